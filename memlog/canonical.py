@@ -1,0 +1,52 @@
+"""When two texts or two JSON values count as the same.
+
+Texts are compared in Unicode NFC; case and spaces count. JSON is compared as a canonical text in which
+neither the order of keys at any depth, nor the spelling of a number (1, 1.0, 1e0), nor the Unicode
+form of a string makes a difference.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
+def canonical(text: str) -> str:
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
+def canonical_json(value: Any) -> str:
+    """One text for all spellings of a JSON value."""
+    return _encode(_settled(value)).decode()
+
+
+def _settled(value: Any) -> Any:
+    if isinstance(value, str):
+        return canonical(value)
+    if isinstance(value, dict):
+        return {canonical(key): _settled(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_settled(each) for each in value]
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
+
+
+def strings(value: Any) -> Iterator[str]:
+    """Every string inside a JSON value, keys included, in reading order; numbers as they are written."""
+    if isinstance(value, dict):
+        for key, each in value.items():
+            yield key
+            yield from strings(each)
+    elif isinstance(value, (list, tuple)):
+        for each in value:
+            yield from strings(each)
+    elif isinstance(value, bool) or value is None:
+        return
+    else:
+        yield str(value)

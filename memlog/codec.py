@@ -1,0 +1,102 @@
+"""How an entry of the log is stored, and how the chain of hashes runs.
+
+A value in the log is  kind (1 byte) | chain (32 bytes) | body.  The body is the MessagePack array
+[time_us, command_id, thread, actor, event]. The chain of an entry is
+
+    SHA-256( chain of the entry before | position, 8 bytes big-endian | SHA-256(body) )
+
+so a changed byte, a missing entry or a swapped pair breaks it at a position that can be named. It runs
+over the *digest* of the body, so that a body can be erased for good and replaced by its digest
+without breaking the chain (kind `ERASED`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from memlog.errors import StorageError
+from memlog.events import Event
+from memlog.tables import place
+
+GENESIS = bytes(32)
+"""The chain before the first entry."""
+
+WRITTEN, ERASED = 0, 1
+CHAIN_END = 33
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One event with its place in the log. `time_us` is microseconds since 1970, UTC."""
+
+    position: int
+    time_us: int
+    command_id: str
+    thread: str | None
+    actor: str | None
+    event: Event
+    chain: bytes
+
+
+class _Body(msgspec.Struct, frozen=True, array_like=True):
+    time_us: int
+    command_id: str
+    thread: str | None
+    actor: str | None
+    event: Event
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(_Body).decode
+
+UPCASTS: dict[type, Callable[[Any], Event]] = {}
+"""From the struct of a superseded format to the event that says the same today; applied on reading."""
+
+
+def chain(before: bytes, position: int, digest: bytes) -> bytes:
+    return sha256(before + place(position) + digest).digest()
+
+
+def encode(
+    before: bytes,
+    position: int,
+    time_us: int,
+    command_id: str,
+    thread: str | None,
+    actor: str | None,
+    event: Event,
+) -> tuple[Entry, bytes]:
+    """The entry that follows the chain `before`, and the value to store for it."""
+    body = _encode(_Body(time_us, command_id, thread, actor, event))
+    link = chain(before, position, sha256(body).digest())
+    entry = Entry(position, time_us, command_id, thread, actor, event, link)
+    return entry, bytes([WRITTEN]) + link + body
+
+
+def decode(position: int, value: bytes) -> Entry:
+    """The entry stored as `value`. Raises StorageError where it cannot be read."""
+    try:
+        body = _decode(value[CHAIN_END:])
+    except msgspec.DecodeError as error:
+        raise unreadable(position, error) from error
+    upcast = UPCASTS.get(type(body.event))
+    event = upcast(body.event) if upcast else body.event
+    return Entry(
+        position, body.time_us, body.command_id, body.thread, body.actor, event, value[1:CHAIN_END]
+    )
+
+
+def digest(value: bytes) -> bytes:
+    """SHA-256 of the body of a stored value, also where the body has been erased."""
+    return value[CHAIN_END:] if value[0] == ERASED else sha256(value[CHAIN_END:]).digest()
+
+
+def unreadable(position: int, error: Exception) -> StorageError:
+    return StorageError(
+        f"the entry at position {position} cannot be read: {error}",
+        suggestion="It is damaged or was written by a newer memlog. Run `memlog verify`; "
+        "upgrade memlog, or restore the project from a backup.",
+    )

@@ -1,0 +1,256 @@
+"""What a client may ask to be done: imperative, bounded in every size, unknown fields forbidden.
+
+Field names are Python's here and the contract's on the wire. The descriptions are what a language
+model reads in the schema of the tool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta, field
+
+NAME_CHARACTERS_MAX = 500
+TYPE_CHARACTERS_MAX = 200
+CONTENT_CHARACTERS_MAX = 10_000
+DESCRIPTION_CHARACTERS_MAX = 2_000
+PROJECT_NAME_CHARACTERS_MAX = 100
+ITEMS_MAX = 1_000
+
+IfExists = Literal["replace", "merge", "skip", "error"]
+
+EntityName = Annotated[str, Meta(min_length=1, max_length=NAME_CHARACTERS_MAX)]
+TypeName = Annotated[str, Meta(min_length=1, max_length=TYPE_CHARACTERS_MAX)]
+Content = Annotated[str, Meta(min_length=1, max_length=CONTENT_CHARACTERS_MAX)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+ProjectName = Annotated[str, Meta(min_length=1, max_length=PROJECT_NAME_CHARACTERS_MAX)]
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of all commands and of the items in them."""
+
+    aliases: ClassVar[dict[str, str]] = {}
+
+
+# -- projects
+
+
+class CreateProject(Command, frozen=True):
+    name: ProjectName
+    description: Annotated[str, Meta(max_length=DESCRIPTION_CHARACTERS_MAX)] = ""
+
+
+class ArchiveProject(Command, frozen=True):
+    name: ProjectName
+
+
+class RestoreProject(Command, frozen=True):
+    name: ProjectName
+
+
+# -- entities
+
+
+class NewEntity(Command, frozen=True):
+    name: Annotated[EntityName, Meta(description="Unique name", examples=["john-doe"])]
+    entity_type: Annotated[
+        TypeName, Meta(description="e.g. person, organization", examples=["person"])
+    ] = field(name="entityType")
+    observations: Annotated[
+        Sequence[Content],
+        Meta(max_length=ITEMS_MAX, description="One fact each", examples=[["Lives in Paris"]]),
+    ] = ()
+
+
+class CreateEntities(Command, frozen=True):
+    entities: Annotated[Sequence[NewEntity], Meta(max_length=ITEMS_MAX)]
+    if_exists: Annotated[
+        IfExists | None,
+        Meta(
+            description="What to do with a name that exists; the server's default is usually best"
+        ),
+    ] = field(default=None, name="ifExists")
+
+
+class DeleteEntities(Command, frozen=True):
+    aliases: ClassVar[dict[str, str]] = {"names": "entityNames"}
+
+    entity_names: Annotated[Sequence[EntityName], Meta(max_length=ITEMS_MAX)] = field(
+        name="entityNames"
+    )
+
+
+# -- observations
+
+
+class NewObservation(Command, frozen=True):
+    content: Content
+    supersedes: Annotated[
+        str | None, Meta(description="Id or exact text of the observation this replaces")
+    ] = None
+    confidence: Share = 1.0
+    importance: Share = 0.5
+
+
+class EntityObservations(Command, frozen=True):
+    entity_name: Annotated[EntityName, Meta(examples=["john-doe"])] = field(name="entityName")
+    contents: Annotated[
+        Sequence[Content | NewObservation],
+        Meta(max_length=ITEMS_MAX, examples=[["Lives in Paris"]]),
+    ]
+
+
+class AddObservations(Command, frozen=True):
+    observations: Annotated[Sequence[EntityObservations], Meta(max_length=ITEMS_MAX)]
+
+
+class ObservationDeletion(Command, frozen=True):
+    entity_name: Annotated[EntityName, Meta(examples=["john-doe"])] = field(name="entityName")
+    observations: Annotated[
+        Sequence[Content],
+        Meta(max_length=ITEMS_MAX, description="Exact texts or ids", examples=[["Lives in Paris"]]),
+    ]
+
+
+class DeleteObservations(Command, frozen=True):
+    deletions: Annotated[Sequence[ObservationDeletion], Meta(max_length=ITEMS_MAX)]
+
+
+# -- relations
+
+
+class Edge(Command, frozen=True):
+    source: Annotated[
+        EntityName, Meta(description="Entity it starts at", examples=["john-doe"])
+    ] = field(name="from")
+    target: Annotated[EntityName, Meta(description="Entity it leads to", examples=["techcorp"])] = (
+        field(name="to")
+    )
+    relation_type: Annotated[
+        TypeName, Meta(description="Active voice, e.g. works_for", examples=["works_for"])
+    ] = field(name="relationType")
+
+
+class NewRelation(Edge, frozen=True):
+    importance: Share = 0.7
+
+
+class CreateRelations(Command, frozen=True):
+    relations: Annotated[Sequence[NewRelation], Meta(max_length=ITEMS_MAX)]
+
+
+class DeleteRelations(Command, frozen=True):
+    relations: Annotated[Sequence[Edge], Meta(max_length=ITEMS_MAX)]
+
+
+# -- memories
+
+MEMORY_CONTENT_CHARACTERS_MAX = 10_000
+TAGS_MAX = 20
+TAG_PATTERN = "^[a-z0-9:_-]{1,100}$"
+
+MemoryId = Annotated[
+    str, Meta(min_length=1, max_length=100, examples=["mem_01h455vb4pex5vsknk084sn02q"])
+]
+Tag = Annotated[str, Meta(pattern=TAG_PATTERN, examples=["project:shop"])]
+
+
+class StoreMemory(Command, frozen=True):
+    """A fact. Always stored, also where the same was stored before."""
+
+    content: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=MEMORY_CONTENT_CHARACTERS_MAX,
+            description="One clear, standalone fact",
+            examples=["User moved to Austin"],
+        ),
+    ]
+    confidence: Annotated[Share, Meta(description="1 for explicit facts")] = 1.0
+    source: Annotated[
+        Literal["explicit", "extracted"],
+        Meta(description="explicit if the user asked to remember it"),
+    ] = "extracted"
+
+
+class SupersedeMemory(Command, frozen=True):
+    old_memory_id: MemoryId
+    new_memory_id: MemoryId
+
+
+class CreateMemory(Command, frozen=True):
+    """A record. Saving the same type, source and content again makes no second one."""
+
+    memory_type: Annotated[TypeName, Meta(description="e.g. note, decision", examples=["note"])] = (
+        field(name="type")
+    )
+    content: Annotated[
+        dict[str, Any] | str,
+        Meta(description="JSON object (or text)", examples=[{"summary": "Adopt blue/green"}]),
+    ]
+    source: Annotated[
+        str, Meta(min_length=1, max_length=NAME_CHARACTERS_MAX, examples=["chat://session-1"])
+    ]
+    confidence: Share
+    tags: Annotated[Sequence[Tag], Meta(description="e.g. project:shop, topic:etl")] = ()
+
+
+# -- saving entities with their relations
+
+
+class SavedRelation(Command, frozen=True):
+    target_entity: Annotated[EntityName, Meta(description="In this request or in memory")] = field(
+        name="targetEntity"
+    )
+    relation_type: Annotated[str, Meta(extra_json_schema={"maxLength": 50})] = field(
+        name="relationType"
+    )
+    importance: Share = 0.7
+
+
+class SavedEntity(Command, frozen=True):
+    """Its texts are judged by `saving`, whose words the client knows, not by the decoder."""
+
+    name: Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": 100})]
+    entity_type: Annotated[
+        str,
+        Meta(
+            extra_json_schema={"minLength": 1, "maxLength": 50},
+            description="Free, capitalised: Person, Document, Code, …",
+        ),
+    ] = field(name="entityType")
+    observations: Annotated[
+        Sequence[Annotated[str, Meta(extra_json_schema={"minLength": 5, "maxLength": 150})]],
+        Meta(max_length=ITEMS_MAX, extra_json_schema={"minItems": 1}, description="One fact each"),
+    ]
+    relations: Annotated[
+        Sequence[SavedRelation], Meta(max_length=ITEMS_MAX, extra_json_schema={"minItems": 1})
+    ]
+    confidence: Share = 1.0
+    importance: Share = 0.5
+
+
+class SaveMemory(Command, frozen=True):
+    entities: Annotated[
+        Sequence[SavedEntity], Meta(max_length=ITEMS_MAX, extra_json_schema={"minItems": 1})
+    ]
+
+
+AnyCommand: TypeAlias = (
+    CreateProject
+    | ArchiveProject
+    | RestoreProject
+    | CreateEntities
+    | DeleteEntities
+    | AddObservations
+    | DeleteObservations
+    | CreateRelations
+    | DeleteRelations
+    | StoreMemory
+    | SupersedeMemory
+    | CreateMemory
+    | SaveMemory
+)

@@ -1,0 +1,18 @@
+"""What a decision needs from outside: fresh ids, and the settings of this server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from memlog.commands import MEMORY_CONTENT_CHARACTERS_MAX, TAGS_MAX, IfExists
+from memlog.ids import Prefix, new_id
+
+
+class Context(msgspec.Struct, frozen=True):
+    new_id: Callable[[Prefix], str] = new_id
+    if_exists: IfExists = "replace"
+    strict_relations: bool = False
+    content_characters_max: int = MEMORY_CONTENT_CHARACTERS_MAX
+    tags_max: int = TAGS_MAX

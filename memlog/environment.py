@@ -1,0 +1,160 @@
+"""One LMDB file: transactions that stay in one thread, and a map that grows when it must.
+
+Promises: a write is on disk when `write` returns; a write that meets a full map is run again in a
+larger one; a map grown by another process is adopted; readers never wait for writers. Leaves to its
+callers what is stored. Changing the size of the map while a transaction of this process is open is
+forbidden by LMDB, hence the gate.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import lmdb
+
+from memlog.errors import StorageError
+
+Result = TypeVar("Result")
+
+MAP_BYTES_START = 16 * 1024 * 1024
+GROWTH_STEP_BYTES_MAX = 4 * 1024**3
+READERS_MAX = 1024
+
+
+class Environment:
+    """An LMDB file with named databases. One per path and process: LMDB's locks demand it."""
+
+    def __init__(
+        self, path: Path, databases: tuple[str, ...], *, map_bytes: int = MAP_BYTES_START
+    ) -> None:
+        self.path = path
+        self._writer = threading.Lock()
+        self._gate = _Gate()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._env = lmdb.open(
+                str(path),
+                subdir=False,
+                map_size=map_bytes,
+                max_dbs=len(databases),
+                max_readers=READERS_MAX,
+                readahead=False,
+            )
+            self._env.reader_check()
+            self.databases = {name: self._open(name) for name in databases}
+        except (lmdb.Error, OSError) as error:
+            raise storage_error(path, error) from error
+
+    def _open(self, name: str) -> lmdb._Database:
+        return self._retrying(lambda: self._env.open_db(name.encode()))
+
+    @contextmanager
+    def read(self) -> Iterator[lmdb.Transaction]:
+        """A snapshot; leave it in the thread that entered it, and soon."""
+        with self._gate.passing():
+            try:
+                transaction = self._env.begin()
+            except lmdb.MapResizedError:
+                transaction = None
+            except lmdb.ReadersFullError:
+                self._env.reader_check()
+                transaction = self._env.begin()
+            if transaction is not None:
+                try:
+                    yield transaction
+                finally:
+                    transaction.abort()
+                return
+        self._resize(0)
+        with self.read() as adopted:
+            yield adopted
+
+    def write(self, body: Callable[[lmdb.Transaction], Result]) -> Result:
+        """Runs `body` in the one write transaction and commits it to disk.
+
+        `body` may run more than once (the map was full); it must have no effect but through the
+        transaction. Whatever it raises aborts the transaction.
+        """
+        with self._writer:
+            try:
+                return self._retrying(lambda: self._write_once(body))
+            except lmdb.Error as error:
+                raise storage_error(self.path, error) from error
+
+    def _write_once(self, body: Callable[[lmdb.Transaction], Result]) -> Result:
+        with self._gate.passing(), self._env.begin(write=True) as transaction:
+            return body(transaction)
+
+    def _retrying(self, attempt: Callable[[], Result]) -> Result:
+        while True:
+            try:
+                return attempt()
+            except lmdb.MapResizedError:
+                self._resize(0)
+            except lmdb.MapFullError:
+                size = self._env.info()["map_size"]
+                self._resize(size + min(size, GROWTH_STEP_BYTES_MAX))
+
+    def _resize(self, map_bytes: int) -> None:
+        with self._gate.closed():
+            self._env.set_mapsize(map_bytes)
+
+    def copy(self, path: Path) -> None:
+        """A consistent copy of the file, compacted, while others read and write."""
+        self._env.copy(str(path), compact=True)
+
+    def close(self) -> None:
+        with self._gate.closed():
+            self._env.close()
+
+
+class _Gate:
+    """Many may pass at once; one may close it, and then waits until all who passed have left."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._inside = 0
+        self._closed = False
+
+    @contextmanager
+    def passing(self) -> Iterator[None]:
+        with self._changed:
+            while self._closed:
+                self._changed.wait()
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._inside -= 1
+                if self._closed and not self._inside:
+                    self._changed.notify_all()
+
+    @contextmanager
+    def closed(self) -> Iterator[None]:
+        with self._changed:
+            while self._closed:
+                self._changed.wait()
+            self._closed = True
+            while self._inside:
+                self._changed.wait()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._closed = False
+                self._changed.notify_all()
+
+
+def storage_error(path: Path, error: Exception) -> StorageError:
+    """`error` of LMDB or the system, in words for the reader."""
+    suggestion = "Run `memlog doctor` to see the state of the data directory."
+    if isinstance(error, lmdb.DiskError) or "No space left" in str(error):
+        suggestion = "Free some space on the disk and call again; nothing was written."
+    elif isinstance(error, (PermissionError, lmdb.ReadonlyError)) or "denied" in str(error):
+        suggestion = "Give this user the right to read and write the file, then call again."
+    return StorageError(f"{path.name}: {error}", suggestion=suggestion)

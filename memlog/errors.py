@@ -1,0 +1,140 @@
+"""What can go wrong, as one small tree. The core raises these with fields; the edges turn them into words.
+
+    MemlogError
+    ├── InvalidParameter      INVALID_PARAMETER      the request itself is wrong
+    ├── LimitExceeded         LIMIT_EXCEEDED         the request is larger than memlog takes
+    ├── NoActiveProject       NO_ACTIVE_PROJECT
+    ├── ProjectNotFound       PROJECT_NOT_FOUND
+    ├── ProjectExists         PROJECT_EXISTS
+    ├── ProjectArchived       PROJECT_ARCHIVED
+    ├── EntityNotFound        ENTITY_NOT_FOUND
+    ├── EntityExists          ENTITY_EXISTS
+    ├── ObservationNotFound   OBSERVATION_NOT_FOUND
+    ├── MemoryNotFound        MEMORY_NOT_FOUND
+    ├── Conflict              CONFLICT               true of the request, false of the moment
+    ├── StorageError          STORAGE_ERROR          the disk, the log or an index
+    └── EmbeddingError        EMBEDDING_ERROR        the model or its endpoint
+
+The codes are a closed set and part of the tool contract.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
+
+import msgspec
+
+VALUE_CHARACTERS_MAX = 80
+
+
+class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One thing wrong with a request: where it sits (`entities[3].name`), what, and how to mend it."""
+
+    path: str
+    problem: str
+    suggestion: str | None = None
+    value: Any = None
+    entity: str | None = None
+
+
+class MemlogError(Exception):
+    """Base of everything memlog raises on purpose."""
+
+    code: ClassVar[str] = "STORAGE_ERROR"
+
+    def __init__(
+        self, message: str, *, suggestion: str | None = None, problems: Iterable[Problem] = ()
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.suggestion = suggestion
+        self.problems = tuple(problems)
+        self.details: dict[str, Any] = {}
+        """What a tool's answer says beside the error."""
+
+
+class InvalidParameter(MemlogError):
+    code = "INVALID_PARAMETER"
+
+
+class LimitExceeded(MemlogError):
+    code = "LIMIT_EXCEEDED"
+
+
+class NoActiveProject(MemlogError):
+    code = "NO_ACTIVE_PROJECT"
+
+
+class ProjectNotFound(MemlogError):
+    code = "PROJECT_NOT_FOUND"
+
+
+class ProjectExists(MemlogError):
+    code = "PROJECT_EXISTS"
+
+
+class ProjectArchived(MemlogError):
+    code = "PROJECT_ARCHIVED"
+
+    @classmethod
+    def named(cls, name: str) -> ProjectArchived:
+        return cls(
+            f"Project '{name}' is archived: nobody reads or writes it",
+            suggestion=f'Call restore_project with {{"name": "{name}"}}, '
+            "or switch_project to another one.",
+        )
+
+
+class EntityNotFound(MemlogError):
+    code = "ENTITY_NOT_FOUND"
+
+
+class EntityExists(MemlogError):
+    code = "ENTITY_EXISTS"
+
+
+class ObservationNotFound(MemlogError):
+    code = "OBSERVATION_NOT_FOUND"
+
+
+class MemoryNotFound(MemlogError):
+    code = "MEMORY_NOT_FOUND"
+
+
+class Conflict(MemlogError):
+    code = "CONFLICT"
+
+
+class StorageError(MemlogError):
+    code = "STORAGE_ERROR"
+
+
+class EmbeddingError(MemlogError):
+    code = "EMBEDDING_ERROR"
+
+
+def shorten(value: Any) -> Any:
+    """`value` as it may stand in an error: long strings cut, containers named by size."""
+    if isinstance(value, str):
+        shown = value.encode("utf-8", "backslashreplace").decode("utf-8")
+        return shown if len(shown) <= VALUE_CHARACTERS_MAX else shown[:VALUE_CHARACTERS_MAX] + "…"
+    if isinstance(value, (list, tuple)):
+        return f"a list of {len(value)}"
+    if isinstance(value, dict):
+        return f"an object with {len(value)} keys"
+    return value
+
+
+def refusal(found: Sequence[tuple[type[MemlogError], Problem]]) -> MemlogError:
+    """One error for everything wrong with a request; of the kind all problems share, if they do."""
+    kinds = {kind for kind, _ in found}
+    kind = kinds.pop() if len(kinds) == 1 else InvalidParameter
+    first = found[0][1]
+    if len(found) == 1:
+        return kind(first.problem, suggestion=first.suggestion, problems=(first,))
+    return kind(
+        f"{len(found)} problems, nothing was written. First: {first.problem} (at {first.path})",
+        suggestion="Mend every item under `problems`, then send the whole request again.",
+        problems=(problem for _, problem in found),
+    )

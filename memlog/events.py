@@ -1,0 +1,138 @@
+"""What happened: immutable facts in the past tense, as they are stored.
+
+The tag of an event is the name of its storage format and never changes its meaning. A new meaning
+is a new struct with a new tag, and an upcast from the old one in `codec`. Old tags are read for ever.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import msgspec
+
+
+class _Event(msgspec.Struct, frozen=True, array_like=True):
+    """Base: fields are stored by place, so a field may be added only at the end, with a default."""
+
+
+class ProjectCreated(_Event, frozen=True, tag="project_created.v1"):
+    project_id: str
+    name: str
+    description: str
+
+
+class ProjectArchived(_Event, frozen=True, tag="project_archived.v1"):
+    pass
+
+
+class ProjectRestored(_Event, frozen=True, tag="project_restored.v1"):
+    pass
+
+
+class EntityCreated(_Event, frozen=True, tag="entity_created.v1"):
+    entity_id: str
+    name: str
+    entity_type: str
+    confidence: float = 1.0
+    importance: float = 0.5
+
+
+class EntityTypeChanged(_Event, frozen=True, tag="entity_type_changed.v1"):
+    entity_id: str
+    entity_type: str
+
+
+class EntityDeleted(_Event, frozen=True, tag="entity_deleted.v1"):
+    """Its observations and relations were deleted by events of their own, just before."""
+
+    entity_id: str
+
+
+class EntityRated(_Event, frozen=True, tag="entity_rated.v1"):
+    entity_id: str
+    confidence: float
+    importance: float
+
+
+class ObservationAdded(_Event, frozen=True, tag="observation_added.v1"):
+    observation_id: str
+    entity_id: str
+    content: str
+    confidence: float = 1.0
+    importance: float = 0.5
+
+
+class ObservationSuperseded(_Event, frozen=True, tag="observation_superseded.v1"):
+    """`observation_id` with `content` is the next version of the observation `supersedes`."""
+
+    observation_id: str
+    supersedes: str
+    content: str
+    confidence: float = 1.0
+    importance: float = 0.5
+
+
+class ObservationDeleted(_Event, frozen=True, tag="observation_deleted.v1"):
+    observation_id: str
+
+
+class RelationAdded(_Event, frozen=True, tag="relation_added.v1"):
+    """An edge between two names; either end may be missing from the graph for now."""
+
+    relation_id: str
+    source: str
+    target: str
+    relation_type: str
+    importance: float = 0.7
+
+
+class RelationDeleted(_Event, frozen=True, tag="relation_deleted.v1"):
+    relation_id: str
+
+
+class MemoryStored(_Event, frozen=True, tag="memory_stored.v1"):
+    """A fact or a record. `content` is a text or a JSON object."""
+
+    memory_id: str
+    memory_type: str
+    content: str | dict[str, Any]
+    source: str
+    confidence: float
+    tags: tuple[str, ...] = ()
+
+
+class MemoryMerged(_Event, frozen=True, tag="memory_merged.v1"):
+    """The same record was saved again; `tags` and `confidence` are what it has from now on."""
+
+    memory_id: str
+    tags: tuple[str, ...]
+    confidence: float
+
+
+class MemorySuperseded(_Event, frozen=True, tag="memory_superseded.v1"):
+    memory_id: str
+    superseded_by: str
+
+
+class MemoryDeleted(_Event, frozen=True, tag="memory_deleted.v1"):
+    memory_id: str
+
+
+Event: TypeAlias = (
+    ProjectCreated
+    | ProjectArchived
+    | ProjectRestored
+    | EntityCreated
+    | EntityTypeChanged
+    | EntityDeleted
+    | EntityRated
+    | ObservationAdded
+    | ObservationSuperseded
+    | ObservationDeleted
+    | RelationAdded
+    | RelationDeleted
+    | MemoryStored
+    | MemoryMerged
+    | MemorySuperseded
+    | MemoryDeleted
+)

@@ -1,0 +1,290 @@
+"""The only place that changes state: one entry of the log, applied to the tables.
+
+Accepts everything `decide` ever produced, in the order in which it was appended. It does not judge,
+does not read a clock and does not log; what a name or an id means was settled by `decide`.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+import msgspec
+
+from memlog import state as tables
+from memlog.codec import Entry
+from memlog.events import (
+    EntityCreated,
+    EntityDeleted,
+    EntityRated,
+    EntityTypeChanged,
+    MemoryDeleted,
+    MemoryMerged,
+    MemoryStored,
+    MemorySuperseded,
+    ObservationAdded,
+    ObservationDeleted,
+    ObservationSuperseded,
+    ProjectArchived,
+    ProjectCreated,
+    ProjectRestored,
+    RelationAdded,
+    RelationDeleted,
+)
+from memlog.state import Entity, Memory, Observation, Project, Relation, State, Status, encode_row
+from memlog.tables import Timeline
+
+_PRESENT = b"\x01"
+_replace = msgspec.structs.replace
+
+
+def evolve(timeline: Timeline, entry: Entry) -> None:
+    """Applies one entry. The timeline remembers what was there before, under the entry's position."""
+    timeline.position = entry.position
+    _Evolution(timeline, entry).apply()
+
+
+class _Evolution:
+    def __init__(self, timeline: Timeline, entry: Entry) -> None:
+        self._timeline = timeline
+        self._state = State(timeline)
+        self._entry = entry
+
+    def apply(self) -> None:
+        match self._entry.event:
+            case ObservationAdded() as event:
+                self._observation_added(event)
+            case EntityCreated() as event:
+                self._entity_created(event)
+            case RelationAdded() as event:
+                self._relation_added(event)
+            case ObservationSuperseded() as event:
+                self._observation_superseded(event)
+            case ObservationDeleted() as event:
+                self._observation_deleted(event)
+            case RelationDeleted() as event:
+                self._relation_deleted(event)
+            case EntityTypeChanged() as event:
+                self._change_entity(event.entity_id, entity_type=event.entity_type)
+            case EntityDeleted() as event:
+                self._entity_deleted(event)
+            case EntityRated() as event:
+                self._change_entity(
+                    event.entity_id, confidence=event.confidence, importance=event.importance
+                )
+            case MemoryStored() as event:
+                self._memory_stored(event)
+            case MemoryMerged() as event:
+                self._memory_merged(event)
+            case MemorySuperseded() as event:
+                self._memory_superseded(event)
+            case MemoryDeleted() as event:
+                self._retire_memory(event.memory_id, deleted_us=self._entry.time_us)
+            case ProjectCreated() as event:
+                self._project_created(event)
+            case ProjectArchived():
+                self._project_status("archived")
+            case ProjectRestored():
+                self._project_status("active")
+            case event:
+                assert_never(event)
+
+    # -- project
+
+    def _project_created(self, event: ProjectCreated) -> None:
+        now = self._entry.time_us
+        row = Project(event.project_id, event.name, event.description, "active", now, now)
+        self._timeline.put(tables.PROJECT_KEY, encode_row(row))
+
+    def _project_status(self, status: Status) -> None:
+        project = self._state.project()
+        assert project is not None, "a project's log begins with its creation"
+        row = _replace(project, status=status, updated_us=self._entry.time_us)
+        self._timeline.put(tables.PROJECT_KEY, encode_row(row))
+
+    # -- entities
+
+    def _entity_created(self, event: EntityCreated) -> None:
+        entry = self._entry
+        row = Entity(
+            id=event.entity_id,
+            name=event.name,
+            entity_type=event.entity_type,
+            created_us=entry.time_us,
+            updated_us=entry.time_us,
+            born=entry.position,
+            thread=entry.thread,
+            confidence=event.confidence,
+            importance=event.importance,
+        )
+        self._timeline.put(tables.entity_key(row.id), encode_row(row))
+        self._timeline.put(tables.name_key(row.name), row.id.encode())
+
+    def _change_entity(self, entity_id: str, **changes: object) -> None:
+        entity = self._state.entity(entity_id)
+        assert entity is not None, f"decide named an entity that does not live: {entity_id}"
+        row = _replace(entity, updated_us=self._entry.time_us, **changes)
+        if row != entity:
+            self._timeline.put(tables.entity_key(entity_id), encode_row(row))
+
+    def _entity_deleted(self, event: EntityDeleted) -> None:
+        entity = self._state.entity(event.entity_id)
+        assert entity is not None, f"decide named an entity that does not live: {event.entity_id}"
+        self._timeline.delete(tables.entity_key(entity.id))
+        self._timeline.delete(tables.name_key(entity.name))
+
+    # -- observations
+
+    def _observation_added(self, event: ObservationAdded) -> None:
+        entry = self._entry
+        self._bear(
+            Observation(
+                id=event.observation_id,
+                entity_id=event.entity_id,
+                content=event.content,
+                created_us=entry.time_us,
+                born=entry.position,
+                version=1,
+                supersedes=None,
+                superseded_by=None,
+                deleted_us=None,
+                thread=entry.thread,
+                confidence=event.confidence,
+                importance=event.importance,
+            )
+        )
+
+    def _observation_superseded(self, event: ObservationSuperseded) -> None:
+        entry = self._entry
+        old = self._living(event.supersedes)
+        self._retire(old, superseded_by=event.observation_id)
+        self._bear(
+            Observation(
+                id=event.observation_id,
+                entity_id=old.entity_id,
+                content=event.content,
+                created_us=entry.time_us,
+                born=entry.position,
+                version=old.version + 1,
+                supersedes=old.id,
+                superseded_by=None,
+                deleted_us=None,
+                thread=entry.thread,
+                confidence=event.confidence,
+                importance=event.importance,
+            )
+        )
+
+    def _observation_deleted(self, event: ObservationDeleted) -> None:
+        old = self._living(event.observation_id)
+        self._retire(old, deleted_us=self._entry.time_us)
+        self._change_entity(old.entity_id)
+
+    def _living(self, observation_id: str) -> Observation:
+        old = self._state.observation(observation_id)
+        assert old is not None, f"decide named an observation that is not there: {observation_id}"
+        return old
+
+    def _bear(self, row: Observation) -> None:
+        key = tables.observation_key(row.entity_id, row.born)
+        self._timeline.put(key, encode_row(row))
+        self._timeline.put(tables.observation_index_key(row.id), key)
+        self._change_entity(row.entity_id)
+
+    def _retire(self, row: Observation, **changes: object) -> None:
+        key = tables.retired_key(row.entity_id, row.born)
+        self._timeline.delete(tables.observation_key(row.entity_id, row.born))
+        self._timeline.put(key, encode_row(_replace(row, **changes)))
+        self._timeline.put(tables.observation_index_key(row.id), key)
+
+    # -- relations
+
+    def _relation_added(self, event: RelationAdded) -> None:
+        entry = self._entry
+        row = Relation(
+            id=event.relation_id,
+            source=event.source,
+            target=event.target,
+            relation_type=event.relation_type,
+            created_us=entry.time_us,
+            born=entry.position,
+            thread=entry.thread,
+            importance=event.importance,
+        )
+        edge = tables.edge_key(row.source, row.relation_type, row.target)
+        self._timeline.put(tables.relation_key(row.id), encode_row(row))
+        self._timeline.put(edge, row.id.encode())
+        self._timeline.put(tables.leaving_key(row.source, row.id), _PRESENT)
+        self._timeline.put(tables.arriving_key(row.target, row.id), _PRESENT)
+
+    def _relation_deleted(self, event: RelationDeleted) -> None:
+        row = self._state.relation(event.relation_id)
+        assert row is not None, f"decide named a relation that is not there: {event.relation_id}"
+        self._timeline.delete(tables.relation_key(row.id))
+        self._timeline.delete(tables.edge_key(row.source, row.relation_type, row.target))
+        self._timeline.delete(tables.leaving_key(row.source, row.id))
+        self._timeline.delete(tables.arriving_key(row.target, row.id))
+
+    # -- memories
+
+    def _memory_stored(self, event: MemoryStored) -> None:
+        entry = self._entry
+        row = Memory(
+            id=event.memory_id,
+            memory_type=event.memory_type,
+            content=event.content,
+            source=event.source,
+            confidence=event.confidence,
+            tags=event.tags,
+            created_us=entry.time_us,
+            updated_us=entry.time_us,
+            born=entry.position,
+            thread=entry.thread,
+            supersedes=None,
+            superseded_by=None,
+            deleted_us=None,
+        )
+        self._put_memory(row)
+        self._activate(row)
+
+    def _memory_merged(self, event: MemoryMerged) -> None:
+        row = self._memory(event.memory_id)
+        known = set(row.labels)
+        now = self._entry.time_us
+        row = _replace(row, tags=event.tags, confidence=event.confidence, updated_us=now)
+        self._put_memory(row)
+        for label in row.labels:
+            if label not in known:
+                self._timeline.put(tables.label_key(label, row.born, row.id), _PRESENT)
+
+    def _memory_superseded(self, event: MemorySuperseded) -> None:
+        self._retire_memory(event.memory_id, superseded_by=event.superseded_by)
+        successor = self._memory(event.superseded_by)
+        now = self._entry.time_us
+        self._put_memory(_replace(successor, supersedes=event.memory_id, updated_us=now))
+
+    def _retire_memory(self, memory_id: str, **changes: object) -> None:
+        row = self._memory(memory_id)
+        if row.active:
+            self._timeline.delete(tables.active_key(row.born, row.id))
+            for label in row.labels:
+                self._timeline.delete(tables.label_key(label, row.born, row.id))
+            like = self._state.memory_like(row.memory_type, row.source, row.content)
+            if like is not None and like.id == row.id:
+                identity = tables.identity_key(row.memory_type, row.source, row.content)
+                self._timeline.delete(identity)
+        self._put_memory(_replace(row, updated_us=self._entry.time_us, **changes))
+
+    def _activate(self, row: Memory) -> None:
+        self._timeline.put(tables.active_key(row.born, row.id), _PRESENT)
+        for label in row.labels:
+            self._timeline.put(tables.label_key(label, row.born, row.id), _PRESENT)
+        identity = tables.identity_key(row.memory_type, row.source, row.content)
+        self._timeline.put(identity, row.id.encode())
+
+    def _put_memory(self, row: Memory) -> None:
+        self._timeline.put(tables.memory_key(row.id), encode_row(row))
+
+    def _memory(self, memory_id: str) -> Memory:
+        row = self._state.memory(memory_id)
+        assert row is not None, f"decide named a memory that is not there: {memory_id}"
+        return row

@@ -1,0 +1,258 @@
+"""Decisions about the graph: entities, their observations, and the relations between names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import assert_never
+
+from memlog.canonical import canonical
+from memlog.closest import did_you_mean
+from memlog.commands import (
+    AddObservations,
+    CreateEntities,
+    CreateRelations,
+    DeleteEntities,
+    DeleteObservations,
+    DeleteRelations,
+    NewEntity,
+    NewObservation,
+)
+from memlog.context import Context
+from memlog.errors import (
+    Conflict,
+    EntityExists,
+    EntityNotFound,
+    MemlogError,
+    ObservationNotFound,
+    Problem,
+    refusal,
+    shorten,
+)
+from memlog.events import (
+    EntityCreated,
+    EntityDeleted,
+    EntityTypeChanged,
+    Event,
+    ObservationAdded,
+    ObservationDeleted,
+    ObservationSuperseded,
+    RelationAdded,
+    RelationDeleted,
+)
+from memlog.ids import is_id
+from memlog.state import Entity, Observation, State
+
+Refusal = tuple[type[MemlogError], Problem]
+
+
+# -- entities
+
+
+def create_entities(command: CreateEntities, state: State, context: Context) -> Iterator[Event]:
+    if_exists = command.if_exists or context.if_exists
+    if if_exists == "error":
+        _refuse(_existing(command, state))
+    for item in command.entities:
+        entity = state.entity_named(item.name)
+        if entity is None:
+            yield from _new_entity(item, context)
+            continue
+        match if_exists:
+            case "replace":
+                yield from _replace(entity, item, state, context)
+            case "merge":
+                yield from _add_texts(entity.id, item.observations, state, context)
+            case "skip" | "error":
+                continue
+            case _:
+                assert_never(if_exists)
+
+
+def _new_entity(item: NewEntity, context: Context) -> Iterator[Event]:
+    entity_id = context.new_id("ent")
+    yield EntityCreated(entity_id, item.name, item.entity_type)
+    for content in _once(item.observations):
+        yield ObservationAdded(context.new_id("obs"), entity_id, content)
+
+
+def _replace(entity: Entity, item: NewEntity, state: State, context: Context) -> Iterator[Event]:
+    """Keeps the observations that stay in their order, retires the others, adds what is new."""
+    if entity.entity_type != item.entity_type:
+        yield EntityTypeChanged(entity.id, item.entity_type)
+    wanted = _once(item.observations)
+    kept = 0
+    for observation in state.observations(entity.id):
+        if kept < len(wanted) and canonical(observation.content) == canonical(wanted[kept]):
+            kept += 1
+        else:
+            yield ObservationDeleted(observation.id)
+    for content in wanted[kept:]:
+        yield ObservationAdded(context.new_id("obs"), entity.id, content)
+
+
+def delete_entities(command: DeleteEntities, state: State) -> Iterator[Event]:
+    for name in command.entity_names:
+        entity = state.entity_named(name)
+        if entity is None:
+            continue
+        for observation in state.observations(entity.id):
+            yield ObservationDeleted(observation.id)
+        for relation in state.relations_touching(entity.name):
+            yield RelationDeleted(relation.id)
+        yield EntityDeleted(entity.id)
+
+
+def _existing(command: CreateEntities, state: State) -> Iterator[Refusal]:
+    seen: set[str] = set()
+    for index, item in enumerate(command.entities):
+        name = canonical(item.name)
+        if name in seen or state.entity_id_of(name) is not None:
+            problem = f"Entity with name {shorten(item.name)} exists already"
+            suggestion = (
+                'Use add_observations to add to it, or pass "ifExists": "merge" or "replace".'
+            )
+            yield EntityExists, Problem(f"entities[{index}].name", problem, suggestion, item.name)
+        seen.add(name)
+
+
+# -- observations
+
+
+def add_observations(command: AddObservations, state: State, context: Context) -> Iterator[Event]:
+    _refuse(_unfit_additions(command, state))
+    for item in command.observations:
+        entity_id = state.entity_id_of(item.entity_name)
+        assert entity_id is not None, "every name was found a moment ago"
+        for content in item.contents:
+            if isinstance(content, str):
+                yield from _add_texts(entity_id, [content], state, context)
+            else:
+                yield from _add_observation(entity_id, content, state, context)
+
+
+def _add_observation(
+    entity_id: str, new: NewObservation, state: State, context: Context
+) -> Iterator[Event]:
+    living = state.observations(entity_id)
+    if new.supersedes is not None:
+        old = find_observation(living, new.supersedes)
+        if old is not None and canonical(old.content) != canonical(new.content):
+            yield ObservationSuperseded(
+                context.new_id("obs"), old.id, new.content, new.confidence, new.importance
+            )
+    elif find_observation(living, new.content) is None:
+        yield ObservationAdded(
+            context.new_id("obs"), entity_id, new.content, new.confidence, new.importance
+        )
+
+
+def _add_texts(
+    entity_id: str, contents: Iterable[str], state: State, context: Context
+) -> Iterator[Event]:
+    known = {canonical(observation.content) for observation in state.observations(entity_id)}
+    for content in _once(contents):
+        if canonical(content) not in known:
+            yield ObservationAdded(context.new_id("obs"), entity_id, content)
+
+
+def delete_observations(command: DeleteObservations, state: State) -> Iterator[Event]:
+    for item in command.deletions:
+        entity_id = state.entity_id_of(item.entity_name)
+        if entity_id is None:
+            continue
+        for wanted in item.observations:
+            for observation in state.observations(entity_id):
+                if _means(wanted, observation):
+                    yield ObservationDeleted(observation.id)
+
+
+def find_observation(living: Iterable[Observation], wanted: str) -> Observation | None:
+    """The observation whose id or exact text is `wanted`."""
+    return next((row for row in living if _means(wanted, row)), None)
+
+
+def _means(wanted: str, observation: Observation) -> bool:
+    return wanted == observation.id or canonical(wanted) == canonical(observation.content)
+
+
+def _unfit_additions(command: AddObservations, state: State) -> Iterator[Refusal]:
+    for index, item in enumerate(command.observations):
+        path = f"observations[{index}]"
+        entity_id = state.entity_id_of(item.entity_name)
+        if entity_id is None:
+            yield EntityNotFound, missing_entity(item.entity_name, f"{path}.entityName", state)
+            continue
+        living = state.observations(entity_id)
+        for place, content in enumerate(item.contents):
+            if isinstance(content, str) or content.supersedes is None:
+                continue
+            if find_observation(living, content.supersedes) is None:
+                where = f"{path}.contents[{place}].supersedes"
+                yield _not_supersedable(content.supersedes, where, living, state)
+
+
+def _not_supersedable(wanted: str, path: str, living: list[Observation], state: State) -> Refusal:
+    retired = state.observation(wanted) if is_id(wanted, "obs") else None
+    if retired is not None and retired.superseded_by is not None:
+        problem = f"Observation {wanted} was superseded already by {retired.superseded_by}"
+        newest = retired
+        while newest.superseded_by is not None:
+            successor = state.observation(newest.superseded_by)
+            assert successor is not None, "a chain of versions has no gaps"
+            newest = successor
+        suggestion = f"Supersede its newest version instead: {newest.id}."
+        return Conflict, Problem(path, problem, suggestion, wanted)
+    near = did_you_mean(wanted, (row.content for row in living))
+    suggestion = near or "Pass the id or the exact text of a living observation of this entity."
+    problem = f"Observation {shorten(wanted)!r} not found on this entity"
+    return ObservationNotFound, Problem(path, problem, suggestion, shorten(wanted))
+
+
+# -- relations
+
+
+def create_relations(command: CreateRelations, state: State, context: Context) -> Iterator[Event]:
+    if context.strict_relations:
+        _refuse(_loose_ends(command, state))
+    for item in command.relations:
+        if state.relation_between(item.source, item.relation_type, item.target) is None:
+            yield RelationAdded(
+                context.new_id("rel"), item.source, item.target, item.relation_type, item.importance
+            )
+
+
+def delete_relations(command: DeleteRelations, state: State) -> Iterator[Event]:
+    for item in command.relations:
+        relation = state.relation_between(item.source, item.relation_type, item.target)
+        if relation is not None:
+            yield RelationDeleted(relation.id)
+
+
+def _loose_ends(command: CreateRelations, state: State) -> Iterator[Refusal]:
+    for index, item in enumerate(command.relations):
+        for end, name in (("from", item.source), ("to", item.target)):
+            if state.entity_id_of(name) is None:
+                yield EntityNotFound, missing_entity(name, f"relations[{index}].{end}", state)
+
+
+# -- shared
+
+
+def missing_entity(name: str, path: str, state: State) -> Problem:
+    near = did_you_mean(name, (entity.name for entity in state.entities()))
+    suggestion = near or "Create it first with create_entities."
+    return Problem(path, f"Entity with name {shorten(name)} not found", suggestion, shorten(name))
+
+
+def _refuse(found: Iterable[Refusal]) -> None:
+    problems = list(found)
+    if problems:
+        raise refusal(problems)
+
+
+def _once(contents: Iterable[str]) -> list[str]:
+    """The texts in their order, exact repetitions dropped."""
+    first: dict[str, str] = {}
+    for content in contents:
+        first.setdefault(canonical(content), content)
+    return list(first.values())

@@ -1,0 +1,120 @@
+"""The log of one project inside a transaction: append, read, head, verify. Never changed but at its end.
+
+Positions are dense from 1. The time of an entry is never before that of the entry ahead of it, also
+where the machine's clock goes backwards; so a time names a position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import lmdb
+import msgspec
+
+from memlog import codec
+from memlog.codec import CHAIN_END, GENESIS, Entry
+from memlog.errors import MemlogError
+from memlog.events import Event
+from memlog.tables import place
+
+
+class Head(msgspec.Struct, frozen=True):
+    """The last entry's position, time (microseconds) and chain; zeros before the first."""
+
+    position: int = 0
+    time_us: int = 0
+    chain: bytes = GENESIS
+
+
+class Damage(msgspec.Struct, frozen=True):
+    """What `verify` found wrong, and at which position."""
+
+    position: int
+    problem: str
+
+
+class Log:
+    """The log as one transaction sees it."""
+
+    def __init__(self, transaction: lmdb.Transaction, database: lmdb._Database) -> None:
+        self._transaction = transaction
+        self._database = database
+
+    def head(self) -> Head:
+        cursor = self._transaction.cursor(db=self._database)
+        if not cursor.last():
+            return Head()
+        position, value = int.from_bytes(cursor.key(), "big"), bytes(cursor.value())
+        return Head(position, codec.decode(position, value).time_us, value[1:CHAIN_END])
+
+    def position(self) -> int:
+        cursor = self._transaction.cursor(db=self._database)
+        return int.from_bytes(cursor.key(), "big") if cursor.last() else 0
+
+    def append(
+        self,
+        head: Head,
+        time_us: int,
+        command_id: str,
+        thread: str | None,
+        actor: str | None,
+        event: Event,
+    ) -> Entry:
+        """Stores `event` after `head`, at no earlier time than its, and returns the entry."""
+        time_us = max(time_us, head.time_us)
+        entry, value = codec.encode(
+            head.chain, head.position + 1, time_us, command_id, thread, actor, event
+        )
+        self._transaction.put(place(entry.position), value, db=self._database, append=True)
+        return entry
+
+    def read(self, after: int = 0) -> Iterator[Entry]:
+        """Entries beyond the position `after`, in order."""
+        for position, value in self._values(after):
+            yield codec.decode(position, value)
+
+    def read_back(self, before: int | None = None) -> Iterator[Entry]:
+        """Entries below the position `before` (default: all), the newest first."""
+        cursor = self._transaction.cursor(db=self._database)
+        found = cursor.last() if before is None else cursor.set_range(place(before))
+        if before is not None:
+            found = cursor.prev() if found else cursor.last()
+        if not found:
+            return
+        for key, value in cursor.iterprev():
+            yield codec.decode(int.from_bytes(key, "big"), bytes(value))
+
+    def position_at(self, time_us: int) -> int:
+        """The last position whose time is at or before `time_us`; 0 where there is none."""
+        low, high = 0, self.position()
+        while low < high:
+            middle = (low + high + 1) // 2
+            value = self._transaction.get(place(middle), b"", db=self._database)
+            if codec.decode(middle, bytes(value)).time_us <= time_us:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def verify(self) -> Iterator[int | Damage]:
+        """Walks the whole chain; yields each sound position, and a Damage for each unsound one."""
+        chain, expected = GENESIS, 1
+        for position, value in self._values(0):
+            if position != expected:
+                yield Damage(expected, f"missing: the next entry is at position {position}")
+            link = codec.chain(chain, position, codec.digest(value))
+            if link != value[1:CHAIN_END]:
+                yield Damage(position, "its content does not match the chain of hashes")
+            else:
+                try:
+                    codec.decode(position, value)
+                    yield position
+                except MemlogError as error:
+                    yield Damage(position, error.message)
+            chain, expected = value[1:CHAIN_END], position + 1
+
+    def _values(self, after: int) -> Iterator[tuple[int, bytes]]:
+        cursor = self._transaction.cursor(db=self._database)
+        if cursor.set_range(place(after + 1)):
+            for key, value in cursor:
+                yield int.from_bytes(key, "big"), bytes(value)

@@ -1,0 +1,131 @@
+"""Decisions about memories: facts that supersede each other, and records that are saved once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from memlog.canonical import canonical_json
+from memlog.commands import CreateMemory, StoreMemory, SupersedeMemory
+from memlog.context import Context
+from memlog.errors import Conflict, LimitExceeded, MemoryNotFound, Problem, refusal, shorten
+from memlog.events import Event, MemoryMerged, MemoryStored, MemorySuperseded
+from memlog.state import Memory, State
+
+FACT = "fact"
+
+
+def store_memory(command: StoreMemory, context: Context) -> Iterator[Event]:
+    _require_size(len(command.content), context)
+    yield MemoryStored(
+        context.new_id("mem"), FACT, command.content, command.source, command.confidence
+    )
+
+
+def create_memory(command: CreateMemory, state: State, context: Context) -> Iterator[Event]:
+    content = command.content
+    _require_size(
+        len(content) if isinstance(content, str) else len(canonical_json(content)), context
+    )
+    if len(command.tags) > context.tags_max:
+        raise refusal([_too_many_tags(command, context)])
+    like = state.memory_like(command.memory_type, command.source, content)
+    tags = tuple(dict.fromkeys(command.tags))
+    if like is None:
+        yield MemoryStored(
+            context.new_id("mem"),
+            command.memory_type,
+            content,
+            command.source,
+            command.confidence,
+            tags,
+        )
+    else:
+        united = tuple(dict.fromkeys((*like.tags, *tags)))
+        yield MemoryMerged(like.id, united, max(like.confidence, command.confidence))
+
+
+def supersede_memory(command: SupersedeMemory, state: State) -> Iterator[Event]:
+    old, new = command.old_memory_id, command.new_memory_id
+    retired, successor = _both(old, new, state)
+    if old == new:
+        raise Conflict(
+            f"Memory {old} cannot supersede itself",
+            suggestion="Pass the id of the older memory and the id of the newer one.",
+        )
+    if retired.superseded_by == new:
+        return
+    if _reaches(new, old, state):
+        raise Conflict(
+            f"Memory {new} was superseded by {old} already: the other way round would close a circle",
+            suggestion="Store what is true now with store_memory and supersede the others by it.",
+        )
+    for memory in (retired, successor):
+        if not memory.active:
+            raise _gone(memory, state)
+    yield MemorySuperseded(old, new)
+
+
+def _both(old: str, new: str, state: State) -> tuple[Memory, Memory]:
+    """Both memories. Raises MemoryNotFound with each that is missing."""
+    rows = state.memory(old), state.memory(new)
+    missing = [
+        (MemoryNotFound, missing_memory(memory_id, path))
+        for path, memory_id, row in (
+            ("old_memory_id", old, rows[0]),
+            ("new_memory_id", new, rows[1]),
+        )
+        if row is None
+    ]
+    if rows[0] is None or rows[1] is None:
+        raise refusal(missing)
+    return rows[0], rows[1]
+
+
+def missing_memory(memory_id: str, path: str) -> Problem:
+    return Problem(
+        path,
+        f"Memory with ID {shorten(memory_id)} not found",
+        "Pass an id as store_memory, search_memories or list_recent_memories gave it: mem_ and 26 characters.",
+        shorten(memory_id),
+    )
+
+
+def _gone(memory: Memory, state: State) -> Conflict:
+    if memory.superseded_by is None:
+        return Conflict(
+            f"Memory {memory.id} was deleted", suggestion="Store it again with store_memory first."
+        )
+    newest = memory
+    while newest.superseded_by is not None:
+        successor = state.memory(newest.superseded_by)
+        assert successor is not None, "a chain of memories has no gaps"
+        newest = successor
+    return Conflict(
+        f"Memory {memory.id} was superseded already by {memory.superseded_by}",
+        suggestion=f"Use its newest version instead: {newest.id}.",
+    )
+
+
+def _reaches(start: str, end: str, state: State) -> bool:
+    """Whether `start` was superseded by `end`, directly or through others."""
+    memory = state.memory(start)
+    while memory is not None and memory.superseded_by is not None:
+        if memory.superseded_by == end:
+            return True
+        memory = state.memory(memory.superseded_by)
+    return False
+
+
+def _require_size(characters: int, context: Context) -> None:
+    if characters > context.content_characters_max:
+        problem = Problem(
+            "content",
+            f"content is too long ({characters} characters). Max {context.content_characters_max}.",
+            "Save a summary, or several memories that share a tag.",
+        )
+        raise refusal([(LimitExceeded, problem)])
+
+
+def _too_many_tags(command: CreateMemory, context: Context) -> tuple[type[LimitExceeded], Problem]:
+    text = f"Too many tags ({len(command.tags)}). Max {context.tags_max}."
+    return LimitExceeded, Problem("tags", text, "Keep the tags that you will search by.")

@@ -1,0 +1,292 @@
+"""One project: its log, its state tables and its receipts, in one LMDB file that changes as one.
+
+`execute` is the way of every write: one transaction in which the receipt is looked up, the command
+decided, each event appended and evolved, the answer computed; on disk when it returns. `read` is the
+way of every exact read, of the present or of any past position. Leaves to the projections whatever
+is searched, and to the catalogue which projects there are.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, TypeVar
+
+import lmdb
+import msgspec
+
+from memlog import state as tables
+from memlog.codec import Entry
+from memlog.commands import AnyCommand
+from memlog.context import Context
+from memlog.decider import decide, require_active
+from memlog.environment import MAP_BYTES_START, Environment
+from memlog.errors import Conflict, InvalidParameter, ProjectNotFound
+from memlog.evolve import evolve
+from memlog.ids import new_id
+from memlog.log import Damage, Head, Log
+from memlog.state import State
+from memlog.tables import LmdbRows, MemoryRows, Timeline
+
+STATE_VERSION = 1
+"""Of the state tables' layout; a log whose tables are of another version is evolved anew."""
+
+LOG_FILE = "log.mdb"
+_DATABASES = ("log", "now", "past", "receipts", "meta")
+_VERSION_KEY, _REMOVED_KEY = b"state_version", b"removed"
+
+Answer = TypeVar("Answer")
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """Who asks: recorded on every event. A command id that the client chose makes a retry safe."""
+
+    command_id: str | None = None
+    thread: str | None = None
+    actor: str | None = None
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What a command did, seen from inside its transaction: the state on both sides of it."""
+
+    entries: Sequence[Entry]
+    before: State
+    after: State
+
+
+class _Receipt(msgspec.Struct, frozen=True, array_like=True):
+    command: bytes
+    answer: Any
+
+
+def clock_us() -> int:
+    """Microseconds since 1970, UTC."""
+    return time.time_ns() // 1_000
+
+
+class Project:
+    """A project's file, opened. Every method may be called from any thread."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        clock: Callable[[], int] = clock_us,
+        map_bytes: int = MAP_BYTES_START,
+    ) -> None:
+        self.folder = folder
+        self._clock = clock
+        self._environment = Environment(folder / LOG_FILE, _DATABASES, map_bytes=map_bytes)
+        if self._version() != STATE_VERSION:
+            self.rebuild()
+
+    # -- writing
+
+    def execute(
+        self,
+        command: AnyCommand,
+        context: Context,
+        answer: Callable[[Outcome], Answer],
+        origin: Origin = Origin(),
+    ) -> Answer:
+        """Makes `command` true and returns what `answer` says of it; on disk when it returns.
+
+        Raises the MemlogError with which it was refused; then nothing was written. A command id that
+        was used before gives the stored answer again (plain data), or Conflict if the command
+        differs.
+        """
+        fingerprint = _fingerprint(command) if origin.command_id else b""
+
+        def body(transaction: lmdb.Transaction) -> Answer:
+            self._require_present(transaction)
+            if origin.command_id:
+                receipt = self._receipt(transaction, origin.command_id, fingerprint)
+                if receipt is not None:
+                    return receipt.answer  # type: ignore[no-any-return]
+            timeline = self._timeline(transaction)
+            entries = self._append(transaction, timeline, command, context, origin)
+            first = entries[0].position if entries else timeline.position + 1
+            before = State(timeline.at(first - 1)) if entries else State(timeline)
+            result = answer(Outcome(entries, before, State(timeline)))
+            if origin.command_id:
+                self._keep_receipt(transaction, origin.command_id, fingerprint, result)
+            return result
+
+        return self._environment.write(body)
+
+    def _append(
+        self,
+        transaction: lmdb.Transaction,
+        timeline: Timeline,
+        command: AnyCommand,
+        context: Context,
+        origin: Origin,
+    ) -> list[Entry]:
+        log = Log(transaction, self._environment.databases["log"])
+        head = log.head()
+        now, command_id = self._clock(), origin.command_id or new_id("cmd")
+        entries = []
+        for event in decide(command, State(timeline), context):
+            entry = log.append(head, now, command_id, origin.thread, origin.actor, event)
+            evolve(timeline, entry)
+            entries.append(entry)
+            head = Head(entry.position, entry.time_us, entry.chain)
+        return entries
+
+    def _receipt(
+        self, transaction: lmdb.Transaction, command_id: str, fingerprint: bytes
+    ) -> _Receipt | None:
+        stored = transaction.get(
+            _receipt_key(command_id), db=self._environment.databases["receipts"]
+        )
+        if stored is None:
+            return None
+        receipt = msgspec.msgpack.decode(stored, type=_Receipt)
+        if receipt.command != fingerprint:
+            raise Conflict(
+                f"Command id {command_id!r} was used before, for another command",
+                suggestion="Use a fresh command id; repeat one only to retry the very same call.",
+            )
+        return receipt
+
+    def _keep_receipt(
+        self, transaction: lmdb.Transaction, command_id: str, fingerprint: bytes, answer: object
+    ) -> None:
+        stored = msgspec.msgpack.encode(_Receipt(fingerprint, answer))
+        receipts = self._environment.databases["receipts"]
+        transaction.put(_receipt_key(command_id), stored, db=receipts)
+
+    # -- reading
+
+    @contextmanager
+    def read(self, at: int | None = None) -> Iterator[State]:
+        """The state now, or as it stood after position `at`, in one snapshot.
+
+        Raises ProjectArchived or ProjectNotFound where the project may not be read, and
+        InvalidParameter for a position that is not there yet.
+        """
+        with self._environment.read() as transaction:
+            self._require_present(transaction)
+            timeline = self._timeline(transaction)
+            require_active(State(timeline).project())
+            head = self._log(transaction).position()
+            if at is None:
+                yield State(timeline, head)
+            elif 0 <= at <= head:
+                yield State(timeline.at(at), at)
+            else:
+                raise InvalidParameter(
+                    f"Position {at} is not in the log, which ends at {head}",
+                    suggestion=f"Pass a position from 0 to {head}, or a time.",
+                )
+
+    def position_at(self, time_us: int) -> int:
+        """The last position at or before a time (microseconds); 0 before the project began."""
+        with self._environment.read() as transaction:
+            return self._log(transaction).position_at(time_us)
+
+    @contextmanager
+    def snapshot(self) -> Iterator[tuple[Log, Callable[[int], State]]]:
+        """The log and the state as of any position, in one snapshot, whatever the status."""
+        with self._environment.read() as transaction:
+            timeline = self._timeline(transaction)
+            yield self._log(transaction), lambda position: State(timeline.at(position), position)
+
+    def status(self) -> tables.Project | None:
+        """The project's own row, also of an archived one; None where it was removed or never made."""
+        with self._environment.read() as transaction:
+            if transaction.get(_REMOVED_KEY, db=self._environment.databases["meta"]):
+                return None
+            return State(self._timeline(transaction)).project()
+
+    def head(self) -> int:
+        with self._environment.read() as transaction:
+            return self._log(transaction).position()
+
+    def verify(self) -> Iterator[int | Damage]:
+        with self._environment.read() as transaction:
+            yield from self._log(transaction).verify()
+
+    # -- rebuilding
+
+    def rebuild(self, progress: Callable[[int, int], None] | None = None) -> None:
+        """Evolves the state tables anew from the log, in one transaction."""
+
+        def body(transaction: lmdb.Transaction) -> None:
+            for name in ("now", "past"):
+                transaction.drop(self._environment.databases[name], delete=False)
+            log = self._log(transaction)
+            total = log.position()
+            timeline = self._timeline(transaction)
+            for entry in log.read():
+                evolve(timeline, entry)
+                if progress and (entry.position % 1_000 == 0 or entry.position == total):
+                    progress(entry.position, total)
+            version = STATE_VERSION.to_bytes(2, "big")
+            transaction.put(_VERSION_KEY, version, db=self._environment.databases["meta"])
+
+        self._environment.write(body)
+
+    def digest(self) -> str:
+        """SHA-256 over every row of the present state tables."""
+        with self._environment.read() as transaction:
+            return _digest(LmdbRows(transaction, self._environment.databases["now"]))
+
+    def digest_rebuilt(self) -> str:
+        """The same, over tables evolved in memory from the log alone."""
+        rows = MemoryRows()
+        timeline = Timeline(rows, MemoryRows())
+        with self._environment.read() as transaction:
+            for entry in self._log(transaction).read():
+                evolve(timeline, entry)
+        return _digest(rows)
+
+    # -- the end
+
+    def remove(self) -> None:
+        """Marks the file as gone, so that no process that still has it open writes into a ghost."""
+        meta = self._environment.databases["meta"]
+        self._environment.write(lambda transaction: transaction.put(_REMOVED_KEY, b"1", db=meta))
+
+    def close(self) -> None:
+        self._environment.close()
+
+    # -- inside a transaction
+
+    def _timeline(self, transaction: lmdb.Transaction) -> Timeline:
+        databases = self._environment.databases
+        return Timeline(
+            LmdbRows(transaction, databases["now"]), LmdbRows(transaction, databases["past"])
+        )
+
+    def _log(self, transaction: lmdb.Transaction) -> Log:
+        return Log(transaction, self._environment.databases["log"])
+
+    def _require_present(self, transaction: lmdb.Transaction) -> None:
+        if transaction.get(_REMOVED_KEY, db=self._environment.databases["meta"]):
+            raise ProjectNotFound(
+                "This project was deleted", suggestion="Call list_projects to see what there is."
+            )
+
+    def _version(self) -> int:
+        with self._environment.read() as transaction:
+            stored = transaction.get(_VERSION_KEY, db=self._environment.databases["meta"])
+        return int.from_bytes(stored or b"", "big")
+
+
+def _fingerprint(command: AnyCommand) -> bytes:
+    return sha256(type(command).__name__.encode() + msgspec.msgpack.encode(command)).digest()
+
+
+def _receipt_key(command_id: str) -> bytes:
+    return sha256(command_id.encode()).digest()
+
+
+def _digest(rows: LmdbRows | MemoryRows) -> str:
+    hashed = sha256()
+    for key, value in rows.scan(b""):
+        hashed.update(len(key).to_bytes(4, "big") + key + len(value).to_bytes(4, "big") + value)
+    return hashed.hexdigest()

@@ -1,0 +1,243 @@
+"""Decisions about `save_memory`: entities saved whole, with their facts and their relations, or not at all.
+
+A language model skips steps; so what makes a graph useful (one fact per observation, no entity without
+a relation) is required here, and every problem of a request is reported at once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+
+from memlog.canonical import canonical
+from memlog.closest import did_you_mean
+from memlog.commands import SavedEntity, SavedRelation, SaveMemory
+from memlog.context import Context
+from memlog.errors import InvalidParameter, Problem, refusal, shorten
+from memlog.events import EntityCreated, EntityRated, Event, ObservationAdded, RelationAdded
+from memlog.state import Entity, State
+
+NAME_MAX, TYPE_MAX, RELATION_TYPE_MAX = 100, 50, 50
+OBSERVATION_MIN, OBSERVATION_MAX = 5, 150
+SENTENCES_MAX = 2
+RELATIONS_FOR_FULL_MARKS = 2
+TYPES_LEARNT_FROM_MAX = 1_000
+
+COMMON_TYPES = (
+    *("Person", "Document", "File", "Code", "Task", "Knowledge"),
+    *("API", "Database", "Service", "Configuration"),
+    *("Patient", "Doctor", "Diagnosis", "Customer", "Product", "Order"),
+    *("Project", "Organization", "Event", "Place", "Tool", "Concept"),
+)
+"""The types the guide names; any other is as good."""
+
+_SENTENCE_END = re.compile(r"[.!?]+(?=\s|$)")
+_CLAUSE_END = re.compile(r"(?<=[.!?;])\s+|,\s+(?:and\s+)?|\s+(?:and|which|with)\s+")
+
+
+def save_memory(command: SaveMemory, state: State, context: Context) -> Iterator[Event]:
+    problems = list(_problems(command.entities, state))
+    if problems:
+        raise refusal([(InvalidParameter, problem) for problem in problems])
+    for item in command.entities:
+        yield from _save_entity(item, state, context)
+    for item in command.entities:
+        for relation in item.relations:
+            target, kind = relation.target_entity, relation.relation_type
+            if state.relation_between(item.name, kind, target) is None:
+                relation_id = context.new_id("rel")
+                yield RelationAdded(relation_id, item.name, target, kind, relation.importance)
+
+
+def _save_entity(item: SavedEntity, state: State, context: Context) -> Iterator[Event]:
+    entity = state.entity_named(item.name)
+    if entity is None:
+        entity_id = context.new_id("ent")
+        kind = stored_type(item.entity_type)
+        yield EntityCreated(entity_id, item.name, kind, item.confidence, item.importance)
+    else:
+        entity_id = entity.id
+        if (entity.confidence, entity.importance) != (item.confidence, item.importance):
+            yield EntityRated(entity_id, item.confidence, item.importance)
+    known = {canonical(row.content) for row in state.observations(entity_id)}
+    for content in item.observations:
+        if canonical(content) not in known:
+            known.add(canonical(content))
+            yield ObservationAdded(
+                context.new_id("obs"), entity_id, content, item.confidence, item.importance
+            )
+
+
+# -- what is refused
+
+
+def _problems(entities: Sequence[SavedEntity], state: State) -> Iterator[Problem]:
+    if not entities:
+        suggestion = 'Pass at least one: {"name", "entityType", "observations", "relations"}.'
+        yield Problem("entities", "entities is empty", suggestion)
+    names = {canonical(item.name) for item in entities}
+    for index, item in enumerate(entities):
+        path = f"entities[{index}]"
+        yield from _length(item.name, f"{path}.name", item, "Name", NAME_MAX)
+        yield from _length(item.entity_type, f"{path}.entityType", item, "Entity type", TYPE_MAX)
+        if not item.observations:
+            yield _said(
+                item, f"{path}.observations", "must have at least 1 observation", "Add a fact."
+            )
+        for place, text in enumerate(item.observations):
+            yield from _observation_problems(text, f"{path}.observations[{place}]", item)
+        if not item.relations:
+            others = [other.name for other in entities if other.name != item.name]
+            example = (
+                f"{{ targetEntity: '{others[0] if others else '…'}', relationType: 'relates to' }}"
+            )
+            suggestion = f"Add relations to show connections: e.g., {example}"
+            yield _said(item, f"{path}.relations", "must have at least 1 relation", suggestion)
+        for place, relation in enumerate(item.relations):
+            yield from _relation_problems(
+                relation, f"{path}.relations[{place}]", item, names, state
+            )
+
+
+def _observation_problems(text: str, path: str, item: SavedEntity) -> Iterator[Problem]:
+    count, sentences = characters(text), sentence_count(text)
+    found = []
+    if count > OBSERVATION_MAX:
+        found.append(f"Observation too long ({count} chars). Max {OBSERVATION_MAX}.")
+    if sentences > SENTENCES_MAX:
+        found.append(
+            f"Too many sentences ({sentences}). Max {SENTENCES_MAX}. One fact per observation."
+        )
+    for problem in found:
+        yield Problem(path, problem, _split(text), shorten(text), item.name)
+    if count < OBSERVATION_MIN:
+        problem = f"Observation too short ({count} chars). Min {OBSERVATION_MIN}."
+        yield Problem(path, problem, "Say the fact in full.", text, item.name)
+
+
+def _relation_problems(
+    relation: SavedRelation, path: str, item: SavedEntity, names: set[str], state: State
+) -> Iterator[Problem]:
+    yield from _length(
+        relation.relation_type, f"{path}.relationType", item, "Relation type", RELATION_TYPE_MAX
+    )
+    target = relation.target_entity
+    if canonical(target) not in names and state.entity_id_of(target) is None:
+        known = [*names, *(entity.name for entity in state.entities())]
+        near = did_you_mean(target, known)
+        suggestion = (
+            f"{near + ' ' if near else ''}targetEntity must name an entity in the same "
+            "save_memory call, or one that is in memory"
+        )
+        problem = f"Target entity '{shorten(target)}' not found in request"
+        yield Problem(f"{path}.targetEntity", problem, suggestion, shorten(target), item.name)
+
+
+def _length(text: str, path: str, item: SavedEntity, what: str, most: int) -> Iterator[Problem]:
+    count = characters(text)
+    if count > most:
+        problem = f"{what} too long ({count} chars). Max {most}."
+        yield Problem(
+            path,
+            problem,
+            "Shorten it; details belong in observations.",
+            shorten(text),
+            shorten(item.name),
+        )
+    elif not text.strip():
+        yield Problem(path, f"{what} is empty", "Say what it is.", text, shorten(item.name))
+
+
+def _said(item: SavedEntity, path: str, problem: str, suggestion: str) -> Problem:
+    name = shorten(item.name)
+    return Problem(path, f"Entity '{name}' {problem}", suggestion, None, name)
+
+
+def characters(text: str) -> int:
+    """The length as a person counts it: code points of the NFC form."""
+    return len(canonical(text))
+
+
+def sentence_count(text: str) -> int:
+    """A sentence ends at '.', '!' or '?' before white space or the end; so `1.2.0` ends none."""
+    return sum(1 for part in _SENTENCE_END.split(text) if part.strip())
+
+
+def _split(text: str) -> str:
+    parts = [part.strip(" .,;") for part in _CLAUSE_END.split(text)]
+    shown = [part for part in parts if characters(part) >= OBSERVATION_MIN]
+    if len(shown) < 2 or any(characters(part) > OBSERVATION_MAX for part in shown):
+        return "Say each fact in an observation of its own, in fewer words."
+    listed = ", ".join(f"{number}) '{part}'" for number, part in enumerate(shown, 1))
+    return f"Split into {len(shown)} observations: {listed}"
+
+
+# -- what is warned of, and how good it is
+
+
+def stored_type(entity_type: str) -> str:
+    """The type as it is stored: its first letter a capital."""
+    return entity_type[:1].upper() + entity_type[1:]
+
+
+def warnings(command: SaveMemory, before: State) -> list[str]:
+    """What is accepted but could be better. `before` is the state that the request met."""
+    known = dict.fromkeys([*COMMON_TYPES, *(entity.entity_type for entity in _some(before))])
+    found: dict[str, None] = {}
+    for item in command.entities:
+        for text in _type_warnings(item.entity_type, known):
+            found[text] = None
+        entity = before.entity_named(item.name)
+        if entity is not None and entity.entity_type != stored_type(item.entity_type):
+            found[
+                f"Entity '{item.name}' exists with type '{entity.entity_type}', which it keeps"
+            ] = None
+    return list(found)
+
+
+def _type_warnings(entity_type: str, known: Mapping[str, None]) -> Iterator[str]:
+    kind = stored_type(entity_type)
+    if kind != entity_type:
+        yield f"Entity type '{entity_type}' starts with a small letter: stored as '{kind}'"
+    if " " in entity_type.strip():
+        joined = "".join(
+            stored_type(word.lower() if word.isupper() else word) for word in entity_type.split()
+        )
+        yield f"Entity type '{entity_type}' contains spaces: consider '{joined}'"
+    elif kind not in known:
+        near = _nearly(kind, known)
+        if near is not None:
+            yield f"Entity type '{entity_type}' is nearly '{near}': did you mean '{near}'?"
+
+
+def _nearly(kind: str, known: Mapping[str, None]) -> str | None:
+    """A known type within an edit or two of `kind`."""
+    from rapidfuzz.distance import OSA
+
+    most = 1 if len(kind) < 8 else 2
+    if len(kind) < 4:
+        return None
+    return next(
+        (each for each in known if OSA.distance(kind, each, score_cutoff=most) <= most), None
+    )
+
+
+def _some(state: State) -> Iterator[Entity]:
+    """Enough entities to know the types in use."""
+    return islice(state.entities(), TYPES_LEARNT_FROM_MAX)
+
+
+def quality_score(command: SaveMemory) -> float:
+    """0..1: half for relations per entity (2 are full marks), half for short observations.
+
+    An observation of up to half the longest allowed counts fully, one of full length half.
+    """
+    if not command.entities:
+        return 0.0
+    relations = sum(len(item.relations) for item in command.entities) / len(command.entities)
+    lengths = [characters(text) for item in command.entities for text in item.observations]
+    half = OBSERVATION_MAX / 2
+    short = [1 - 0.5 * min(1, max(0, length - half) / half) for length in lengths]
+    brevity = sum(short) / len(short) if short else 0
+    return round(0.5 * min(1, relations / RELATIONS_FOR_FULL_MARKS) + 0.5 * brevity, 2)

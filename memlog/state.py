@@ -1,0 +1,282 @@
+"""The state of one project: what is true at a position, read from tables. Only `evolve` writes it.
+
+Tables, by first byte of the key (text keys are hashed to 16 bytes, so that any name fits):
+
+    P                                  the project itself
+    E entity id                        living entities
+    N hash(name)                       name -> entity id
+    O entity id, position of birth     living observations, in the order they were added
+    I observation id                   -> its key under O or H
+    H entity id, position of birth     retired observations: superseded or deleted
+    R relation id                      living relations
+    K hash(from, type, to)             -> relation id
+    F hash(from), relation id          relations that leave a name
+    T hash(to), relation id            relations that arrive at a name
+    M memory id                        all memories: active, superseded and deleted
+    A newest first, memory id          active memories
+    L hash(label), newest first, id    active memories with a type or a tag
+    X hash(type, source, content)      -> id of the active record
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from typing import Any, Literal
+
+import msgspec
+
+from memlog.canonical import canonical, canonical_json
+from memlog.tables import Reader, place
+
+Status = Literal["active", "archived"]
+
+
+class Row(msgspec.Struct, frozen=True, array_like=True):
+    """Base of what is stored in a table; changing a row's fields means a new STATE_VERSION."""
+
+
+class Project(Row, frozen=True):
+    id: str
+    name: str
+    description: str
+    status: Status
+    created_us: int
+    updated_us: int
+
+
+class Entity(Row, frozen=True):
+    id: str
+    name: str
+    entity_type: str
+    created_us: int
+    updated_us: int
+    born: int
+    thread: str | None
+    confidence: float
+    importance: float
+
+
+class Observation(Row, frozen=True):
+    id: str
+    entity_id: str
+    content: str
+    created_us: int
+    born: int
+    version: int
+    supersedes: str | None
+    superseded_by: str | None
+    deleted_us: int | None
+    thread: str | None
+    confidence: float
+    importance: float
+
+
+class Relation(Row, frozen=True):
+    id: str
+    source: str
+    target: str
+    relation_type: str
+    created_us: int
+    born: int
+    thread: str | None
+    importance: float
+
+
+class Memory(Row, frozen=True):
+    """A fact or a record. `content` is a text or a JSON object."""
+
+    id: str
+    memory_type: str
+    content: str | dict[str, Any]
+    source: str
+    confidence: float
+    tags: tuple[str, ...]
+    created_us: int
+    updated_us: int
+    born: int
+    thread: str | None
+    supersedes: str | None
+    superseded_by: str | None
+    deleted_us: int | None
+
+    @property
+    def active(self) -> bool:
+        return self.superseded_by is None and self.deleted_us is None
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The exact terms it can be listed and searched by."""
+        return (f"type:{self.memory_type}", *(f"tag:{tag}" for tag in self.tags))
+
+
+encode_row = msgspec.msgpack.Encoder().encode
+_project = msgspec.msgpack.Decoder(Project).decode
+_entity = msgspec.msgpack.Decoder(Entity).decode
+_observation = msgspec.msgpack.Decoder(Observation).decode
+_relation = msgspec.msgpack.Decoder(Relation).decode
+_memory = msgspec.msgpack.Decoder(Memory).decode
+
+PROJECT_KEY = b"P"
+
+
+def text_key(*parts: str) -> bytes:
+    """Sixteen bytes for any texts: BLAKE2b over their canonical forms, each with its length."""
+    hashed = blake2b(digest_size=16)
+    for part in parts:
+        data = canonical(part).encode()
+        hashed.update(len(data).to_bytes(8, "big"))
+        hashed.update(data)
+    return hashed.digest()
+
+
+def entity_key(entity_id: str) -> bytes:
+    return b"E" + entity_id.encode()
+
+
+def name_key(name: str) -> bytes:
+    return b"N" + text_key(name)
+
+
+def observation_key(entity_id: str, born: int) -> bytes:
+    return b"O" + entity_id.encode() + place(born)
+
+
+def retired_key(entity_id: str, born: int) -> bytes:
+    return b"H" + entity_id.encode() + place(born)
+
+
+def observation_index_key(observation_id: str) -> bytes:
+    return b"I" + observation_id.encode()
+
+
+def relation_key(relation_id: str) -> bytes:
+    return b"R" + relation_id.encode()
+
+
+def edge_key(source: str, relation_type: str, target: str) -> bytes:
+    return b"K" + text_key(source, relation_type, target)
+
+
+def leaving_key(source: str, relation_id: str = "") -> bytes:
+    return b"F" + text_key(source) + relation_id.encode()
+
+
+def arriving_key(target: str, relation_id: str = "") -> bytes:
+    return b"T" + text_key(target) + relation_id.encode()
+
+
+def memory_key(memory_id: str) -> bytes:
+    return b"M" + memory_id.encode()
+
+
+def newest_first(born: int) -> bytes:
+    """A position as eight bytes that sort the other way round."""
+    return place(2**64 - 1 - born)
+
+
+def active_key(born: int, memory_id: str) -> bytes:
+    return b"A" + newest_first(born) + memory_id.encode()
+
+
+def label_key(label: str, born: int, memory_id: str) -> bytes:
+    return b"L" + text_key(label) + newest_first(born) + memory_id.encode()
+
+
+def identity_key(memory_type: str, source: str, content: str | dict[str, Any]) -> bytes:
+    return b"X" + text_key(memory_type, source, canonical_json(content))
+
+
+class State:
+    """Reads of the tables as they stand at one moment. Nothing here raises for what is missing."""
+
+    def __init__(self, tables: Reader, position: int = 0) -> None:
+        self._tables = tables
+        self.position = position
+        """The position as of which this is the state, where the reader has to know."""
+
+    def project(self) -> Project | None:
+        row = self._tables.get(PROJECT_KEY)
+        return None if row is None else _project(row)
+
+    def entity(self, entity_id: str) -> Entity | None:
+        row = self._tables.get(entity_key(entity_id))
+        return None if row is None else _entity(row)
+
+    def entity_id_of(self, name: str) -> str | None:
+        found = self._tables.get(name_key(name))
+        return None if found is None else found.decode()
+
+    def entity_named(self, name: str) -> Entity | None:
+        entity_id = self.entity_id_of(name)
+        return None if entity_id is None else self.entity(entity_id)
+
+    def entities(self, after: str = "") -> Iterator[Entity]:
+        """Living entities by id, that is in the order of their creation, beyond the id `after`."""
+        start = b"E" + after.encode() + b"\0" if after else b""
+        for _, row in self._tables.scan(b"E", start):
+            yield _entity(row)
+
+    def observations(self, entity_id: str) -> list[Observation]:
+        prefix = b"O" + entity_id.encode()
+        return [_observation(row) for _, row in self._tables.scan(prefix)]
+
+    def retired_observations(self, entity_id: str) -> list[Observation]:
+        prefix = b"H" + entity_id.encode()
+        return [_observation(row) for _, row in self._tables.scan(prefix)]
+
+    def observation(self, observation_id: str) -> Observation | None:
+        """The observation with this id, living or retired."""
+        key = self._tables.get(observation_index_key(observation_id))
+        row = None if key is None else self._tables.get(key)
+        return None if row is None else _observation(row)
+
+    def relation(self, relation_id: str) -> Relation | None:
+        row = self._tables.get(relation_key(relation_id))
+        return None if row is None else _relation(row)
+
+    def relation_between(self, source: str, relation_type: str, target: str) -> Relation | None:
+        relation_id = self._tables.get(edge_key(source, relation_type, target))
+        return None if relation_id is None else self.relation(relation_id.decode())
+
+    def relations(self, after: str = "") -> Iterator[Relation]:
+        start = b"R" + after.encode() + b"\0" if after else b""
+        for _, row in self._tables.scan(b"R", start):
+            yield _relation(row)
+
+    def relations_from(self, name: str) -> list[Relation]:
+        return self._through(leaving_key(name))
+
+    def relations_to(self, name: str) -> list[Relation]:
+        return self._through(arriving_key(name))
+
+    def relations_touching(self, name: str) -> list[Relation]:
+        """Relations with at least one end at `name`, each once, in order of creation."""
+        key = text_key(name)
+        found = {row.id: row for table in (b"F", b"T") for row in self._through(table + key)}
+        return [found[relation_id] for relation_id in sorted(found)]
+
+    def memory(self, memory_id: str) -> Memory | None:
+        """The memory with this id, active or not."""
+        row = self._tables.get(memory_key(memory_id))
+        return None if row is None else _memory(row)
+
+    def memory_like(
+        self, memory_type: str, source: str, content: str | dict[str, Any]
+    ) -> Memory | None:
+        """The active memory that says the same, whatever the spelling of its JSON."""
+        found = self._tables.get(identity_key(memory_type, source, content))
+        return None if found is None else self.memory(found.decode())
+
+    def memories(self, labels: Sequence[str] = (), before: int | None = None) -> Iterator[Memory]:
+        """Active memories that have all the labels, the newest first; born before a position."""
+        prefix = b"L" + text_key(labels[0]) if labels else b"A"
+        start = b"" if before is None else prefix + newest_first(before - 1)
+        for key, _ in self._tables.scan(prefix, start):
+            row = self.memory(key[len(prefix) + 8 :].decode())
+            if row is not None and set(labels) <= set(row.labels):
+                yield row
+
+    def _through(self, prefix: bytes) -> list[Relation]:
+        ids = [key[len(prefix) :].decode() for key, _ in self._tables.scan(prefix)]
+        return [row for row in map(self.relation, ids) if row is not None]

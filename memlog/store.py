@@ -1,0 +1,251 @@
+"""The data directory: which projects there are, and the life of each.
+
+    DATA/catalog.mdb              name -> project, a projection of the logs
+    DATA/projects/<id>/log.mdb    an active project; its indexes stand beside its log
+    DATA/archive/<id>/log.mdb     an archived one
+    DATA/trash/                   what is being removed
+
+A project's own log says what it is called and whether it is archived; the catalogue and the place of
+the folder follow. Every change of a life runs under one file lock as: note the project as pending,
+change its log, settle. `_settle` makes folder and catalogue agree with the log, whatever they were
+before; so a crash between any two steps is mended by settling the pending project at the next start.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+import lmdb
+import msgspec
+
+from memlog.closest import did_you_mean
+from memlog.commands import ArchiveProject, CreateProject, RestoreProject
+from memlog.context import Context
+from memlog.environment import Environment
+from memlog.errors import ProjectArchived, ProjectExists, ProjectNotFound
+from memlog.project import LOG_FILE, Origin, Project, clock_us
+from memlog.state import Project as ProjectRow
+from memlog.state import encode_row, text_key
+
+Wanted = Literal["active", "archived", "all"]
+
+_PENDING = b"pending"
+_decode = msgspec.msgpack.Decoder(ProjectRow).decode
+
+
+class Store:
+    """The projects of one data directory. Several processes may hold the same one."""
+
+    def __init__(
+        self, data_dir: Path, context: Context = Context(), *, clock: Callable[[], int] = clock_us
+    ) -> None:
+        self.data_dir = data_dir
+        self.context = context
+        self._clock = clock
+        self._open: dict[str, Project] = {}
+        self._opening = threading.RLock()
+        self._catalog = Environment(data_dir / "catalog.mdb", ("projects", "meta"))
+        pending = self._pending()
+        if pending or self._ids_on_disk() != {row.id for row in self.projects("all")}:
+            self.rebuild_catalog()
+
+    # -- finding
+
+    def projects(self, status: Wanted = "active") -> list[ProjectRow]:
+        """The catalogue, oldest first."""
+        with self._catalog.read() as transaction:
+            cursor = transaction.cursor(db=self._catalog.databases["projects"])
+            rows = [_decode(value) for _, value in cursor]
+        wanted = [row for row in rows if status in ("all", row.status)]
+        return sorted(wanted, key=lambda row: (row.created_us, row.id))
+
+    def find(self, name: str) -> ProjectRow:
+        """The catalogue's row. Raises ProjectNotFound with the nearest names."""
+        with self._catalog.read() as transaction:
+            value = transaction.get(text_key(name), db=self._catalog.databases["projects"])
+        if value is None:
+            near = did_you_mean(name, (row.name for row in self.projects("all")))
+            raise ProjectNotFound(
+                f"Project '{name}' not found",
+                suggestion=near or "Call create_project to make it, or list_projects to see all.",
+            )
+        return _decode(value)
+
+    def project(self, name: str) -> Project:
+        """The active project of this name. Raises ProjectNotFound or ProjectArchived."""
+        row = self.find(name)
+        if row.status == "archived":
+            raise ProjectArchived.named(name)
+        return self._opened(row.id)
+
+    # -- lives
+
+    def create(self, name: str, description: str = "", origin: Origin = Origin()) -> ProjectRow:
+        project_id = self.context.new_id("prj")
+        with self._changing(project_id):
+            if self._known(name):
+                raise ProjectExists(
+                    f"Project '{name}' exists already",
+                    suggestion="Call switch_project to use it, or choose another name.",
+                )
+            project = Project(self.data_dir / "projects" / project_id, clock=self._clock)
+            self._open[project_id] = project
+            context = msgspec.structs.replace(self.context, new_id=lambda _: project_id)
+            command = CreateProject(name=name, description=description)
+            project.execute(command, context, lambda _: None, origin)
+        return self.find(name)
+
+    def archive(self, name: str, origin: Origin = Origin()) -> ProjectRow:
+        row = self.find(name)
+        with self._changing(row.id):
+            command = ArchiveProject(name=name)
+            self._opened(row.id).execute(command, self.context, lambda _: None, origin)
+        return self.find(name)
+
+    def restore(self, name: str, origin: Origin = Origin()) -> ProjectRow:
+        row = self.find(name)
+        with self._changing(row.id):
+            command = RestoreProject(name=name)
+            self._opened(row.id).execute(command, self.context, lambda _: None, origin)
+        return self.find(name)
+
+    def delete(self, name: str) -> ProjectRow:
+        """Removes the project and its log for good: the one change that is not an event."""
+        row = self.find(name)
+        with self._changing(row.id):
+            self._opened(row.id).remove()
+        return row
+
+    # -- the catalogue as a projection
+
+    def rebuild_catalog(self) -> None:
+        """Makes the catalogue and the places of the folders agree with the logs."""
+        with self._lock():
+            known = {row.id for row in self.projects("all")}
+            for project_id in known | self._ids_on_disk() | self._pending():
+                self._settle(project_id)
+            self._catalog.write(lambda t: t.drop(self._catalog.databases["meta"], delete=False))
+
+    def close(self) -> None:
+        with self._opening:
+            for project in self._open.values():
+                project.close()
+            self._open.clear()
+        self._catalog.close()
+
+    # -- inside
+
+    @contextmanager
+    def _changing(self, project_id: str) -> Iterator[None]:
+        """A change of one life: noted, then settled, whether it succeeded or was refused."""
+        meta, key = self._catalog.databases["meta"], _PENDING + project_id.encode()
+        with self._lock():
+            self._catalog.write(lambda transaction: transaction.put(key, b"1", db=meta))
+            try:
+                yield
+            finally:
+                self._settle(project_id)
+                self._catalog.write(lambda transaction: transaction.delete(key, db=meta))
+
+    def _settle(self, project_id: str) -> None:
+        """Makes the folder's place and the catalogue's row agree with the project's log."""
+        folder = self._folder(project_id)
+        row = None if folder is None else self._opened(project_id).status()
+        if folder is not None and row is None:
+            self._discard(project_id)
+            self._throw_away(folder)
+        elif folder is not None and row is not None:
+            home = "archive" if row.status == "archived" else "projects"
+            right = self.data_dir / home / project_id
+            if folder != right:
+                right.parent.mkdir(parents=True, exist_ok=True)
+                if right.exists():  # an index that some process wrote after the folder had moved
+                    self._throw_away(right)
+                folder.rename(right)
+                _sync_folder(folder.parent)
+                _sync_folder(right.parent)
+            self._opened(project_id).folder = right
+        self._write_row(project_id, row)
+
+    def _throw_away(self, folder: Path) -> None:
+        """Removes a folder at once, also where another process is writing an index into it."""
+        trash = self.data_dir / "trash"
+        trash.mkdir(exist_ok=True)
+        folder.rename(trash / self.context.new_id("prj"))
+        shutil.rmtree(trash, ignore_errors=True)
+
+    def _write_row(self, project_id: str, row: ProjectRow | None) -> None:
+        rows = self._catalog.databases["projects"]
+
+        def body(transaction: lmdb.Transaction) -> None:
+            cursor = transaction.cursor(db=rows)
+            for key in [key for key, value in cursor if _decode(value).id == project_id]:
+                transaction.delete(key, db=rows)
+            if row is not None:
+                transaction.put(text_key(row.name), encode_row(row), db=rows)
+
+        self._catalog.write(body)
+
+    def _opened(self, project_id: str) -> Project:
+        with self._opening:
+            project = self._open.get(project_id)
+            if project is None:
+                folder = self._folder(project_id)
+                if folder is None:
+                    raise ProjectNotFound("This project was deleted a moment ago")
+                project = self._open[project_id] = Project(folder, clock=self._clock)
+            return project
+
+    def _discard(self, project_id: str) -> None:
+        with self._opening:
+            project = self._open.pop(project_id, None)
+        if project is not None:
+            project.close()
+
+    def _folder(self, project_id: str) -> Path | None:
+        for home in ("projects", "archive"):
+            folder = self.data_dir / home / project_id
+            if (folder / LOG_FILE).exists():
+                return folder
+        return None
+
+    def _ids_on_disk(self) -> set[str]:
+        return {
+            folder.name
+            for home in ("projects", "archive")
+            for folder in (self.data_dir / home).glob("prj_*")
+            if (folder / LOG_FILE).exists()
+        }
+
+    def _known(self, name: str) -> bool:
+        with self._catalog.read() as transaction:
+            found = transaction.get(text_key(name), db=self._catalog.databases["projects"])
+        return found is not None
+
+    def _pending(self) -> set[str]:
+        with self._catalog.read() as transaction:
+            cursor = transaction.cursor(db=self._catalog.databases["meta"])
+            keys = [bytes(key) for key, _ in cursor]
+        return {key[len(_PENDING) :].decode() for key in keys if key.startswith(_PENDING)}
+
+    @contextmanager
+    def _lock(self) -> Iterator[None]:
+        from filelock import FileLock
+
+        with self._opening, FileLock(self.data_dir / "catalog.lock"):
+            yield
+
+
+def _sync_folder(folder: Path) -> None:
+    """A rename is on disk once both folders are."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

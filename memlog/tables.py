@@ -1,0 +1,197 @@
+"""Ordered tables of bytes, and a timeline over them that remembers every value a key ever had.
+
+`Rows` is the whole of what the state asks of storage; it has two backings, LMDB and memory.
+`Timeline` is written once over it: `now` holds the present, `past` holds, for each change, the value
+that the change replaced, under key + position. The value of a key as of position p is therefore the
+first image in `past` made after p, or the present value where there is none. Nothing is copied to
+look back, and looking back costs one seek.
+
+Within one table (keys that share a first byte) all keys have the same length; so an image's key is
+never mistaken for another key's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import lmdb
+from sortedcontainers import SortedDict
+
+ABSENT = b""
+
+
+class Rows(Protocol):
+    """An ordered map of bytes to bytes. Values are never empty but for images of absence."""
+
+    def get(self, key: bytes) -> bytes | None: ...
+    def replace(self, key: bytes, value: bytes) -> bytes | None:
+        """Stores `value` and returns what it replaced."""
+        ...
+
+    def pop(self, key: bytes) -> bytes | None: ...
+    def add(self, key: bytes, value: bytes) -> None:
+        """Stores `value` unless the key is there already."""
+        ...
+
+    def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """Rows whose key begins with `prefix`, in order, from `start` on."""
+        ...
+
+    def ceiling(self, key: bytes) -> tuple[bytes, bytes] | None:
+        """The first row at or after `key`."""
+        ...
+
+
+class MemoryRows:
+    """Rows in a sorted dictionary."""
+
+    def __init__(self) -> None:
+        self._rows: SortedDict[bytes, bytes] = SortedDict()
+
+    def get(self, key: bytes) -> bytes | None:
+        return self._rows.get(key)
+
+    def replace(self, key: bytes, value: bytes) -> bytes | None:
+        old = self._rows.get(key)
+        self._rows[key] = value
+        return old
+
+    def pop(self, key: bytes) -> bytes | None:
+        return self._rows.pop(key, None)
+
+    def add(self, key: bytes, value: bytes) -> None:
+        self._rows.setdefault(key, value)
+
+    def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        first, last = max(prefix, start), prefix + b"\xff" * 512
+        for key in list(self._rows.irange(first, last)):
+            yield key, self._rows[key]
+
+    def ceiling(self, key: bytes) -> tuple[bytes, bytes] | None:
+        found = next(self._rows.irange(minimum=key), None)
+        return None if found is None else (found, self._rows[found])
+
+
+class LmdbRows:
+    """Rows of one LMDB database inside one transaction; lives no longer than it."""
+
+    def __init__(self, transaction: lmdb.Transaction, database: lmdb._Database) -> None:
+        self._transaction = transaction
+        self._database = database
+
+    def get(self, key: bytes) -> bytes | None:
+        return _copied(self._transaction.get(key, db=self._database))
+
+    def replace(self, key: bytes, value: bytes) -> bytes | None:
+        return _copied(self._transaction.replace(key, value, db=self._database))
+
+    def pop(self, key: bytes) -> bytes | None:
+        return _copied(self._transaction.pop(key, db=self._database))
+
+    def add(self, key: bytes, value: bytes) -> None:
+        self._transaction.put(key, value, overwrite=False, db=self._database)
+
+    def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        cursor = self._transaction.cursor(db=self._database)
+        if not cursor.set_range(max(prefix, start)):
+            return
+        for found, value in cursor:
+            key = bytes(found)
+            if not key.startswith(prefix):
+                return
+            yield key, bytes(value)
+
+    def ceiling(self, key: bytes) -> tuple[bytes, bytes] | None:
+        cursor = self._transaction.cursor(db=self._database)
+        if not cursor.set_range(key):
+            return None
+        found, value = cursor.item()
+        return bytes(found), bytes(value)
+
+
+def _copied(value: bytes | memoryview | None) -> bytes | None:
+    """Transactions are opened without `buffers`, so this copies nothing; it settles the type."""
+    return None if value is None else bytes(value)
+
+
+def place(position: int) -> bytes:
+    """A position as eight bytes that sort as the number does."""
+    return position.to_bytes(8, "big")
+
+
+class Reader(Protocol):
+    """What the state reads: a present or a past, alike."""
+
+    def get(self, key: bytes) -> bytes | None: ...
+    def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]: ...
+
+
+class Timeline:
+    """The present, written at `position`; whatever it replaces goes to the past."""
+
+    def __init__(self, now: Rows, past: Rows) -> None:
+        self._now = now
+        self._past = past
+        self.position = 0
+
+    def get(self, key: bytes) -> bytes | None:
+        return self._now.get(key)
+
+    def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        return self._now.scan(prefix, start)
+
+    def put(self, key: bytes, value: bytes) -> None:
+        old = self._now.replace(key, value)
+        self._past.add(key + place(self.position), ABSENT if old is None else old)
+
+    def delete(self, key: bytes) -> None:
+        old = self._now.pop(key)
+        if old is not None:
+            self._past.add(key + place(self.position), old)
+
+    def at(self, position: int) -> Reader:
+        return _At(self._now, self._past, position)
+
+
+class _At:
+    """The tables as they stood after the entry at `position`."""
+
+    def __init__(self, now: Rows, past: Rows, position: int) -> None:
+        self._now = now
+        self._past = past
+        self._next = place(position + 1)
+
+    def get(self, key: bytes) -> bytes | None:
+        image = self._past.ceiling(key + self._next)
+        if image is not None and image[0][:-8] == key:
+            return image[1] or None
+        return self._now.get(key)
+
+    def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        images = self._images(prefix, start)
+        image = next(images, None)
+        for key, value in self._now.scan(prefix, start):
+            while image is not None and image[0] < key:
+                if image[1]:
+                    yield image
+                image = next(images, None)
+            if image is not None and image[0] == key:
+                if image[1]:
+                    yield image
+                image = next(images, None)
+            else:
+                yield key, value
+        while image is not None:
+            if image[1]:
+                yield image
+            image = next(images, None)
+
+    def _images(self, prefix: bytes, start: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """For each key changed after the position, its value at the position, in order of key."""
+        done = b""
+        for dated, value in self._past.scan(prefix, start):
+            key, made = dated[:-8], dated[-8:]
+            if key != done and made >= self._next:
+                done = key
+                yield key, value

@@ -1,0 +1,32 @@
+"""Times: microseconds since 1970 inside, ISO 8601 in UTC with Z outside."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from memlog.errors import InvalidParameter
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def iso(time_us: int) -> str:
+    """`time_us` as 2026-11-20T10:02:11.123456Z."""
+    moment = _EPOCH + timedelta(microseconds=time_us)
+    return moment.isoformat(timespec="microseconds")[:-6] + "Z"
+
+
+def parse_iso(text: str) -> int:
+    """Microseconds since 1970 of an ISO 8601 time; one without a zone is UTC, a date its first moment.
+
+    Raises InvalidParameter for anything else.
+    """
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise InvalidParameter(
+            f"{text!r} is not a time",
+            suggestion="Write it as 2026-11-20T10:02:11Z, or as a date, 2026-11-20.",
+        ) from error
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - _EPOCH) // timedelta(microseconds=1)

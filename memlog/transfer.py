@@ -1,0 +1,132 @@
+"""In and out of the reference server's file: one JSON object a line, entities and relations.
+
+    {"type":"entity","name":"Jon","entityType":"person","observations":["Likes dancing"]}
+    {"type":"relation","from":"Jon","to":"Gina","relationType":"knows"}
+
+A file that is one object {"entities": […], "relations": […]} is read too. Reading is strict: a file
+with anything that cannot be kept is refused whole, with every line that is wrong. Importing goes
+through ordinary commands that add what is missing, so an interrupted import is simply repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+from msgspec import field
+
+from memlog.commands import (
+    AnyCommand,
+    Content,
+    CreateEntities,
+    CreateRelations,
+    EntityName,
+    NewEntity,
+    NewRelation,
+    TypeName,
+)
+from memlog.errors import InvalidParameter, Problem, refusal
+from memlog.state import State
+
+ITEMS_PER_COMMAND = 200
+
+
+class EntityLine(
+    msgspec.Struct, frozen=True, tag="entity", tag_field="type", forbid_unknown_fields=True
+):
+    name: EntityName
+    entity_type: TypeName = field(name="entityType")
+    observations: Sequence[Content] = ()
+
+
+class RelationLine(
+    msgspec.Struct, frozen=True, tag="relation", tag_field="type", forbid_unknown_fields=True
+):
+    source: EntityName = field(name="from")
+    target: EntityName = field(name="to")
+    relation_type: TypeName = field(name="relationType")
+
+
+Line = EntityLine | RelationLine
+
+
+class _Whole(msgspec.Struct, frozen=True):
+    entities: Sequence[dict[str, object]] = ()
+    relations: Sequence[dict[str, object]] = ()
+
+
+_line = msgspec.json.Decoder(EntityLine | RelationLine)
+_encode = msgspec.json.Encoder().encode
+
+
+def read(data: bytes) -> list[Line]:
+    """The lines of a file. Raises InvalidParameter with every line that cannot be kept."""
+    found: list[Line] = []
+    problems = []
+    for number, text in _objects(data):
+        try:
+            found.append(_line.decode(text))
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            shown = text[:80].decode("utf-8", "replace")
+            problem = Problem(f"line {number}", str(error), "Mend the line or remove it.", shown)
+            problems.append((InvalidParameter, problem))
+    if problems:
+        raise refusal(problems)
+    return found
+
+
+def _objects(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Each object of the file as JSON, with its line, or its number in a file that is one object."""
+    data = data.removeprefix(b"\xef\xbb\xbf")
+    try:
+        whole = msgspec.json.decode(data, type=_Whole)
+    except msgspec.DecodeError:
+        whole = _Whole()
+    if whole.entities or whole.relations:
+        tagged = [{"type": "entity", **item} for item in whole.entities]
+        tagged += [{"type": "relation", **item} for item in whole.relations]
+        yield from ((number, _encode(item)) for number, item in enumerate(tagged, 1))
+        return
+    for number, text in enumerate(data.splitlines(), 1):
+        if text.strip():
+            yield number, text
+
+
+def commands(lines: Sequence[Line]) -> Iterator[tuple[AnyCommand, int]]:
+    """Commands that store the lines, each with the number of lines it finishes."""
+    entities: list[NewEntity] = []
+    size = finished = 0
+    for line in lines:
+        if not isinstance(line, EntityLine):
+            continue
+        for start in range(0, max(len(line.observations), 1), ITEMS_PER_COMMAND):
+            part = line.observations[start : start + ITEMS_PER_COMMAND]
+            entities.append(
+                NewEntity(name=line.name, entity_type=line.entity_type, observations=part)
+            )
+            size += 1 + len(part)
+            if size >= ITEMS_PER_COMMAND:
+                yield CreateEntities(entities=entities, if_exists="merge"), finished
+                entities, size, finished = [], 0, 0
+        finished += 1
+    if entities or finished:
+        yield CreateEntities(entities=entities, if_exists="merge"), finished
+    relations = [
+        NewRelation(source=line.source, target=line.target, relation_type=line.relation_type)
+        for line in lines
+        if isinstance(line, RelationLine)
+    ]
+    for start in range(0, len(relations), ITEMS_PER_COMMAND):
+        chunk = relations[start : start + ITEMS_PER_COMMAND]
+        yield CreateRelations(relations=chunk), len(chunk)
+
+
+def write(state: State) -> Iterator[bytes]:
+    """The lines of the file that says what the state says, each ending in a newline."""
+    for entity in state.entities():
+        observations = [row.content for row in state.observations(entity.id)]
+        yield _encode(EntityLine(entity.name, entity.entity_type, observations)) + b"\n"
+    for relation in state.relations():
+        yield (
+            _encode(RelationLine(relation.source, relation.target, relation.relation_type)) + b"\n"
+        )

@@ -1,0 +1,101 @@
+"""How text is cut into the terms of the text index; the same for a document and for a query.
+
+Every text is normalised first. From that come three kinds of terms: stemmed words, by which a text is
+found; the words as they stand, for phrases and prefixes; and trigrams, for any part of the text.
+Chinese, Japanese and Korean are written without spaces, so a run of them counts as the overlapping
+pairs of its characters.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from tantivy import Filter, Index, TextAnalyzer, TextAnalyzerBuilder, Tokenizer
+
+TRIGRAM = 3
+END = "\n\n"
+"""Closes a text before it is cut into trigrams, so that each of its characters begins one, and a part
+of one or two characters is found as the beginning of a trigram. No normalised text holds a newline.
+"""
+
+_STOP_WORDS = """
+a about above after again against all am an and any are aren as at be because been before being
+below between both but by can cannot could couldn d did didn do does doesn doing don down during
+each few for from further had hadn has hasn have haven having he her here hers herself him himself
+his how i if in into is isn it its itself just ll me more most must mustn my myself no nor not now
+of off on once only or other our ours ourselves out over own re s same she should shouldn so some
+such t than that the their theirs them themselves then there these they this those through to too
+under until up ve very was wasn we were weren what when where which while who whom why will with
+would wouldn you your yours yourself yourselves
+"""
+
+STOP_WORDS = frozenset(_STOP_WORDS.split())
+"""Words that say little about what is asked for; they are indexed, but dropped from a query."""
+
+_CJK = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003134f"
+_CJK_RUN = re.compile(f"[{_CJK}]+")
+_WORD = re.compile(r"[^\W_]+")
+
+
+def normalise(text: str) -> str:
+    """`text` without the differences that do not count: case, width and form of letters, white space."""
+    if text.isascii():
+        return " ".join(text.lower().split())
+    whole = text.encode("utf-8", "replace").decode("utf-8")  # a lone surrogate is no character
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", whole).casefold())
+    return " ".join(folded.split())
+
+
+def spaced(normalised: str) -> str:
+    """A normalised text as the word analysers read it: runs of CJK as overlapping pairs."""
+    if normalised.isascii():
+        return normalised
+    return _CJK_RUN.sub(_pairs, normalised)
+
+
+def _pairs(run: re.Match[str]) -> str:
+    text = run.group()
+    return f" {' '.join(text[at : at + 2] for at in range(max(len(text) - 1, 1)))} "
+
+
+def words(text: str) -> list[str]:
+    """The words of a spaced text, as often as they occur."""
+    return _WORD.findall(text)
+
+
+def repeated(found: list[str]) -> str:
+    """Those of the words, stop words aside, that occur more than once; separated by spaces."""
+    seen: set[str] = set()
+    twice: dict[str, None] = {}
+    for word in found:
+        if word in seen:
+            twice[word] = None
+        seen.add(word)
+    return " ".join(word for word in twice if word not in STOP_WORDS)
+
+
+def trigrams(normalised: str) -> list[str]:
+    """The distinct trigrams of a text of three characters or more, in order."""
+    last = len(normalised) - TRIGRAM + 1
+    return list(dict.fromkeys(normalised[at : at + TRIGRAM] for at in range(last)))
+
+
+def _words_as_they_stand() -> TextAnalyzerBuilder:
+    builder = TextAnalyzerBuilder(Tokenizer.simple())
+    return builder.filter(Filter.lowercase()).filter(Filter.ascii_fold())
+
+
+stemming: TextAnalyzer = _words_as_they_stand().filter(Filter.stemmer("english")).build()
+exact: TextAnalyzer = _words_as_they_stand().build()
+
+STEMMED, EXACT, TRIGRAMS = "memlog_stemmed", "memlog_exact", "memlog_trigrams"
+
+
+def register(index: Index) -> None:
+    """Makes the analysers known to `index` under the names that the schema speaks of."""
+    index.register_tokenizer(STEMMED, stemming)
+    index.register_tokenizer(EXACT, exact)
+    index.register_tokenizer(
+        TRIGRAMS, TextAnalyzerBuilder(Tokenizer.ngram(TRIGRAM, TRIGRAM, False)).build()
+    )

@@ -1,0 +1,127 @@
+"""What is searched: the documents that live and die as the log is read.
+
+An entity is found under `name (type)`, an observation under `entity name: content`, a memory under all
+the strings in it. A document never
+changes: when the name in it changes, it dies and is born anew. Which documents an entry brings into
+being or ends depends on the entry and on the state as it stood then, never on the present; so every
+projection sees the same documents, whenever it reads the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Literal, TypeVar, assert_never
+
+import msgspec
+
+from memlog import events
+from memlog.canonical import strings
+from memlog.codec import Entry
+from memlog.state import Entity, Memory, Observation, State
+
+NEVER = 2**63 - 1
+"""The `died` of a living document."""
+
+Kind = Literal["entity", "observation", "memory"]
+
+
+class Document(msgspec.Struct, frozen=True):
+    """One text under which something is found, living at positions born <= p < died.
+
+    `ref` is the id of the thing, `entity` the id of the entity it belongs to (or empty), `labels` the
+    exact terms a search may be narrowed to.
+    """
+
+    kind: Kind
+    ref: str
+    entity: str
+    text: str
+    labels: tuple[str, ...]
+    born: int
+    died: int = NEVER
+
+
+class Born(msgspec.Struct, frozen=True):
+    document: Document
+
+
+class Died(msgspec.Struct, frozen=True):
+    """The living document of `ref` ended: it lived in born <= p < position."""
+
+    ref: str
+    position: int
+
+
+Change = Born | Died
+
+Row = TypeVar("Row", Entity, Observation)
+
+
+def changes(entries: Iterable[Entry], state_at: Callable[[int], State]) -> Iterator[Change]:
+    """The births and deaths that `entries` bring, in the order of the log."""
+    for entry in entries:
+        position = entry.position
+        match entry.event:
+            case events.EntityCreated() as event:
+                yield Born(_entity(event.entity_id, event.name, event.entity_type, position))
+            case events.EntityTypeChanged() as event:
+                entity = _present(state_at(position).entity(event.entity_id))
+                yield Died(entity.id, position)
+                yield Born(_entity(entity.id, entity.name, entity.entity_type, position))
+            case events.EntityDeleted() as event:
+                yield Died(event.entity_id, position)
+            case events.ObservationAdded() as event:
+                entity = _present(state_at(position).entity(event.entity_id))
+                yield Born(_observation(entity, event.observation_id, event.content, position))
+            case events.ObservationSuperseded() as event:
+                state = state_at(position)
+                row = _present(state.observation(event.observation_id))
+                entity = _present(state.entity(row.entity_id))
+                yield Died(event.supersedes, position)
+                yield Born(_observation(entity, row.id, row.content, position))
+            case events.ObservationDeleted() as event:
+                yield Died(event.observation_id, position)
+            case events.MemoryStored() as event:
+                memory = state_at(position).memory(event.memory_id)
+                assert memory is not None, "a memory is there once it was stored"
+                yield Born(_memory(memory, position))
+            case events.MemoryMerged() as event:
+                memory = state_at(position).memory(event.memory_id)
+                before = state_at(position - 1).memory(event.memory_id)
+                assert memory is not None and before is not None, "a merge is of what was there"
+                if memory.labels != before.labels and before.active:
+                    yield Died(memory.id, position)
+                    yield Born(_memory(memory, position))
+            case events.MemorySuperseded() | events.MemoryDeleted() as event:
+                yield Died(event.memory_id, position)
+            case (
+                events.EntityRated()
+                | events.RelationAdded()
+                | events.RelationDeleted()
+                | events.ProjectCreated()
+                | events.ProjectArchived()
+                | events.ProjectRestored()
+            ):
+                pass
+            case event:
+                assert_never(event)
+
+
+def _entity(entity_id: str, name: str, entity_type: str, born: int) -> Document:
+    return Document("entity", entity_id, entity_id, f"{name} ({entity_type})", (), born)
+
+
+def _observation(entity: Entity, observation_id: str, content: str, born: int) -> Document:
+    text = f"{entity.name}: {content}"
+    return Document("observation", observation_id, entity.id, text, (), born)
+
+
+def _memory(row: Memory, born: int) -> Document:
+    """A memory is found under every string in its content, keys included."""
+    text = " ".join(strings(row.content))
+    return Document("memory", row.id, "", text, row.labels, born)
+
+
+def _present(row: Row | None) -> Row:
+    assert row is not None, "the state as of an entry holds what the entry speaks of"
+    return row

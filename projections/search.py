@@ -1,0 +1,166 @@
+"""Search: three ways of finding joined into one order, after both indexes have seen the head of the log.
+
+A document is found by its words (BM25), by its meaning (cosine of embeddings) or because the query is
+a part of it (substring). Each score is brought to 0..1 among the candidates of this query, and the sum
+weighted by `WEIGHTS` orders them: a convex combination (Bruch, Gai, Ingber: "An Analysis of Fusion
+Functions for Hybrid Retrieval", 2023), which on conversational memory does better than rank fusion.
+A document found by neither words nor part counts only with a cosine of at least `COSINE_MIN`; so a
+query that nothing answers finds nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from memlog.errors import EmbeddingError
+from memlog.settings import Mode
+from projections.documents import Kind
+from projections.embeddings import Embeddings
+from projections.follow import Projections
+from projections.query import Query, parse
+from projections.vectors import VectorHit
+
+CANDIDATES_MAX = 100
+COSINE_MIN = 0.35
+WEIGHTS = {"words": 0.40, "meaning": 0.40, "part": 0.20}
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """A document that was found, with its joined score and the three it was made of."""
+
+    kind: Kind
+    ref: str
+    entity: str
+    score: float
+    bm25: float = 0.0
+    cosine: float = 0.0
+    part: float = 0.0
+
+
+class Found(msgspec.Struct, frozen=True):
+    """Hits, best first, and a notice where the search was poorer than asked for."""
+
+    hits: list[Hit]
+    notice: str | None = None
+
+
+class _Candidate(msgspec.Struct):
+    kind: Kind
+    ref: str
+    entity: str
+    bm25: float = 0.0
+    cosine: float = 0.0
+    part: float = 0.0
+
+
+class Searcher:
+    """Searches the documents of one project."""
+
+    def __init__(self, projections: Projections, embeddings: Embeddings) -> None:
+        self._projections = projections
+        self._embeddings = embeddings
+
+    def search(
+        self,
+        query: str,
+        *,
+        mode: Mode = "hybrid",
+        at: int | None = None,
+        kinds: frozenset[Kind] | None = None,
+        labels: tuple[str, ...] = (),
+    ) -> Found:
+        """Everything relevant among the best `CANDIDATES_MAX` of each way, best first.
+
+        Reads everything that was committed before the call. Raises EmbeddingError only where
+        `semantic` was asked for and cannot be had; `hybrid` then goes by words and says so.
+        """
+        parsed = parse(query)
+        candidates: dict[str, _Candidate] = {}
+        notice = None
+        if mode != "semantic":
+            self._by_words(query, parsed, candidates, at, kinds, labels)
+        if mode != "text" and parsed.is_plain and query.strip():
+            try:
+                self._by_meaning(query, candidates, at, kinds, labels)
+            except EmbeddingError as error:
+                if mode == "semantic":
+                    raise
+                notice = f"Searched by words only: {error.message}"
+        return Found(_joined(candidates.values()), notice)
+
+    def nearest(
+        self,
+        text: str,
+        *,
+        at: int | None = None,
+        kinds: frozenset[Kind] | None = None,
+        labels: tuple[str, ...] = (),
+        limit: int,
+    ) -> list[VectorHit]:
+        """The documents nearest in meaning, best first, however far. Raises EmbeddingError."""
+        vector = self._embeddings.get().query_vector(text)
+        vectors = self._projections.vectors()
+        return vectors.search(vector, at=at, limit=limit, kinds=kinds, labels=labels)
+
+    def _by_words(
+        self,
+        query: str,
+        parsed: Query,
+        candidates: dict[str, _Candidate],
+        at: int | None,
+        kinds: frozenset[Kind] | None,
+        labels: tuple[str, ...],
+    ) -> None:
+        text = self._projections.text()
+        for hit in text.search(parsed, at=at, limit=CANDIDATES_MAX, kinds=kinds, labels=labels):
+            found = candidates.setdefault(hit.ref, _Candidate(hit.kind, hit.ref, hit.entity))
+            found.bm25 = hit.score
+        if not parsed.is_plain:
+            return
+        for hit in text.substring(query, at=at, limit=CANDIDATES_MAX, kinds=kinds, labels=labels):
+            found = candidates.setdefault(hit.ref, _Candidate(hit.kind, hit.ref, hit.entity))
+            found.part = hit.score
+
+    def _by_meaning(
+        self,
+        query: str,
+        candidates: dict[str, _Candidate],
+        at: int | None,
+        kinds: frozenset[Kind] | None,
+        labels: tuple[str, ...],
+    ) -> None:
+        vector = self._embeddings.get().query_vector(query)
+        vectors = self._projections.vectors()
+        for ref, cosine in vectors.cosines(vector, list(candidates), at=at).items():
+            candidates[ref].cosine = cosine
+        for hit in vectors.search(vector, at=at, limit=CANDIDATES_MAX, kinds=kinds, labels=labels):
+            if hit.cosine < COSINE_MIN:
+                break
+            found = candidates.setdefault(hit.ref, _Candidate(hit.kind, hit.ref, hit.entity))
+            found.cosine = hit.cosine
+
+
+def _joined(candidates: Iterable[_Candidate]) -> list[Hit]:
+    found = list(candidates)
+    if not found:
+        return []
+    bm25_max = max(candidate.bm25 for candidate in found) or 1.0
+    low = min(candidate.cosine for candidate in found)
+    spread = (max(candidate.cosine for candidate in found) - low) or 1.0
+    hits = [
+        Hit(
+            candidate.kind,
+            candidate.ref,
+            candidate.entity,
+            WEIGHTS["words"] * candidate.bm25 / bm25_max
+            + WEIGHTS["meaning"] * (candidate.cosine - low) / spread
+            + WEIGHTS["part"] * candidate.part,
+            candidate.bm25,
+            candidate.cosine,
+            candidate.part,
+        )
+        for candidate in found
+    ]
+    return sorted(hits, key=lambda hit: (-hit.score, hit.ref))

@@ -1,0 +1,82 @@
+"""The command line: where everything is put together. It may import all; nothing imports it.
+
+Each command lives in a module of its own, imported when it is asked for, so that `memlog serve` is up
+without waiting for what other commands need.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+import click
+
+from memlog import __version__
+from memlog.errors import MemlogError
+
+COMMANDS = {
+    "serve": "server.cli.serve",
+    "demo": "server.cli.demo",
+    "search": "server.cli.search",
+    "log": "server.cli.log",
+    "projects": "server.cli.projects",
+    "import": "server.cli.transfer",
+    "export": "server.cli.transfer",
+    "replay": "server.cli.replay",
+    "verify": "server.cli.verify",
+    "doctor": "server.cli.doctor",
+}
+
+
+class Commands(click.Group):
+    """Finds a command by name and imports its module only then."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(COMMANDS[cmd_name])
+        command: click.Command = getattr(module, f"{cmd_name}_command")
+        return command
+
+
+@click.command(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, prog_name="memlog")
+def cli() -> None:
+    """A durable memory for language-model agents: an append-only log, and everything else from it.
+
+    \b
+    Example: memlog demo
+    """
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Runs the command line; errors go to stderr in words, with exit code 1."""
+    try:
+        cli.main(args=arguments, prog_name="memlog")
+    except MemlogError as error:
+        click.echo(explained(error), err=True)
+        sys.exit(1)
+
+
+def serve_main() -> None:
+    """`memlog-mcp`: the stdio server, for clients that take a command without arguments."""
+    main(["serve", *sys.argv[1:]])
+
+
+def explained(error: MemlogError) -> str:
+    """An error as a tired person wants it: what, where, and what to do."""
+    lines = [f"error: {error.message}"]
+    if len(error.problems) > 1:
+        for problem in error.problems:
+            lines.append(f"  {problem.path}: {problem.problem}")
+            if problem.suggestion:
+                lines.append(f"    {problem.suggestion}")
+    if error.suggestion:
+        lines.append(f"hint: {error.suggestion}")
+    return "\n".join(lines)

@@ -1,0 +1,122 @@
+"""What commands share: the settings they run with, the service they open, progress they show."""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from memlog.settings import LogLevel, Settings, load
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from server.service import Opened, Service
+
+LEVELS: dict[LogLevel, int] = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warn": logging.WARNING,
+    "error": logging.ERROR,
+}
+
+Command = Callable[..., Any]
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for other programs.")
+
+
+def with_settings(**defaults: Any) -> Callable[[Command], Command]:
+    """Gives a command `--data-dir` and the settings object, as its first argument."""
+
+    def decorate(command: Command) -> Command:
+        @click.option(
+            "--data-dir",
+            type=click.Path(path_type=Path, file_okay=False),
+            help="Folder of the logs and indexes.  [env: MEMLOG_DATA_DIR]",
+        )
+        @functools.wraps(command)
+        def run(data_dir: Path | None, **arguments: Any) -> Any:
+            flags = {"data_dir": data_dir, **defaults}
+            return command(load(flags)[0], **arguments)
+
+        return run
+
+    return decorate
+
+
+def project_option(command: Command) -> Command:
+    return click.option(
+        "--project", "-p", help="Project to work in.  [env: MEMLOG_PROJECT; default: default]"
+    )(command)
+
+
+def log_to_stderr(level: LogLevel) -> None:
+    logging.basicConfig(
+        level=LEVELS[level],
+        stream=sys.stderr,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+
+
+@contextmanager
+def service_of(settings: Settings, *, quiet: bool = True) -> Iterator[Service]:
+    """The service over the data directory, closed at the end."""
+    from server.service import Service
+
+    if quiet:
+        log_to_stderr("warn" if settings.log_level == "info" else settings.log_level)
+    service = Service(settings)
+    try:
+        yield service
+    finally:
+        service.close()
+
+
+def open_project(service: Service, name: str | None) -> tuple[str, Opened]:
+    """The project a command works in; the default one is made on first use."""
+    from server.session import Session
+
+    return Session(service, service.settings.project).open(name)
+
+
+@contextmanager
+def progress_bar(*, hidden: bool = False) -> Iterator[Progress]:
+    """A bar on stderr, so that output can be piped; nothing where there is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    with Progress(
+        TextColumn("{task.description:<9}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        disable=hidden or not console.is_terminal,
+    ) as progress:
+        yield progress
+
+
+def bar_for(progress: Progress) -> Callable[[str, int, int], None]:
+    """A callback for projections: one bar for each that reports."""
+    tasks: dict[str, Any] = {}
+
+    def show(name: str, position: int, head: int) -> None:
+        if name not in tasks:
+            tasks[name] = progress.add_task(name, total=head)
+        progress.update(tasks[name], completed=position, total=head)
+
+    return show
+
+
+def print_json(value: Any) -> None:
+    import msgspec
+
+    click.echo(json.dumps(msgspec.to_builtins(value), ensure_ascii=False, indent=2))

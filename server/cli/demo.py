@@ -1,0 +1,149 @@
+"""`memlog demo`: a real server in a temporary data directory, and a real client talking to it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import anyio
+import click
+from mcp import ClientSession, StdioServerParameters
+from mcp.client.stdio import stdio_client
+from mcp_types import CallToolResult
+from rich.console import Console
+
+from memlog.settings import Settings
+from server.cli.common import service_of
+
+console = Console(highlight=False, soft_wrap=True)
+
+ASKED = ("editors dark", "who can bake bread?", "ohn")
+
+PEOPLE = [
+    {
+        "name": "john-doe",
+        "entityType": "person",
+        "observations": ["Prefers dark mode in editors", "Lives in Seattle"],
+    },
+    {
+        "name": "mary",
+        "entityType": "person",
+        "observations": ["Runs a small bakery", "Wakes up at four in the morning"],
+    },
+    {"name": "techcorp", "entityType": "organization", "observations": ["Makes text editors"]},
+]
+
+
+@click.command("demo")
+def demo_command() -> None:
+    """Show what memlog does: a real server, a real client, a temporary folder.
+
+    \b
+    Example: memlog demo
+    """
+    with tempfile.TemporaryDirectory(prefix="memlog-demo-") as folder:
+        before = anyio.run(_converse, Path(folder))
+        _from_the_log(Path(folder))
+        after = anyio.run(_ask_again, Path(folder))
+    if before != after:
+        console.print("[red]The answers differ after the replay.[/]")
+        sys.exit(1)
+    console.print("[green]After the replay the same questions have the same answers.[/]")
+    console.print("\nTo give this memory to your agent, see README.md: claude, cursor, vscode.")
+
+
+async def _converse(folder: Path) -> list[Any]:
+    async with stdio_client(_server(folder)) as streams, ClientSession(*streams) as client:
+        await client.initialize()
+        tools = (await client.list_tools()).tools
+        console.print(f"[bold]A server with {len(tools)} tools answers over stdio.[/]\n")
+
+        await _say(client, "create_entities", {"entities": PEOPLE})
+        works_for = {"from": "john-doe", "to": "techcorp", "relationType": "works_for"}
+        await _say(client, "create_relations", {"relations": [works_for]})
+
+        console.print("[bold]A fact changes: the old one is retired, not lost.[/]")
+        moved = {**PEOPLE[0], "observations": ["Prefers dark mode in editors", "Moved to Austin"]}
+        await _say(client, "create_entities", {"entities": [moved]})
+
+        console.print("[bold]Found by words in any order, by meaning, and by a part of a name.[/]")
+        for query in ASKED:
+            await _search(client, query)
+
+        console.print("[bold]Deleting takes relations along, and out of every search at once.[/]")
+        await _say(client, "delete_entities", {"entityNames": ["techcorp"]})
+        return await _answers(client)
+
+
+async def _ask_again(folder: Path) -> list[Any]:
+    async with stdio_client(_server(folder)) as streams, ClientSession(*streams) as client:
+        await client.initialize()
+        return await _answers(client)
+
+
+async def _answers(client: ClientSession) -> list[Any]:
+    """What the demo compares before and after the replay."""
+    answers = [_structured(await client.call_tool("read_graph", {}))]
+    for query in ASKED:
+        answers.append(_structured(await client.call_tool("search_nodes", {"query": query})))
+    return answers
+
+
+async def _say(client: ClientSession, tool: str, arguments: dict[str, Any]) -> None:
+    answer = _structured(await client.call_tool(tool, arguments))
+    console.print(f"  [cyan]{tool}[/] → {_summary(answer)}\n")
+
+
+async def _search(client: ClientSession, query: str) -> None:
+    answer = _structured(await client.call_tool("search_nodes", {"query": query}))
+    first = answer["entities"][0] if answer["entities"] else None
+    shown = f"{first['name']}: {'; '.join(first['observations'])}" if first else "nothing"
+    console.print(f"  [cyan]search_nodes[/] {query!r} → {shown}\n")
+
+
+def _summary(answer: dict[str, Any]) -> str:
+    if "message" in answer:
+        return f"{answer['message']}: {', '.join(each['name'] for each in answer['entities'])}"
+    if "relations" in answer:
+        return ", ".join(
+            f"{each['from']} —{each['relationType']}→ {each['to']}" for each in answer["relations"]
+        )
+    said = []
+    for each in answer["entities"]:
+        retired = f", {each['replaced']} retired" if each.get("replaced") else ""
+        said.append(f"{each['name']} ({len(each['observations'])} facts{retired})")
+    return ", ".join(said)
+
+
+def _structured(result: CallToolResult) -> dict[str, Any]:
+    answer: dict[str, Any] | None = result.structured_content
+    if result.is_error or answer is None:
+        raise click.ClickException(f"the server refused a call of the demo: {answer}")
+    return answer
+
+
+def _server(folder: Path) -> StdioServerParameters:
+    environment = {**os.environ, "MEMLOG_DATA_DIR": str(folder), "MEMLOG_LOG_LEVEL": "warn"}
+    return StdioServerParameters(
+        command=sys.executable, args=["-m", "memlog", "serve"], env=environment
+    )
+
+
+def _from_the_log(folder: Path) -> None:
+    """Shows the log, throws away everything derived from it, and builds it again."""
+    from memlog.sentences import sentence
+
+    settings = Settings(data_dir=folder)
+    with service_of(settings) as service:
+        opened = service.open("default")
+        console.print("[bold]Every change is an event in the log:[/]")
+        with opened.project.snapshot() as (log, state_at):
+            for entry in log.read():
+                console.print(f"  [cyan]{entry.position:>3}[/] {sentence(entry, state_at)}")
+        opened.project.rebuild()
+        for name in ("text", "vectors"):
+            opened.projections.rebuild(name)
+        console.print("\n[bold]State and both indexes were thrown away and replayed.[/]")

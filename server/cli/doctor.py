@@ -1,0 +1,110 @@
+"""`memlog doctor`: what runs here, with which settings, and whether it is well."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import click
+
+from memlog import __version__
+from memlog.errors import MemlogError
+from memlog.settings import SETTINGS, Settings, load
+from server.cli.common import json_option, print_json, service_of, with_settings
+from server.service import Service
+
+PACKAGES = ("mcp", "lmdb", "tantivy", "faiss-cpu", "onnxruntime", "msgspec", "anyio")
+
+
+@click.command("doctor")
+@json_option
+@with_settings()
+@click.pass_context
+def doctor_command(ctx: click.Context, settings: Settings, as_json: bool) -> None:
+    """Print the effective settings, the versions, and the health of the data directory.
+
+    \b
+    Example: memlog doctor
+    """
+    report: dict[str, Any] = {
+        "memlog": __version__,
+        "python": platform.python_version(),
+        "packages": {name: _version(name) for name in PACKAGES},
+        "settings": _settings(settings, ctx.params.get("data_dir")),
+    }
+    with service_of(settings) as service:
+        report["embedder"] = _embedder(service)
+        report["projects"] = _projects(service)
+    sick = [name for name, each in report["projects"].items() if "error" in each]
+    if as_json:
+        print_json(report)
+    else:
+        _print(report)
+    if sick:
+        sys.exit(1)
+
+
+def _settings(settings: Settings, data_dir: Any) -> dict[str, dict[str, str]]:
+    _, origins = load({"data_dir": data_dir})
+    shown = {}
+    for setting in SETTINGS:
+        value = getattr(settings, setting.field)
+        text = ",".join(value) if isinstance(value, tuple) else str(value)
+        hidden = "(set)" if setting.secret and value else text
+        shown[setting.field] = {"value": hidden, "from": origins[setting.field]}
+    return shown
+
+
+def _embedder(service: Service) -> dict[str, str]:
+    if service.embeddings.switched_off:
+        return {"state": "switched off: search goes by words only"}
+    try:
+        embedder = service.embeddings.get()
+        embedder.query_vector("is anyone there")
+    except MemlogError as error:
+        return {"state": error.message, "hint": error.suggestion or ""}
+    return {"state": "well", "key": embedder.key, "dimensions": str(embedder.dimensions)}
+
+
+def _projects(service: Service) -> dict[str, dict[str, Any]]:
+    reports: dict[str, dict[str, Any]] = {}
+    for row in service.store.projects("all"):
+        report: dict[str, Any] = {"status": row.status}
+        if row.status == "active":
+            try:
+                opened = service.open(row.name)
+                opened.projections.text()
+                report["head"] = opened.project.head()
+                report["projections"] = opened.projections.positions()
+            except MemlogError as error:
+                report["error"] = error.message
+        reports[row.name] = report
+    return reports
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _print(report: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False, soft_wrap=True)
+    packages = ", ".join(f"{name} {number}" for name, number in report["packages"].items())
+    console.print(f"memlog {report['memlog']} on Python {report['python']} ({packages})")
+    table = Table(box=None, header_style="bold")
+    for column in ("setting", "value", "from"):
+        table.add_column(column, overflow="fold")
+    for field, each in report["settings"].items():
+        table.add_row(field, each["value"], each["from"])
+    console.print(table)
+    console.print("embedder: " + ", ".join(each for each in report["embedder"].values() if each))
+    for name, each in report["projects"].items():
+        said = ", ".join(f"{key} {value}" for key, value in each.items())
+        console.print(f"project {name}: {said}")

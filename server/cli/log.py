@@ -1,0 +1,77 @@
+"""`memlog log`: the events of a project, in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+import click
+import msgspec
+
+from memlog.project import Project
+from memlog.sentences import sentence
+from memlog.settings import Settings
+from memlog.times import iso
+from server.cli.common import (
+    json_option,
+    open_project,
+    print_json,
+    project_option,
+    service_of,
+    with_settings,
+)
+
+
+class Line(msgspec.Struct, frozen=True):
+    position: int
+    time: str
+    thread: str | None
+    actor: str | None
+    command: str
+    event: str
+    says: str
+
+
+@click.command("log")
+@click.option("--limit", "-n", type=click.IntRange(1), default=50, show_default=True)
+@click.option("--before", type=click.IntRange(1), help="Only positions below this one.")
+@project_option
+@json_option
+@with_settings()
+def log_command(
+    settings: Settings, limit: int, before: int | None, project: str | None, as_json: bool
+) -> None:
+    """Show what happened in a project, the newest last.
+
+    \b
+    Example: memlog log --limit 20
+    """
+    with service_of(settings) as service:
+        _, opened = open_project(service, project)
+        lines = list(islice(_newest_first(opened.project, before), limit))[::-1]
+    if as_json:
+        print_json(lines)
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False, soft_wrap=True)
+    for line in lines:
+        shown = Text(f"{line.position:>6} ", "cyan").append(f"{line.time} ", "dim")
+        shown.append(f"· thread {line.thread} " if line.thread else "", "dim")
+        console.print(shown.append(f"· {line.says}", "default"))
+
+
+def _newest_first(project: Project, before: int | None) -> Iterator[Line]:
+    with project.snapshot() as (log, state_at):
+        for entry in log.read_back(before):
+            tag = type(entry.event).__struct_config__.tag
+            yield Line(
+                position=entry.position,
+                time=iso(entry.time_us),
+                thread=entry.thread,
+                actor=entry.actor,
+                command=entry.command_id,
+                event=str(tag),
+                says=sentence(entry, state_at),
+            )

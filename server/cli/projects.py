@@ -1,0 +1,103 @@
+"""`memlog projects`: the projects of the data directory, and the life of one."""
+
+from __future__ import annotations
+
+import click
+
+from memlog.settings import Settings
+from memlog.store import Wanted
+from server.cli.common import json_option, print_json, service_of, with_settings
+from server.views import view_project
+
+
+@click.group("projects", invoke_without_command=True)
+@click.option(
+    "--status", type=click.Choice(["active", "archived", "all"]), default="all", show_default=True
+)
+@json_option
+@with_settings()
+@click.pass_context
+def projects_command(ctx: click.Context, settings: Settings, status: Wanted, as_json: bool) -> None:
+    """List the projects, or create, archive, restore or delete one.
+
+    \b
+    Example: memlog projects
+    Example: memlog projects archive old-app
+    """
+    ctx.obj = settings
+    if ctx.invoked_subcommand is not None:
+        return
+    with service_of(settings) as service:
+        rows = [view_project(row) for row in service.store.projects(status)]
+    if as_json:
+        print_json(rows)
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold")
+    for column in ("name", "status", "created", "description"):
+        table.add_column(column)
+    for row in rows:
+        table.add_row(row.name, row.status, row.created_at[:19] + "Z", row.description)
+    Console(highlight=False, soft_wrap=True).print(table if rows else "There are no projects yet.")
+
+
+@projects_command.command("create")
+@click.argument("name")
+@click.option("--description", default="")
+@click.pass_obj
+def create(settings: Settings, name: str, description: str) -> None:
+    """Create a project.
+
+    \b
+    Example: memlog projects create my-app --description "The shop's front end"
+    """
+    with service_of(settings) as service:
+        service.store.create(name, description)
+    click.echo(f"Created project '{name}'.")
+
+
+@projects_command.command("archive")
+@click.argument("name")
+@click.pass_obj
+def archive(settings: Settings, name: str) -> None:
+    """Put a project away; nothing is lost.
+
+    \b
+    Example: memlog projects archive old-app
+    """
+    with service_of(settings) as service:
+        service.store.archive(name)
+    click.echo(f"Archived project '{name}'.")
+
+
+@projects_command.command("restore")
+@click.argument("name")
+@click.pass_obj
+def restore(settings: Settings, name: str) -> None:
+    """Bring an archived project back.
+
+    \b
+    Example: memlog projects restore old-app
+    """
+    with service_of(settings) as service:
+        service.store.restore(name)
+    click.echo(f"Restored project '{name}'.")
+
+
+@projects_command.command("delete")
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.pass_obj
+def delete(settings: Settings, name: str, yes: bool) -> None:
+    """Delete a project and its history for good.
+
+    \b
+    Example: memlog projects delete old-app
+    """
+    if not yes:
+        click.confirm(f"Delete project '{name}' and its history for good?", abort=True)
+    with service_of(settings) as service:
+        service.store.delete(name)
+    click.echo(f"Deleted project '{name}'.")

@@ -1,0 +1,97 @@
+"""`memlog replay`: rebuilds what is derived from the log, or proves that it equals what a rebuild gives."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from memlog.errors import EmbeddingError
+from memlog.settings import Settings
+from projections.check import compare
+from projections.follow import PROJECTIONS, Progress
+from server.cli.common import (
+    bar_for,
+    json_option,
+    open_project,
+    print_json,
+    progress_bar,
+    service_of,
+    with_settings,
+)
+from server.service import Opened, Service
+
+PARTS = ("state", *PROJECTIONS)
+
+
+@click.command("replay")
+@click.argument("project", required=False)
+@click.option("--all", "every", is_flag=True, help="Every active project.")
+@click.option("--only", type=click.Choice(PARTS), help="Only this part; default: all parts.")
+@click.option("--check", is_flag=True, help="Change nothing; compare with a rebuild from the log.")
+@click.option("--catalog", is_flag=True, help="Rebuild the list of projects from their logs.")
+@json_option
+@with_settings()
+def replay_command(
+    settings: Settings,
+    project: str | None,
+    every: bool,
+    only: str | None,
+    check: bool,
+    catalog: bool,
+    as_json: bool,
+) -> None:
+    """Rebuild state and indexes from the log, or check that they equal a rebuild.
+
+    \b
+    Example: memlog replay --check
+    Example: memlog replay my-app --only text
+    """
+    with service_of(settings) as service, progress_bar(hidden=as_json) as progress:
+        if catalog:
+            service.store.rebuild_catalog()
+        if catalog and not (project or every):
+            names = []
+        elif every:
+            names = [row.name for row in service.store.projects("active")]
+        else:
+            names = [open_project(service, project)[0]]
+        reports = {
+            name: {
+                part: _part(service, service.open(name), part, check, bar_for(progress))
+                for part in ((only,) if only else PARTS)
+            }
+            for name in names
+        }
+    if as_json:
+        print_json(reports)
+    else:
+        if catalog:
+            click.echo("The list of projects was rebuilt from the logs.")
+        for name, report in reports.items():
+            for part, said in report.items():
+                click.echo(f"{name}: {part} {said}")
+    if any(said == DIFFERENT for report in reports.values() for said in report.values()):
+        sys.exit(1)
+
+
+EQUAL, DIFFERENT = "equal", "DIFFERENT: run `memlog replay` without --check to rebuild it"
+
+
+def _part(service: Service, opened: Opened, part: str, check: bool, progress: Progress) -> str:
+    """Rebuilds or checks one part, and says how it went."""
+    try:
+        if part == "state":
+            if check:
+                same = opened.project.digest() == opened.project.digest_rebuilt()
+                return EQUAL if same else DIFFERENT
+            opened.project.rebuild(lambda position, head: progress("state", position, head))
+        elif part == "vectors" and service.embeddings.switched_off:
+            return "switched off"
+        elif check:
+            return EQUAL if compare(opened.projections, part, progress) else DIFFERENT
+        else:
+            opened.projections.rebuild(part, progress)
+    except EmbeddingError as error:
+        return f"not possible: {error.message}"
+    return f"rebuilt to position {opened.project.head()}"

@@ -1,0 +1,60 @@
+"""`memlog search`: what the server would find, in the terminal."""
+
+from __future__ import annotations
+
+import click
+
+from memlog.settings import Mode, Settings
+from server.cli.common import (
+    json_option,
+    open_project,
+    print_json,
+    project_option,
+    service_of,
+    with_settings,
+)
+
+
+@click.command("search")
+@click.argument("query")
+@click.option("--limit", "-n", type=click.IntRange(1, 1_000), default=10, show_default=True)
+@click.option("--mode", type=click.Choice(["hybrid", "text", "semantic"]))
+@project_option
+@json_option
+@with_settings()
+def search_command(
+    settings: Settings,
+    query: str,
+    limit: int,
+    mode: Mode | None,
+    project: str | None,
+    as_json: bool,
+) -> None:
+    """Find what is remembered, by words and by meaning.
+
+    \b
+    Example: memlog search "who lost their job and started a dance studio"
+    """
+    from rich.console import Console
+    from rich.text import Text
+
+    from server.findings import findings
+
+    with service_of(settings) as service:
+        _, opened = open_project(service, project)
+        found = findings(opened, query, mode or settings.search_mode, limit)
+    if as_json:
+        print_json(found)
+        return
+    console = Console(highlight=False, soft_wrap=True)
+    if found.notice:
+        console.print(f"[yellow]{found.notice}[/]")
+    if not found.groups:
+        console.print("Nothing relevant was found.")
+    for group in found.groups:
+        heading = Text(group.name, "bold")
+        heading.append(f"  {group.kind}", "cyan")
+        heading.append(f"  {group.score:.2f}", "dim")
+        console.print(heading)
+        for line in group.lines:
+            console.print(Text(f"  {line}"))

@@ -1,0 +1,168 @@
+"""From the registry to MCP: the tools listed, and each call decoded, run and answered.
+
+A tool that fails is a result with `isError`, never a protocol error; what was not foreseen is left to
+`faults`. Tools run in worker threads, so a slow one holds up nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import anyio.to_thread
+import msgspec
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    INVALID_PARAMS,
+    CallToolRequestParams,
+    CallToolResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+    TextContent,
+    ToolAnnotations,
+)
+from mcp_types import (
+    Tool as ListedTool,
+)
+
+from memlog import __version__
+from memlog.errors import MemlogError
+from memlog.project import Origin
+from server.arguments import decode
+from server.registry import Call, Result, Tool
+from server.schemas import input_schema, output_schema
+from server.session import Session
+
+COMMAND_ID_META = "memlog/commandId"
+"""A key in a call's `_meta`: the client's own id for a command, with which a retry is safe."""
+
+INSTRUCTIONS = (
+    "memlog is a durable memory: entities with facts (observations) and relations between them. "
+    "Search it before answering from memory, store what is worth keeping one fact at a time, and "
+    "supersede a fact rather than deleting it when it changes. Nothing is lost: every change is an "
+    "event in a log."
+)
+
+_encode = msgspec.json.Encoder().encode
+
+Answered = Callable[[], None]
+Context = ServerRequestContext[Any, Any]
+
+
+def listed(tool: Tool) -> ListedTool:
+    """The tool as `tools/list` shows it."""
+    return ListedTool(
+        name=tool.name,
+        title=tool.title,
+        description=tool.description,
+        input_schema=input_schema(tool.arguments),
+        output_schema=output_schema(tool.result),
+        annotations=ToolAnnotations(
+            read_only_hint=not tool.writes,
+            destructive_hint=tool.destructive,
+            idempotent_hint=tool.idempotent,
+            open_world_hint=False,
+        ),
+    )
+
+
+def build_server(
+    session: Session, tools: Mapping[str, Tool], *, on_first_answer: Answered
+) -> Server[Any]:
+    """An MCP server that offers `tools`. `on_first_answer` is called once, after the first listing
+    or call: the moment to load what the client need not wait for."""
+    offered = [listed(tool) for tool in tools.values()]
+    answered = _once(on_first_answer)
+
+    async def list_tools(
+        context: Context, params: PaginatedRequestParams | None
+    ) -> ListToolsResult:
+        answered()
+        return ListToolsResult(tools=offered)
+
+    async def call_tool(context: Context, params: CallToolRequestParams) -> CallToolResult:
+        tool = tools.get(params.name)
+        if tool is None:
+            raise _unknown_tool(params.name, tools)
+        call = Call(session, Origin(command_id=_command_id(params)))
+        result = await anyio.to_thread.run_sync(run, tool, call, params.arguments)
+        answered()
+        return result
+
+    return Server(
+        "memlog",
+        version=__version__,
+        title="memlog",
+        instructions=INSTRUCTIONS,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+    )
+
+
+def run(tool: Tool, call: Call, arguments: Mapping[str, Any] | None) -> CallToolResult:
+    """Runs one tool to its end, whatever that is."""
+    try:
+        result = tool.call(call, decode(arguments, tool.arguments))
+    except MemlogError as error:
+        return _failed(error)
+    return _succeeded(tool, result)
+
+
+def _succeeded(tool: Tool, result: Result) -> CallToolResult:
+    text = _encode(result if tool.bare is None else tool.bare(result)).decode()
+    return CallToolResult(
+        content=[TextContent(text=text)], structured_content=msgspec.to_builtins(result)
+    )
+
+
+def _failed(error: MemlogError) -> CallToolResult:
+    structured = {"error": describe(error), **error.details}
+    return CallToolResult(
+        content=[TextContent(text=_encode(structured).decode())],
+        structured_content=structured,
+        is_error=True,
+    )
+
+
+def describe(error: MemlogError) -> dict[str, Any]:
+    """An error as the contract spells it."""
+    described: dict[str, Any] = {"code": error.code, "message": error.message}
+    if error.suggestion is not None:
+        described["suggestion"] = error.suggestion
+    if error.problems:
+        described["problems"] = msgspec.to_builtins(error.problems)
+    return described
+
+
+def _command_id(params: CallToolRequestParams) -> str | None:
+    given = (params.meta or {}).get(COMMAND_ID_META)
+    if given is None:
+        return None
+    if not isinstance(given, str) or not 1 <= len(given) <= 200:
+        raise MCPError(
+            INVALID_PARAMS, f"_meta.{COMMAND_ID_META} must be a text of 1 to 200 characters"
+        )
+    return given
+
+
+def _unknown_tool(name: str, tools: Mapping[str, Tool]) -> MCPError:
+    from mcp_types import METHOD_NOT_FOUND
+
+    from memlog.closest import did_you_mean
+
+    near = did_you_mean(name, tools) or "Call tools/list to see what there is."
+    return MCPError(METHOD_NOT_FOUND, f"Unknown tool {name[:100]!r}. {near}")
+
+
+def _once(action: Answered) -> Answered:
+    done = False
+
+    def act() -> None:
+        nonlocal done
+        if not done:
+            done = True
+            action()
+
+    return act

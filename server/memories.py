@@ -1,0 +1,71 @@
+"""Memories as answers show them, and the ways to find and list them; shared by facts and records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any
+
+from memlog.canonical import canonical_json
+from memlog.errors import EmbeddingError, MemoryNotFound, refusal
+from memlog.events import MemoryMerged, MemoryStored
+from memlog.memories import missing_memory
+from memlog.project import Outcome
+from memlog.state import Memory, State
+from projections.documents import Kind
+from projections.search import Hit
+from server.service import Opened
+
+MEMORY_KINDS: frozenset[Kind] = frozenset({"memory"})
+SIMILAR_MAX = 5
+
+
+def text_of(content: str | dict[str, Any]) -> str:
+    """The content of a memory as one text."""
+    return content if isinstance(content, str) else canonical_json(content)
+
+
+def found_memories(hits: Sequence[Hit], state: State, limit: int) -> list[tuple[Memory, Hit]]:
+    """The memories behind hits that are active in `state`, best first."""
+    rows = ((state.memory(hit.ref), hit) for hit in hits)
+    return list(islice(((row, hit) for row, hit in rows if row is not None and row.active), limit))
+
+
+def relevance(hit: Hit) -> float:
+    """How relevant a hit is on its own, 0..1: its cosine, or how much of the query its words cover."""
+    return max(hit.cosine, hit.part, min(1.0, hit.score))
+
+
+def stored(outcome: Outcome) -> Memory:
+    """The memory that a command stored, or saved again."""
+    for entry in outcome.entries:
+        if isinstance(entry.event, (MemoryStored, MemoryMerged)):
+            row = outcome.after.memory(entry.event.memory_id)
+            assert row is not None, "it was stored in this very transaction"
+            return row
+    raise AssertionError("storing a memory always appends an event")
+
+
+def similar_memories(
+    opened: Opened, text: str, cosine_min: float, labels: tuple[str, ...]
+) -> tuple[list[tuple[Memory, float]], str | None]:
+    """Active memories whose meaning is near `text`, nearest first, and why there could be none.
+
+    Looked up before the new memory is stored, so it never finds itself.
+    """
+    try:
+        hits = opened.searcher.nearest(text, kinds=MEMORY_KINDS, labels=labels, limit=SIMILAR_MAX)
+    except EmbeddingError as error:
+        return [], f"Similar memories were not looked for: {error.message}"
+    near = [hit for hit in hits if hit.cosine >= cosine_min]
+    with opened.project.read() as state:
+        rows = ((state.memory(hit.ref), hit.cosine) for hit in near)
+        return [(row, cosine) for row, cosine in rows if row is not None and row.active], None
+
+
+def require_memory(memory_id: str, state: State, path: str = "id") -> Memory:
+    """Raises MemoryNotFound."""
+    row = state.memory(memory_id)
+    if row is None:
+        raise refusal([(MemoryNotFound, missing_memory(memory_id, path))])
+    return row

@@ -1,0 +1,176 @@
+"""The one list of tools: listing, schemas, annotations, dispatch and documentation derive from it.
+
+A tool is a function from a call and its decoded arguments to a result; the decorator `tool` says the
+rest. What its docstring says is what a language model reads.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+
+from memlog.commands import AnyCommand, ProjectName
+from memlog.project import Origin, Outcome
+from server.service import Opened, Service
+from server.session import Session
+
+
+class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of the arguments of tools that only read."""
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Base of what tools return."""
+
+
+Returned = TypeVar("Returned", bound=Result)
+
+ProjectArgument = Annotated[
+    ProjectName | None, msgspec.Meta(description="Project, if not the active one")
+]
+
+ThreadId = Annotated[str, msgspec.Meta(min_length=1, max_length=200, examples=["planning-2026"])]
+_DESCRIBED = msgspec.Meta(description="Conversation this comes from")
+_THREAD = (
+    "thread_id",
+    Annotated[ThreadId, _DESCRIBED] | None,
+    msgspec.field(default=None, name="threadId"),
+)
+_THREAD_REQUIRED = ("thread_id", Annotated[ThreadId, _DESCRIBED], msgspec.field(name="threadId"))
+
+
+class Call(msgspec.Struct, frozen=True):
+    """Where a call comes from and what it may reach."""
+
+    session: Session
+    origin: Origin = Origin()
+
+    @property
+    def service(self) -> Service:
+        return self.session.service
+
+    def open(self, arguments: Any) -> tuple[str, Opened]:
+        """The project the call works in: its name, and the project opened."""
+        return self.session.open(getattr(arguments, "project", None))
+
+    def execute(
+        self,
+        project: str,
+        command: AnyCommand,
+        answer: Callable[[Outcome], Returned],
+        result: type[Returned],
+    ) -> Returned:
+        """Makes `command` true. With a command id of the client's, a retry gives the stored answer."""
+        if self.origin.command_id is None:
+            return self.service.execute(project, command, answer, self.origin)
+        stored = self.service.execute(
+            project, command, lambda outcome: msgspec.to_builtins(answer(outcome)), self.origin
+        )
+        return msgspec.convert(stored, result)
+
+
+Handler = Callable[[Call, Any], Result]
+
+
+class Tool(msgspec.Struct, frozen=True):
+    """A tool as it was declared. `bare` gives what stands in the text of the answer."""
+
+    name: str
+    toolset: str
+    title: str
+    description: str
+    arguments: type[msgspec.Struct]
+    result: type[Result]
+    handler: Handler
+    writes: bool
+    destructive: bool
+    idempotent: bool
+    bare: Callable[[Any], Any] | None
+
+    def call(self, call: Call, arguments: msgspec.Struct) -> Result:
+        """Runs the tool; the thread that the arguments name is recorded on every event."""
+        thread = getattr(arguments, "thread_id", None) if self.writes else None
+        if thread is not None:
+            call = Call(call.session, msgspec.structs.replace(call.origin, thread=thread))
+        return self.handler(call, arguments)
+
+
+_Handler = TypeVar("_Handler", bound=Callable[..., Result])
+_tools: dict[str, Tool] = {}
+
+
+def tool(
+    toolset: str,
+    title: str,
+    *,
+    writes: bool = False,
+    destructive: bool = False,
+    idempotent: bool = True,
+    bare: Callable[[Any], Any] | None = None,
+    in_project: bool = True,
+    thread_required: bool = False,
+) -> Callable[[_Handler], _Handler]:
+    """Declares the decorated function as a tool. Its second parameter's type is its arguments.
+
+    A tool that works inside a project takes `project` beside the fields of that type, one that writes
+    takes `threadId`. `bare` picks the part of the result that stands alone in the text, where the
+    contract wants it so.
+    """
+
+    def declare(handler: _Handler) -> _Handler:
+        signature = inspect.signature(handler, eval_str=True)
+        _, arguments = signature.parameters.values()
+        name = handler.__name__
+        added: list[tuple[str, Any, Any]] = []
+        if in_project:
+            added.append(("project", ProjectArgument, None))
+        if writes:
+            added.append(_THREAD_REQUIRED if thread_required else _THREAD)
+        _tools[name] = Tool(
+            name=name,
+            toolset=toolset,
+            title=title,
+            description=inspect.cleandoc(handler.__doc__ or ""),
+            arguments=_extended(arguments.annotation, added),
+            result=signature.return_annotation,
+            handler=handler,
+            writes=writes,
+            destructive=destructive,
+            idempotent=idempotent,
+            bare=bare,
+        )
+        return handler
+
+    return declare
+
+
+def _extended(
+    arguments: type[msgspec.Struct], added: list[tuple[str, Any, Any]]
+) -> type[msgspec.Struct]:
+    """The same arguments, and what every tool of its kind takes."""
+    if not added:
+        return arguments
+    return msgspec.defstruct(
+        arguments.__name__,
+        added,
+        bases=(arguments,),
+        frozen=True,
+        kw_only=True,
+        forbid_unknown_fields=True,
+        module=arguments.__module__,
+    )
+
+
+def tools(toolsets: Iterable[str], *, read_only: bool = False) -> Mapping[str, Tool]:
+    """The tools of these toolsets, in the order of their declaration."""
+    import server.tools  # noqa: F401  (declares them)
+
+    wanted = set(toolsets)
+    return {
+        name: each
+        for name, each in _tools.items()
+        if each.toolset in wanted and not (read_only and each.writes)
+    }

@@ -1,0 +1,186 @@
+"""The whole service in one process, without MCP: the store, the projections of each project, the follower.
+
+Tools and the command line both stand on this. A write schedules a catch-up of its project's
+projections; the follower does it in a thread of low priority, so that the next search finds the work
+done. Nothing depends on the follower: a search catches up itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from memlog.commands import AnyCommand
+from memlog.context import Context
+from memlog.errors import EmbeddingError, MemlogError
+from memlog.project import Origin, Outcome, Project
+from memlog.settings import Settings
+from memlog.store import Store
+from projections.embeddings import Embeddings
+from projections.follow import Projections
+from projections.search import Searcher
+from server.usage import Usage
+
+log = logging.getLogger("memlog.service")
+
+QUIET_SECONDS = 0.02
+"""How long the follower waits after a write for the next one: writes that come in a run are one batch."""
+
+Answer = TypeVar("Answer")
+
+
+class Opened:
+    """One active project with what is derived from it."""
+
+    def __init__(self, project: Project, embeddings: Embeddings) -> None:
+        self.project = project
+        self.projections = Projections(project, embeddings)
+        self.searcher = Searcher(self.projections, embeddings)
+
+
+class Service:
+    """Everything a client can reach. Every method may be called from any thread."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        context = Context(
+            if_exists=settings.if_exists,
+            strict_relations=settings.strict_relations,
+            content_characters_max=settings.content_characters_max,
+            tags_max=settings.tags_max,
+        )
+        self.store = Store(settings.data_dir, context)
+        self.embeddings = Embeddings(settings)
+        self.usage = Usage(settings.data_dir / "usage.mdb")
+        self._opened: dict[str, Opened] = {}
+        self._opening = threading.Lock()
+        self._follower = Follower(self)
+
+    def open(self, name: str) -> Opened:
+        """The active project of this name. Raises ProjectNotFound or ProjectArchived."""
+        project = self.store.project(name)
+        with self._opening:
+            opened = self._opened.get(name)
+            if opened is None or opened.project is not project:
+                opened = self._opened[name] = Opened(project, self.embeddings)
+            return opened
+
+    def execute(
+        self,
+        name: str,
+        command: AnyCommand,
+        answer: Callable[[Outcome], Answer],
+        origin: Origin = Origin(),
+    ) -> Answer:
+        """Makes `command` true in the project; durable when it returns."""
+        opened = self.open(name)
+        result = opened.project.execute(command, self.store.context, answer, origin)
+        self._follower.wrote(opened)
+        return result
+
+    def close_project(self, name: str) -> None:
+        """Lets go of a project's indexes, before its folder moves or goes."""
+        with self._opening:
+            opened = self._opened.pop(name, None)
+        if opened is not None:
+            opened.projections.close()
+
+    def warm_up(self) -> None:
+        """Loads the model and catches up what is open, in the background."""
+        self._follower.warm_up()
+
+    def close(self) -> None:
+        """Keeps what was computed and lets go of everything. Nothing acknowledged waits for this."""
+        self._follower.stop()
+        with self._opening:
+            for opened in self._opened.values():
+                opened.projections.close()
+            self._opened.clear()
+        self.embeddings.close()
+        self.usage.close()
+        self.store.close()
+
+
+class Follower:
+    """A background thread that brings projections up to date right after writes."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._changed = threading.Condition()
+        self._behind: dict[int, Opened] = {}
+        self._warming = False
+        self._stopping = False
+        self._thread: threading.Thread | None = None
+
+    def wrote(self, opened: Opened) -> None:
+        with self._changed:
+            self._behind[id(opened)] = opened
+            self._wake()
+
+    def warm_up(self) -> None:
+        with self._changed:
+            self._warming = True
+            self._wake()
+
+    def stop(self) -> None:
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _wake(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="follower", daemon=True)
+            self._thread.start()
+        self._changed.notify_all()
+
+    def _run(self) -> None:
+        _be_nice()
+        while True:
+            with self._changed:
+                while not (self._behind or self._warming or self._stopping):
+                    self._changed.wait()
+                if self._behind and not self._warming and not self._stopping:
+                    self._changed.wait(QUIET_SECONDS)
+                if self._stopping:
+                    return
+                behind, self._behind = list(self._behind.values()), {}
+                warming, self._warming = self._warming, False
+            if warming:
+                self._warm()
+            for opened in behind:
+                self._catch_up(opened)
+            self._service.usage.flush()
+
+    def _warm(self) -> None:
+        try:
+            if not self._service.embeddings.switched_off:
+                self._service.embeddings.get().query_vector("warm")
+        except EmbeddingError as error:
+            log.warning("%s", error.message)
+        except Exception:
+            log.exception("the embedder could not be warmed up")
+
+    def _catch_up(self, opened: Opened) -> None:
+        try:
+            opened.projections.caught_up("text")
+            if not self._service.embeddings.switched_off:
+                opened.projections.caught_up("vectors")
+                opened.projections.save()
+        except MemlogError as error:
+            log.warning("a projection is behind, the next search tries again: %s", error.message)
+        except Exception:
+            log.exception("a projection is behind, the next search tries again")
+
+
+def _be_nice() -> None:
+    """Lets calls in the foreground go first; where the system has no such thing, nothing is lost."""
+    import os
+
+    try:
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
+    except (AttributeError, OSError):
+        log.debug("the follower runs at normal priority")

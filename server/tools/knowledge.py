@@ -1,0 +1,359 @@
+"""Toolset `knowledge`: validated saving, histories of facts, questions to the graph."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from itertools import islice
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta, field
+
+from memlog.commands import EntityName, SaveMemory, Share
+from memlog.errors import (
+    EntityNotFound,
+    InvalidParameter,
+    MemlogError,
+    ObservationNotFound,
+    Problem,
+    refusal,
+)
+from memlog.events import EntityCreated, RelationAdded
+from memlog.graph import find_observation, missing_entity
+from memlog.project import Outcome
+from memlog.saving import quality_score, warnings
+from memlog.state import Entity, Observation, State
+from memlog.times import iso, parse_iso
+from server.moments import AsOf, position_of
+from server.registry import Arguments, Call, Result, ThreadId, tool
+from server.views import EntityView, read_cursor, view_entity, within_budget, write_cursor
+
+DEPTH_MAX = 20
+VISITED_MAX = 200_000
+
+
+# -- save_memory
+
+
+class Created(Result, frozen=True, omit_defaults=False):
+    entities: int
+    relations: int
+
+
+class SaveMemoryResult(Result, frozen=True, omit_defaults=False):
+    project: str
+    success: bool
+    created: Created
+    warnings: list[str]
+    quality_score: float
+
+
+@tool("knowledge", "Save entities with their relations", writes=True, thread_required=True)
+def save_memory(call: Call, arguments: SaveMemory) -> SaveMemoryResult:
+    """Save entities with facts AND relations in one step, all or nothing. The preferred way to store knowledge.
+
+    RULES: 1) Each observation is ONE fact, at most 150 characters. 2) Each entity has at least 1 relation.
+    Example: {"threadId": "t1", "entities": [{"name": "Ann", "entityType": "Person", "observations":
+    ["Works at Acme"], "relations": [{"targetEntity": "Acme", "relationType": "works at"}]}, …]}
+    """
+
+    def answer(outcome: Outcome) -> SaveMemoryResult:
+        events = [entry.event for entry in outcome.entries]
+        return SaveMemoryResult(
+            project=project,
+            success=True,
+            created=Created(
+                entities=sum(isinstance(event, EntityCreated) for event in events),
+                relations=sum(isinstance(event, RelationAdded) for event in events),
+            ),
+            warnings=warnings(arguments, outcome.before),
+            quality_score=quality_score(arguments),
+        )
+
+    project, opened = call.open(arguments)
+    usage = call.service.usage
+    try:
+        result = call.execute(project, arguments, answer, SaveMemoryResult)
+    except InvalidParameter as error:
+        usage.count(saves_key(opened.project.folder.name, refused=True))
+        raise _unsaved(error) from error
+    usage.count(saves_key(opened.project.folder.name, refused=False))
+    return result
+
+
+def saves_key(project_id: str, *, refused: bool) -> str:
+    """Under which the calls of save_memory are counted, for the error rate."""
+    return f"{project_id} save_memory {'refused' if refused else 'accepted'}"
+
+
+def _unsaved(error: MemlogError) -> MemlogError:
+    """The refusal, with the fields that clients of save_memory look for."""
+    error.details = {
+        "success": False,
+        "created": {"entities": 0, "relations": 0},
+        "warnings": [],
+        "quality_score": 0.0,
+        "validation_errors": [problem.problem for problem in error.problems],
+    }
+    return error
+
+
+# -- get_observation_history
+
+
+class GetObservationHistory(Arguments, frozen=True):
+    entity_name: Annotated[EntityName, Meta(examples=["john-doe"])] = field(name="entityName")
+    observation_id: Annotated[str, Meta(description="Any version of the chain")] | None = field(
+        name="observationId", default=None
+    )
+    thread_id: ThreadId | None = field(name="threadId", default=None)
+    as_of: AsOf | None = field(name="asOf", default=None)
+
+
+class Version(Result, frozen=True):
+    id: str
+    content: str
+    timestamp: str
+    version: int
+    confidence: float
+    importance: float
+    supersedes: str | None = None
+    superseded_by: str | None = None
+    agent_thread_id: str | None = field(name="agentThreadId", default=None)
+    deleted_at: str | None = None
+
+
+class HistoryResult(Result, frozen=True):
+    project: str
+    history: list[Version]
+
+
+@tool("knowledge", "Show the versions of facts")
+def get_observation_history(call: Call, arguments: GetObservationHistory) -> HistoryResult:
+    """Show all versions of an entity's facts, or of one fact, oldest first, with what replaced them.
+
+    Example: {"entityName": "john-doe"}
+    """
+    project, opened = call.open(arguments)
+    with opened.project.read(position_of(arguments.as_of, opened.project)) as state:
+        entity_id = state.entity_id_of(arguments.entity_name)
+        if entity_id is None:
+            problem = missing_entity(arguments.entity_name, "entityName", state)
+            raise refusal([(EntityNotFound, problem)])
+        rows = [*state.retired_observations(entity_id), *state.observations(entity_id)]
+    if arguments.observation_id is not None:
+        rows = _chain(arguments.observation_id, rows)
+    rows = [row for row in rows if arguments.thread_id in (None, row.thread)]
+    history = [_version(row) for row in sorted(rows, key=lambda row: row.born)]
+    return HistoryResult(project=project, history=history)
+
+
+def _chain(observation_id: str, rows: list[Observation]) -> list[Observation]:
+    start = find_observation(rows, observation_id)
+    if start is None:
+        problem = Problem(
+            "observationId",
+            f"Observation {observation_id} not found on this entity",
+            "Leave observationId out to see all facts of the entity with their ids.",
+            observation_id,
+        )
+        raise refusal([(ObservationNotFound, problem)])
+    by_id = {row.id: row for row in rows}
+    while start.supersedes is not None:
+        start = by_id[start.supersedes]
+    chain = [start]
+    while chain[-1].superseded_by is not None:
+        chain.append(by_id[chain[-1].superseded_by])
+    return chain
+
+
+def _version(row: Observation) -> Version:
+    return Version(
+        id=row.id,
+        content=row.content,
+        timestamp=iso(row.created_us),
+        version=row.version,
+        supersedes=row.supersedes,
+        superseded_by=row.superseded_by,
+        agent_thread_id=row.thread,
+        confidence=row.confidence,
+        importance=row.importance,
+        deleted_at=None if row.deleted_us is None else iso(row.deleted_us),
+    )
+
+
+# -- query_nodes
+
+
+class QueryNodes(Arguments, frozen=True):
+    entity_type: str | None = field(name="entityType", default=None)
+    thread_id: ThreadId | None = field(name="threadId", default=None)
+    min_importance: Share | None = field(name="minImportance", default=None)
+    max_importance: Share | None = field(name="maxImportance", default=None)
+    min_confidence: Share | None = field(name="minConfidence", default=None)
+    max_confidence: Share | None = field(name="maxConfidence", default=None)
+    created_after: Annotated[str, Meta(description="ISO time")] | None = field(
+        name="createdAfter", default=None
+    )
+    updated_after: str | None = field(name="updatedAfter", default=None)
+    limit: Annotated[int, Meta(ge=1, le=1_000)] | None = None
+    cursor: str | None = None
+    as_of: AsOf | None = field(name="asOf", default=None)
+
+
+class NodeView(EntityView, frozen=True):
+    importance: float
+    confidence: float
+
+
+class QueryNodesResult(Result, frozen=True):
+    project: str
+    entities: list[NodeView]
+    next_cursor: str | None = field(name="nextCursor", default=None)
+
+
+class _NodesCursor(msgspec.Struct, array_like=True):
+    position: int
+    entity: str
+
+
+@tool("knowledge", "List entities by their properties")
+def query_nodes(call: Call, arguments: QueryNodes) -> QueryNodesResult:
+    """List entities by type, thread, importance, confidence or time, in the order of creation.
+
+    Example: {"entityType": "Person", "minImportance": 0.8}
+    """
+    project, opened = call.open(arguments)
+    at, after = position_of(arguments.as_of, opened.project), ""
+    if arguments.cursor is not None:
+        start = read_cursor(arguments.cursor, _NodesCursor)
+        at, after = start.position, start.entity
+    created_us = _moment(arguments.created_after)
+    updated_us = _moment(arguments.updated_after)
+    with opened.project.read(at) as state:
+        matching = (
+            _node(row, state)
+            for row in state.entities(after=after)
+            if _fits(row, arguments) and row.created_us > created_us and row.updated_us > updated_us
+            if _of_thread(row, arguments.thread_id, state)
+        )
+        limit = arguments.limit
+        page = list(islice(matching, limit) if limit else within_budget(matching))
+        more = bool(page) and next(state.entities(after=page[-1].id), None) is not None
+        position = state.position
+    cursor = write_cursor(_NodesCursor(position, page[-1].id)) if more else None
+    return QueryNodesResult(project=project, entities=page, next_cursor=cursor)
+
+
+def _moment(text: str | None) -> int:
+    return -1 if text is None else parse_iso(text)
+
+
+def _fits(row: Entity, wanted: QueryNodes) -> bool:
+    low, high = wanted.min_importance, wanted.max_importance
+    sure, unsure = wanted.min_confidence, wanted.max_confidence
+    return (
+        (wanted.entity_type is None or row.entity_type.lower() == wanted.entity_type.lower())
+        and (low is None or row.importance >= low)
+        and (high is None or row.importance <= high)
+        and (sure is None or row.confidence >= sure)
+        and (unsure is None or row.confidence <= unsure)
+    )
+
+
+def _of_thread(row: Entity, thread: str | None, state: State) -> bool:
+    """Whether the thread made the entity or any of its facts."""
+    if thread is None or row.thread == thread:
+        return True
+    return any(observation.thread == thread for observation in state.observations(row.id))
+
+
+def _node(row: Entity, state: State) -> NodeView:
+    view = msgspec.structs.asdict(view_entity(row, state))
+    return NodeView(**view, importance=row.importance, confidence=row.confidence)
+
+
+# -- find_relation_path
+
+
+class FindRelationPath(Arguments, frozen=True):
+    source: Annotated[EntityName, Meta(examples=["john-doe"])] = field(name="from")
+    target: Annotated[EntityName, Meta(examples=["techcorp"])] = field(name="to")
+    max_depth: Annotated[int, Meta(ge=1, le=DEPTH_MAX)] = field(name="maxDepth", default=6)
+    as_of: AsOf | None = field(name="asOf", default=None)
+
+
+class Step(Result, frozen=True):
+    """One edge of a path; `direction` says whether it was walked along or against its arrow."""
+
+    source: str = field(name="from")
+    relation_type: str = field(name="relationType")
+    target: str = field(name="to")
+    direction: Literal["forward", "backward"]
+
+
+class PathResult(Result, frozen=True):
+    project: str
+    found: bool
+    length: int
+    path: list[Step]
+
+
+@tool("knowledge", "Find how two entities are connected")
+def find_relation_path(call: Call, arguments: FindRelationPath) -> PathResult:
+    """Find a shortest chain of relations between two entities, walking them in either direction.
+
+    Example: {"from": "john-doe", "to": "techcorp"}
+    """
+    project, opened = call.open(arguments)
+    with opened.project.read(position_of(arguments.as_of, opened.project)) as state:
+        ends = []
+        missing = []
+        for name, path in ((arguments.source, "from"), (arguments.target, "to")):
+            entity = state.entity_named(name)
+            if entity is None:
+                missing.append((EntityNotFound, missing_entity(name, path, state)))
+            else:
+                ends.append(entity.name)
+        if missing:
+            raise refusal(missing)
+        found = _shortest(ends[0], ends[1], arguments.max_depth, state)
+    steps = found or []
+    return PathResult(project=project, found=found is not None, length=len(steps), path=steps)
+
+
+def _shortest(start: str, end: str, depth_max: int, state: State) -> list[Step] | None:
+    """Breadth first; an entity is entered once, by the first edge that reaches it."""
+    came_by: dict[str, Step | None] = {start: None}
+    border = deque([(start, 0)])
+    while border and len(came_by) < VISITED_MAX:
+        name, depth = border.popleft()
+        if name == end:
+            return _walked(end, came_by)
+        if depth < depth_max:
+            for step in _steps(name, state):
+                if step.target not in came_by:
+                    came_by[step.target] = step
+                    border.append((step.target, depth + 1))
+    return None
+
+
+def _steps(name: str, state: State) -> Iterator[Step]:
+    for row in state.relations_from(name):
+        yield Step(
+            source=name, relation_type=row.relation_type, target=row.target, direction="forward"
+        )
+    for row in state.relations_to(name):
+        yield Step(
+            source=name, relation_type=row.relation_type, target=row.source, direction="backward"
+        )
+
+
+def _walked(end: str, came_by: dict[str, Step | None]) -> list[Step]:
+    path: list[Step] = []
+    step = came_by[end]
+    while step is not None:
+        path.append(step)
+        step = came_by[step.source]
+    return path[::-1]

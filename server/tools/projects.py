@@ -1,0 +1,138 @@
+"""Toolset `projects`: the life of projects, and which one is active on this connection."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from memlog.commands import CreateProject, ProjectName
+from memlog.errors import ProjectArchived
+from memlog.store import Wanted
+from server.registry import Arguments, Call, Result, tool
+from server.views import ProjectView, view_project
+
+
+class Nothing(Arguments, frozen=True):
+    """No arguments."""
+
+
+class Named(Arguments, frozen=True):
+    name: Annotated[ProjectName, Meta(examples=["my-app"])]
+
+
+class ListProjects(Arguments, frozen=True):
+    status: Wanted = "active"
+
+
+class ListProjectsResult(Result, frozen=True):
+    project: str
+    projects: list[ProjectView]
+
+
+class ProjectResult(ProjectView, frozen=True):
+    """The project, and `project`: its name, as every result has it."""
+
+    project: str
+    message: str
+
+
+class CurrentProjectResult(Result, frozen=True):
+    project: str | None
+    current: ProjectView | None
+    message: str
+
+
+@tool("projects", "List projects", in_project=False, bare=lambda result: result.projects)
+def list_projects(call: Call, arguments: ListProjects) -> ListProjectsResult:
+    """List the projects; each has a memory of its own. Example: {"status": "all"}"""
+    rows = call.service.store.projects(arguments.status)
+    return ListProjectsResult(
+        project=call.session.active, projects=[view_project(row) for row in rows]
+    )
+
+
+@tool("projects", "Create a project", writes=True, idempotent=False, in_project=False)
+def create_project(call: Call, arguments: CreateProject) -> ProjectResult:
+    """Create a project with a memory of its own, and switch to it.
+
+    Example: {"name": "my-app", "description": "The shop's new front end"}
+    """
+    row = call.service.store.create(arguments.name, arguments.description, call.origin)
+    call.session.active = row.name
+    return _result(view_project(row), f"Created project '{row.name}' and switched to it")
+
+
+@tool("projects", "Switch project", in_project=False)
+def switch_project(call: Call, arguments: Named) -> ProjectResult:
+    """Make a project the active one: calls that name no project work in it. Example: {"name": "my-app"}"""
+    call.session.ensure_default(arguments.name)
+    row = call.service.store.find(arguments.name)
+    if row.status == "archived":
+        raise ProjectArchived.named(row.name)
+    call.session.active = row.name
+    return _result(view_project(row), f"Switched to project '{row.name}'")
+
+
+@tool("projects", "Show the active project", in_project=False)
+def get_current_project(call: Call, arguments: Nothing) -> CurrentProjectResult:
+    """Tell which project is active on this connection. Example: {}"""
+    name = call.session.active
+    if not name:
+        message = "No active project. Use switch_project to select one."
+        return CurrentProjectResult(project=None, current=None, message=message)
+    call.session.ensure_default(name)
+    row = call.service.store.find(name)
+    message = f"The active project is '{name}'"
+    if row.status == "archived":
+        message += ", which is archived: restore_project brings it back"
+    return CurrentProjectResult(project=name, current=view_project(row), message=message)
+
+
+@tool("projects", "Archive a project", writes=True, in_project=False)
+def archive_project(call: Call, arguments: Named) -> ProjectResult:
+    """Put a project away: nobody reads or writes it until restore_project. Nothing is lost.
+
+    Example: {"name": "old-app"}
+    """
+    call.service.close_project(arguments.name)
+    row = call.service.store.archive(arguments.name, call.origin)
+    _leave(call, row.name)
+    return _result(view_project(row), f"Archived project '{row.name}'")
+
+
+@tool("projects", "Restore a project", writes=True, in_project=False)
+def restore_project(call: Call, arguments: Named) -> ProjectResult:
+    """Bring an archived project back, with everything in it. Example: {"name": "old-app"}"""
+    row = call.service.store.restore(arguments.name, call.origin)
+    return _result(view_project(row), f"Restored project '{row.name}'")
+
+
+@tool("projects", "Delete a project for good", writes=True, destructive=True, in_project=False)
+def delete_project(call: Call, arguments: Named) -> ProjectResult:
+    """Delete a project, its log and its history for good; this cannot be undone.
+
+    archive_project puts it away without losing anything. Example: {"name": "old-app"}
+    """
+    call.service.close_project(arguments.name)
+    row = call.service.store.delete(arguments.name)
+    _leave(call, row.name)
+    return _result(view_project(row), f"Deleted project '{row.name}' and all its data")
+
+
+def _leave(call: Call, name: str) -> None:
+    if call.session.active == name:
+        call.session.active = ""
+
+
+def _result(view: ProjectView, message: str) -> ProjectResult:
+    return ProjectResult(
+        id=view.id,
+        name=view.name,
+        description=view.description,
+        status=view.status,
+        created_at=view.created_at,
+        updated_at=view.updated_at,
+        project=view.name,
+        message=message,
+    )

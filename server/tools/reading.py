@@ -1,0 +1,292 @@
+"""Toolset `graph`, the three tools that read: the whole graph, a search, entities by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, field
+
+from memlog.canonical import canonical
+from memlog.closest import closest
+from memlog.commands import ITEMS_MAX, EntityName
+from memlog.settings import Mode
+from memlog.state import State
+from projections.documents import Kind
+from projections.search import Hit
+from server.moments import AsOf, position_of
+from server.registry import Arguments, Call, Result, tool
+from server.views import (
+    EntityView,
+    RelationView,
+    read_cursor,
+    view_entity,
+    view_relation,
+    within_budget,
+    write_cursor,
+)
+
+GRAPH_KINDS: frozenset[Kind] = frozenset({"entity", "observation"})
+LIMIT_MAX = 1_000
+SEARCH_LIMIT = 25
+QUERY_CHARACTERS_MAX = 10_000
+SUGGESTED_FOR_MAX = 10
+
+Limit = Annotated[int, Meta(ge=1, le=LIMIT_MAX)]
+CursorText = Annotated[str, Meta(description="nextCursor of the answer before")]
+
+
+class GraphResult(Result, frozen=True):
+    project: str
+    entities: list[EntityView]
+    relations: list[RelationView]
+    next_cursor: str | None = field(name="nextCursor", default=None)
+
+
+# -- read_graph
+
+
+class ReadGraph(Arguments, frozen=True):
+    limit: Limit | None = None
+    cursor: CursorText | None = None
+    as_of: AsOf | None = field(name="asOf", default=None)
+
+
+class _GraphCursor(msgspec.Struct, array_like=True):
+    """The graph as of `position`, beyond the entity and the relation with these ids."""
+
+    position: int
+    entity: str
+    relation: str
+
+
+@tool("graph", "Read the whole graph")
+def read_graph(call: Call, arguments: ReadGraph) -> GraphResult:
+    """Read the whole graph: all entities, then all relations, paged when it is long.
+
+    Prefer search_nodes, or open_nodes for names you know. Example: {}
+    """
+    project, opened = call.open(arguments)
+    at = position_of(arguments.as_of, opened.project)
+    start = _GraphCursor(-1, "", "")
+    if arguments.cursor is not None:
+        start = read_cursor(arguments.cursor, _GraphCursor)
+        at = start.position
+    with opened.project.read(at) as state:
+        entities = (view_entity(row, state) for row in state.entities(after=start.entity))
+        relations = (view_relation(row) for row in state.relations(after=start.relation))
+        items: Iterator[EntityView | RelationView] = chain(entities, relations)
+        if arguments.limit is None:
+            page, more = _cut(items)
+        else:
+            page = list(islice(items, arguments.limit))
+            more = next(items, None) is not None
+        return _graph_page(project, page, start, state.position, more)
+
+
+def _graph_page(
+    project: str,
+    page: Sequence[EntityView | RelationView],
+    start: _GraphCursor,
+    position: int,
+    more: bool,
+) -> GraphResult:
+    entities = [item for item in page if isinstance(item, EntityView)]
+    relations = [item for item in page if isinstance(item, RelationView)]
+    end = _GraphCursor(
+        position,
+        entities[-1].id if entities else start.entity,
+        relations[-1].id if relations else start.relation,
+    )
+    return GraphResult(
+        project=project,
+        entities=entities,
+        relations=relations,
+        next_cursor=write_cursor(end) if more else None,
+    )
+
+
+def _cut(
+    items: Iterator[EntityView | RelationView],
+) -> tuple[list[EntityView | RelationView], bool]:
+    """As many items as an answer holds, and whether there are more."""
+    taken = 0
+
+    def counted() -> Iterator[EntityView | RelationView]:
+        nonlocal taken
+        for item in items:
+            taken += 1
+            yield item
+
+    page = list(within_budget(counted()))
+    return page, taken > len(page)
+
+
+# -- search_nodes
+
+
+class SearchNodes(Arguments, frozen=True):
+    query: Annotated[
+        str,
+        Meta(
+            max_length=QUERY_CHARACTERS_MAX,
+            description='Words or a question; AND, OR, NOT, "phrases", prefix* and ( ) work',
+            examples=["dark mode editors"],
+        ),
+    ]
+    limit: Limit | None = None
+    mode: Annotated[Mode | None, Meta(description="By words, by meaning, or both (hybrid)")] = None
+    cursor: CursorText | None = None
+    as_of: AsOf | None = field(name="asOf", default=None)
+
+
+class FoundEntity(EntityView, frozen=True):
+    score: float
+
+
+class SearchNodesResult(Result, frozen=True):
+    project: str
+    entities: list[FoundEntity]
+    relations: list[RelationView]
+    next_cursor: str | None = field(name="nextCursor", default=None)
+    notice: str | None = None
+
+
+class _SearchCursor(msgspec.Struct, array_like=True):
+    """The same search as of `position`, beyond the first `offset` entities."""
+
+    position: int
+    offset: int
+
+
+@tool("graph", "Search the graph")
+def search_nodes(call: Call, arguments: SearchNodes) -> SearchNodesResult:
+    """Find entities by words, by meaning, or by a part of a name, type or fact; the best first.
+
+    Returns each with its facts, and every relation that touches one of them. Ask in plain words.
+    Example: {"query": "who prefers dark mode in editors"}
+    """
+    project, opened = call.open(arguments)
+    at = position_of(arguments.as_of, opened.project)
+    offset = 0
+    if arguments.cursor is not None:
+        cursor = read_cursor(arguments.cursor, _SearchCursor)
+        at, offset = cursor.position, cursor.offset
+    found = opened.searcher.search(
+        arguments.query,
+        mode=arguments.mode or call.service.settings.search_mode,
+        at=at,
+        kinds=GRAPH_KINDS,
+    )
+    ranked = list(_by_entity(found.hits).items())
+    with opened.project.read(at) as state:
+        bundles = _bundles(ranked, offset, state)
+        page = list(_page(bundles, arguments.limit, SEARCH_LIMIT))
+        position = state.position
+    reached = page[-1].rank + 1 if page else len(ranked)
+    following = _SearchCursor(position, reached)
+    return SearchNodesResult(
+        project=project,
+        entities=[
+            FoundEntity(**msgspec.structs.asdict(bundle.entity), score=ranked[bundle.rank][1])
+            for bundle in page
+        ],
+        relations=_relations(page),
+        next_cursor=write_cursor(following) if reached < len(ranked) else None,
+        notice=found.notice,
+    )
+
+
+def _by_entity(hits: Iterable[Hit]) -> dict[str, float]:
+    """Entities by their best document, best first; a score is at most 1."""
+    best: dict[str, float] = {}
+    for hit in hits:
+        best.setdefault(hit.entity, round(min(hit.score, 1.0), 4))
+    return best
+
+
+# -- open_nodes
+
+
+class OpenNodes(Arguments, frozen=True):
+    names: Annotated[Sequence[EntityName], Meta(max_length=ITEMS_MAX, examples=[["john-doe"]])]
+    as_of: AsOf | None = field(name="asOf", default=None)
+
+
+class OpenNodesResult(Result, frozen=True):
+    """`suggestions` gives, for a name that was not found, the closest that exist."""
+
+    project: str
+    entities: list[EntityView]
+    relations: list[RelationView]
+    not_found: list[str] = field(name="notFound")
+    suggestions: dict[str, list[str]] = field(default_factory=dict)
+
+
+@tool("graph", "Open entities by name")
+def open_nodes(call: Call, arguments: OpenNodes) -> OpenNodesResult:
+    """Get entities by exact name, with their facts and every relation that touches them.
+
+    Names that do not exist come back under notFound. Example: {"names": ["john-doe"]}
+    """
+    project, opened = call.open(arguments)
+    at = position_of(arguments.as_of, opened.project)
+    with opened.project.read(at) as state:
+        found: dict[str, float] = {}
+        missing = []
+        for name in {canonical(name): name for name in arguments.names}.values():
+            entity_id = state.entity_id_of(name)
+            if entity_id is None:
+                missing.append(name)
+            else:
+                found[entity_id] = 1.0
+        opened_page = list(_bundles(list(found.items()), 0, state))
+        suggestions = _closest_names(missing, state)
+    return OpenNodesResult(
+        project=project,
+        entities=[bundle.entity for bundle in opened_page],
+        relations=_relations(opened_page),
+        not_found=missing,
+        suggestions=suggestions,
+    )
+
+
+def _closest_names(missing: Sequence[str], state: State) -> dict[str, list[str]]:
+    if not missing:
+        return {}
+    names = [entity.name for entity in state.entities()]
+    near = {name: closest(name, names) for name in missing[:SUGGESTED_FOR_MAX]}
+    return {name: found for name, found in near.items() if found}
+
+
+# -- shared
+
+
+class _Bundle(msgspec.Struct):
+    """An entity with the relations that touch it, and its place in the order asked for."""
+
+    rank: int
+    entity: EntityView
+    relations: list[RelationView]
+
+
+def _bundles(ranked: Sequence[tuple[str, float]], offset: int, state: State) -> Iterator[_Bundle]:
+    """What is still there of the ranked entities, from `offset` on: the state has the last word."""
+    for rank in range(offset, len(ranked)):
+        row = state.entity(ranked[rank][0])
+        if row is not None:
+            edges = [view_relation(edge) for edge in state.relations_touching(row.name)]
+            yield _Bundle(rank, view_entity(row, state), edges)
+
+
+def _page(bundles: Iterable[_Bundle], limit: int | None, usual: int) -> Iterator[_Bundle]:
+    """`limit` of them where the caller said so; else the usual number, cut to what an answer holds."""
+    return islice(bundles, limit) if limit else within_budget(islice(bundles, usual))
+
+
+def _relations(bundles: Iterable[_Bundle]) -> list[RelationView]:
+    """The relations of all bundles, each once, in order of creation."""
+    found = {edge.id: edge for bundle in bundles for edge in bundle.relations}
+    return [found[key] for key in sorted(found)]

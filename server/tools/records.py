@@ -1,0 +1,204 @@
+"""Toolset `records`: structured memories with types and tags, saved once however often they are sent."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Meta, field
+
+from memlog.commands import CreateMemory, Tag, TypeName
+from memlog.errors import LimitExceeded, Problem, refusal
+from memlog.events import MemoryStored
+from memlog.project import Outcome
+from memlog.state import Memory
+from memlog.times import iso
+from server.memories import MEMORY_KINDS, found_memories, relevance, stored
+from server.moments import AsOf, position_of
+from server.registry import Arguments, Call, Result, tool
+from server.views import read_cursor, write_cursor
+
+QUERY_CHARACTERS_MAX = 1_000
+
+
+class RecordView(Result, frozen=True, omit_defaults=False):
+    """A record without its content, which `resources/read` of its uri gives."""
+
+    id: str
+    uri: str
+    type: str
+    similarity: float | None
+    tags: list[str]
+    created_at: str = field(name="createdAt")
+
+
+class CreateMemoryResult(Result, frozen=True, omit_defaults=False):
+    """`created` is false where the same record was there and was updated."""
+
+    project: str
+    id: str
+    uri: str
+    created: bool
+    type: str
+    tags: list[str]
+    confidence: float
+    created_at: str = field(name="createdAt")
+    updated_at: str = field(name="updatedAt")
+
+
+def item_uri(memory_id: str, project: str, active: str) -> str:
+    """The uri of a record; it names the project only where that is not the active one."""
+    suffix = "" if project == active else f"?project={quote(project, safe='')}"
+    return f"mem://item/{memory_id}{suffix}"
+
+
+def view_record(row: Memory, uri: str, similarity: float | None = None) -> RecordView:
+    return RecordView(
+        id=row.id,
+        uri=uri,
+        type=row.memory_type,
+        similarity=None if similarity is None else round(min(1.0, max(0.0, similarity)), 4),
+        tags=list(row.tags),
+        created_at=iso(row.created_us),
+    )
+
+
+@tool("records", "Save a record", writes=True)
+def memory_create(call: Call, arguments: CreateMemory) -> CreateMemoryResult:
+    """Save a structured record (decision, note, runbook, …). Saving the same again makes no second one.
+
+    The same type, source and content unite their tags and keep the higher confidence.
+    Example: {"type": "decision", "content": {"summary": "Adopt blue/green"}, "source": "chat://session-1",
+    "tags": ["project:shop"], "confidence": 0.9}
+    """
+
+    def answer(outcome: Outcome) -> CreateMemoryResult:
+        row = stored(outcome)
+        return CreateMemoryResult(
+            project=project,
+            id=row.id,
+            uri=item_uri(row.id, project, call.session.active),
+            created=any(isinstance(entry.event, MemoryStored) for entry in outcome.entries),
+            type=row.memory_type,
+            tags=list(row.tags),
+            confidence=row.confidence,
+            created_at=iso(row.created_us),
+            updated_at=iso(row.updated_us),
+        )
+
+    project, _ = call.open(arguments)
+    return call.execute(project, arguments, answer, CreateMemoryResult)
+
+
+class MemorySearch(Arguments, frozen=True):
+    query: Annotated[
+        str, Meta(min_length=1, max_length=QUERY_CHARACTERS_MAX, examples=["deployment checklist"])
+    ]
+    type: TypeName | None = None
+    tags: Annotated[list[Tag], Meta(description="All of these")] = field(default_factory=list)
+    limit: Annotated[int, Meta(ge=1)] | None = None
+    as_of: AsOf | None = field(name="asOf", default=None)
+
+
+class RecordsResult(Result, frozen=True):
+    project: str
+    results: list[RecordView]
+    next_cursor: str | None = field(name="nextCursor", default=None)
+    notice: str | None = None
+
+
+@tool("records", "Search records")
+def memory_search(call: Call, arguments: MemorySearch) -> RecordsResult:
+    """Search records by meaning and words, narrowed by type and tags; read what you need by its link.
+
+    Example: {"query": "rollback steps", "type": "runbook", "tags": ["project:shop"], "limit": 5}
+    """
+    project, opened = call.open(arguments)
+    limit = _limit(call, arguments.limit)
+    at = position_of(arguments.as_of, opened.project)
+    found = opened.searcher.search(
+        arguments.query, at=at, kinds=MEMORY_KINDS, labels=labels(arguments.type, arguments.tags)
+    )
+    with opened.project.read(at) as state:
+        rows = found_memories(found.hits, state, limit)
+    active = call.session.active
+    views = [
+        view_record(row, item_uri(row.id, project, active), relevance(hit)) for row, hit in rows
+    ]
+    return RecordsResult(project=project, results=views, notice=found.notice)
+
+
+class MemoryList(Arguments, frozen=True):
+    type: TypeName | None = None
+    tags: Annotated[list[Tag], Meta(description="All of these")] = field(default_factory=list)
+    limit: Annotated[int, Meta(ge=1)] | None = None
+    cursor: str | None = None
+    as_of: AsOf | None = field(name="asOf", default=None)
+
+
+class _Cursor(msgspec.Struct, array_like=True):
+    """The list as of `position`, of memories born before `born`."""
+
+    position: int
+    born: int
+
+
+@tool("records", "List records")
+def memory_list(call: Call, arguments: MemoryList) -> RecordsResult:
+    """List records by type and tags, the newest first, without a query. Example: {"type": "todo"}"""
+    project, opened = call.open(arguments)
+    limit = _limit(call, arguments.limit)
+    at, before = position_of(arguments.as_of, opened.project), None
+    if arguments.cursor is not None:
+        start = read_cursor(arguments.cursor, _Cursor)
+        at, before = start.position, start.born
+    with opened.project.read(at) as state:
+        memories = state.memories(labels(arguments.type, arguments.tags), before)
+        rows = list(islice(memories, limit + 1))
+        position = state.position
+    page, more = rows[:limit], len(rows) > limit
+    active = call.session.active
+    return RecordsResult(
+        project=project,
+        results=[view_record(row, item_uri(row.id, project, active)) for row in page],
+        next_cursor=write_cursor(_Cursor(position, page[-1].born)) if more else None,
+    )
+
+
+def labels(memory_type: str | None, tags: list[str]) -> tuple[str, ...]:
+    """The labels that a record must have; the rarest kind first, tags."""
+    found = [f"tag:{tag}" for tag in tags]
+    return (*found, f"type:{memory_type}") if memory_type else tuple(found)
+
+
+def record_content(row: Memory) -> dict[str, Any]:
+    """The whole record, as `resources/read` gives it."""
+    return {
+        "id": row.id,
+        "type": row.memory_type,
+        "content": row.content,
+        "source": row.source,
+        "confidence": row.confidence,
+        "tags": list(row.tags),
+        "createdAt": iso(row.created_us),
+        "updatedAt": iso(row.updated_us),
+        "supersedes": row.supersedes,
+        "supersededBy": row.superseded_by,
+        "deletedAt": None if row.deleted_us is None else iso(row.deleted_us),
+    }
+
+
+def _limit(call: Call, wanted: int | None) -> int:
+    settings = call.service.settings
+    limit = settings.search_limit if wanted is None else wanted
+    if limit > settings.search_limit_max:
+        problem = Problem(
+            "limit",
+            f"limit is {limit}. Max {settings.search_limit_max}.",
+            "Ask for less, or page with memory_list and its cursor.",
+            limit,
+        )
+        raise refusal([(LimitExceeded, problem)])
+    return limit

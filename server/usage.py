@@ -1,0 +1,83 @@
+"""What was read, and what was refused: worth knowing, not worth an event.
+
+Kept in memory and written to `usage.mdb` now and then and at the end, so that reading a memory costs no
+write. Losing the last of it loses no memory; nothing in the log or the indexes depends on it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import lmdb
+
+from memlog.environment import Environment
+from memlog.project import clock_us
+
+
+class Usage:
+    """When each memory was last read, and how often calls of a kind went well or did not."""
+
+    def __init__(self, path: Path) -> None:
+        self._environment = Environment(path, ("accessed", "counted"))
+        self._lock = threading.Lock()
+        self._accessed: dict[str, int] = {}
+        self._counted: Counter[str] = Counter()
+
+    def read(self, memory_ids: Iterable[str]) -> None:
+        """These memories were read just now."""
+        now = clock_us()
+        with self._lock:
+            self._accessed.update((memory_id, now) for memory_id in memory_ids)
+
+    def accessed_us(self, memory_id: str) -> int:
+        """When the memory was last read, in microseconds since 1970; 0 for never."""
+        with self._lock:
+            recent = self._accessed.get(memory_id)
+        return recent if recent is not None else self._stored("accessed", memory_id)
+
+    def count(self, key: str) -> None:
+        with self._lock:
+            self._counted[key] += 1
+
+    def counted(self, key: str) -> int:
+        with self._lock:
+            recent = self._counted[key]
+        return recent + self._stored("counted", key)
+
+    def flush(self) -> None:
+        """Writes what is new; several processes add up."""
+        with self._lock:
+            accessed, self._accessed = self._accessed, {}
+            counted, self._counted = self._counted, Counter()
+        if not accessed and not counted:
+            return
+        databases = self._environment.databases
+
+        def body(transaction: lmdb.Transaction) -> None:
+            for memory_id, time_us in accessed.items():
+                _raise_to(transaction, databases["accessed"], memory_id, time_us)
+            for key, count in counted.items():
+                before = transaction.get(key.encode(), b"", db=databases["counted"])
+                total = int.from_bytes(before, "big") + count
+                transaction.put(key.encode(), total.to_bytes(8, "big"), db=databases["counted"])
+
+        self._environment.write(body)
+
+    def close(self) -> None:
+        self.flush()
+        self._environment.close()
+
+    def _stored(self, database: str, key: str) -> int:
+        with self._environment.read() as transaction:
+            value = transaction.get(key.encode(), b"", db=self._environment.databases[database])
+        return int.from_bytes(value, "big")
+
+
+def _raise_to(
+    transaction: lmdb.Transaction, database: lmdb._Database, key: str, number: int
+) -> None:
+    before = int.from_bytes(transaction.get(key.encode(), b"", db=database), "big")
+    transaction.put(key.encode(), max(before, number).to_bytes(8, "big"), db=database)

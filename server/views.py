@@ -1,0 +1,110 @@
+"""How rows of the state look in an answer, and how a long answer is cut."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import field
+
+from memlog import state
+from memlog.errors import InvalidParameter
+from memlog.state import State
+from memlog.times import iso
+from server.registry import Result
+
+ANSWER_CHARACTERS = 32_000
+"""About 8,000 tokens at four characters each: what an answer holds unless the caller asks for more."""
+
+
+class EntityView(Result, frozen=True, omit_defaults=False):
+    id: str
+    name: str
+    entity_type: str = field(name="entityType")
+    observations: list[str]
+    created_at: str = field(name="createdAt")
+    updated_at: str = field(name="updatedAt")
+
+
+class RelationView(Result, frozen=True):
+    id: str
+    source: str = field(name="from")
+    target: str = field(name="to")
+    relation_type: str = field(name="relationType")
+
+
+class ProjectView(Result, frozen=True):
+    """Spelt as seed clients know it, in snake_case."""
+
+    id: str
+    name: str
+    description: str
+    status: str
+    created_at: str
+    updated_at: str
+
+
+def view_entity(row: state.Entity, current: State) -> EntityView:
+    return EntityView(
+        id=row.id,
+        name=row.name,
+        entity_type=row.entity_type,
+        observations=[observation.content for observation in current.observations(row.id)],
+        created_at=iso(row.created_us),
+        updated_at=iso(row.updated_us),
+    )
+
+
+def view_relation(row: state.Relation) -> RelationView:
+    return RelationView(
+        id=row.id, source=row.source, target=row.target, relation_type=row.relation_type
+    )
+
+
+def view_project(row: state.Project) -> ProjectView:
+    return ProjectView(
+        id=row.id,
+        name=row.name,
+        description=row.description,
+        status=row.status,
+        created_at=iso(row.created_us),
+        updated_at=iso(row.updated_us),
+    )
+
+
+Item = TypeVar("Item")
+Cursor = TypeVar("Cursor", bound=msgspec.Struct)
+
+_encode = msgspec.json.Encoder().encode
+
+
+def within_budget(items: Iterable[Item], spent: int = 0) -> Iterator[Item]:
+    """The first items whose JSON fits an answer; at least one."""
+    first = True
+    for item in items:
+        spent += len(_encode(item))
+        if spent > ANSWER_CHARACTERS and not first:
+            return
+        first = False
+        yield item
+
+
+def write_cursor(cursor: msgspec.Struct) -> str:
+    return base64.urlsafe_b64encode(msgspec.msgpack.encode(cursor)).decode().rstrip("=")
+
+
+def read_cursor(text: str, wanted: type[Cursor]) -> Cursor:
+    """Raises InvalidParameter for what no answer ever gave out."""
+    try:
+        padded = text + "=" * (-len(text) % 4)
+        decoded: Any = msgspec.msgpack.decode(
+            base64.urlsafe_b64decode(padded.encode()), type=wanted
+        )
+        return decoded  # type: ignore[no-any-return]
+    except (ValueError, msgspec.DecodeError) as error:
+        raise InvalidParameter(
+            "cursor is not one that an answer gave out",
+            suggestion="Pass `nextCursor` of the answer before, unchanged, or leave it out.",
+        ) from error

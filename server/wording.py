@@ -1,0 +1,334 @@
+"""The words for what can be wrong with an argument, and how the right call would be written.
+
+Each function of the last part returns `(problem, suggestion)` for one kind of mistake. They look
+at the declared type only to name it and to sketch a value of it; whether something is wrong is
+decided in `server.diagnosis`. What comes back is valid Unicode of bounded length, whatever came.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import inspect as mi
+
+from memlog.errors import shorten
+
+Words = tuple[str, str | None]
+Sequential = mi.ListType | mi.VarTupleType | mi.SetType | mi.FrozenSetType
+Sizeable = mi.StrType | mi.DictType | Sequential
+
+INTEGER_MIN, INTEGER_MAX = -(2**63), 2**64 - 1
+SURROGATE = re.compile("[\ud800-\udfff]")
+CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+NAMED = {0: "NUL", 7: "bell", 8: "backspace", 12: "form feed", 27: "escape", 127: "delete"}
+EMPTY = '"…"'
+SKETCH_LEVELS_MAX = 4
+SKETCH_CHARACTERS_MAX = 200
+KEY_CHARACTERS_MAX = 64  # a longer key is no misspelling, and difflib is slow on long texts
+KEYS_LISTED_MAX = 25
+SIMILAR = 0.6
+
+
+def bare(kind: mi.Type) -> mi.Type:
+    """`kind` without its annotations."""
+    while isinstance(kind, mi.Metadata):
+        kind = kind.type
+    return kind
+
+
+def members(kind: mi.Type) -> tuple[mi.Type, ...]:
+    """What a value of `kind` may be, null left out; annotations on the members are kept."""
+    inner = bare(kind)
+    if not isinstance(inner, mi.UnionType):
+        return (kind,)
+    return tuple(each for each in inner.types if not isinstance(bare(each), mi.NoneType))
+
+
+def nullable(kind: mi.Type) -> bool:
+    inner = bare(kind)
+    each = inner.types if isinstance(inner, mi.UnionType) else (inner,)
+    return any(isinstance(bare(one), (mi.NoneType, mi.AnyType)) for one in each)
+
+
+def integral(value: Any) -> bool:
+    """An integer, or a float that is one (10.0)."""
+    if isinstance(value, float):
+        return value.is_integer()
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+SUITS: dict[type[mi.Type], Callable[[Any], bool]] = {
+    mi.AnyType: lambda value: True,
+    mi.NoneType: lambda value: value is None,
+    mi.BoolType: lambda value: isinstance(value, bool),
+    mi.IntType: integral,
+    mi.FloatType: lambda value: isinstance(value, (int, float)) and not isinstance(value, bool),
+    mi.StrType: lambda value: isinstance(value, str),
+    mi.StructType: lambda value: isinstance(value, dict),
+    mi.DictType: lambda value: isinstance(value, dict),
+    mi.ListType: lambda value: isinstance(value, list),
+    mi.VarTupleType: lambda value: isinstance(value, list),
+    mi.SetType: lambda value: isinstance(value, list),
+    mi.FrozenSetType: lambda value: isinstance(value, list),
+}
+
+
+def suits(kind: mi.Type, value: Any) -> bool:
+    """Whether `value` is of the JSON type that `kind` wants, whatever its size and content."""
+    kind = bare(kind)
+    if isinstance(kind, mi.UnionType):
+        return any(suits(each, value) for each in kind.types)
+    if isinstance(kind, mi.LiteralType):
+        return any(type(each) is type(value) for each in kind.values)
+    test = SUITS.get(type(kind))
+    return value is not None if test is None else test(value)
+
+
+# --- naming types and values -------------------------------------------------------------------
+
+
+NAMES: dict[type[mi.Type], tuple[str, str]] = {
+    mi.AnyType: ("any value", "values"),
+    mi.BoolType: ("true or false", "booleans"),
+    mi.IntType: ("an integer", "integers"),
+    mi.FloatType: ("a number", "numbers"),
+    mi.StrType: ("a string", "strings"),
+    mi.StructType: ("an object", "objects"),
+    mi.DictType: ("an object", "objects"),
+}
+
+
+def described(kind: mi.Type, plural: bool = False) -> str:
+    """`kind` in words: "a string", "a list of strings or objects", 'one of "replace", "merge"'."""
+    names = [_described(bare(each), plural) for each in members(kind)]
+    return " or ".join(dict.fromkeys(names)) or "null"
+
+
+def _described(kind: mi.Type, plural: bool) -> str:
+    if isinstance(kind, Sequential):
+        return "lists" if plural else f"a list of {described(kind.item_type, plural=True)}"
+    if isinstance(kind, mi.LiteralType):
+        return "one of " + ", ".join(quoted(each) for each in kind.values)
+    fallback = type(kind).__name__.removesuffix("Type").lower()
+    return NAMES.get(type(kind), (f"a {fallback}", f"{fallback}s"))[plural]
+
+
+def shown(value: Any) -> Any:
+    """`value` as it may stand in an error: short, and such that any JSON encoder takes it."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, int) and not INTEGER_MIN <= value <= INTEGER_MAX:
+        return f"an integer of {value.bit_length()} bits"
+    if value is None or isinstance(value, (str, bool, int, float, list, tuple, dict)):
+        return shorten(value)
+    return f"a {type(value).__name__}"
+
+
+def quoted(value: Any) -> str:
+    """`value` as JSON text, shortened."""
+    return json.dumps(shown(value), ensure_ascii=False)
+
+
+def given(value: Any) -> str:
+    if isinstance(value, str):
+        return f"the string {quoted(value)}"
+    if value is None or isinstance(value, bool):
+        return quoted(value)
+    return f"the number {shown(value)}" if isinstance(value, (int, float)) else str(shown(value))
+
+
+def example(kind: mi.Type) -> str:
+    """JSON text of a value of `kind`: its own example if it has one, else the smallest shape."""
+    text = msgspec.json.encode(sketch(kind)).decode()
+    return text if len(text) <= SKETCH_CHARACTERS_MAX else text[:SKETCH_CHARACTERS_MAX] + "…"
+
+
+def sketch(kind: mi.Type, levels: int = SKETCH_LEVELS_MAX) -> Any:
+    for annotated in _annotations(kind):
+        if annotated.get("examples"):
+            return annotated["examples"][0]
+    kind = bare(next(iter(members(kind)), kind))
+    if isinstance(kind, mi.LiteralType):
+        return kind.values[0]
+    if isinstance(kind, Sequential):
+        return [sketch(kind.item_type, levels - 1)] if levels else []
+    if isinstance(kind, mi.StructType):
+        wanted = [each for each in kind.fields if each.required] if levels else []
+        return {each.encode_name: sketch(each.type, levels - 1) for each in wanted}
+    if isinstance(kind, (mi.IntType, mi.FloatType)):
+        return next((each for each in (kind.ge, kind.le) if each is not None), 1)
+    return {mi.BoolType: True, mi.DictType: {}, mi.NoneType: None}.get(type(kind), "…")
+
+
+def _annotations(kind: mi.Type) -> Iterator[dict[str, Any]]:
+    while isinstance(kind, mi.Metadata):
+        yield kind.extra_json_schema or {}
+        kind = kind.type
+    if isinstance(kind, mi.UnionType):
+        for each in kind.types:
+            yield from _annotations(each)
+
+
+def nearest(word: str, known: Sequence[str]) -> str | None:
+    """The known word that was most likely meant (misspelt, cut short, in another case), or None."""
+    if not 1 < len(word) <= KEY_CHARACTERS_MAX:
+        return None
+    folded = {_folded(each): each for each in reversed(known)}
+    wanted = _folded(word)
+    close = difflib.get_close_matches(wanted, folded, n=1, cutoff=SIMILAR)
+    part = [
+        each for each in folded if wanted and (each.startswith(wanted) or each.endswith(wanted))
+    ]
+    found = close or sorted(part, key=len)
+    return folded[found[0]] if found else None
+
+
+def _folded(word: str) -> str:
+    return re.sub(r"[\W_]+", "", word).lower()
+
+
+# --- one function for each kind of mistake -----------------------------------------------------
+
+
+def wrong_type(kind: mi.Type, value: Any) -> Words:
+    return f"expected {described(kind)}, got {given(value)}", _mended(kind, value)
+
+
+def _mended(kind: mi.Type, value: Any) -> str:
+    if isinstance(value, str):
+        meant = _parsed(value)
+        if meant is not None and suits(kind, meant):
+            return _unquoted(value, meant)
+    for each in map(bare, members(kind)):
+        if isinstance(each, Sequential) and suits(each.item_type, value):
+            return f"Pass a list: [{_inner(value)}]"
+        if isinstance(each, mi.StrType) and isinstance(value, (int, float)):
+            return f"Pass it in quotes: {quoted(_inner(value))}"
+        if isinstance(each, mi.IntType) and isinstance(value, float) and math.isfinite(value):
+            return f"Pass a whole number: {math.floor(value)} or {math.ceil(value)}."
+    if isinstance(value, (list, dict)) and len(value) == 1:
+        only = value[0] if isinstance(value, list) else next(iter(value.values()))
+        if only is not None and suits(kind, only):
+            return f"Pass what is in it, by itself: {_inner(only)}"
+    sample = example(kind)
+    return f"Pass {described(kind)}" + (f", for example {sample}." if sample != EMPTY else ".")
+
+
+def _unquoted(text: str, meant: Any) -> str:
+    if not isinstance(meant, (list, dict)):
+        return f"Pass {shown(text.strip())} without quotes."
+    what = "array" if isinstance(meant, list) else "object"
+    return f"Pass the {what} itself, not a string that holds it as JSON: {shown(text)}"
+
+
+def _inner(value: Any) -> str:
+    if isinstance(value, (list, dict)):
+        return "[…]" if isinstance(value, list) else "{…}"
+    return quoted(value)
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text.strip())
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+
+
+def missing(name: str, kind: mi.Type) -> Words:
+    return "required, but missing", f"Add {quoted(name)}: {example(kind)}."
+
+
+def unknown(key: str, near: str | None, known: Sequence[str]) -> Words:
+    problem = f"unknown key {_named(key)}"
+    if near is not None:
+        return problem, f"Did you mean '{near}'?"
+    listed = ", ".join(f"'{each}'" for each in known[:KEYS_LISTED_MAX])
+    return problem, f"Known keys: {listed}." if listed else "No keys are known here; leave it out."
+
+
+def twice(name: str, first: str, second: str) -> Words:
+    return f"given twice, as '{first}' and as '{second}'", f"Keep '{name}' only."
+
+
+def _named(key: str) -> str:
+    return f"'{shorten(key)}'"
+
+
+def lone_surrogate(text: str, position: int, what: str = "") -> Words:
+    """`position` counts characters from 1, here and below."""
+    problem = (
+        f"{what}contains a lone surrogate U+{ord(text[position - 1]):04X} at character {position}"
+    )
+    return f"{problem}, which is not valid Unicode", "Remove it or send the full pair."
+
+
+def control_character(text: str, position: int, what: str = "") -> Words:
+    code = ord(text[position - 1])
+    name = f"U+{code:04X}" + (f" ({NAMED[code]})" if code in NAMED else "")
+    problem = f"{what}contains the control character {name} at character {position}"
+    return problem, "Remove it; of these only tab, line feed and carriage return are taken."
+
+
+def too_long(kind: Sizeable, count: int) -> Words:
+    unit, advice = _unit(kind)
+    size = f"too long ({count} characters)" if not unit else f"too many {unit} ({count})"
+    return f"{size}. Max {kind.max_length}.", advice
+
+
+def too_short(kind: Sizeable, count: int, annotated: mi.Type) -> Words:
+    unit, _ = _unit(kind)
+    size = f"too short ({count} characters)" if not unit else f"too few {unit} ({count})"
+    return f"{size}. Min {kind.min_length}.", f"For example: {example(annotated)}."
+
+
+def _unit(kind: Sizeable) -> tuple[str, str]:
+    if isinstance(kind, mi.StrType):
+        return "", "Shorten it, or split it up."
+    if isinstance(kind, mi.DictType):
+        return "keys", "Leave some out."
+    return "items", "Split them over several calls."
+
+
+def unmatched(text: str, pattern: str, annotated: mi.Type) -> Words:
+    problem = f"{quoted(text)} does not match {pattern}"
+    plain = re.sub(r"[^a-z0-9:_-]+", "-", text[:SKETCH_CHARACTERS_MAX].lower()).strip("-")
+    if len(text) <= SKETCH_CHARACTERS_MAX and re.search(pattern, plain):
+        return problem, f'Pass "{plain}".'
+    has_example = any(each.get("examples") for each in _annotations(annotated))
+    return problem, f"For example: {example(annotated)}." if has_example else None
+
+
+def not_one_of(values: Sequence[Any], value: Any) -> Words:
+    problem = f"{given(value)} is not one of {', '.join(quoted(each) for each in values)}"
+    texts = [each for each in values if isinstance(each, str)]
+    near = nearest(value, texts) if isinstance(value, str) else None
+    return problem, f'Did you mean "{near}"?' if near else f"Pass {quoted(values[0])}, for example."
+
+
+def out_of_range(kind: mi.IntType | mi.FloatType, value: float) -> Words:
+    return f"{shown(value)} is out of range", f"Pass {described(kind)} {_range(kind)}."
+
+
+def _range(kind: mi.IntType | mi.FloatType) -> str:
+    if kind.ge is not None and kind.le is not None:
+        return f"from {kind.ge} to {kind.le}"
+    bounds = ((kind.ge, "at least"), (kind.gt, "above"), (kind.le, "at most"), (kind.lt, "below"))
+    return " and ".join(f"{words} {bound}" for bound, words in bounds if bound is not None)
+
+
+def not_finite(value: float) -> Words:
+    return f"{shown(value)} is not a number that JSON has", "Pass a finite number, or leave it out."
+
+
+def too_big(value: int) -> Words:
+    return f"{shown(value)} is too large", "Pass a smaller number, or write it as a string."
+
+
+def too_deep(levels_max: int) -> Words:
+    return f"nested deeper than {levels_max} levels", "Flatten it, or pass the inner part as text."

@@ -1,0 +1,76 @@
+"""How text is cut into terms."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from projections import analysis
+
+
+@pytest.mark.parametrize(
+    ("text", "normalised"),
+    [
+        ("  Jon\tLOST\n his job ", "jon lost his job"),
+        ("Straße", "strasse"),
+        ("ＡＢＣ１２３", "abc123"),  # noqa: RUF001
+        ("Σίσυφος", "σίσυφοσ"),
+        ("cafe\u0301", "café"),
+        ("\ufb01ne", "fine"),
+        ("broken \ud800 text", "broken ? text"),
+    ],
+)
+def test_differences_that_do_not_count_are_taken_away(text: str, normalised: str) -> None:
+    assert analysis.normalise(text) == normalised
+
+
+@given(st.text())
+def test_a_normalised_text_stays_as_it_is_and_holds_no_newline(text: str) -> None:
+    normalised = analysis.normalise(text)
+    assert analysis.normalise(normalised) == normalised
+    assert "\n" not in normalised
+
+
+@given(st.text(st.characters(max_codepoint=0x7F)), st.data())
+def test_a_part_of_an_ascii_text_is_a_part_of_it_normalised(text: str, data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(text)))
+    part = text[start : data.draw(st.integers(start, len(text)))]
+    assert analysis.normalise(part) in analysis.normalise(text)
+
+
+def test_a_run_of_cjk_is_read_as_overlapping_pairs() -> None:
+    assert analysis.spaced("我在北京 吃x茶").split() == ["我在", "在北", "北京", "吃", "x", "茶"]
+    assert analysis.spaced("no such run") == "no such run"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("X-4471-b", ["x", "4471", "b"]),
+        ("src/auth/login.py", ["src", "auth", "login", "py"]),
+        ("foo_bar", ["foo", "bar"]),
+        ("C++", ["c"]),
+        ("Café's", ["cafe", "s"]),
+    ],
+)
+def test_words_are_runs_of_letters_and_digits_without_accents(text: str, found: list[str]) -> None:
+    assert analysis.exact.analyze(analysis.normalise(text)) == found
+
+
+@given(st.text())
+def test_each_word_has_one_stem_and_means_itself_in_a_regular_expression(text: str) -> None:
+    spaced = analysis.spaced(analysis.normalise(text))
+    words = analysis.exact.analyze(spaced)
+    assert len(words) == len(analysis.stemming.analyze(spaced))
+    assert not set("".join(words)) & set(r"\.+*?()|[]{}^$#&-~/\"")
+
+
+def test_words_that_repeat_are_named_once_and_stop_words_never() -> None:
+    words = analysis.words("the dog saw the other dog, and the cat saw the dog")
+    assert analysis.repeated(words) == "dog saw"
+
+
+def test_trigrams_are_distinct_and_in_order() -> None:
+    assert analysis.trigrams("banana") == ["ban", "ana", "nan"]
+    assert analysis.trigrams("ab") == []

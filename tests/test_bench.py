@@ -1,0 +1,160 @@
+"""Every benchmark runs, tiny: so that none rots. What they measure is nobody's business here."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from bench import corpus, report
+from bench.importing import generated
+from bench.machine import describe
+from bench.registry import BENCHMARKS, run
+from bench.rows import Row, Section, Skipped, at_most_ms, floor, percentile_ns, row
+from bench.timing import Step, beside
+from bench.world import TINY, World
+from memlog import transfer
+
+MS = 1_000_000
+PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, Section]]:
+    folder = tmp_path_factory.mktemp("bench")
+    memory = folder / "memory.json"
+    memory.write_bytes(generated(corpus.entities(1_000, 3)))
+    names = [benchmark.name for benchmark in BENCHMARKS]
+    with World(folder, TINY, Console(quiet=True), memory) as world:
+        return [(benchmark.name, section) for benchmark, section in run(world, names)]
+
+
+def rows(measured: list[tuple[str, Section]]) -> Iterator[tuple[Section, Row]]:
+    for _, section in measured:
+        for each in section.rows:
+            yield section, each
+
+
+def test_every_benchmark_measures_something_and_skips_nothing(
+    measured: list[tuple[str, Section]],
+) -> None:
+    assert {name for name, _ in measured} == {benchmark.name for benchmark in BENCHMARKS}
+    for _, section in measured:
+        assert section.skipped == []
+        assert any(not each.is_floor for each in section.rows), section.title
+
+
+def test_every_row_has_times_that_can_be(measured: list[tuple[str, Section]]) -> None:
+    for section, each in rows(measured):
+        assert each.n >= 1, (section.title, each.name)
+        assert 0 < each.p50_ms <= each.p99_ms < math.inf, (section.title, each.name)
+
+
+def test_every_row_stands_on_floors_of_its_own_section(
+    measured: list[tuple[str, Section]],
+) -> None:
+    for section, each in rows(measured):
+        if each.is_floor:
+            continue
+        floors = {other.name for other in section.rows if other.is_floor}
+        named = {part.partition(" × ")[2] or part for part in each.floor.split(" + ")}
+        assert floors & {each.floor} or named <= floors, (each.floor, floors)
+        assert each.floor_p50_ms is not None and each.floor_p50_ms > 0
+        assert each.ratio == pytest.approx(each.p50_ms / each.floor_p50_ms)
+
+
+def test_every_goal_of_the_project_is_judged(measured: list[tuple[str, Section]]) -> None:
+    judged = {name for name, section in measured for each in section.rows if each.met is not None}
+    assert judged == {"append", "startup", "search", "calls", "replay"}
+
+
+def test_the_rows_are_shown_and_written_whole(
+    measured: list[tuple[str, Section]], tmp_path: Path
+) -> None:
+    machine = describe(tmp_path)
+    console = Console(width=400, record=True, quiet=True)
+    page = report.page(machine, measured)
+    document = report.Document(machine, [section for _, section in measured])
+    again = json.loads(msgspec.json.encode(document))
+    assert len(again["sections"]) == len(measured)
+    for _, section in measured:
+        console.print(report.table(section))
+    shown = console.export_text()
+    for section, each in rows(measured):
+        assert section.title in shown and section.title in page
+        assert each.name in shown and each.name in page
+
+
+def test_the_page_in_the_documentation_has_every_benchmark() -> None:
+    page = PAGE.read_text()
+    for benchmark in BENCHMARKS:
+        assert f"## {benchmark.name}\n\n{benchmark.about}\n" in page
+
+
+def test_what_was_skipped_is_said_with_the_reason(tmp_path: Path) -> None:
+    section = Section("Import", [], [Skipped("import", "no file was named")])
+    page = report.page(describe(tmp_path), [("import", section)])
+    assert "Skipped, import: no file was named" in page
+    assert report.verdict([section]) == "0 of 0 rows with a goal met it; 1 skipped."
+
+
+def test_a_percentile_is_a_sample_by_nearest_rank() -> None:
+    times = list(range(100, 0, -1))
+    assert percentile_ns(times, 0.50) == 50
+    assert percentile_ns(times, 0.99) == 99
+    assert percentile_ns([7], 0.99) == 7
+
+
+def test_a_row_stands_on_the_sum_of_its_floors() -> None:
+    sync, call = floor("sync", [1 * MS]), floor("call", [2 * MS])
+    made = row("write", [10 * MS], [call, call, sync], goals=[at_most_ms(9)])
+    assert made.floor == "2 × call + sync"
+    assert (made.floor_p50_ms, made.ratio, made.met) == (5, 2, False)
+    assert row("write", [10 * MS], [sync], goals=[at_most_ms(10)]).met is True
+
+
+def test_steps_take_turns_and_the_warm_up_is_forgotten() -> None:
+    seen: list[tuple[str, int]] = []
+    steps = {
+        name: Step(run=seen.append, before=lambda number, name=name: (name, number))
+        for name in ("a", "b")
+    }
+    times = beside(3, steps, warm_up=1, block=2)
+    assert seen == [(name, n) for block in ((0, 1), (2, 3)) for name in "ab" for n in block]
+    assert {name: len(taken) for name, taken in times.items()} == {"a": 3, "b": 3}
+
+
+def test_the_corpus_is_the_same_each_time_and_its_names_are_distinct() -> None:
+    assert corpus.entities(5, 3) == corpus.entities(0, 8)[5:]
+    assert len({corpus.entity(number).name for number in range(20_000)}) == 20_000
+
+
+def test_the_few_most_frequent_words_make_up_half_of_the_corpus() -> None:
+    words = [
+        word
+        for each in corpus.entities(0, 1_000)
+        for fact in each.observations
+        for word in fact.lower().split()
+    ]
+    frequent = set(corpus.vocabulary()[:150])
+    assert 0.4 < sum(word in frequent for word in words) / len(words) < 0.7
+    assert len(set(words)) > 3_000
+
+
+def test_queries_are_distinct_and_made_of_the_words_of_one_fact() -> None:
+    known = corpus.entities(0, 50)
+    facts = [set(fact.lower().split()) for each in known for fact in each.observations]
+    queries = corpus.queries(known, 40)
+    assert len(set(queries)) == 40
+    for query in queries:
+        assert any(set(query.split()) <= fact for fact in facts)
+
+
+def test_a_generated_file_is_one_that_the_import_reads() -> None:
+    lines = transfer.read(generated(corpus.entities(0, 4)))
+    assert len(lines) == 8

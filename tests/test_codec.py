@@ -1,0 +1,89 @@
+"""The stored form of entries: round trips, the chain, and files written long ago."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memlog import codec
+from memlog.codec import CHAIN_END, GENESIS, decode, digest, encode
+from memlog.errors import StorageError
+from memlog.events import Event, ObservationAdded
+
+GOLDEN: list[dict[str, Any]] = json.loads(
+    (Path(__file__).parent / "golden" / "entries.json").read_text(encoding="utf-8")
+)
+"""Entries as the first release wrote them. They are never written again, only added to."""
+
+EVENTS: dict[str, type[msgspec.Struct]] = {
+    str(kind.__struct_config__.tag): kind for kind in get_args(Event)
+}
+
+
+def _event(golden: dict[str, Any]) -> msgspec.Struct:
+    """The event as its fields describe it; a list in JSON is a tuple in an event."""
+    fields = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in golden["fields"].items()
+    }
+    return EVENTS[golden["event"]](**fields)
+
+
+@pytest.mark.parametrize("number", range(len(GOLDEN)), ids=lambda n: GOLDEN[n]["event"])
+def test_an_entry_written_long_ago_is_read_and_written_alike(number: int) -> None:
+    golden, value = GOLDEN[number], bytes.fromhex(GOLDEN[number]["value"])
+    position = number + 1
+    before = bytes.fromhex(GOLDEN[number - 1]["value"])[1:CHAIN_END] if number else GENESIS
+
+    entry = decode(position, value)
+
+    assert entry.event == _event(golden)
+    assert entry.time_us == 1_700_000_000_000_000 + position
+    written, again = encode(
+        before, position, entry.time_us, entry.command_id, entry.thread, entry.actor, entry.event
+    )
+    assert again == value
+    assert written == entry
+
+
+def test_every_event_has_a_golden_entry() -> None:
+    assert {golden["event"] for golden in GOLDEN} == set(EVENTS)
+
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+
+
+@given(
+    content=texts, thread=st.none() | texts, time_us=st.integers(0, 2**62), share=st.floats(0, 1)
+)
+def test_an_entry_comes_back_as_it_went(
+    content: str, thread: str | None, time_us: int, share: float
+) -> None:
+    event = ObservationAdded("obs_1", "ent_1", content, share, share)
+    entry, value = encode(GENESIS, 7, time_us, "cmd_1", thread, None, event)
+    assert decode(7, value) == entry
+
+
+def test_the_chain_depends_on_position_content_and_what_came_before() -> None:
+    one = codec.chain(GENESIS, 1, b"a" * 32)
+    assert codec.chain(GENESIS, 2, b"a" * 32) != one
+    assert codec.chain(GENESIS, 1, b"b" * 32) != one
+    assert codec.chain(one, 1, b"a" * 32) != one
+
+
+def test_the_digest_of_an_erased_body_is_what_stands_in_its_place() -> None:
+    _, value = encode(GENESIS, 1, 0, "cmd_1", None, None, ObservationAdded("o", "e", "secret"))
+    erased = bytes([codec.ERASED]) + value[1:CHAIN_END] + digest(value)
+    assert digest(erased) == digest(value)
+
+
+def test_an_entry_of_a_newer_memlog_is_refused_by_position() -> None:
+    body = msgspec.msgpack.encode([0, "cmd_1", None, None, ["entity_teleported.v9", "ent_1"]])
+    with pytest.raises(StorageError, match="position 12"):
+        decode(12, bytes([codec.WRITTEN]) + GENESIS + body)

@@ -1,0 +1,228 @@
+"""The embedder behind an endpoint, against a real HTTP server on this machine."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from memlog.errors import EmbeddingError
+from projections.embedding import EmbedderSpec, open_embedder
+from projections.embedding.openai import TEXT_BYTES_MAX, OpenAI
+
+KEY = "sk-secret-of-a-user"
+Answer = tuple[int, dict[str, str], bytes]
+
+
+def vectors(texts: list[str]) -> Answer:
+    """What a sound endpoint says, in an order of its own: 3 numbers a text, of any length."""
+    rows = [
+        {"object": "embedding", "index": index, "embedding": [len(text), 4.0, 0.5]}
+        for index, text in enumerate(texts)
+    ]
+    return 200, {}, msgspec.json.encode({"object": "list", "data": rows[::-1], "model": "m"})
+
+
+def saying(status: int, body: bytes = b"", **headers: str) -> Answer:
+    return status, {name.replace("_", "-"): value for name, value in headers.items()}, body
+
+
+class Endpoint(http.server.ThreadingHTTPServer):
+    """Answers from a script, then soundly; remembers what it was asked."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.script: list[Answer | Callable[[list[str]], Answer]] = []
+        self.asked: list[dict[str, Any]] = []
+        self.url = f"http://127.0.0.1:{self.server_port}/v1"
+        self.pauses: list[float] = []
+
+    def embedder(self, **options: Any) -> OpenAI:
+        given: dict[str, Any] = {
+            "base_url": self.url,
+            "api_key": KEY,
+            "pause": self.pauses.append,
+        } | options
+        return OpenAI("small", **given)
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    server: Endpoint
+
+    def do_POST(self) -> None:
+        body = msgspec.json.decode(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.asked.append({"path": self.path, "headers": dict(self.headers), "body": body})
+        answer = self.server.script.pop(0) if self.server.script else vectors
+        status, headers, content = answer(body["input"]) if callable(answer) else answer
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    do_GET = do_POST
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing: requests are no output of a test."""
+
+
+@pytest.fixture
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with Endpoint() as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def test_vectors_come_in_the_order_of_their_texts_and_of_length_one(endpoint: Endpoint) -> None:
+    embedder = endpoint.embedder()
+    texts = ["x" * length for length in range(1, 101)]
+    found = embedder.embed(texts)
+    expected = np.array([[length, 4.0, 0.5] for length in range(1, 101)])
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    assert found.dtype == np.float32
+    assert embedder.dimensions == 3
+    assert [len(asked["body"]["input"]) for asked in endpoint.asked] == [1, 32, 32, 32, 4]
+    assert {asked["path"] for asked in endpoint.asked} == {"/v1/embeddings"}
+    assert {asked["body"]["model"] for asked in endpoint.asked} == {"small"}
+    assert {asked["headers"]["Authorization"] for asked in endpoint.asked} == {f"Bearer {KEY}"}
+
+
+def test_an_endpoint_without_key_and_path_is_asked_under_v1(
+    endpoint: Endpoint, tmp_path: Any
+) -> None:
+    address = endpoint.url.removesuffix("/v1")
+    spec = EmbedderSpec(
+        backend="openai", cache_dir=tmp_path, model="nomic/embed text:V2", base_url=address
+    )
+    embedder = open_embedder(spec)
+    assert embedder is not None
+    assert embedder.key.startswith("openai-nomic-embed-text-v2-")
+    assert endpoint.asked[0]["path"] == "/v1/embeddings"
+    assert "Authorization" not in endpoint.asked[0]["headers"]
+
+
+def test_the_key_tells_models_addresses_and_widths_apart(endpoint: Endpoint) -> None:
+    wide = b'{"data":[{"index":0,"embedding":[1,2,3,4]}]}'
+    here = endpoint.embedder().key
+    assert endpoint.embedder().key == here
+    assert endpoint.embedder(base_url=endpoint.url + "/other").key != here
+    endpoint.script = [saying(200, wide)]
+    assert endpoint.embedder().key != here
+
+
+def test_too_many_requests_are_followed_by_the_pause_that_was_asked_for(endpoint: Endpoint) -> None:
+    embedder = endpoint.embedder()
+    endpoint.script = [saying(429, b"slow down", Retry_After="7"), saying(503)]
+    assert embedder.embed(["a"]).shape == (1, 3)
+    assert endpoint.pauses[0] == 7
+    assert 0.5 <= endpoint.pauses[1] <= 1
+    assert len(endpoint.asked) == 1 + 3
+
+
+def test_an_endpoint_that_stays_down_is_an_error_after_the_last_try(endpoint: Endpoint) -> None:
+    embedder = endpoint.embedder(max_retries=2)
+    endpoint.script = [saying(500, b"out of order")] * 3
+    with pytest.raises(EmbeddingError, match=r"failed 3 times.* HTTP 500: out of order"):
+        embedder.embed(["a"])
+    assert len(endpoint.asked) == 1 + 3
+    assert len(endpoint.pauses) == 2
+
+
+def test_a_wrong_key_is_an_error_at_once_and_is_not_told(endpoint: Endpoint) -> None:
+    endpoint.script = [saying(401, f"Incorrect API key provided: {KEY}.".encode())]
+    with pytest.raises(EmbeddingError, match="HTTP 401") as caught:
+        endpoint.embedder()
+    assert KEY not in f"{caught.value.message} {caught.value.suggestion} {caught.value!r}"
+    assert "MEMLOG_EMBEDDER_KEY" in str(caught.value.suggestion)
+    assert len(endpoint.asked) == 1
+
+
+def test_a_redirect_is_not_followed_with_the_key(endpoint: Endpoint) -> None:
+    endpoint.script = [saying(302, Location=f"{endpoint.url}/elsewhere")]
+    with pytest.raises(EmbeddingError, match="HTTP 302"):
+        endpoint.embedder()
+    assert len(endpoint.asked) == 1
+
+
+def test_an_endpoint_that_does_not_answer_in_time_is_asked_again(endpoint: Endpoint) -> None:
+    embedder = endpoint.embedder(timeout_seconds=0.2)
+    stalled = threading.Event()
+
+    def late(texts: list[str]) -> Answer:
+        stalled.wait()
+        return vectors(texts)
+
+    endpoint.script = [late]
+    try:
+        assert embedder.embed(["a"]).shape == (1, 3)
+    finally:
+        stalled.set()
+    assert len(endpoint.pauses) == 1
+
+
+def test_an_endpoint_that_cannot_be_reached_is_named() -> None:
+    with pytest.raises(EmbeddingError, match=r"http://127\.0\.0\.1:9/v1/embeddings failed 1 times"):
+        OpenAI("small", base_url="http://127.0.0.1:9/v1", max_retries=0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (b"<html>welcome</html>", "no list of embeddings"),
+        (b'{"error": {"message": "no such model"}}', "no list of embeddings"),
+        (b'{"data":[]}', "0 vectors for 1 texts"),
+        (b'{"data":[{"index":1,"embedding":[1,2,3]}]}', "misnumbered"),
+        (b'{"data":[{"index":0,"embedding":[1,2]}]}', "2 dimensions, where 3 were expected"),
+        (b'{"data":[{"index":0,"embedding":[]}]}', "0 dimensions, where 3 were expected"),
+        (b'{"data":[{"index":0,"embedding":[0,0,0]}]}', "no direction"),
+        (b'{"data":[{"index":0,"embedding":[1e300,0,0]}]}', "no direction"),
+    ],
+)
+def test_an_answer_that_is_no_vectors_is_an_error(
+    endpoint: Endpoint, answer: bytes, words: str
+) -> None:
+    embedder = endpoint.embedder()
+    endpoint.script = [saying(200, answer)]
+    with pytest.raises(EmbeddingError, match=words) as caught:
+        embedder.embed(["a"])
+    assert caught.value.suggestion
+
+
+def test_texts_that_endpoints_refuse_are_made_to_fit(endpoint: Endpoint) -> None:
+    endpoint.embedder().embed(["", " \n", "€" * 100_000, "plain"])
+    empty, blank, long, plain = endpoint.asked[-1]["body"]["input"]
+    assert empty.strip()
+    assert blank.strip()
+    assert set(long) == {"€"}
+    assert TEXT_BYTES_MAX - 3 < len(long.encode()) <= TEXT_BYTES_MAX
+    assert plain == "plain"
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["", "localhost:11434", "file:///etc/passwd", "http://", "http://u:pw@host/v1", "http://h:x/"],
+)
+def test_an_address_that_is_none_is_refused_without_quoting_it(address: str) -> None:
+    with pytest.raises(EmbeddingError, match="must look like") as caught:
+        OpenAI("small", base_url=address)
+    assert "pw" not in caught.value.message.replace("password", "")
+
+
+def test_a_key_that_no_header_takes_is_refused_without_quoting_it(endpoint: Endpoint) -> None:
+    with pytest.raises(EmbeddingError, match="characters that no key has") as caught:
+        endpoint.embedder(api_key="sk-one\nsk-two")
+    assert "sk-" not in f"{caught.value.message} {caught.value.suggestion}"
+    assert endpoint.asked == []

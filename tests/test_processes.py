@@ -1,0 +1,291 @@
+"""Several server processes on one data directory: each sees what the others acknowledged, at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memlog.project import Project
+from memlog.store import Store
+from tests.served import Pipe, served
+from tests.service import Refused
+
+Serve = Callable[..., Pipe]
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    """Starts one more server on the test's data directory."""
+    with ExitStack() as stack:
+        yield lambda *flags, **variables: stack.enter_context(
+            served(tmp_path / "data", *flags, **variables)
+        )
+
+
+@pytest.fixture
+def pair(serve: Serve) -> tuple[Pipe, Pipe]:
+    """Two servers that have answered already."""
+    one, other = serve(), serve()
+    for server in (one, other):
+        server("read_graph")
+    return one, other
+
+
+def entity(name: str, *observations: str) -> dict[str, Any]:
+    return {"name": name, "entityType": "thing", "observations": list(observations)}
+
+
+def names(answer: dict[str, Any]) -> list[str]:
+    return [each["name"] for each in answer["entities"]]
+
+
+def code_of(server: Pipe, tool: str, **arguments: Any) -> str:
+    with pytest.raises(Refused) as refused:
+        server(tool, **arguments)
+    code: str = refused.value.error["code"]
+    return code
+
+
+def end(*servers: Pipe) -> None:
+    for server in servers:
+        server.close_stdin()
+    for server in servers:
+        assert server.end() == (0, "")
+
+
+def require_sound(project: Project) -> None:
+    """Positions are dense, the chain is whole, and the state is what the log says."""
+    found = list(project.verify())
+    assert found == list(range(1, project.head() + 1))
+    assert project.digest() == project.digest_rebuilt()
+
+
+# -- reading what another wrote
+
+
+@pytest.mark.parametrize(
+    ("mode", "embedder", "times"), [("text", "none", 500), ("hybrid", "minilm", 50)]
+)
+def test_what_one_process_stored_another_finds_at_once(
+    serve: Serve, mode: str, embedder: str, times: int
+) -> None:
+    servers = [serve(MEMLOG_EMBEDDER=embedder) for _ in range(2)]
+    turns = cycle([(servers[0], servers[1]), (servers[1], servers[0])])
+    for number, (writer, reader) in zip(range(times), turns, strict=False):
+        writer("create_entities", entities=[entity(f"n{number:04}", f"fact zq{number:04}")])
+        found = reader("search_nodes", query=f"zq{number:04}", mode=mode, limit=1)
+        assert names(found) == [f"n{number:04}"]
+        assert "notice" not in found
+    end(*servers)
+
+
+def test_what_one_process_changed_or_deleted_another_no_longer_finds(
+    pair: tuple[Pipe, Pipe],
+) -> None:
+    one, other = pair
+    one("create_entities", entities=[entity("Jon", "banker"), entity("Gina", "seller")])
+    assert names(other("search_nodes", query="banker")) == ["Jon"]
+    newer = {"content": "dancer", "supersedes": "banker"}
+    other("add_observations", observations=[{"entityName": "Jon", "contents": [newer]}])
+    assert names(one("search_nodes", query="banker")) == []
+    assert names(one("search_nodes", query="dancer")) == ["Jon"]
+    one("delete_entities", entityNames=["Jon"])
+    assert names(other("search_nodes", query="dancer")) == []
+    assert names(other("read_graph")) == ["Gina"]
+
+
+def test_a_page_begun_in_one_process_is_continued_in_another(pair: tuple[Pipe, Pipe]) -> None:
+    one, other = pair
+    one("create_entities", entities=[entity(f"e{n}") for n in range(10)])
+    page = one("read_graph", limit=4)
+    other("create_entities", entities=[entity("late")])
+    rest = other("read_graph", limit=20, cursor=page["nextCursor"])
+    assert names(page) + names(rest) == [f"e{n}" for n in range(10)]
+
+
+# -- writing at once
+
+
+def test_writers_of_four_processes_lose_nothing_and_leave_no_gap(
+    serve: Serve, tmp_path: Path
+) -> None:
+    servers = [serve() for _ in range(4)]
+    wanted: set[str] = set()
+    for who, server in enumerate(servers):
+        for number in range(50):
+            name = f"p{who}-{number}"
+            wanted.add(name)
+            shared = {**entity("shared", f"fact {name}")}
+            server.send_call(
+                "create_entities",
+                entities=[entity(name, f"fact of {name}"), shared],
+                ifExists="merge",
+            )
+    for server in servers:
+        for _ in range(50):
+            answer = server.read()
+            assert answer is not None
+            assert not answer["result"]["isError"], answer
+    for server in servers:
+        found: list[str] = []
+        page: dict[str, Any] = {"nextCursor": None}
+        while "nextCursor" in page:
+            page = server("read_graph", limit=150, cursor=page["nextCursor"])
+            found += names(page)
+        assert Counter(found) == Counter(wanted | {"shared"})
+        assert names(server("search_nodes", query="p3-49", mode="text"))[0] == "p3-49"
+    end(*servers)
+    store = Store(tmp_path / "data")
+    project = store.project("default")
+    require_sound(project)
+    assert project.head() == 1 + 4 * 50 * 3 + 1
+    with project.read() as state:
+        shared_entity = state.entity_named("shared")
+        assert shared_entity is not None
+        facts = {row.content for row in state.observations(shared_entity.id)}
+    assert facts == {f"fact {name}" for name in wanted}
+    store.close()
+
+
+def test_a_file_that_one_process_grows_is_read_and_written_by_the_other(
+    pair: tuple[Pipe, Pipe], tmp_path: Path
+) -> None:
+    one, other = pair
+    for number in range(3):
+        texts = [f"{number}-{n:03} " + "x" * 9_900 for n in range(700)]
+        one("create_entities", entities=[entity(f"big{number}", *texts)])
+        opened = other("open_nodes", names=[f"big{number}"])
+        assert opened["entities"][0]["observations"] == texts
+        other("create_entities", entities=[entity(f"small{number}")])
+    assert len(names(one("open_nodes", names=[f"small{n}" for n in range(3)]))) == 3
+    end(one, other)
+    assert (tmp_path / "data" / "catalog.mdb").exists()
+    store = Store(tmp_path / "data")
+    project = store.project("default")
+    assert (project.folder / "log.mdb").stat().st_size > 16 * 1024 * 1024
+    require_sound(project)
+    store.close()
+
+
+def test_processes_that_begin_at_once_share_one_default_project(serve: Serve) -> None:
+    servers = [serve() for _ in range(4)]
+    for who, server in enumerate(servers):
+        server.send_call("create_entities", entities=[entity(f"by {who}")])
+    for server in servers:
+        answer = server.read()
+        assert answer is not None
+        assert not answer["result"]["isError"], answer
+    for server in servers:
+        assert set(names(server("read_graph"))) == {f"by {who}" for who in range(4)}
+        assert len(server("list_projects", status="all")["projects"]) == 1
+
+
+def test_of_processes_that_create_one_name_at_once_one_succeeds(
+    pair: tuple[Pipe, Pipe],
+) -> None:
+    for number in range(20):
+        for server in pair:
+            server.send_call("create_project", name=f"p{number}")
+        answers = [server.read() for server in pair]
+        results = [answer["result"]["structuredContent"] for answer in answers if answer]
+        refused = [each["error"]["code"] for each in results if "error" in each]
+        assert refused == ["PROJECT_EXISTS"]
+    for server in pair:
+        known = [row["name"] for row in server("list_projects")["projects"]]
+        assert sorted(known) == sorted(["default", *(f"p{n}" for n in range(20))])
+
+
+# -- lives of projects
+
+
+def test_a_project_created_in_one_process_is_there_in_the_other(pair: tuple[Pipe, Pipe]) -> None:
+    one, other = pair
+    created = one("create_project", name="fresh", description="of today")
+    one("create_entities", entities=[entity("Jon", "banker")])
+    rows = {row["name"]: row for row in other("list_projects")["projects"]}
+    assert rows["fresh"]["id"] == created["id"]
+    other("switch_project", name="fresh")
+    assert names(other("search_nodes", query="banker")) == ["Jon"]
+    assert code_of(other, "create_project", name="fresh") == "PROJECT_EXISTS"
+
+
+def test_a_project_archived_in_one_process_is_archived_in_the_other_until_restored(
+    pair: tuple[Pipe, Pipe], tmp_path: Path
+) -> None:
+    one, other = pair
+    one("create_project", name="shop")
+    one("create_entities", entities=[entity("Jon", "banker")])
+    other("switch_project", name="shop")
+    assert names(other("search_nodes", query="banker")) == ["Jon"]
+
+    one("archive_project", name="shop")
+    assert code_of(other, "read_graph") == "PROJECT_ARCHIVED"
+    assert code_of(other, "search_nodes", query="banker") == "PROJECT_ARCHIVED"
+    assert code_of(other, "create_entities", entities=[entity("x")]) == "PROJECT_ARCHIVED"
+    assert code_of(other, "switch_project", name="shop") == "PROJECT_ARCHIVED"
+
+    other("restore_project", name="shop")
+    for server in pair:
+        server("create_entities", entities=[entity(f"Gina {id(server)}", "seller")], project="shop")
+        for reader in pair:
+            assert names(reader("search_nodes", query="banker", project="shop")) == ["Jon"]
+        found = names(other("search_nodes", query="seller", project="shop"))
+        assert f"Gina {id(server)}" in found
+    end(*pair)
+    assert list((tmp_path / "data" / "archive").iterdir()) == []
+
+
+def test_a_project_deleted_in_one_process_is_gone_in_the_other_and_its_name_is_free(
+    pair: tuple[Pipe, Pipe],
+) -> None:
+    one, other = pair
+    one("create_project", name="shop")
+    one("create_entities", entities=[entity("Jon", "banker")])
+    other("switch_project", name="shop")
+    assert names(other("search_nodes", query="banker")) == ["Jon"]
+
+    one("delete_project", name="shop")
+    assert code_of(other, "read_graph") == "PROJECT_NOT_FOUND"
+    assert code_of(other, "search_nodes", query="banker") == "PROJECT_NOT_FOUND"
+    assert code_of(other, "create_entities", entities=[entity("x")]) == "PROJECT_NOT_FOUND"
+
+    one("create_project", name="shop")
+    assert names(other("read_graph")) == []
+    assert names(other("search_nodes", query="banker")) == []
+    other("create_entities", entities=[entity("Gina", "seller")])
+    assert names(one("search_nodes", query="seller")) == ["Gina"]
+
+
+@pytest.mark.parametrize("ending", ["delete_project", "archive_project"])
+def test_calls_under_way_while_a_project_ends_are_answered_or_told_why(
+    pair: tuple[Pipe, Pipe], ending: str
+) -> None:
+    one, other = pair
+    told = {"delete_project": "PROJECT_NOT_FOUND", "archive_project": "PROJECT_ARCHIVED"}[ending]
+    for number in range(8):
+        name = f"{ending} {number}"
+        one("create_project", name=name)
+        one("create_entities", entities=[entity(f"e{n}", "x y z") for n in range(10)])
+        sent = {one: 0, other: 0}
+        for turn in range(10):
+            for server in pair:
+                server.send_call("search_nodes", query="x", project=name)
+                server.send_call("read_graph", project=name)
+                server.send_call("create_entities", entities=[entity(f"{turn}")], project=name)
+                sent[server] += 3
+            if turn == 4:
+                one.send_call(ending, name=name)
+                sent[one] += 1
+        for server in pair:
+            answers = [server.read() for _ in range(sent[server])]
+            results = [answer.get("result") for answer in answers if answer]
+            assert None not in results, server.stderr()
+            errors = [each["structuredContent"].get("error") for each in results if each]
+            assert {error["code"] for error in errors if error} <= {told}, errors
+        assert code_of(other, "read_graph", project=name) == told

@@ -1,0 +1,271 @@
+"""One project on disk: what is acknowledged is there, what is refused never was."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import lmdb
+import pytest
+
+from memlog.commands import (
+    AddObservations,
+    AnyCommand,
+    CreateEntities,
+    CreateProject,
+    EntityObservations,
+    NewEntity,
+)
+from memlog.context import Context
+from memlog.environment import Environment
+from memlog.errors import Conflict, EntityNotFound, InvalidParameter, ProjectNotFound, StorageError
+from memlog.log import Damage
+from memlog.project import Origin, Outcome, Project
+
+TINY_MAP_BYTES = 128 * 1024
+
+
+def create(name: str, *observations: str) -> CreateEntities:
+    entity = NewEntity(name=name, entity_type="person", observations=observations)
+    return CreateEntities(entities=[entity])
+
+
+def add(name: str, *contents: str) -> AddObservations:
+    return AddObservations(observations=[EntityObservations(entity_name=name, contents=contents)])
+
+
+def nothing(outcome: Outcome) -> None:
+    return None
+
+
+def run(project: Project, command: AnyCommand, origin: Origin = Origin()) -> list[int]:
+    """Executes, and answers with the positions of what was appended."""
+    return project.execute(
+        command, Context(), lambda outcome: [entry.position for entry in outcome.entries], origin
+    )
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    opened = Project(tmp_path / "prj_1")
+    run(opened, CreateProject(name="one"))
+    yield opened
+    opened.close()
+
+
+def texts(project: Project, name: str, at: int | None = None) -> list[str]:
+    with project.read(at) as state:
+        entity = state.entity_named(name)
+        return [row.content for row in state.observations(entity.id)] if entity else []
+
+
+def test_positions_are_dense_and_a_batch_takes_consecutive_ones(project: Project) -> None:
+    assert run(project, create("Jon", "a", "b")) == [2, 3, 4]
+    assert run(project, add("Jon", "c")) == [5]
+    assert project.head() == 5
+
+
+def test_a_refused_command_writes_nothing(project: Project) -> None:
+    run(project, create("Jon"))
+    both = AddObservations(
+        observations=[
+            EntityObservations(entity_name="Jon", contents=["kept?"]),
+            EntityObservations(entity_name="Mia", contents=["x"]),
+        ]
+    )
+    with pytest.raises(EntityNotFound):
+        run(project, both)
+    assert project.head() == 2
+    assert texts(project, "Jon") == []
+
+
+def test_an_answer_that_fails_takes_its_command_back(project: Project) -> None:
+    def fail(outcome: Outcome) -> None:
+        raise RuntimeError("while answering")
+
+    with pytest.raises(RuntimeError):
+        project.execute(create("Jon"), Context(), fail)
+    assert project.head() == 1
+
+
+def test_the_same_command_id_gives_the_same_answer_and_appends_once(project: Project) -> None:
+    origin = Origin(command_id="mine-1")
+    assert run(project, create("Jon", "a"), origin) == [2, 3]
+    assert run(project, create("Jon", "a"), origin) == [2, 3]
+    assert project.head() == 3
+
+
+def test_a_command_id_used_for_another_command_is_a_conflict(project: Project) -> None:
+    origin = Origin(command_id="mine-1")
+    run(project, create("Jon"), origin)
+    with pytest.raises(Conflict, match="mine-1"):
+        run(project, create("Mia"), origin)
+
+
+def test_a_retry_is_recognised_after_the_file_was_closed(project: Project, tmp_path: Path) -> None:
+    origin = Origin(command_id="mine-1")
+    run(project, create("Jon"), origin)
+    project.close()
+    again = Project(tmp_path / "prj_1")
+    assert run(again, create("Jon"), origin) == [2]
+    assert again.head() == 2
+    again.close()
+
+
+def test_events_say_who_asked(project: Project) -> None:
+    run(project, create("Jon"), Origin(thread="planning", actor="laptop"))
+    with project.snapshot() as (log, _):
+        entry = list(log.read(1))[0]
+    assert (entry.thread, entry.actor) == ("planning", "laptop")
+
+
+def test_the_state_can_be_read_as_of_any_position(project: Project) -> None:
+    run(project, create("Jon", "a"))
+    run(project, add("Jon", "b"))
+    assert [texts(project, "Jon", at) for at in (1, 2, 3, 4)] == [[], [], ["a"], ["a", "b"]]
+
+
+def test_a_position_that_is_not_there_yet_is_refused(project: Project) -> None:
+    with pytest.raises(InvalidParameter, match="ends at 1"), project.read(at=2):
+        pass
+
+
+def test_time_never_runs_backwards_in_the_log(tmp_path: Path) -> None:
+    times = iter([50, 40, 60])
+    project = Project(tmp_path / "prj_1", clock=lambda: next(times))
+    run(project, CreateProject(name="one"))
+    run(project, create("Jon"))
+    run(project, create("Mia"))
+    with project.snapshot() as (log, _):
+        assert [entry.time_us for entry in log.read()] == [50, 50, 60]
+    assert [project.position_at(time) for time in (49, 50, 59, 60, 99)] == [0, 2, 2, 3, 3]
+    project.close()
+
+
+def test_state_rebuilt_from_the_log_is_the_same_to_the_byte(project: Project) -> None:
+    run(project, create("Jon", "a", "b"))
+    run(project, create("Jon", "b", "c"))
+    before = project.digest()
+    assert project.digest_rebuilt() == before
+    project.rebuild()
+    assert project.digest() == before
+    assert texts(project, "Jon", at=4) == ["a", "b"]
+
+
+def test_tables_of_another_version_are_evolved_anew(project: Project, tmp_path: Path) -> None:
+    run(project, create("Jon", "a"))
+    digest = project.digest()
+    project.close()
+    environment = lmdb.open(str(tmp_path / "prj_1" / "log.mdb"), subdir=False, max_dbs=5)
+    with environment.begin(write=True) as transaction:
+        transaction.put(b"state_version", b"\0\0", db=environment.open_db(b"meta", transaction))
+        transaction.put(b"Ejunk", b"junk", db=environment.open_db(b"now", transaction))
+    environment.close()
+    again = Project(tmp_path / "prj_1")
+    assert again.digest() == digest
+    again.close()
+
+
+def test_the_map_grows_when_it_is_full_and_nothing_is_lost(tmp_path: Path) -> None:
+    project = Project(tmp_path / "prj_1", map_bytes=TINY_MAP_BYTES)
+    run(project, CreateProject(name="one"))
+    for number in range(40):
+        run(project, create(f"e{number}", "x" * 9_000))
+    assert project.head() == 81
+    assert project.digest() == project.digest_rebuilt()
+    project.close()
+
+
+def test_the_map_grows_while_other_threads_read(tmp_path: Path) -> None:
+    project = Project(tmp_path / "prj_1", map_bytes=TINY_MAP_BYTES)
+    run(project, CreateProject(name="one"))
+    stop, failures = threading.Event(), list[Exception]()
+
+    def read() -> None:
+        while not stop.wait(0.001):  # lets the others have the interpreter
+            try:
+                with project.read() as state:
+                    assert all(state.observations(entity.id) for entity in state.entities())
+            except Exception as error:
+                failures.append(error)
+                return
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    for number in range(40):
+        run(project, create(f"e{number}", "x" * 9_000))
+    stop.set()
+    for reader in readers:
+        reader.join(timeout=30)
+    assert failures == []
+    project.close()
+
+
+def test_a_removed_project_refuses_reads_and_writes_of_whoever_has_it_open(
+    project: Project,
+) -> None:
+    project.remove()
+    with pytest.raises(ProjectNotFound):
+        run(project, create("Jon"))
+    with pytest.raises(ProjectNotFound), project.read():
+        pass
+    assert project.status() is None
+
+
+def damage(project: Project, path: Path, position: int, change: Callable[[bytes], bytes]) -> None:
+    """Changes the stored bytes of one entry behind memlog's back."""
+    project.close()
+    environment = Environment(path / "log.mdb", ("log", "now", "past", "receipts", "meta"))
+
+    def body(transaction: lmdb.Transaction) -> None:
+        key, log = position.to_bytes(8, "big"), environment.databases["log"]
+        value = bytes(transaction.get(key, b"", db=log))
+        changed = change(value)
+        if changed:
+            transaction.put(key, changed, db=log)
+        else:
+            transaction.delete(key, db=log)
+
+    environment.write(body)
+    environment.close()
+
+
+@pytest.mark.parametrize("offset", [1, 20, 40, -1])
+def test_verify_names_the_position_of_a_changed_byte(
+    project: Project, tmp_path: Path, offset: int
+) -> None:
+    run(project, create("Jon", "a", "b"))
+
+    def flip(value: bytes) -> bytes:
+        changed = bytearray(value)
+        changed[offset] ^= 1
+        return bytes(changed)
+
+    damage(project, tmp_path / "prj_1", 3, flip)
+    again = Project(tmp_path / "prj_1")
+    damages = [found for found in again.verify() if isinstance(found, Damage)]
+    assert damages[0].position == 3
+    again.close()
+
+
+def test_verify_names_a_missing_entry(project: Project, tmp_path: Path) -> None:
+    run(project, create("Jon", "a", "b"))
+    damage(project, tmp_path / "prj_1", 3, lambda _: b"")
+    again = Project(tmp_path / "prj_1")
+    damages = [found for found in again.verify() if isinstance(found, Damage)]
+    assert damages[0] == Damage(3, "missing: the next entry is at position 4")
+    again.close()
+
+
+def test_a_whole_log_verifies(project: Project) -> None:
+    run(project, create("Jon", "a", "b"))
+    assert list(project.verify()) == [1, 2, 3, 4]
+
+
+def test_a_file_that_is_no_log_is_a_storage_error_that_names_it(tmp_path: Path) -> None:
+    (tmp_path / "prj_1").mkdir()
+    (tmp_path / "prj_1" / "log.mdb").write_bytes(b"not a database" * 1000)
+    with pytest.raises(StorageError, match="log.mdb"):
+        Project(tmp_path / "prj_1")

@@ -1,0 +1,202 @@
+"""The data directory: lives of projects, and a catalogue that follows their logs."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from memlog.commands import CreateEntities, NewEntity
+from memlog.context import Context
+from memlog.errors import ProjectArchived, ProjectExists, ProjectNotFound
+from memlog.project import Project
+from memlog.store import Store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = Store(tmp_path)
+    yield opened
+    opened.close()
+
+
+def remember(project: Project, name: str) -> int:
+    entity = NewEntity(name=name, entity_type="person")
+    command = CreateEntities(entities=[entity])
+    return project.execute(command, Context(), lambda outcome: len(outcome.entries))
+
+
+def known(store: Store, name: str) -> list[str]:
+    with store.project(name).read() as state:
+        return [entity.name for entity in state.entities()]
+
+
+def statuses(store: Store) -> dict[str, str]:
+    return {row.name: row.status for row in store.projects("all")}
+
+
+def test_projects_are_isolated(store: Store) -> None:
+    store.create("one")
+    store.create("two", "the second")
+    remember(store.project("one"), "Jon")
+    assert (known(store, "one"), known(store, "two")) == (["Jon"], [])
+    assert [(row.name, row.description) for row in store.projects()] == [
+        ("one", ""),
+        ("two", "the second"),
+    ]
+
+
+def test_a_name_is_taken_once_also_by_an_archived_project(store: Store) -> None:
+    store.create("one")
+    store.archive("one")
+    with pytest.raises(ProjectExists, match="one"):
+        store.create("one")
+    assert len(store.projects("all")) == 1
+
+
+def test_a_missing_project_offers_the_nearest_names(store: Store) -> None:
+    store.create("shop-frontend")
+    with pytest.raises(ProjectNotFound) as caught:
+        store.project("shop-fronted")
+    assert caught.value.suggestion == "Did you mean 'shop-frontend'?"
+
+
+def test_archiving_moves_the_folder_and_restoring_brings_everything_back(
+    store: Store, tmp_path: Path
+) -> None:
+    row = store.create("one")
+    remember(store.project("one"), "Jon")
+    assert store.archive("one").status == "archived"
+    assert (tmp_path / "archive" / row.id / "log.mdb").exists()
+    assert not (tmp_path / "projects" / row.id).exists()
+    with pytest.raises(ProjectArchived):
+        store.project("one")
+    assert store.restore("one").status == "active"
+    assert known(store, "one") == ["Jon"]
+
+
+def test_whoever_has_an_archived_project_open_may_not_touch_it(store: Store) -> None:
+    store.create("one")
+    held = store.project("one")
+    store.archive("one")
+    with pytest.raises(ProjectArchived), held.read():
+        pass
+    with pytest.raises(ProjectArchived):
+        remember(held, "Jon")
+    store.restore("one")
+    assert remember(held, "Jon") == 1
+
+
+def test_a_deleted_project_is_gone_and_its_name_free(store: Store, tmp_path: Path) -> None:
+    row = store.create("one")
+    remember(store.project("one"), "Jon")
+    store.delete("one")
+    assert list(tmp_path.glob(f"*/{row.id}")) == []
+    assert statuses(store) == {}
+    store.create("one")
+    assert known(store, "one") == []
+
+
+def test_two_stores_on_one_directory_see_each_other(store: Store, tmp_path: Path) -> None:
+    store.create("one")
+    child = _run_in_child(tmp_path, "store.create('two'); store.archive('one')")
+    assert child == ""
+    assert statuses(store) == {"one": "archived", "two": "active"}
+    with pytest.raises(ProjectArchived):
+        store.project("one")
+
+
+def test_the_catalogue_is_rebuilt_when_it_is_lost(store: Store, tmp_path: Path) -> None:
+    store.create("one", "first")
+    store.create("two")
+    store.archive("two")
+    before = store.projects("all")
+    store.close()
+    (tmp_path / "catalog.mdb").unlink()
+    again = Store(tmp_path)
+    assert again.projects("all") == before
+    again.close()
+
+
+def test_a_folder_that_was_taken_away_leaves_the_catalogue(store: Store, tmp_path: Path) -> None:
+    row = store.create("one")
+    store.close()
+    shutil.rmtree(tmp_path / "projects" / row.id)
+    again = Store(tmp_path)
+    assert again.projects("all") == []
+    again.close()
+
+
+CRASHES = {
+    "archive, after the event": (
+        "crash_in('_settle'); store.archive('one')",
+        {"one": "archived"},
+    ),
+    "archive, after the move": (
+        "crash_in('_write_row'); store.archive('one')",
+        {"one": "archived"},
+    ),
+    "create, after the log": (
+        "crash_in('_settle'); store.create('two')",
+        {"one": "active", "two": "active"},
+    ),
+    "create, before the row": (
+        "crash_in('_write_row'); store.create('two')",
+        {"one": "active", "two": "active"},
+    ),
+    "delete, after the mark": ("crash_in('_settle'); store.delete('one')", {}),
+    "delete, after the files": ("crash_in('_write_row'); store.delete('one')", {}),
+}
+
+
+@pytest.mark.parametrize("crash", CRASHES)
+def test_a_crash_inside_a_change_of_life_is_mended_at_the_next_start(
+    tmp_path: Path, crash: str
+) -> None:
+    code, expected = CRASHES[crash]
+    first = Store(tmp_path)
+    first.create("one")
+    remember(first.project("one"), "Jon")
+    first.close()
+
+    assert "crashed" in _run_in_child(tmp_path, code)
+
+    again = Store(tmp_path)
+    assert statuses(again) == expected
+    homes = {
+        row.id: "archive" if row.status == "archived" else "projects"
+        for row in again.projects("all")
+    }
+    for project_id, home in homes.items():
+        assert (tmp_path / home / project_id / "log.mdb").exists()
+    if expected.get("one") == "active":
+        assert known(again, "one") == ["Jon"]
+    again.close()
+
+
+def _run_in_child(data_dir: Path, code: str) -> str:
+    """Runs `code` in another process on the same directory; what it printed."""
+    import subprocess
+    import sys
+
+    setup = f"""
+import os
+from pathlib import Path
+from memlog.store import Store
+
+def crash_in(name):
+    def crash(self, *arguments):
+        print("crashed", flush=True)
+        os._exit(1)
+    setattr(Store, name, crash)
+
+store = Store(Path({str(data_dir)!r}))
+{code}
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", setup], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stderr == ""
+    return done.stdout

@@ -1,0 +1,103 @@
+"""Tables: both backings alike, and every past of a timeline as it was."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import lmdb
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memlog.tables import LmdbRows, MemoryRows, Rows, Timeline
+
+KEYS = st.sampled_from([table + name for table in (b"A", b"B") for name in (b"01", b"02", b"11")])
+WRITES = st.lists(st.tuples(KEYS, st.none() | st.binary(min_size=1, max_size=3)), max_size=30)
+
+
+@contextmanager
+def lmdb_rows(*names: bytes) -> Iterator[list[LmdbRows]]:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        lmdb.open(str(Path(folder) / "t.mdb"), subdir=False, max_dbs=len(names)) as environment,
+    ):
+        databases = [environment.open_db(name) for name in names]
+        with environment.begin(write=True) as transaction:
+            yield [LmdbRows(transaction, database) for database in databases]
+
+
+@pytest.fixture(params=["memory", "lmdb"])
+def rows(request: pytest.FixtureRequest) -> Iterator[Rows]:
+    if request.param == "memory":
+        yield MemoryRows()
+    else:
+        with lmdb_rows(b"rows") as (backing,):
+            yield backing
+
+
+def test_rows_replace_pop_and_add(rows: Rows) -> None:
+    assert rows.replace(b"a", b"1") is None
+    assert rows.replace(b"a", b"2") == b"1"
+    rows.add(b"a", b"3")
+    assert rows.get(b"a") == b"2"
+    assert rows.pop(b"a") == b"2"
+    assert rows.pop(b"a") is None
+    assert rows.get(b"a") is None
+
+
+def test_rows_are_scanned_in_order_within_a_prefix_and_from_a_start(rows: Rows) -> None:
+    for key in (b"b2", b"a1", b"b1", b"c1", b"b3"):
+        rows.replace(key, b"x" + key)
+    assert [key for key, _ in rows.scan(b"b")] == [b"b1", b"b2", b"b3"]
+    assert [key for key, _ in rows.scan(b"b", b"b2")] == [b"b2", b"b3"]
+    assert list(rows.scan(b"z")) == []
+    assert rows.ceiling(b"b11") == (b"b2", b"xb2")
+    assert rows.ceiling(b"d") is None
+
+
+@given(WRITES)
+def test_every_past_of_a_timeline_reads_as_it_was(writes: list[tuple[bytes, bytes | None]]) -> None:
+    def lived(now: Rows, past: Rows) -> None:
+        timeline = Timeline(now, past)
+        pasts: list[dict[bytes, bytes]] = [{}]
+        for position, (key, value) in enumerate(writes, start=1):
+            timeline.position = position
+            present = dict(pasts[-1])
+            if value is None:
+                timeline.delete(key)
+                present.pop(key, None)
+            else:
+                timeline.put(key, value)
+                present[key] = value
+            pasts.append(present)
+        for position, expected in enumerate(pasts):
+            at = timeline.at(position)
+            for prefix in (b"", b"A", b"B", b"A0"):
+                wanted = {key: value for key, value in expected.items() if key.startswith(prefix)}
+                assert list(at.scan(prefix)) == sorted(wanted.items())
+            assert list(at.scan(b"A", b"A02")) == [
+                row for row in sorted(expected.items()) if b"A02" <= row[0] < b"B"
+            ]
+            for key in {key for key, _ in writes}:
+                assert at.get(key) == expected.get(key)
+        assert list(timeline.scan(b"")) == sorted(pasts[-1].items())
+
+    lived(MemoryRows(), MemoryRows())
+    with lmdb_rows(b"now", b"past") as (now, past):
+        lived(now, past)
+
+
+def test_several_changes_of_a_key_at_one_position_are_one_change() -> None:
+    timeline = Timeline(MemoryRows(), MemoryRows())
+    timeline.position = 1
+    timeline.put(b"Ak", b"1")
+    timeline.position = 2
+    timeline.put(b"Ak", b"2")
+    timeline.delete(b"Ak")
+    timeline.put(b"Ak", b"3")
+    assert timeline.at(0).get(b"Ak") is None
+    assert timeline.at(1).get(b"Ak") == b"1"
+    assert timeline.at(2).get(b"Ak") == b"3"

@@ -1,0 +1,366 @@
+"""The text index on disk: commits, checkpoints, crashes, damage, and that growing equals rebuilding."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+import tantivy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memlog.errors import StorageError
+from projections import text
+from projections.documents import Born, Change, Died, Document
+from projections.protocol import Batch, Projector
+from projections.query import parse
+from projections.text import TextProjector
+from projections.text_snapshot import TextHit
+
+QUERIES = ["alpha", "beta gamma", "alpha AND NOT beta", '"alpha beta"', "gam*", "NOT alpha"]
+PARTS = ["alpha", "a b", "et", "g", "x"]
+
+
+def born(ref: str, words: str, position: int) -> Born:
+    return Born(Document("observation", ref, "ent_x", words, ("type:fact",), position))
+
+
+def batch(position: int, *changes: Change) -> Batch:
+    return Batch(position, (), changes)
+
+
+def found(projector: TextProjector, query: str, at: int | None = None) -> list[str]:
+    return [hit.ref for hit in projector.search(parse(query), at=at, limit=50)]
+
+
+def answers(projector: TextProjector, positions: Sequence[int]) -> list[list[TextHit]]:
+    """Everything that a caller can learn from the index."""
+    asked: list[list[TextHit]] = []
+    for at in (None, *positions):
+        asked += [projector.search(parse(query), at=at, limit=3) for query in QUERIES]
+        asked += [projector.substring(part, at=at, limit=3) for part in PARTS]
+    return asked
+
+
+def copy_of(folder: Path, into: Path) -> Path:
+    shutil.copytree(folder, into)
+    return into
+
+
+# -- a projection of the log
+
+
+def test_it_is_a_projector_whose_index_is_shared(tmp_path: Path) -> None:
+    projector: Projector = TextProjector(tmp_path / "text")
+    assert (projector.name, projector.shared, projector.position) == ("text", True, 0)
+
+
+def test_a_batch_and_its_checkpoint_are_there_when_the_index_is_opened_again(
+    tmp_path: Path,
+) -> None:
+    projector = TextProjector(tmp_path / "text")
+    projector.apply(batch(3, born("d1", "alpha", 2), born("d2", "alpha", 3)))
+    projector.close()
+    again = TextProjector(tmp_path / "text")
+    assert again.position == 3
+    assert set(found(again, "alpha")) == {"d1", "d2"}
+
+
+def test_a_batch_without_changes_still_moves_the_checkpoint(tmp_path: Path) -> None:
+    projector = TextProjector(tmp_path / "text")
+    projector.apply(batch(7))
+    assert projector.position == 7
+    assert found(projector, "NOT alpha") == []
+
+
+def test_a_batch_seen_before_changes_nothing(tmp_path: Path) -> None:
+    projector = TextProjector(tmp_path / "text")
+    first = batch(2, born("d1", "alpha", 1), Died("d1", 2))
+    projector.apply(first)
+    projector.apply(batch(3, born("d1", "alpha again", 3)))
+    before = answers(projector, [1, 2, 3])
+    projector.apply(first)
+    assert projector.position == 3
+    assert answers(projector, [1, 2, 3]) == before
+
+
+def test_of_a_batch_that_begins_before_the_checkpoint_only_the_rest_is_applied(
+    tmp_path: Path,
+) -> None:
+    changes: list[Change] = [
+        born("d1", "alpha", 1),
+        Died("d1", 2),
+        born("d1", "alpha beta", 3),
+        born("d2", "gamma", 4),
+    ]
+    whole = TextProjector(tmp_path / "whole")
+    whole.apply(batch(4, *changes))
+    overlapping = TextProjector(tmp_path / "overlapping")
+    overlapping.apply(batch(3, *changes[:3]))
+    overlapping.apply(batch(4, *changes[1:]))
+    assert answers(overlapping, [1, 2, 3, 4]) == answers(whole, [1, 2, 3, 4])
+
+
+def test_a_death_where_nothing_lives_changes_nothing(tmp_path: Path) -> None:
+    projector = TextProjector(tmp_path / "text")
+    projector.apply(batch(2, born("d1", "alpha", 1), Died("nobody", 2)))
+    projector.apply(batch(3, Died("d1", 3), Died("d1", 3)))
+    assert found(projector, "alpha") == []
+    assert found(projector, "alpha", 2) == ["d1"]
+
+
+def test_a_death_in_another_batch_keeps_the_kind_the_entity_and_the_labels(tmp_path: Path) -> None:
+    projector = TextProjector(tmp_path / "text")
+    projector.apply(batch(1, born("d1", "alpha", 1)))
+    (before,) = projector.search(parse("alpha"), at=1, limit=1, labels=("type:fact",))
+    projector.apply(batch(2, Died("d1", 2)))
+    (after,) = projector.search(parse("alpha"), at=1, limit=1, labels=("type:fact",))
+    assert before == after
+
+
+def test_reset_throws_everything_away(tmp_path: Path) -> None:
+    projector = TextProjector(tmp_path / "text")
+    projector.apply(batch(1, born("d1", "alpha", 1)))
+    projector.reset()
+    assert projector.position == 0
+    assert found(projector, "alpha") == found(projector, "alpha", 1) == []
+    projector.apply(batch(1, born("d1", "beta", 1)))
+    assert found(projector, "beta") == ["d1"]
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Change]:
+    """Documents of a few refs that are born and die, some of them several times."""
+    living: set[str] = set()
+    changes: list[Change] = []
+    words = st.lists(st.sampled_from(["alpha", "beta", "gamma", "gamble"]), min_size=1, max_size=6)
+    for position in range(1, draw(st.integers(1, 24)) + 1):
+        ref = draw(st.sampled_from([f"obs_{number}" for number in range(6)]))
+        if ref in living:
+            changes.append(Died(ref, position))
+            living.discard(ref)
+        if ref not in living and draw(st.booleans()):
+            changes.append(born(ref, " ".join(draw(words)), position))
+            living.add(ref)
+    return changes
+
+
+@given(histories(), st.data())
+@settings(max_examples=25)
+def test_an_index_that_grew_answers_as_one_rebuilt(
+    changes: list[Change], data: st.DataObject
+) -> None:
+    cuts = data.draw(st.lists(st.integers(1, 24), max_size=12, unique=True).map(sorted))
+    positions = data.draw(st.lists(st.integers(1, 24), max_size=3))
+    with tempfile.TemporaryDirectory() as folder:
+        grown, rebuilt = TextProjector(Path(folder, "grown")), TextProjector(Path(folder, "new"))
+        after = 0
+        for upto in (*cuts, 24):
+            within = [change for change in changes if after < place(change) <= upto]
+            grown.apply(batch(upto, *within))
+            after = upto
+        rebuilt.apply(batch(24, *changes))
+        assert answers(grown, positions) == answers(rebuilt, positions)
+        assert grown.digest() == rebuilt.digest()
+        grown.close()
+        rebuilt.close()
+
+
+def place(change: Change) -> int:
+    return change.document.born if isinstance(change, Born) else change.position
+
+
+# -- several threads and processes
+
+
+def test_another_projector_of_the_index_sees_what_was_committed_once_it_looks(
+    tmp_path: Path,
+) -> None:
+    one, other = TextProjector(tmp_path / "text"), TextProjector(tmp_path / "text")
+    one.apply(batch(1, born("d1", "alpha", 1)))
+    assert other.position == 0
+    other.refresh()
+    assert (other.position, found(other, "alpha")) == (1, ["d1"])
+
+
+def test_two_projectors_that_take_turns_without_looking_do_not_undo_each_other(
+    tmp_path: Path,
+) -> None:
+    both = TextProjector(tmp_path / "text"), TextProjector(tmp_path / "text")
+    for position in range(1, 21):
+        both[position % 2].apply(batch(position, born(f"d{position}", "alpha", position)))
+        both[(position + 1) % 2].apply(batch(position, born("twice", "alpha", position)))
+    both[0].refresh()
+    assert set(found(both[0], "alpha")) == {f"d{position}" for position in range(1, 21)}
+
+
+def test_a_search_runs_on_one_state_while_another_thread_applies(tmp_path: Path) -> None:
+    projector = TextProjector(tmp_path / "text")
+    projector.apply(batch(2, born("d1", "alpha", 1), born("d2", "alpha", 2)))
+    counts: set[int] = set()
+    done = threading.Event()
+
+    def search() -> None:
+        while not done.is_set():
+            counts.add(len(found(projector, "alpha")))
+
+    threads = [threading.Thread(target=search) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for position in range(3, 20, 2):  # always two of them, never one and never three
+        changes = Died("d1", position), born("d1", f"alpha {position}", position)
+        projector.apply(batch(position, *changes))
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert counts == {2}
+
+
+def test_a_writer_elsewhere_that_does_not_let_go_is_an_error_and_not_a_wait_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text, "WRITER_WAIT_SECONDS", 0.05)
+    projector = TextProjector(tmp_path / "text")
+    holder = tantivy.Index.open(str(tmp_path / "text")).writer(15_000_000, 1)
+    with pytest.raises(StorageError, match="LockBusy"):
+        projector.apply(batch(1, born("d1", "alpha", 1)))
+    holder.wait_merging_threads()
+    projector.apply(batch(1, born("d1", "alpha", 1)))
+    assert found(projector, "alpha") == ["d1"]
+
+
+def test_a_batch_that_fails_leaves_the_state_before_it_and_no_lock(tmp_path: Path) -> None:
+    projector = TextProjector(tmp_path / "text")
+    projector.apply(batch(1, born("d1", "alpha", 1)))
+    unstorable = msgspec.structs.replace(born("d3", "alpha", 3).document, labels=("\ud800",))
+    with pytest.raises(StorageError) as raised:
+        projector.apply(batch(3, Died("d1", 2), born("d2", "alpha", 2), Born(unstorable)))
+    assert (projector.position, found(projector, "alpha")) == (1, ["d1"])
+    assert raised.value.suggestion is not None
+    assert raised.tb is not None  # it refers to the frames that had the writer
+    projector.apply(batch(2, born("d2", "alpha", 2)))
+    assert set(found(projector, "alpha")) == {"d1", "d2"}
+
+
+APPLY_FOR_EVER = """
+import sys
+from pathlib import Path
+from projections.documents import Born, Died, Document
+from projections.protocol import Batch
+from projections.text import TextProjector
+
+projector = TextProjector(Path(sys.argv[1]))
+for position in range(projector.position + 1, 10**6):
+    ref = f"obs_{position % 5}"
+    document = Document("observation", ref, "", f"alpha at {position}", (), position)
+    projector.apply(Batch(position, (), (Died(ref, position), Born(document))))
+    print(position, flush=True)
+"""
+
+
+def test_a_process_killed_at_any_moment_leaves_a_state_that_was_committed(tmp_path: Path) -> None:
+    folder = tmp_path / "text"
+    for commits in (1, 3, 9, 12):
+        child = subprocess.Popen(
+            [sys.executable, "-c", APPLY_FOR_EVER, str(folder)],
+            cwd=Path(__file__).parent.parent,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert child.stdout is not None
+        told = [int(child.stdout.readline()) for _ in range(commits)][-1]
+        child.send_signal(signal.SIGKILL)
+        child.stdout.read()
+        child.wait()
+        child.stdout.close()
+        projector = TextProjector(folder)
+        position = projector.position
+        assert position >= told
+        for at in range(1, position + 1):
+            texts = {f"obs_{one % 5}" for one in range(max(1, at - 4), at + 1)}
+            assert set(found(projector, "alpha", at)) == texts
+        assert found(projector, "alpha") == found(projector, "alpha", position)
+        projector.close()
+
+
+# -- damage
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    projector = TextProjector(tmp_path / "text")
+    projector.apply(batch(2, born("d1", "alpha beta", 1), born("d2", "alpha", 2)))
+    projector.apply(batch(3, Died("d2", 3)))
+    projector.close()
+    return tmp_path / "text"
+
+
+def is_of_the_index(path: Path) -> bool:
+    return path.name == "meta.json" or path.suffix not in (".json", ".lock")
+
+
+def test_an_index_that_lost_a_file_or_part_of_one_is_found_empty_and_can_be_filled(
+    folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = [path.name for path in folder.iterdir() if is_of_the_index(path)]
+    assert len(files) > 10
+    for number, name in enumerate(files):
+        for damage in ("lost", "emptied", "halved"):
+            copy = copy_of(folder, tmp_path / f"{number}-{damage}")
+            path = copy / name
+            path.rename(path.with_name("elsewhere")) if damage == "lost" else os.truncate(
+                path, path.stat().st_size // 2 if damage == "halved" else 0
+            )
+            caplog.clear()
+            projector = TextProjector(copy)
+            assert projector.position == 0, (name, damage)
+            assert [(one.name, one.levelno) for one in caplog.records] == [
+                ("memlog.text", logging.WARNING)
+            ]
+            projector.apply(batch(1, born("d1", "alpha", 1)))
+            assert found(projector, "alpha") == ["d1"]
+
+
+def test_an_index_of_another_schema_is_found_empty(tmp_path: Path) -> None:
+    (tmp_path / "text").mkdir()
+    builder = tantivy.SchemaBuilder()
+    builder.add_text_field("slot", stored=True)
+    tantivy.Index(builder.build(), path=str(tmp_path / "text"))
+    projector = TextProjector(tmp_path / "text")
+    projector.apply(batch(1, born("d1", "alpha", 1)))
+    assert (projector.position, found(projector, "alpha")) == (1, ["d1"])
+
+
+def test_damage_that_shows_only_in_use_is_an_error_with_a_way_out(folder: Path) -> None:
+    projector = TextProjector(folder)
+    for path in folder.glob("*.idx"):
+        data = path.read_bytes()
+        path.write_bytes(bytes(byte ^ 0x55 for byte in data[:-120]) + data[-120:])
+    with pytest.raises(StorageError) as raised:
+        for query in QUERIES:
+            projector.search(parse(query), at=None, limit=5)
+    assert "replay --only text" in str(raised.value.suggestion)
+    projector.reset()
+    projector.apply(batch(1, born("d1", "alpha", 1)))
+    assert found(projector, "alpha") == ["d1"]
+
+
+def test_an_index_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(StorageError, match="file"):
+        TextProjector(tmp_path / "file" / "text")
+
+
+def test_rows_are_stored_without_compression(folder: Path) -> None:
+    meta = msgspec.json.decode((folder / "meta.json").read_bytes())
+    assert meta["index_settings"]["docstore_compression"] == "none"

@@ -1,0 +1,313 @@
+"""What the text index answers: which documents match a query, how they are scored, and in what order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from projections.documents import Born, Died, Document, Kind
+from projections.protocol import Batch
+from projections.query import parse
+from projections.text import TextProjector
+from projections.text_snapshot import (
+    CHECKED_MAX,
+    LENGTH_MAX,
+    TERMS_MAX,
+    TextHit,
+    part_score,
+    size,
+    weight,
+)
+
+FACTS = {
+    "banker": "Jon: lost his job as a banker",
+    "studio": "Jon: opens a dance studio, and teaches dance there",
+    "shop": "Gina: sells clothes in her own shop",
+    "ticket": "Gina: the fix for X-4471-b is in src/auth/login.py",
+    "b4471": "Gina: box 4471 holds b-sides",
+    "cafe": "Gina: met Jon at the Café Straße",
+    "cjk": "我在北京吃烤鸭",
+    "short": "ab",
+    "tiny": "的",
+}
+
+
+def born(name: str, text: str, position: int, **more: object) -> Born:
+    fields = {"kind": "observation", "entity": "ent_x", "labels": ()} | more
+    return Born(Document(ref=name, text=text, born=position, **fields))  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def facts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TextProjector]:
+    projector = TextProjector(tmp_path_factory.mktemp("text") / "facts")
+    changes = [born(name, text, at) for at, (name, text) in enumerate(FACTS.items(), 1)]
+    projector.apply(Batch(len(changes), (), changes))
+    yield projector
+    projector.close()
+
+
+def index_of(folder: Path, changes: Sequence[Born | Died], position: int) -> TextProjector:
+    projector = TextProjector(folder / "text")
+    projector.apply(Batch(position, (), changes))
+    return projector
+
+
+def names(hits: list[TextHit]) -> list[str]:
+    return [hit.ref for hit in hits]
+
+
+def by_words(projector: TextProjector, query: str, at: int | None = None) -> list[str]:
+    return names(projector.search(parse(query), at=at, limit=50))
+
+
+def by_part(projector: TextProjector, needle: str, at: int | None = None) -> list[str]:
+    return names(projector.substring(needle, at=at, limit=50))
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("jobs", {"banker"}),
+        ("JON opened", {"banker", "studio", "cafe"}),
+        ("jon AND dancing", {"studio"}),
+        ("jon NOT dance", {"banker", "cafe"}),
+        ("jon AND NOT (dance OR banker)", {"cafe"}),
+        ("clothes OR banker", {"shop", "banker"}),
+        ('"dance studio"', {"studio"}),
+        ('"studio dance"', set()),
+        ('"his jobs"', set()),
+        ("bank*", {"banker"}),
+        ("src/auth/log*", {"ticket"}),
+        ("src/aut*", {"ticket"}),
+        ("auth/src/log*", set()),
+        ('"café strasse"', {"cafe"}),
+        ("cafe", {"cafe"}),
+        ("北京", {"cjk"}),
+        ("京吃", {"cjk"}),
+        ("京北", set()),
+        ("jon AND the", {"banker", "studio", "cafe"}),
+        ("banker AND ++", {"banker"}),
+        ("++ OR -", set()),
+        ("NOT jon", {"shop", "ticket", "b4471", "cjk", "short", "tiny"}),
+        ("shop OR NOT gina", {"banker", "studio", "shop", "cjk", "short", "tiny"}),
+        ("unknown", set()),
+        ("", set()),
+        ('""', set()),
+    ],
+)
+def test_a_query_finds_the_documents_that_it_describes(
+    facts: TextProjector, query: str, found: set[str]
+) -> None:
+    assert set(by_words(facts, query)) == found
+
+
+def test_an_identifier_finds_what_has_its_words_and_first_what_has_them_together(
+    facts: TextProjector,
+) -> None:
+    assert by_words(facts, "X-4471-b") == ["ticket", "b4471"]
+
+
+def test_stop_words_count_only_where_there_is_nothing_else(facts: TextProjector) -> None:
+    assert by_words(facts, "what is the shop") == ["shop"]
+    assert set(by_words(facts, "is the")) == {"ticket", "cafe"}
+
+
+def test_more_of_the_words_is_better_and_so_is_a_word_that_occurs_again(
+    facts: TextProjector,
+) -> None:
+    assert by_words(facts, "jon banker")[0] == "banker"
+    assert by_words(facts, "dance gina")[0] == "studio"
+
+
+def test_a_word_that_few_documents_have_weighs_more(tmp_path: Path) -> None:
+    texts = ["common thing"] * 9 + ["rare thing"]
+    changes = [born(f"d{at}", text, at) for at, text in enumerate(texts, 1)]
+    projector = index_of(tmp_path, changes, 10)
+    assert by_words(projector, "common rare")[0] == "d10"
+
+
+def test_a_score_is_the_documented_formula(tmp_path: Path) -> None:
+    changes = [born("d1", "alpha beta beta", 1), born("d2", "gamma delta", 2)]
+    projector = index_of(tmp_path, changes, 2)
+    (hit,) = projector.search(parse("beta"), at=None, limit=5)
+    idf = 0.6931  # ln(1 + (2 - 1 + 0.5) / (1 + 0.5))
+    assert hit.score == pytest.approx(idf * (1 + 1 / 3) * 100 / 103, rel=0.002)
+
+
+@given(st.integers(0, 3 * LENGTH_MAX), st.integers(0, 3 * LENGTH_MAX), st.text(), st.text())
+def test_more_words_never_weigh_more(one: int, other: int, ref: str, other_ref: str) -> None:
+    if abs(one - other) > 1 and min(one, other) < LENGTH_MAX - 1:
+        assert (weight(ref, one) > weight(other_ref, other)) == (one < other)
+    assert weight(ref, one) >= 0
+
+
+@given(st.integers(0, 10**6), st.integers(0, 10**6), st.text(), st.text())
+def test_candidates_are_ordered_by_length_first(one: int, other: int, a: str, b: str) -> None:
+    assert one == other or (size(a, one) < size(b, other)) == (one < other)
+    assert 0 <= size(a, one) < 2**63
+
+
+def test_equal_documents_are_cut_the_same_whatever_their_order(tmp_path: Path) -> None:
+    candidates = [f"obs_{number:06}" for number in range(200_000)]
+    refs = [ref for ref in candidates if weight(ref, 4) == weight(candidates[0], 4)]
+    assert len(refs) > 50
+    found = []
+    for name, order in (("a", refs), ("b", refs[::-1])):
+        changes = [born(ref, "one and the same", at) for at, ref in enumerate(order, 1)]
+        projector = index_of(tmp_path / name, changes, len(refs))
+        found.append(names(projector.search(parse("same"), at=None, limit=20)))
+        found.append(names(projector.substring("one", at=None, limit=20)))
+    assert found[0] == found[2] == refs[:20]
+    assert found[1] == found[3]
+
+
+def test_documents_are_found_only_at_positions_where_they_lived(tmp_path: Path) -> None:
+    changes: list[Born | Died] = [
+        born("d1", "first life", 2),
+        Died("d1", 5),
+        born("d1", "second life", 7),
+    ]
+    projector = index_of(tmp_path, changes, 8)
+    for find in (by_words, by_part):
+        lived = {at: find(projector, "first", at) for at in range(1, 9)}
+        assert [at for at, found in lived.items() if found] == [2, 3, 4]
+        assert [at for at in range(1, 9) if find(projector, "second", at)] == [7, 8]
+        assert find(projector, "life") == ["d1"]
+        assert find(projector, "first") == []
+    assert by_words(projector, "NOT first", 3) == []
+
+
+def test_a_search_is_narrowed_to_kinds_and_to_documents_with_every_label(tmp_path: Path) -> None:
+    changes: list[Born | Died] = [
+        born("m1", "a note", 1, kind="memory", labels=("type:note", "tag:project:alpha")),
+        born("m2", "a note", 2, kind="memory", labels=("type:note",)),
+        born("e1", "note (thing)", 3, kind="entity", entity="e1"),
+    ]
+    projector = index_of(tmp_path, changes, 3)
+
+    def found(kinds: set[Kind] | None, *labels: str) -> set[str]:
+        narrowed = None if kinds is None else frozenset(kinds)
+        query = parse("note")
+        hits = projector.search(query, at=None, limit=9, kinds=narrowed, labels=labels)
+        parts = projector.substring("not", at=None, limit=9, kinds=narrowed, labels=labels)
+        assert set(names(hits)) == set(names(parts))
+        return set(names(hits))
+
+    assert found(None) == {"m1", "m2", "e1"}
+    assert found({"memory"}) == {"m1", "m2"}
+    assert found({"entity", "observation"}) == {"e1"}
+    assert found(set()) == set()
+    assert found(None, "type:note") == {"m1", "m2"}
+    assert found(None, "type:note", "tag:project:alpha") == {"m1"}
+    assert found(None, "tag:project") == set()
+
+
+def test_a_hit_says_what_was_found(tmp_path: Path) -> None:
+    projector = index_of(tmp_path, [born("e1", "Jon (person)", 1, kind="entity", entity="e1")], 1)
+    (hit,) = projector.substring("jon (person)", at=None, limit=5)
+    assert hit == TextHit("e1", "entity", "e1", 1.0)
+
+
+@pytest.mark.parametrize(
+    ("needle", "found"),
+    [
+        ("ohn", set()),
+        ("ANKE", {"banker"}),
+        ("dance stu", {"studio"}),
+        ("X-4471-B", {"ticket"}),
+        ("4471", {"ticket", "b4471"}),
+        ("strasse", {"cafe"}),
+        ("的", {"tiny"}),
+        ("鸭", {"cjk"}),
+        ("北京吃", {"cjk"}),
+        ("ab", {"short"}),
+        ("b", {"short", "banker", "ticket", "b4471"}),
+        (".py", {"ticket"}),
+        ("y", {"ticket"}),
+        ("  lost \t his ", {"banker"}),
+        ("", set()),
+        (" ", set()),
+        ("is a job", set()),
+    ],
+)
+def test_a_part_of_any_length_finds_the_texts_that_hold_it(
+    facts: TextProjector, needle: str, found: set[str]
+) -> None:
+    assert set(by_part(facts, needle)) == found
+
+
+@given(st.data())
+def test_every_part_of_every_text_finds_it(facts: TextProjector, data: st.DataObject) -> None:
+    name, text = data.draw(st.sampled_from(list(FACTS.items())))
+    start = data.draw(st.integers(0, len(text) - 1))
+    part = text[start : data.draw(st.integers(start + 1, len(text)))]
+    if part.strip():
+        assert name in by_part(facts, part)
+
+
+def test_a_needle_far_longer_than_any_text_finds_nothing(facts: TextProjector) -> None:
+    assert by_part(facts, "lost his job " * 5_000) == []
+
+
+def test_a_part_is_looked_for_beyond_the_first_page_of_candidates(tmp_path: Path) -> None:
+    decoys = [born(f"d{at:04}", "is x is i", at) for at in range(1, 400)]
+    projector = index_of(tmp_path, [*decoys, born("here", "and this is is it", 400)], 400)
+    assert names(projector.substring("is is", at=None, limit=1)) == ["here"]
+    assert CHECKED_MAX > 400
+
+
+@pytest.mark.parametrize(
+    ("needle", "text", "score"),
+    [
+        ("jon", "jon", 1.0),
+        ("jon", "jon (x)", 0.5 * 3 / 7 + 0.45),
+        ("on", "jon (x)", 0.5 * 2 / 7 + 0.15),
+        ("jo", "jon (x)", 0.5 * 2 / 7 + 0.3),
+        ("o", "jon (x)", 0.5 * 1 / 7),
+        ("on", "jon on", 0.5 * 2 / 6 + 0.45),
+        ("gina", "jon (x)", 0.0),
+    ],
+)
+def test_a_part_scores_by_its_share_and_by_the_words_it_begins_and_ends_with(
+    needle: str, text: str, score: float
+) -> None:
+    assert part_score(needle, text) == pytest.approx(score)
+
+
+@given(st.text(min_size=1), st.text(min_size=1))
+def test_a_part_scores_between_nothing_and_the_whole(needle: str, text: str) -> None:
+    score = part_score(needle, text)
+    assert (score == 1) == (needle == text)
+    assert (score > 0) == (needle in text)
+    assert score <= 1
+
+
+@given(st.text() | st.text("AND ORNOT()\"*ab'X-4. 的", max_size=40))
+def test_no_query_and_no_needle_raises(facts: TextProjector, query: str) -> None:
+    assert isinstance(by_words(facts, query), list)
+    assert isinstance(by_words(facts, f'"{query}" OR {query}*'), list)
+    assert isinstance(by_part(facts, query), list)
+
+
+@pytest.mark.parametrize("long", ["a" * 100_000, "ab " * 50_000, "北" * 10_000])
+def test_queries_of_any_length_are_answered(facts: TextProjector, long: str) -> None:
+    assert by_words(facts, f'banker OR "{long}"') == ["banker"]
+    assert "banker" in by_words(facts, f"banker {long}")
+    assert by_words(facts, f"banker OR {long.strip()}*")[-1] == "banker"
+    assert by_part(facts, long) == []
+
+
+def test_words_beyond_the_limit_are_not_looked_up(facts: TextProjector) -> None:
+    many = " ".join(f"w{number}" for number in range(TERMS_MAX - 1))
+    assert by_words(facts, f"{many} banker") == ["banker"]
+    assert by_words(facts, f"{many} another banker") == []
+
+
+def test_a_limit_is_kept_and_none_wanted_is_none_found(facts: TextProjector) -> None:
+    assert len(facts.search(parse("jon"), at=None, limit=2)) == 2
+    assert facts.search(parse("jon"), at=None, limit=0) == []
+    assert facts.substring("jon", at=None, limit=0) == []

@@ -1,0 +1,292 @@
+"""Toolset `graph` as a client sees it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.service import Client, Refused, client_on
+
+JON = {
+    "name": "Jon",
+    "entityType": "person",
+    "observations": ["was a banker", "likes dark mode in editors"],
+}
+GINA = {"name": "Gina", "entityType": "person", "observations": ["runs a clothing store"]}
+KNOWS = {"from": "Jon", "to": "Gina", "relationType": "knows"}
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[Client]:
+    with client_on(tmp_path) as opened:
+        yield opened
+
+
+def names(answer: dict[str, Any]) -> list[str]:
+    return [entity["name"] for entity in answer["entities"]]
+
+
+def refused(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
+    with pytest.raises(Refused) as caught:
+        client(tool, **arguments)
+    return caught.value.error
+
+
+def test_what_was_created_is_read_back_with_ids_and_times(client: Client) -> None:
+    answer = client("create_entities", entities=[JON, GINA])
+    assert answer["project"] == "default"
+    first = answer["entities"][0]
+    assert first["id"].startswith("ent_")
+    assert first["createdAt"].endswith("Z")
+    assert {key: first[key] for key in JON} == JON
+    assert "replaced" not in first
+    assert json.loads(client.texts[-1]) == answer["entities"]
+
+
+def test_an_overwrite_says_how_many_observations_it_retired(client: Client) -> None:
+    client("create_entities", entities=[JON])
+    answer = client("create_entities", entities=[{**JON, "observations": ["is a dancer"]}])
+    assert answer["entities"][0]["replaced"] == 2
+    assert client("open_nodes", names=["Jon"])["entities"][0]["observations"] == ["is a dancer"]
+
+
+def test_skipping_answers_like_the_reference_server_with_new_entities_only(tmp_path: Path) -> None:
+    with client_on(tmp_path, if_exists="skip") as client:
+        client("create_entities", entities=[JON])
+        assert names(client("create_entities", entities=[JON, GINA])) == ["Gina"]
+
+
+def test_arguments_are_taken_in_either_case(client: Client) -> None:
+    client("create_entities", entities=[{"name": "Jon", "entity_type": "person"}])
+    client("add_observations", observations=[{"entity_name": "Jon", "contents": ["x"]}])
+    assert client("delete_entities", names=["Jon"])["deleted"] == 1
+
+
+def test_a_misspelt_key_is_an_error_that_offers_the_right_one(client: Client) -> None:
+    error = refused(client, "create_entities", entities=[{**GINA, "observation": ["x"]}])
+    assert error["code"] == "INVALID_PARAMETER"
+    assert "observations" in json.dumps(error)
+    assert client("read_graph")["entities"] == []
+
+
+def test_relations_are_listed_once_and_loose_ends_are_warned_of(client: Client) -> None:
+    client("create_entities", entities=[JON])
+    answer = client("create_relations", relations=[KNOWS, KNOWS])
+    assert [edge["to"] for edge in answer["relations"]] == ["Gina"]
+    assert answer["warnings"] == ["Entity with name Gina not found: the relation waits for it"]
+    again = client("create_relations", relations=[KNOWS])
+    assert again["relations"] == []
+    assert [edge["from"] for edge in again["existing"]] == ["Jon"]
+    assert json.loads(client.texts[-1]) == []
+
+
+def test_added_observations_are_answered_per_entity(client: Client) -> None:
+    client("create_entities", entities=[JON, GINA])
+    answer = client(
+        "add_observations",
+        observations=[
+            {"entityName": "Jon", "contents": ["was a banker", "new"]},
+            {
+                "entityName": "Gina",
+                "contents": [{"content": "x", "supersedes": "runs a clothing store"}],
+            },
+        ],
+    )
+    jon, gina = answer["results"]
+    assert jon["addedObservations"] == ["new"]
+    assert gina["observations"][0]["version"] == 2
+    assert gina["observations"][0]["supersedes"].startswith("obs_")
+    assert json.loads(client.texts[-1]) == answer["results"]
+
+
+def test_an_observation_for_a_missing_entity_is_refused_in_the_reference_servers_words(
+    client: Client,
+) -> None:
+    client("create_entities", entities=[GINA])
+    error = refused(
+        client, "add_observations", observations=[{"entityName": "Gena", "contents": ["x"]}]
+    )
+    assert error["code"] == "ENTITY_NOT_FOUND"
+    assert error["message"] == "Entity with name Gena not found"
+    assert error["suggestion"] == "Did you mean 'Gina'?"
+
+
+def test_deletions_answer_with_what_was_there_and_what_was_not(client: Client) -> None:
+    client("create_entities", entities=[JON, GINA])
+    client("create_relations", relations=[KNOWS])
+    answer = client(
+        "delete_observations",
+        deletions=[
+            {"entityName": "Jon", "observations": ["was a banker", "never"]},
+            {"entityName": "Mia", "observations": ["x"]},
+        ],
+    )
+    assert answer["deletions"] == [{"entityName": "Jon", "observations": ["was a banker"]}]
+    assert answer["notFound"] == [
+        {"entityName": "Jon", "observations": ["never"]},
+        {"entityName": "Mia", "observations": ["x"]},
+    ]
+    gone = client("delete_entities", entityNames=["Gina", "Mia"])
+    assert (gone["success"], gone["deleted"], gone["notFound"]) == (True, 1, ["Mia"])
+    assert gone["entities"][0]["observations"] == GINA["observations"]
+    edges = client("delete_relations", relations=[KNOWS])
+    assert (edges["deleted"], edges["notFound"]) == (0, [KNOWS])
+
+
+def test_a_deleted_entity_is_out_of_every_read_and_search_at_once(client: Client) -> None:
+    client("create_entities", entities=[JON, GINA])
+    client("create_relations", relations=[KNOWS])
+    client("delete_entities", entityNames=["Gina"])
+    graph = client("read_graph")
+    assert (names(graph), graph["relations"]) == (["Jon"], [])
+    assert names(client("search_nodes", query="clothing")) == []
+    opened = client("open_nodes", names=["Gina"])
+    assert opened["notFound"] == ["Gina"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "editors dark",
+        "DARK",
+        "dark AND editors",
+        "banker NOT store",
+        '"dark mode"',
+        "edit*",
+        "(banker OR store) AND Jon",
+        "on",
+        "anke",
+        "mode in ed",
+        "person jon",
+    ],
+)
+def test_search_finds_by_words_operators_and_parts(client: Client, query: str) -> None:
+    client("create_entities", entities=[JON, GINA])
+    assert names(client("search_nodes", query=query))[:1] == ["Jon"]
+
+
+@pytest.mark.parametrize("query", ["zebra", "", "   ", "the", "xyzzy AND banker", '"mode dark"'])
+def test_what_is_not_relevant_is_not_returned(client: Client, query: str) -> None:
+    client("create_entities", entities=[JON, GINA])
+    assert names(client("search_nodes", query=query)) == []
+
+
+@pytest.mark.parametrize(
+    "query",
+    ['"', "((", "AND", "NOT", "* OR )", "a AND", "\\", "title:x", "[1 TO", "^2", "+-", "a\tb"],
+)
+def test_no_query_raises(client: Client, query: str) -> None:
+    client("create_entities", entities=[JON])
+    client("search_nodes", query=query)
+
+
+def test_relations_with_one_end_among_the_found_come_along(client: Client) -> None:
+    client("create_entities", entities=[JON, GINA])
+    client("create_relations", relations=[KNOWS])
+    for answer in (client("search_nodes", query="banker"), client("open_nodes", names=["Jon"])):
+        assert names(answer) == ["Jon"]
+        assert [edge["to"] for edge in answer["relations"]] == ["Gina"]
+
+
+def test_a_long_graph_is_paged_without_loss_or_repetition_while_others_write(
+    client: Client,
+) -> None:
+    many = [{"name": f"e{n}", "entityType": "t", "observations": ["x" * 900]} for n in range(100)]
+    client("create_entities", entities=many)
+    edges = [{"from": f"e{n}", "to": f"e{n + 1}", "relationType": "r"} for n in range(99)]
+    client("create_relations", relations=edges)
+    found: list[str] = []
+    relations = 0
+    page = client("read_graph")
+    assert len(client.texts[-1]) < 40_000
+    client("delete_entities", entityNames=["e99"])
+    while True:
+        found += names(page)
+        relations += len(page["relations"])
+        if "nextCursor" not in page:
+            break
+        page = client("read_graph", cursor=page["nextCursor"])
+    assert found == [f"e{n}" for n in range(100)]
+    assert relations == 99
+
+
+def test_a_limit_is_kept_and_search_pages_on(client: Client) -> None:
+    many = [{"name": f"e{n}", "entityType": "t", "observations": ["common"]} for n in range(30)]
+    client("create_entities", entities=many)
+    found: list[str] = []
+    page = client("search_nodes", query="common", limit=7)
+    assert len(page["entities"]) == 7
+    while "nextCursor" in page:
+        found += names(page)
+        page = client("search_nodes", query="common", limit=7, cursor=page["nextCursor"])
+    found += names(page)
+    assert sorted(found) == sorted(f"e{n}" for n in range(30))
+
+
+def test_a_cursor_of_ones_own_making_is_refused(client: Client) -> None:
+    client("create_entities", entities=[JON])
+    assert refused(client, "read_graph", cursor="next")["code"] == "INVALID_PARAMETER"
+
+
+def test_the_graph_can_be_read_and_searched_as_of_an_earlier_position(client: Client) -> None:
+    client("create_entities", entities=[JON])
+    client("create_entities", entities=[{**JON, "observations": ["is a dancer"]}])
+    then = client("open_nodes", names=["Jon"], asOf=4)
+    assert then["entities"][0]["observations"] == JON["observations"]
+    assert names(client("search_nodes", query="banker")) == []
+    assert names(client("search_nodes", query="banker", asOf=4)) == ["Jon"]
+    assert client("read_graph", asOf="1999-01-01")["entities"] == []
+    assert refused(client, "read_graph", asOf="2999-01-01")["code"] == "INVALID_PARAMETER"
+    assert refused(client, "read_graph", asOf=99)["code"] == "INVALID_PARAMETER"
+
+
+def test_a_retry_with_the_same_command_id_is_answered_alike_and_done_once(client: Client) -> None:
+    arguments = {"entities": [JON]}
+    first = client.as_command("retry-1", "create_entities", arguments)
+    assert client.as_command("retry-1", "create_entities", arguments) == first
+    with pytest.raises(Refused, match="CONFLICT"):
+        client.as_command("retry-1", "create_entities", {"entities": [GINA]})
+    assert names(client("read_graph")) == ["Jon"]
+
+
+def test_a_call_may_name_its_project(client: Client) -> None:
+    client("create_project", name="other")
+    client("create_entities", entities=[JON], project="default")
+    assert client("read_graph")["entities"] == []
+    answer = client("read_graph", project="default")
+    assert (answer["project"], names(answer)) == ("default", ["Jon"])
+
+
+def test_every_problem_of_a_batch_is_named_and_nothing_of_it_written(client: Client) -> None:
+    error = refused(
+        client,
+        "create_entities",
+        entities=[JON, {"name": "", "entityType": "t"}, {"name": "x" * 1_000_000, "entityType": 5}],
+    )
+    paths = [problem["path"] for problem in error["problems"]]
+    assert paths == ["entities[1].name", "entities[2].name", "entities[2].entityType"]
+    assert len(json.dumps(error)) < 3_000
+    assert client("read_graph")["entities"] == []
+
+
+@pytest.mark.parametrize(
+    "name", ["../../etc/passwd", "a/b\\c", "..", "名前", "🙂", "a" * 500, " x "]
+)
+def test_any_name_is_just_a_name(client: Client, name: str) -> None:
+    client("create_entities", entities=[{"name": name, "entityType": "t", "observations": ["x"]}])
+    client("create_relations", relations=[{"from": name, "to": name, "relationType": name[:200]}])
+    answer = client("open_nodes", names=[name])
+    assert names(answer) == [name]
+    assert len(answer["relations"]) == 1
+    assert names(client("search_nodes", query=name)) == [name]
+
+
+def test_more_items_than_a_call_may_carry_are_refused_with_the_limit(client: Client) -> None:
+    many = [{"name": f"e{n}", "entityType": "t"} for n in range(10_000)]
+    error = refused(client, "create_entities", entities=many)
+    assert error["code"] == "LIMIT_EXCEEDED"
+    assert "1000" in json.dumps(error)

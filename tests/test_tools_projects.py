@@ -1,0 +1,129 @@
+"""Toolset `projects` as a client sees it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.service import Client, Refused, client_on
+
+JON = {"name": "Jon", "entityType": "person", "observations": ["was a banker"]}
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[Client]:
+    with client_on(tmp_path) as opened:
+        yield opened
+
+
+def refused(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
+    with pytest.raises(Refused) as caught:
+        client(tool, arguments)
+    return caught.value.error
+
+
+def listed(client: Client, status: str = "all") -> dict[str, str]:
+    answer = client("list_projects", status=status)
+    return {project["name"]: project["status"] for project in answer["projects"]}
+
+
+def test_a_created_project_is_active_at_once_and_isolated(client: Client) -> None:
+    client("create_entities", entities=[JON])
+    made = client("create_project", name="shop", description="the front end")
+    assert (made["name"], made["status"], made["project"]) == ("shop", "active", "shop")
+    assert made["id"].startswith("prj_")
+    assert client("get_current_project")["current"]["description"] == "the front end"
+    assert client("read_graph")["entities"] == []
+    client("switch_project", name="default")
+    assert len(client("read_graph")["entities"]) == 1
+
+
+def test_projects_are_listed_by_status_as_a_bare_array(client: Client) -> None:
+    client("create_project", name="one")
+    client("create_project", name="two")
+    client("archive_project", name="one")
+    assert listed(client, "active") == {"two": "active"}
+    assert listed(client, "archived") == {"one": "archived"}
+    assert listed(client) == {"one": "archived", "two": "active"}
+    shown = json.loads(client.texts[-1])
+    assert set(shown[0]) == {"id", "name", "description", "status", "created_at", "updated_at"}
+
+
+def test_an_archived_project_is_read_and_written_by_nobody_until_restored(client: Client) -> None:
+    client("create_project", name="one")
+    client("create_entities", entities=[JON])
+    client("archive_project", name="one")
+    assert refused(client, "read_graph", project="one")["code"] == "PROJECT_ARCHIVED"
+    assert refused(client, "create_entities", entities=[JON], project="one")["code"] == (
+        "PROJECT_ARCHIVED"
+    )
+    assert refused(client, "switch_project", name="one")["code"] == "PROJECT_ARCHIVED"
+    client("restore_project", name="one")
+    client("switch_project", name="one")
+    assert client("read_graph")["entities"][0]["observations"] == ["was a banker"]
+    assert client("search_nodes", query="banker")["entities"][0]["name"] == "Jon"
+
+
+def test_archiving_the_active_project_leaves_none_active(client: Client) -> None:
+    client("create_project", name="one")
+    client("archive_project", name="one")
+    error = refused(client, "read_graph")
+    assert error["code"] == "NO_ACTIVE_PROJECT"
+    assert error["message"] == "No active project. Use switch_project to select one."
+    assert client("get_current_project")["current"] is None
+
+
+def test_another_connection_learns_that_its_project_was_archived(client: Client) -> None:
+    client("create_project", name="one")
+    other = Client(client.service)
+    other("switch_project", name="one")
+    client("archive_project", name="one")
+    assert refused(other, "read_graph")["code"] == "PROJECT_ARCHIVED"
+
+
+def test_a_deleted_project_is_gone_for_good(client: Client) -> None:
+    client("create_project", name="one")
+    client("create_entities", entities=[JON])
+    client("delete_project", name="one")
+    assert listed(client) == {}
+    assert refused(client, "switch_project", name="one")["code"] == "PROJECT_NOT_FOUND"
+    client("create_project", name="one")
+    assert client("read_graph")["entities"] == []
+    assert client("search_nodes", query="banker")["entities"] == []
+
+
+def test_names_are_unique_and_missing_ones_offer_the_nearest(client: Client) -> None:
+    client("create_project", name="frontend")
+    assert refused(client, "create_project", name="frontend")["code"] == "PROJECT_EXISTS"
+    error = refused(client, "switch_project", name="frontedn")
+    assert error["suggestion"] == "Did you mean 'frontend'?"
+
+
+def test_without_an_active_project_every_tool_says_so(tmp_path: Path) -> None:
+    with client_on(tmp_path, project="") as client:
+        assert refused(client, "read_graph")["code"] == "NO_ACTIVE_PROJECT"
+        assert listed(client) == {}
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "..", "名前", "x" * 100, "CON", "a b"])
+def test_any_name_is_safe_for_a_project(client: Client, tmp_path: Path, name: str) -> None:
+    client("create_project", name=name)
+    client("create_entities", entities=[JON])
+    client("archive_project", name=name)
+    client("restore_project", name=name)
+    client("switch_project", name=name)
+    assert len(client("read_graph")["entities"]) == 1
+    outside = {path.name for path in tmp_path.parent.iterdir()} - {tmp_path.name}
+    assert not any(entry.startswith(("x", "prj_")) for entry in outside)
+
+
+@pytest.mark.parametrize("name", ["", "x" * 101, "a\x00b", 5, None, ["x"]])
+def test_what_is_no_name_is_refused(client: Client, name: Any) -> None:
+    assert refused(client, "create_project", name=name)["code"] in {
+        "INVALID_PARAMETER",
+        "LIMIT_EXCEEDED",
+    }

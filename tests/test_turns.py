@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import threading
+
+from projections.turns import Turns
+
+DEADLINE_SECONDS = 30
+
+
+def test_readers_share_a_turn() -> None:
+    turns, together = Turns(), threading.Barrier(3, timeout=DEADLINE_SECONDS)
+
+    def read() -> None:
+        with turns.reading():
+            together.wait()
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        reader.join(timeout=DEADLINE_SECONDS)
+
+    assert not together.broken
+
+
+def test_a_writer_is_alone() -> None:
+    turns = Turns()
+    inside: list[str] = []
+    wrong: list[list[str]] = []
+
+    def take(kind: str) -> None:
+        for _ in range(200):
+            with turns.writing() if kind == "writer" else turns.reading():
+                inside.append(kind)
+                if "writer" in inside and len(inside) > 1:
+                    wrong.append(list(inside))
+                inside.remove(kind)
+
+    takers = [threading.Thread(target=take, args=(k,)) for k in ("writer", "writer", "reader") * 2]
+    for taker in takers:
+        taker.start()
+    for taker in takers:
+        taker.join(timeout=DEADLINE_SECONDS)
+
+    assert wrong == []
+    assert inside == []
+
+
+def test_a_waiting_reader_comes_between_two_turns_of_a_writer() -> None:
+    turns, order = Turns(), list[str]()
+    reader = threading.Thread(target=lambda: _read(turns, order))
+
+    with turns.writing():
+        reader.start()
+        _until_waiting(turns)
+        order.append("first write")
+    with turns.writing():
+        order.append("second write")
+    reader.join(timeout=DEADLINE_SECONDS)
+
+    assert order == ["first write", "read", "second write"]
+
+
+def _read(turns: Turns, order: list[str]) -> None:
+    with turns.reading():
+        order.append("read")
+
+
+def _until_waiting(turns: Turns) -> None:
+    """Lets the reader come as far as waiting; it gives up the condition's lock only there."""
+    arrived = False
+    while not arrived:
+        with turns._changed:
+            arrived = turns._waiting_to_read > 0
+
+
+def test_a_turn_that_fails_is_given_back() -> None:
+    turns = Turns()
+    for turn in (turns.reading, turns.writing):
+        try:
+            with turn():
+                raise RuntimeError("in the middle")
+        except RuntimeError:
+            pass
+    done = threading.Thread(target=lambda: _read(turns, []), daemon=True)
+    with turns.writing():
+        pass
+    done.start()
+    done.join(timeout=DEADLINE_SECONDS)
+
+    assert not done.is_alive()

@@ -1,0 +1,209 @@
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from projections.vector_index import VectorIndex, Vectors, accepted
+from projections.vector_rows import Ids, Selection
+
+ROWS = 12_000
+DIMENSIONS = 32
+QUERIES = 100
+
+
+def clustered(count: int, seed: int) -> Vectors:
+    """Unit vectors around 200 centres that every seed shares, as texts gather around topics."""
+    centres = np.random.default_rng(0).normal(size=(200, DIMENSIONS))
+    drawn = np.random.default_rng(seed)
+    vectors = centres[drawn.integers(0, 200, count)] + 0.5 * drawn.normal(size=(count, DIMENSIONS))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return accepted(vectors, count, DIMENSIONS)
+
+
+def everything(count: int) -> Selection:
+    return Selection(np.arange(count), count)
+
+
+def best(index: VectorIndex, query: Vectors, selection: Selection, limit: int) -> list[int]:
+    rows, cosines = index.nearest(query, selection, limit)
+    order = np.lexsort((rows, -cosines))[:limit]
+    return [int(row) for row in rows[order]]
+
+
+def recall(index: VectorIndex, vectors: Vectors, selection: Selection, limit: int) -> float:
+    """The part of the true nearest of the selection that the index finds, over all queries."""
+    queries = clustered(QUERIES, seed=2)
+    hits = 0
+    for query, cosines in zip(queries, queries @ vectors[selection.rows].T, strict=True):
+        truth = selection.rows[np.argsort(-cosines)[:limit]]
+        hits += len(set(best(index, query, selection, limit)) & set(truth.tolist()))
+    return hits / (limit * QUERIES)
+
+
+@pytest.fixture(scope="module")
+def vectors() -> Vectors:
+    return clustered(ROWS, seed=1)
+
+
+@pytest.fixture(scope="module")
+def graph(vectors: Vectors) -> VectorIndex:
+    index = VectorIndex(DIMENSIONS, graph_from_rows=ROWS)
+    index.add(vectors)
+    return index
+
+
+def by_graph(index: VectorIndex, selection: Selection) -> bool:
+    """Whether the graph is what answers; the tests of its recall would show nothing otherwise."""
+    return index._proposed(clustered(1, seed=2)[0], selection, 26) is not None
+
+
+@pytest.mark.parametrize(
+    ("retired_share", "answered_by_graph"), [(0.0, True), (0.5, True), (0.95, False)]
+)
+def test_the_graph_finds_what_lives_however_much_has_died(
+    graph: VectorIndex, vectors: Vectors, retired_share: float, answered_by_graph: bool
+) -> None:
+    living = np.flatnonzero(np.random.default_rng(3).random(ROWS) >= retired_share)
+    selection = Selection(living, ROWS)
+
+    assert by_graph(graph, selection) is answered_by_graph
+    assert recall(graph, vectors, selection, limit=10) >= 0.98
+
+
+def test_the_graph_takes_more_steps_the_fewer_rows_are_selected(
+    graph: VectorIndex, vectors: Vectors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So few that comparing them is cheaper at this size; at ten times as many it is not."""
+    selection = Selection(np.arange(0, ROWS, 20), ROWS)
+    monkeypatch.setattr("projections.vector_index.ROWS_COMPARED_PER_STEP", 0)
+
+    assert by_graph(graph, selection)
+    assert recall(graph, vectors, selection, limit=10) >= 0.98
+
+
+def test_the_graph_finds_the_rest_of_a_long_list_too(graph: VectorIndex, vectors: Vectors) -> None:
+    assert recall(graph, vectors, everything(ROWS), limit=100) >= 0.95
+
+
+def test_rows_that_are_not_selected_are_never_found(graph: VectorIndex, vectors: Vectors) -> None:
+    selection = Selection(np.arange(0, ROWS, 2), ROWS)
+
+    found = [best(graph, query, selection, 50) for query in vectors[1:60:2]]
+
+    assert by_graph(graph, selection)
+    assert all(row % 2 == 0 for rows in found for row in rows)
+
+
+def test_many_equal_vectors_do_not_hide_the_others(vectors: Vectors) -> None:
+    among = vectors[:6_000].copy()
+    among[1_000:4_000] = among[5]
+    index = VectorIndex(DIMENSIONS, graph_from_rows=6_000)
+    index.add(among)
+
+    truth = np.sort(among @ clustered(QUERIES, seed=2).T, axis=0)[-10]
+    found = [
+        index.cosines(query, np.array(best(index, query, everything(6_000), 10)))
+        for query in clustered(QUERIES, seed=2)
+    ]
+
+    reached = [cosines >= tenth - 1e-5 for cosines, tenth in zip(found, truth, strict=True)]
+    assert np.mean(reached) >= 0.95
+
+
+def test_below_the_threshold_every_answer_is_exact(vectors: Vectors) -> None:
+    index = VectorIndex(DIMENSIONS, graph_from_rows=ROWS + 1)
+    index.add(vectors)
+
+    assert recall(index, vectors, everything(ROWS), limit=100) == 1.0
+
+
+def in_batches(vectors: Vectors, sizes: list[int], stored_after: int) -> VectorIndex:
+    """An index of rows that came in batches, stored and loaded once on the way."""
+    index = VectorIndex(DIMENSIONS, graph_from_rows=2_000)
+    ends = np.cumsum([0, *sizes]).tolist()
+    for batch, (start, end) in enumerate(pairwise(ends)):
+        index.add(vectors[start:end])
+        if batch == stored_after:
+            index = VectorIndex.restored(
+                DIMENSIONS, index.halves(index.count), index.graph_bytes(), graph_from_rows=2_000
+            )
+    return index
+
+
+@pytest.mark.parametrize("stored_after", [0, 1, 2, 3])
+def test_the_graph_depends_on_the_rows_alone(vectors: Vectors, stored_after: int) -> None:
+    whole = VectorIndex(DIMENSIONS, graph_from_rows=2_000)
+    whole.add(vectors[:3_000])
+
+    parts = in_batches(vectors, [900, 700, 1, 899, 500], stored_after)
+
+    assert whole.graph_bytes() == parts.graph_bytes() != b""
+    assert whole.halves(3_000) == parts.halves(3_000)
+
+
+def test_no_single_addition_pays_for_the_whole_graph(vectors: Vectors) -> None:
+    index = VectorIndex(DIMENSIONS, graph_from_rows=1_000)
+    index.add(vectors[:500])
+    sizes = [len(index.graph_bytes())]
+    for start in range(500, 1_000, 100):
+        index.add(vectors[start : start + 100])
+        sizes.append(len(index.graph_bytes()))
+
+    growth = [after - before for before, after in pairwise(sizes)]
+    assert sizes[0] == 0
+    assert all(0.15 * sizes[-1] < size < 0.25 * sizes[-1] for size in growth)
+
+
+def test_a_graph_that_cannot_be_read_or_is_of_other_rows_is_built_anew(vectors: Vectors) -> None:
+    whole = VectorIndex(DIMENSIONS, graph_from_rows=2_000)
+    whole.add(vectors[:2_500])
+    smaller = VectorIndex(DIMENSIONS, graph_from_rows=1_000)
+    smaller.add(vectors[:1_000])
+
+    for graph in (b"no graph at all", smaller.graph_bytes(), b""):
+        index = VectorIndex.restored(DIMENSIONS, whole.halves(2_500), graph, 2_000)
+        assert index.graph_bytes() == whole.graph_bytes()
+
+
+def test_a_threshold_that_has_moved_since_the_snapshot_holds(vectors: Vectors) -> None:
+    saved = VectorIndex(DIMENSIONS, graph_from_rows=2_000)
+    saved.add(vectors[:3_000])
+
+    for graph_from_rows in (100, 4_000, 10_000):
+        fresh = VectorIndex(DIMENSIONS, graph_from_rows)
+        fresh.add(vectors[:3_000])
+        loaded = VectorIndex.restored(
+            DIMENSIONS, saved.halves(3_000), saved.graph_bytes(), graph_from_rows
+        )
+        for index in (fresh, loaded):
+            index.add(vectors[3_000:5_000])
+        assert loaded.graph_bytes() == fresh.graph_bytes()
+
+
+def test_a_cosine_does_not_depend_on_what_is_asked_with_it(
+    graph: VectorIndex, vectors: Vectors
+) -> None:
+    query = clustered(1, seed=2)[0]
+    rows: Ids = np.random.default_rng(4).permutation(ROWS)[:257]
+
+    together = graph.cosines(query, rows)
+
+    alone = [float(graph.cosines(query, rows[n : n + 1])[0]) for n in range(len(rows))]
+    assert together.tolist() == alone
+
+
+def test_vectors_survive_the_snapshot_bit_for_bit(vectors: Vectors) -> None:
+    index = VectorIndex(DIMENSIONS)
+    index.add(vectors[:100])
+
+    loaded = VectorIndex.restored(DIMENSIONS, index.halves(100), b"")
+
+    query, rows = clustered(1, seed=2)[0], np.arange(100)
+    assert loaded.cosines(query, rows).tolist() == index.cosines(query, rows).tolist()
+
+
+def test_bytes_that_are_no_vectors_are_refused() -> None:
+    with pytest.raises(ValueError, match="33 numbers are no vectors of 32"):
+        VectorIndex.restored(DIMENSIONS, bytes(66), b"")

@@ -1,0 +1,304 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from memlog.errors import EmbeddingError
+from projections.documents import Born, Died, Kind
+from projections.vector_index import VectorIndex, Vectors
+from projections.vectors import VectorProjector
+from tests.vectors_by_hash import DIMENSIONS, batch, document, embed, found, numbered, opened, query
+
+# -- what a search finds
+
+
+def test_a_document_is_found_by_its_own_text_with_cosine_one(tmp_path: Path) -> None:
+    projector = opened(tmp_path / "vectors")
+    projector.apply(
+        batch(
+            2,
+            Born(document("obs_1", "tea", 1, entity="ent_7")),
+            Born(document("mem_1", "rain", 2, kind="memory", entity="")),
+        )
+    )
+
+    [hit] = projector.search(query("tea"), limit=1)
+
+    assert (hit.ref, hit.kind, hit.entity) == ("obs_1", "observation", "ent_7")
+    assert hit.cosine == pytest.approx(1.0, abs=1e-3)
+    assert projector.position == 2
+
+
+def test_a_dead_document_is_found_only_at_positions_where_it_lived(tmp_path: Path) -> None:
+    projector = opened(tmp_path / "vectors")
+    projector.apply(batch(3, Born(document("obs_1", "tea", 3))))
+    assert found(projector, "tea") == ["obs_1"]
+    projector.apply(batch(7, Died("obs_1", 7)))
+    projector.apply(batch(9))
+
+    assert [found(projector, "tea", at=at) for at in (2, 3, 6, 7)] == [[], ["obs_1"], ["obs_1"], []]
+    assert found(projector, "tea") == []
+
+
+def test_each_life_of_a_ref_is_found_in_its_own_time(tmp_path: Path) -> None:
+    projector = opened(tmp_path / "vectors")
+    projector.apply(batch(1, Born(document("ent_1", "Jon (person)", 1))))
+    projector.apply(batch(5, Died("ent_1", 5), Born(document("ent_1", "John (person)", 5))))
+
+    then = projector.search(query("Jon (person)"), at=4, limit=5)
+    now = projector.search(query("Jon (person)"), limit=5)
+
+    assert [hit.ref for hit in then] == [hit.ref for hit in now] == ["ent_1"]
+    assert then[0].cosine == pytest.approx(1.0, abs=1e-3)
+    assert now[0].cosine < 0.9
+    assert projector.cosines(query("Jon (person)"), ["ent_1"], at=4) == {"ent_1": then[0].cosine}
+    assert projector.cosines(query("Jon (person)"), ["ent_1"]) == {"ent_1": now[0].cosine}
+
+
+def test_a_birth_ends_the_life_that_was_not_ended(tmp_path: Path) -> None:
+    projector = opened(tmp_path / "vectors")
+    projector.apply(batch(1, Born(document("ent_1", "old", 1))))
+    projector.apply(batch(2, Born(document("ent_1", "new", 2))))
+
+    assert len(projector.search(query("old"), limit=5)) == 1
+
+
+def test_labels_must_all_be_borne_and_kinds_are_alternatives(tmp_path: Path) -> None:
+    projector = opened(tmp_path / "vectors")
+    projector.apply(
+        batch(
+            4,
+            Born(document("mem_1", "a", 1, kind="memory", labels=("type:note", "tag:x"))),
+            Born(document("mem_2", "b", 2, kind="memory", labels=("type:note",))),
+            Born(document("obs_1", "c", 3, labels=("tag:x", "tag:y"))),
+            Born(document("ent_1", "d", 4, kind="entity")),
+        )
+    )
+
+    def refs(kinds: frozenset[Kind] | None, *labels: str) -> set[str]:
+        hits = projector.search(query("a"), limit=9, kinds=kinds, labels=labels)
+        return {hit.ref for hit in hits}
+
+    assert refs(None, "type:note") == {"mem_1", "mem_2"}
+    assert refs(None, "tag:x", "type:note") == {"mem_1"}
+    assert refs(None, "tag:unknown", "type:note") == set()
+    assert refs(frozenset({"memory", "entity"})) == {"mem_1", "mem_2", "ent_1"}
+    assert refs(frozenset({"observation"}), "tag:x") == {"obs_1"}
+    assert refs(frozenset()) == set()
+
+
+def test_equal_texts_come_in_the_order_of_their_refs(tmp_path: Path) -> None:
+    projector = opened(tmp_path / "vectors")
+    refs = [f"obs_{n}" for n in (5, 2, 9, 1, 7)]
+    projector.apply(batch(5, *(Born(document(ref, "same", 1)) for ref in refs)))
+
+    assert found(projector, "same") == sorted(refs)
+
+
+def test_cosines_name_only_the_living(tmp_path: Path) -> None:
+    projector = opened(tmp_path / "vectors")
+    projector.apply(batch(2, Born(document("obs_1", "a", 1)), Born(document("obs_2", "b", 2))))
+    projector.apply(batch(3, Died("obs_1", 3)))
+
+    assert set(projector.cosines(query("a"), ["obs_1", "obs_2", "obs_none"])) == {"obs_2"}
+    assert set(projector.cosines(query("a"), ["obs_1", "obs_2"], at=1)) == {"obs_1"}
+    assert projector.cosines(query("a"), []) == {}
+
+
+def test_a_query_of_other_dimensions_is_refused_in_words(tmp_path: Path) -> None:
+    projector = opened(tmp_path / "vectors")
+
+    with pytest.raises(EmbeddingError, match=r"shape \(3,\).*8 dimensions"):
+        projector.search(np.ones(3, dtype=np.float32), limit=1)
+
+
+# -- following the log
+
+
+def test_changes_up_to_the_position_are_skipped(tmp_path: Path) -> None:
+    projector = opened(tmp_path / "vectors")
+    projector.apply(numbered(1, 4))
+
+    projector.apply(numbered(2, 6))
+    projector.apply(numbered(1, 3))
+
+    assert projector.position == 5
+    assert len(projector.search(query("x"), limit=99)) == 5
+
+
+def test_a_death_that_is_read_again_does_not_end_the_next_life(tmp_path: Path) -> None:
+    projector = opened(tmp_path / "vectors")
+    projector.apply(batch(2, Born(document("obs_1", "tea", 1)), Died("obs_1", 2)))
+    projector.apply(batch(3, Born(document("obs_1", "tea", 3))))
+
+    projector.apply(batch(4, Died("obs_1", 2)))
+
+    assert found(projector, "tea") == ["obs_1"]
+
+
+def test_when_embedding_fails_nothing_changes(tmp_path: Path) -> None:
+    failing: list[bool] = []
+
+    def unsteady(texts: Sequence[str]) -> Vectors:
+        if failing:
+            raise EmbeddingError("no model")
+        return embed(texts)
+
+    projector = VectorProjector(tmp_path / "vectors", unsteady, DIMENSIONS)
+    projector.apply(batch(1, Born(document("obs_1", "tea", 1))))
+    failing.append(True)
+    second = batch(3, Died("obs_1", 2), Born(document("obs_2", "rain", 3)))
+
+    with pytest.raises(EmbeddingError, match="no model"):
+        projector.apply(second)
+
+    assert (projector.position, found(projector, "tea")) == (1, ["obs_1"])
+    failing.clear()
+    projector.apply(second)
+    assert (projector.position, found(projector, "tea")) == (3, ["obs_2"])
+
+
+@pytest.mark.parametrize(
+    "wrong", [np.ones((2, 3), np.float32), np.full((1, DIMENSIONS), np.nan, np.float32)]
+)
+def test_vectors_that_are_none_are_refused_and_nothing_changes(
+    tmp_path: Path, wrong: Vectors
+) -> None:
+    projector = VectorProjector(tmp_path / "vectors", lambda texts: wrong, DIMENSIONS)
+
+    with pytest.raises(EmbeddingError, match="The embedder returned"):
+        projector.apply(batch(1, Born(document("obs_1", "tea", 1))))
+
+    assert (projector.position, found(projector, "tea")) == (0, [])
+
+
+def test_a_batch_is_embedded_in_one_call_and_one_without_births_in_none(tmp_path: Path) -> None:
+    calls: list[int] = []
+
+    def counting(texts: Sequence[str]) -> Vectors:
+        calls.append(len(texts))
+        return embed(texts)
+
+    projector = VectorProjector(tmp_path / "vectors", counting, DIMENSIONS)
+    projector.apply(numbered(1, 51))
+    projector.apply(batch(51, Died("obs_000001", 51)))
+
+    assert (calls, projector.position) == ([50], 51)
+
+
+def test_a_batch_that_broke_off_in_the_index_is_made_good_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    projector, rebuilt = opened(tmp_path / "vectors"), opened(tmp_path / "rebuilt")
+    projector.apply(numbered(1, 11))
+    add, additions = VectorIndex.add, list[int]()
+
+    def exhausted(index: VectorIndex, vectors: Vectors) -> None:
+        if additions:
+            raise MemoryError
+        additions.append(len(vectors))
+        add(index, vectors)
+
+    with monkeypatch.context() as patched, pytest.raises(MemoryError):
+        patched.setattr(VectorIndex, "add", exhausted)
+        projector.apply(numbered(11, 61))
+
+    assert (additions, projector.position) == ([16], 10)
+    assert len(projector.search(query("x"), limit=99)) == 10
+    projector.apply(numbered(11, 15))
+    assert len(projector.search(query("x"), limit=99)) == 14
+    projector.apply(numbered(15, 61))
+    rebuilt.apply(numbered(1, 61))
+    assert projector.search(query("x"), limit=99) == rebuilt.search(query("x"), limit=99)
+
+
+def test_close_keeps_what_was_saved(tmp_path: Path) -> None:
+    projector = opened(tmp_path / "vectors")
+    projector.apply(numbered(1, 4))
+    projector.save()
+
+    projector.close()
+
+    assert projector.position == 0
+    assert opened(tmp_path / "vectors").position == 3
+
+
+def test_reset_throws_away_what_is_in_memory_and_on_disk(tmp_path: Path) -> None:
+    projector = opened(tmp_path / "vectors")
+    projector.apply(numbered(1, 4))
+    projector.save()
+
+    projector.reset()
+
+    assert (projector.position, found(projector, "text 1")) == (0, [])
+    assert opened(tmp_path / "vectors").position == 0
+
+
+# -- threads
+
+
+def test_a_search_does_not_wait_for_the_embedder(tmp_path: Path) -> None:
+    answers: list[list[str]] = []
+
+    def searching(texts: Sequence[str]) -> Vectors:
+        if projector.position:
+            searcher = threading.Thread(
+                target=lambda: answers.append(found(projector, "text 1")), daemon=True
+            )
+            searcher.start()
+            searcher.join(timeout=30)
+        return embed(texts)
+
+    projector = VectorProjector(tmp_path / "vectors", searching, DIMENSIONS)
+    projector.apply(numbered(1, 4))
+    projector.apply(numbered(4, 8))
+
+    assert [set(refs) for refs in answers] == [{"obs_000001", "obs_000002", "obs_000003"}]
+
+
+def test_rows_are_added_a_few_at_a_time_while_nobody_searches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    projector = opened(tmp_path / "vectors")
+    add, additions = VectorIndex.add, list[tuple[int, bool]]()
+
+    def watched(index: VectorIndex, vectors: Vectors) -> None:
+        additions.append((len(vectors), projector._turns._writing))
+        add(index, vectors)
+
+    monkeypatch.setattr(VectorIndex, "add", watched)
+    projector.apply(numbered(1, 41))
+
+    assert additions == [(16, True), (16, True), (8, True)]
+
+
+def test_searches_see_whole_batches_while_they_are_applied(tmp_path: Path) -> None:
+    projector = opened(tmp_path / "vectors", graph_from_rows=600)
+    projector.apply(numbered(1, 101))
+    past = projector.search(query("text 7"), at=100, limit=20)
+    finished = threading.Event()
+    wrong: list[object] = []
+
+    def search() -> None:
+        while not finished.is_set():
+            if projector.search(query("text 7"), at=100, limit=20) != past:
+                wrong.append("the past changed")
+            seen = len(projector.search(query("text 7"), limit=2_000))
+            if seen % 100:
+                wrong.append(seen)
+
+    searchers = [threading.Thread(target=search) for _ in range(3)]
+    for searcher in searchers:
+        searcher.start()
+    for first in range(101, 1_001, 100):
+        projector.apply(numbered(first, first + 100))
+    finished.set()
+    for searcher in searchers:
+        searcher.join(timeout=30)
+
+    assert wrong == []
+    assert len(projector.search(query("x"), limit=2_000)) == 1_000

@@ -1,0 +1,147 @@
+"""The incremental index equals a rebuilt one, and both equal the definition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import cycle, groupby
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from projections.documents import NEVER, Born, Change, Died, Document, Kind
+from projections.vector_index import Vectors
+from projections.vectors import VectorHit, VectorProjector
+from tests.vectors_by_hash import batch, embed, opened, query
+
+KINDS: tuple[Kind, ...] = ("entity", "observation", "memory")
+
+
+class Life:
+    """A document's life as the definition sees it."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.vector = embed([document.text])[0].astype(np.float16).astype(np.float32)
+        self.died = NEVER
+
+
+LABELS = ("type:note", "tag:x", "tag:y")
+steps = st.lists(
+    st.tuples(
+        st.integers(0, 11),  # which ref
+        st.sampled_from(["tea", "rain", "Jon", "a banker", "Austin", "dark mode"]),
+        st.sampled_from(KINDS),
+        st.sets(st.sampled_from(LABELS)),
+        st.integers(0, 2),  # positions since the change before
+        st.sampled_from(["change", "rename"]),
+    ),
+    max_size=60,
+)
+
+
+def history(drawn: Sequence[tuple[int, str, Kind, set[str], int, str]]) -> list[Change]:
+    position, living, changes = 1, set[str](), list[Change]()
+    for number, text, kind, labels, gap, step in drawn:
+        position += gap
+        ref = f"ref_{number:02}"
+        was_living = ref in living
+        if was_living:
+            living.remove(ref)
+            changes.append(Died(ref, position))
+        if not was_living or step == "rename":
+            living.add(ref)
+            entity = f"ent_{number % 3}"
+            changes.append(Born(Document(kind, ref, entity, text, tuple(sorted(labels)), position)))
+    return changes
+
+
+def position_of(change: Change) -> int:
+    return change.document.born if isinstance(change, Born) else change.position
+
+
+def lives_of(changes: Sequence[Change]) -> list[Life]:
+    lives: list[Life] = []
+    for change in changes:
+        if isinstance(change, Born):
+            lives.append(Life(change.document))
+            continue
+        last = [life for life in lives if life.document.ref == change.ref][-1]
+        last.died = change.position
+    return lives
+
+
+def expected(
+    lives: Sequence[Life], vector: Vectors, at: int, chosen: Callable[[Document], bool]
+) -> list[VectorHit]:
+    hits = [
+        VectorHit(
+            life.document.ref,
+            life.document.kind,
+            life.document.entity,
+            float(np.clip((life.vector[np.newaxis] * vector).sum(axis=1), -1, 1)[0]),
+        )
+        for life in lives
+        if life.document.born <= at < life.died and chosen(life.document)
+    ]
+    return sorted(hits, key=lambda hit: (-hit.cosine, hit.ref))
+
+
+@settings(max_examples=60)
+@given(
+    drawn=steps,
+    cuts=st.lists(st.sampled_from(["no", "no", "apply", "save"]), min_size=1),
+    graph_from_rows=st.sampled_from([0, 10, 30, 1_000]),
+    text=st.sampled_from(["tea", "Jon", "unseen"]),
+    kinds=st.none() | st.frozensets(st.sampled_from(KINDS)),
+    labels=st.frozensets(st.sampled_from(LABELS), max_size=2),
+    limit=st.integers(0, 15),
+)
+def test_an_incremental_index_equals_a_rebuilt_one_and_the_definition_at_every_position(
+    drawn: Sequence[tuple[int, str, Kind, set[str], int, str]],
+    cuts: Sequence[str],
+    graph_from_rows: int,
+    text: str,
+    kinds: frozenset[Kind] | None,
+    labels: frozenset[str],
+    limit: int,
+) -> None:
+    changes, vector = history(drawn), query(text)
+    head = position_of(changes[-1]) if changes else 1
+
+    def chosen(document: Document) -> bool:
+        return (kinds is None or document.kind in kinds) and labels <= set(document.labels)
+
+    def hits(projector: VectorProjector, at: int | None) -> list[VectorHit]:
+        return projector.search(vector, at=at, limit=limit, kinds=kinds, labels=labels)
+
+    with TemporaryDirectory() as folder:
+        kept = Path(folder, "incremental")
+        incremental = opened(kept, graph_from_rows=graph_from_rows)
+        waiting: list[Change] = []
+        for (position, at_once), cut in zip(
+            groupby(changes, key=position_of), cycle(cuts), strict=False
+        ):
+            waiting += at_once
+            if cut == "no":
+                continue
+            incremental.apply(batch(position, *waiting))
+            waiting = []
+            if cut == "save":
+                incremental.save()
+                incremental = opened(kept, graph_from_rows=graph_from_rows)
+            assert incremental.position == position
+            assert hits(incremental, None) == hits(incremental, position)
+        incremental.apply(batch(head, *waiting))
+        rebuilt = opened(Path(folder, "rebuilt"), graph_from_rows=graph_from_rows)
+        rebuilt.apply(batch(head, *changes))
+        assert incremental.position == rebuilt.position == head
+
+        lives = lives_of(changes)
+        for at in (None, *range(head + 2)):
+            truth = expected(lives, vector, head if at is None else at, chosen)
+            assert hits(incremental, at) == hits(rebuilt, at) == truth[:limit]
+            cosines = {hit.ref: hit.cosine for hit in truth}
+            assert incremental.cosines(vector, list(cosines), at=at) == cosines

@@ -1,0 +1,64 @@
+"""A world of texts whose vectors are drawn by their hash: the same in every test and every process."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+
+from projections.documents import Born, Change, Document
+from projections.protocol import Batch
+from projections.vector_index import Vectors
+from projections.vectors import VectorProjector
+
+DIMENSIONS = 8
+
+
+def embed(texts: Sequence[str]) -> Vectors:
+    """A direction for each text, drawn by its hash."""
+    rows = np.empty((len(texts), DIMENSIONS), dtype=np.float32)
+    for row, text in enumerate(texts):
+        seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+        vector = np.random.default_rng(seed).normal(size=DIMENSIONS)
+        rows[row] = vector / np.linalg.norm(vector)
+    return rows
+
+
+def opened(path: Path, **options: int) -> VectorProjector:
+    return VectorProjector(path, embed, DIMENSIONS, **options)
+
+
+def query(text: str) -> Vectors:
+    vector: Vectors = embed([text])[0]
+    return vector
+
+
+def document(ref: str, text: str, born: int, **fields: object) -> Document:
+    values: dict[str, object] = {"kind": "observation", "entity": "ent_1", "labels": ()}
+    return Document(ref=ref, text=text, born=born, **(values | fields))  # type: ignore[arg-type]
+
+
+def batch(position: int, *changes: Change) -> Batch:
+    return Batch(position=position, entries=(), changes=changes)
+
+
+def numbered(first: int, stop: int) -> Batch:
+    """One document born at each position from `first` up to, not including, `stop`."""
+    born = (Born(document(f"obs_{n:06}", f"text {n}", n)) for n in range(first, stop))
+    return Batch(position=stop - 1, entries=(), changes=tuple(born))
+
+
+def found(projector: VectorProjector, text: str, at: int | None = None) -> list[str]:
+    return [hit.ref for hit in projector.search(query(text), at=at, limit=10)]
+
+
+def save_for_ever(path: Path) -> None:
+    """What a process does that is to be killed."""
+    projector = opened(path)
+    for first in count(projector.position + 1, 50):
+        projector.apply(numbered(first, first + 50))
+        projector.save()
+        print(projector.position, flush=True)
