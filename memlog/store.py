@@ -200,13 +200,14 @@ class Store:
                 if folder is None:
                     raise ProjectNotFound("This project was deleted a moment ago")
                 project = self._open[project_id] = Project(folder, clock=self._clock)
+            elif not (project.folder / LOG_FILE).exists():  # another process moved it
+                project.folder = self._folder(project_id) or project.folder
             return project
 
     def _discard(self, project_id: str) -> None:
+        """Forgets it without closing it: a call under way still reads there that it was deleted."""
         with self._opening:
-            project = self._open.pop(project_id, None)
-        if project is not None:
-            project.close()
+            self._open.pop(project_id, None)
 
     def _folder(self, project_id: str) -> Path | None:
         for home in ("projects", "archive"):

@@ -8,8 +8,10 @@ behind a long catch-up that it could have joined.
 
 from __future__ import annotations
 
+import math
 import shutil
 import threading
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
@@ -18,7 +20,7 @@ from typing import Literal
 
 from filelock import FileLock
 
-from memlog.errors import ProjectNotFound
+from memlog.errors import ProjectNotFound, StorageError
 from memlog.project import Project
 from projections.documents import changes
 from projections.embeddings import Embeddings
@@ -32,7 +34,10 @@ PROJECTIONS: tuple[Name, ...] = ("text", "vectors")
 Progress = Callable[[str, int, int], None]
 """Told the projection's name, its position, and the position it is going to."""
 
-BATCH_ENTRIES = {"text": 20_000, "vectors": 256}
+BATCH_ENTRIES = {"text": 20_000, "vectors": 64}
+
+LOCK_POLL_SECONDS = 0.002
+"""How often a process looks whether another has let go; who holds the lock has it for some 10 ms."""
 
 
 class _Followed:
@@ -65,17 +70,32 @@ class Projections:
         assert isinstance(projector, TextProjector)
         return projector
 
-    def vectors(self) -> VectorProjector:
-        """The vector index, caught up. Raises EmbeddingError where texts cannot be embedded now."""
-        projector = self.caught_up("vectors")
+    def vectors(self, patience_seconds: float = math.inf) -> VectorProjector:
+        """The vector index, caught up as far as patience allows: embedding a long backlog takes its time.
+
+        Raises EmbeddingError where texts cannot be embedded now.
+        """
+        projector = self.caught_up("vectors", patience_seconds=patience_seconds)
         assert isinstance(projector, VectorProjector)
         return projector
 
-    def caught_up(self, name: str, progress: Progress | None = None) -> Projector:
-        """The projection, having seen everything that was committed before the call."""
+    def caught_up(
+        self, name: str, progress: Progress | None = None, *, patience_seconds: float = math.inf
+    ) -> Projector:
+        """The projection, having seen everything that was committed before the call.
+
+        With a limit to its patience it may come back behind; its position tells.
+        """
+        try:
+            return self._caught_up(name, progress, time.monotonic() + patience_seconds)
+        except (OSError, StorageError, ProjectNotFound):
+            with self._project.read():  # says why, where the project was put away meanwhile
+                raise
+
+    def _caught_up(self, name: str, progress: Progress | None, deadline: float) -> Projector:
         followed = self._open(name)
         head = self._project.head()
-        while followed.projector.position < head:
+        while followed.projector.position < head and time.monotonic() < deadline:
             with followed.driving:
                 self._require_open()
                 if followed.projector.position < head:
@@ -87,6 +107,10 @@ class Projections:
         return followed.projector
 
     # -- upkeep
+
+    def behind(self, projector: Projector) -> int:
+        """How many entries of the log a projection has not seen."""
+        return max(0, self._project.head() - projector.position)
 
     def positions(self) -> dict[str, int]:
         """How far each projection that is open has come."""
@@ -161,7 +185,7 @@ class Projections:
         if name == "vectors":
             folder = self._project.folder / f"vectors-v{VECTORS_VERSION}-{embedder_key}"
             return _Followed(self.fresh(name, folder), None)
-        lock = FileLock(self._project.folder / "text.lock")
+        lock = FileLock(self._project.folder / "text.lock", poll_interval=LOCK_POLL_SECONDS)
         folder = self._project.folder / f"text-v{TEXT_VERSION}"
         with lock:
             for other in self._project.folder.glob("text-v*"):

@@ -24,6 +24,9 @@ from projections.vectors import VectorHit
 
 CANDIDATES_MAX = 100
 COSINE_MIN = 0.35
+PATIENCE_SECONDS: dict[Mode, float] = {"hybrid": 2.0, "semantic": 20.0}
+"""How long a search waits for texts to be embedded; the rest is searched by words, and it says so."""
+
 WEIGHTS = {"words": 0.40, "meaning": 0.40, "part": 0.20}
 
 
@@ -83,7 +86,9 @@ class Searcher:
             self._by_words(query, parsed, candidates, at, kinds, labels)
         if mode != "text" and parsed.is_plain and query.strip():
             try:
-                self._by_meaning(query, candidates, at, kinds, labels)
+                notice = self._by_meaning(
+                    query, candidates, at, kinds, labels, PATIENCE_SECONDS[mode]
+                )
             except EmbeddingError as error:
                 if mode == "semantic":
                     raise
@@ -130,9 +135,11 @@ class Searcher:
         at: int | None,
         kinds: frozenset[Kind] | None,
         labels: tuple[str, ...],
-    ) -> None:
+        patience_seconds: float,
+    ) -> str | None:
+        """Adds what is near in meaning; a sentence where some texts have no vectors yet."""
         vector = self._embeddings.get().query_vector(query)
-        vectors = self._projections.vectors()
+        vectors = self._projections.vectors(patience_seconds)
         for ref, cosine in vectors.cosines(vector, list(candidates), at=at).items():
             candidates[ref].cosine = cosine
         for hit in vectors.search(vector, at=at, limit=CANDIDATES_MAX, kinds=kinds, labels=labels):
@@ -140,6 +147,13 @@ class Searcher:
                 break
             found = candidates.setdefault(hit.ref, _Candidate(hit.kind, hit.ref, hit.entity))
             found.cosine = hit.cosine
+        behind = self._projections.behind(vectors)
+        if not behind:
+            return None
+        return (
+            f"The newest {behind} events are searched by words only: their texts are still being "
+            "turned into vectors. Ask again in a while to search them by meaning too."
+        )
 
 
 def _joined(candidates: Iterable[_Candidate]) -> list[Hit]:

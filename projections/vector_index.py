@@ -214,9 +214,8 @@ class VectorIndex:
         vectors = np.frombuffer(halves, dtype=np.float16)
         if len(vectors) % dimensions:
             raise ValueError(f"{len(vectors)} numbers are no vectors of {dimensions}")
-        vectors = vectors.reshape(-1, dimensions)
-        for start in range(0, len(vectors), SLICE_ROWS):
-            index._flat.add(vectors[start : start + SLICE_ROWS].astype(np.float32))
+        # In one piece: FAISS then takes as much memory as it needs, where slices make it grow by copying.
+        index._flat.add(vectors.reshape(-1, dimensions).astype(np.float32))
         index._adopt(graph)
         index._catch_up_graph()
         return index

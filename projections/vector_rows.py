@@ -11,7 +11,7 @@ several threads only while nobody changes it.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, get_args
 
@@ -125,14 +125,12 @@ class Rows:
 
     # -- what a search asks
 
-    def ref(self, row: int) -> str:
-        return self._refs[row]
-
-    def kind(self, row: int) -> Kind:
-        return KINDS[int(self._kind.values[row])]
-
-    def entity(self, row: int) -> str:
-        return self._entities[int(self._entity.values[row])]
+    def described(self, rows: Ids) -> Iterator[tuple[str, Kind, str]]:
+        """Ref, kind and entity of the document of each row."""
+        kinds = self._kind.values[rows].tolist()
+        entities = self._entity.values[rows].tolist()
+        for row, kind, entity in zip(rows.tolist(), kinds, entities, strict=True):
+            yield self._refs[row], KINDS[kind], self._entities[entity]
 
     def select(
         self, at: int | None, kinds: Collection[Kind] | None, labels: Iterable[str]

@@ -157,8 +157,10 @@ class VectorProjector:
             selection = rows.select(_past(at, position), kinds, labels)
             found, cosines = index.nearest(query, selection, limit)
             hits = [
-                VectorHit(rows.ref(row), rows.kind(row), rows.entity(row), cosine)
-                for row, cosine in zip(found.tolist(), cosines.tolist(), strict=True)
+                VectorHit(ref, kind, entity, cosine)
+                for (ref, kind, entity), cosine in zip(
+                    rows.described(found), cosines.tolist(), strict=True
+                )
             ]
         return sorted(hits, key=lambda hit: (-hit.cosine, hit.ref))[: max(0, limit)]
 

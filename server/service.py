@@ -110,7 +110,6 @@ class Follower:
         self._service = service
         self._changed = threading.Condition()
         self._behind: dict[int, Opened] = {}
-        self._warming = False
         self._stopping = False
         self._thread: threading.Thread | None = None
 
@@ -120,9 +119,8 @@ class Follower:
             self._wake()
 
     def warm_up(self) -> None:
-        with self._changed:
-            self._warming = True
-            self._wake()
+        """Loads the model in a thread of normal priority, which the model's own threads inherit."""
+        threading.Thread(target=self._warm, name="warm-up", daemon=True).start()
 
     def stop(self) -> None:
         with self._changed:
@@ -141,16 +139,13 @@ class Follower:
         _be_nice()
         while True:
             with self._changed:
-                while not (self._behind or self._warming or self._stopping):
+                while not (self._behind or self._stopping):
                     self._changed.wait()
-                if self._behind and not self._warming and not self._stopping:
+                if self._behind and not self._stopping:
                     self._changed.wait(QUIET_SECONDS)
                 if self._stopping:
                     return
                 behind, self._behind = list(self._behind.values()), {}
-                warming, self._warming = self._warming, False
-            if warming:
-                self._warm()
             for opened in behind:
                 self._catch_up(opened)
             self._service.usage.flush()

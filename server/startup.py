@@ -11,7 +11,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-
 SWITCH_SECONDS = 0.0005
 
 

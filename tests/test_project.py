@@ -116,7 +116,7 @@ def test_a_retry_is_recognised_after_the_file_was_closed(project: Project, tmp_p
 def test_events_say_who_asked(project: Project) -> None:
     run(project, create("Jon"), Origin(thread="planning", actor="laptop"))
     with project.snapshot() as (log, _):
-        entry = list(log.read(1))[0]
+        entry = next(iter(log.read(1)))
     assert (entry.thread, entry.actor) == ("planning", "laptop")
 
 
@@ -267,5 +267,5 @@ def test_a_whole_log_verifies(project: Project) -> None:
 def test_a_file_that_is_no_log_is_a_storage_error_that_names_it(tmp_path: Path) -> None:
     (tmp_path / "prj_1").mkdir()
     (tmp_path / "prj_1" / "log.mdb").write_bytes(b"not a database" * 1000)
-    with pytest.raises(StorageError, match="log.mdb"):
+    with pytest.raises(StorageError, match=r"log\.mdb"):
         Project(tmp_path / "prj_1")
