@@ -24,7 +24,7 @@ IfExists = Literal["replace", "merge", "skip", "error"]
 EntityName = Annotated[str, Meta(min_length=1, max_length=NAME_CHARACTERS_MAX)]
 TypeName = Annotated[str, Meta(min_length=1, max_length=TYPE_CHARACTERS_MAX)]
 Content = Annotated[str, Meta(min_length=1, max_length=CONTENT_CHARACTERS_MAX)]
-Share = Annotated[float, Meta(ge=0, le=1)]
+Share = Annotated[float, Meta(ge=0, le=1, examples=[0.9])]
 ProjectName = Annotated[str, Meta(min_length=1, max_length=PROJECT_NAME_CHARACTERS_MAX)]
 
 
@@ -38,7 +38,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class CreateProject(Command, frozen=True):
-    name: ProjectName
+    name: Annotated[ProjectName, Meta(examples=["my-app"])]
     description: Annotated[str, Meta(max_length=DESCRIPTION_CHARACTERS_MAX)] = ""
 
 
@@ -68,9 +68,7 @@ class CreateEntities(Command, frozen=True):
     entities: Annotated[Sequence[NewEntity], Meta(max_length=ITEMS_MAX)]
     if_exists: Annotated[
         IfExists | None,
-        Meta(
-            description="What to do with a name that exists; the server's default is usually best"
-        ),
+        Meta(description="For names that exist; best left out"),
     ] = field(default=None, name="ifExists")
 
 
@@ -86,9 +84,9 @@ class DeleteEntities(Command, frozen=True):
 
 
 class NewObservation(Command, frozen=True):
-    content: Content
+    content: Annotated[Content, Meta(examples=["Lives in Rome"])]
     supersedes: Annotated[
-        str | None, Meta(description="Id or exact text of the observation this replaces")
+        str | None, Meta(description="Id or exact text of the fact it replaces")
     ] = None
     confidence: Share = 1.0
     importance: Share = 0.5
@@ -122,11 +120,11 @@ class DeleteObservations(Command, frozen=True):
 
 
 class Edge(Command, frozen=True):
-    source: Annotated[
-        EntityName, Meta(description="Entity it starts at", examples=["john-doe"])
-    ] = field(name="from")
-    target: Annotated[EntityName, Meta(description="Entity it leads to", examples=["techcorp"])] = (
-        field(name="to")
+    source: Annotated[EntityName, Meta(description="Entity name", examples=["john-doe"])] = field(
+        name="from"
+    )
+    target: Annotated[EntityName, Meta(description="Entity name", examples=["techcorp"])] = field(
+        name="to"
     )
     relation_type: Annotated[
         TypeName, Meta(description="Active voice, e.g. works_for", examples=["works_for"])
@@ -202,29 +200,37 @@ class CreateMemory(Command, frozen=True):
 
 
 class SavedRelation(Command, frozen=True):
-    target_entity: Annotated[EntityName, Meta(description="In this request or in memory")] = field(
-        name="targetEntity"
-    )
-    relation_type: Annotated[str, Meta(extra_json_schema={"maxLength": 50})] = field(
-        name="relationType"
-    )
+    target_entity: Annotated[
+        EntityName, Meta(description="In this request or in memory", examples=["Acme"])
+    ] = field(name="targetEntity")
+    relation_type: Annotated[
+        str, Meta(extra_json_schema={"maxLength": 50}, examples=["works at"])
+    ] = field(name="relationType")
     importance: Share = 0.7
 
 
 class SavedEntity(Command, frozen=True):
     """Its texts are judged by `saving`, whose words the client knows, not by the decoder."""
 
-    name: Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": 100})]
+    name: Annotated[
+        str, Meta(extra_json_schema={"minLength": 1, "maxLength": 100}, examples=["Ann"])
+    ]
     entity_type: Annotated[
         str,
         Meta(
             extra_json_schema={"minLength": 1, "maxLength": 50},
             description="Free, capitalised: Person, Document, Code, …",
+            examples=["Person"],
         ),
     ] = field(name="entityType")
     observations: Annotated[
         Sequence[Annotated[str, Meta(extra_json_schema={"minLength": 5, "maxLength": 150})]],
-        Meta(max_length=ITEMS_MAX, extra_json_schema={"minItems": 1}, description="One fact each"),
+        Meta(
+            max_length=ITEMS_MAX,
+            extra_json_schema={"minItems": 1},
+            description="One fact each",
+            examples=[["Works at Acme"]],
+        ),
     ]
     relations: Annotated[
         Sequence[SavedRelation], Meta(max_length=ITEMS_MAX, extra_json_schema={"minItems": 1})
@@ -237,6 +243,46 @@ class SaveMemory(Command, frozen=True):
     entities: Annotated[
         Sequence[SavedEntity], Meta(max_length=ITEMS_MAX, extra_json_schema={"minItems": 1})
     ]
+
+
+# -- history
+
+
+class RenameEntity(Command, frozen=True):
+    name: Annotated[EntityName, Meta(examples=["jon"])]
+    new_name: Annotated[EntityName, Meta(examples=["john-doe"])] = field(name="newName")
+
+
+class MergeEntities(Command, frozen=True):
+    names: Annotated[
+        Sequence[EntityName],
+        Meta(
+            min_length=1, max_length=ITEMS_MAX, description="Entities to merge", examples=[["jon"]]
+        ),
+    ]
+    into: Annotated[EntityName, Meta(description="The one that stays", examples=["john-doe"])]
+
+
+class UpdateObservation(Command, frozen=True):
+    entity_name: Annotated[EntityName, Meta(examples=["john-doe"])] = field(name="entityName")
+    observation: Annotated[
+        Content, Meta(description="Id or exact text", examples=["Lives in Rome"])
+    ]
+    new_content: Annotated[Content, Meta(examples=["Lives in Oslo"])] = field(name="newContent")
+
+
+class ForgetMemory(Command, frozen=True):
+    id: MemoryId
+
+
+class Undo(Command, frozen=True):
+    position: Annotated[
+        int | None, Meta(ge=1, description="Any position of the command; default: the last command")
+    ] = None
+    thread: Annotated[str | None, Meta(description="Only the last command of this thread")] = None
+    cascade: Annotated[bool, Meta(description="Undo later commands that depend on it first")] = (
+        False
+    )
 
 
 AnyCommand: TypeAlias = (
@@ -253,4 +299,9 @@ AnyCommand: TypeAlias = (
     | SupersedeMemory
     | CreateMemory
     | SaveMemory
+    | RenameEntity
+    | MergeEntities
+    | UpdateObservation
+    | ForgetMemory
+    | Undo
 )

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from memlog.codec import Entry
 from memlog.commands import MEMORY_CONTENT_CHARACTERS_MAX, TAGS_MAX, IfExists
 from memlog.ids import Prefix, new_id
 
@@ -16,3 +17,6 @@ class Context(msgspec.Struct, frozen=True):
     strict_relations: bool = False
     content_characters_max: int = MEMORY_CONTENT_CHARACTERS_MAX
     tags_max: int = TAGS_MAX
+    entry_at: Callable[[int], Entry | None] = lambda position: None
+    """The log, for decisions about it: the entry at a position."""
+    head: Callable[[], int] = lambda: 0

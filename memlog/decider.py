@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import assert_never
 
-from memlog import graph, memories, saving
+from memlog import graph, history, memories, saving
 from memlog.commands import (
     AddObservations,
     AnyCommand,
@@ -24,10 +24,15 @@ from memlog.commands import (
     DeleteEntities,
     DeleteObservations,
     DeleteRelations,
+    ForgetMemory,
+    MergeEntities,
+    RenameEntity,
     RestoreProject,
     SaveMemory,
     StoreMemory,
     SupersedeMemory,
+    Undo,
+    UpdateObservation,
 )
 from memlog.context import Context
 from memlog.errors import ProjectArchived, ProjectExists, ProjectNotFound
@@ -67,6 +72,16 @@ def decide(command: AnyCommand, state: State, context: Context) -> Iterator[Even
             return memories.supersede_memory(command, state)
         case CreateMemory():
             return memories.create_memory(command, state, context)
+        case RenameEntity():
+            return history.rename_entity(command, state)
+        case MergeEntities():
+            return history.merge_entities(command, state)
+        case UpdateObservation():
+            return history.update_observation(command, state, context)
+        case ForgetMemory():
+            return history.forget_memory(command, state)
+        case Undo():
+            return history.undo(command, state, context)
         case _:
             assert_never(command)
 

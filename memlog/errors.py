@@ -26,6 +26,7 @@ from typing import Any, ClassVar
 import msgspec
 
 VALUE_CHARACTERS_MAX = 80
+MEND_ALL = "Mend every item under `problems`, then send the whole request again."
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -135,6 +136,6 @@ def refusal(found: Sequence[tuple[type[MemlogError], Problem]]) -> MemlogError:
         return kind(first.problem, suggestion=first.suggestion, problems=(first,))
     return kind(
         f"{len(found)} problems, nothing was written. First: {first.problem} (at {first.path})",
-        suggestion="Mend every item under `problems`, then send the whole request again.",
+        suggestion=MEND_ALL,
         problems=(problem for _, problem in found),
     )

@@ -54,6 +54,24 @@ class EntityRated(_Event, frozen=True, tag="entity_rated.v1"):
     importance: float
 
 
+class EntityRenamed(_Event, frozen=True, tag="entity_renamed.v1"):
+    """Its relations follow; the old name stays an alias."""
+
+    entity_id: str
+    name: str
+
+
+class EntityMerged(_Event, frozen=True, tag="entity_merged.v1"):
+    """`entity_id` became part of `into`: its names are aliases of it, its relations are its relations.
+
+    What would be double or lead from `into` to itself was deleted, and its observations were moved,
+    by events of their own, just before.
+    """
+
+    entity_id: str
+    into: str
+
+
 class ObservationAdded(_Event, frozen=True, tag="observation_added.v1"):
     observation_id: str
     entity_id: str
@@ -74,6 +92,13 @@ class ObservationSuperseded(_Event, frozen=True, tag="observation_superseded.v1"
 
 class ObservationDeleted(_Event, frozen=True, tag="observation_deleted.v1"):
     observation_id: str
+
+
+class ObservationMoved(_Event, frozen=True, tag="observation_moved.v1"):
+    """To another entity, with its history."""
+
+    observation_id: str
+    entity_id: str
 
 
 class RelationAdded(_Event, frozen=True, tag="relation_added.v1"):
@@ -118,6 +143,13 @@ class MemoryDeleted(_Event, frozen=True, tag="memory_deleted.v1"):
     memory_id: str
 
 
+class CommandUndone(_Event, frozen=True, tag="command_undone.v1"):
+    """What the entries from `first` to `last` changed stands again as it was before them."""
+
+    first: int
+    last: int
+
+
 Event: TypeAlias = (
     ProjectCreated
     | ProjectArchived
@@ -125,14 +157,18 @@ Event: TypeAlias = (
     | EntityCreated
     | EntityTypeChanged
     | EntityDeleted
+    | EntityMerged
     | EntityRated
+    | EntityRenamed
     | ObservationAdded
     | ObservationSuperseded
     | ObservationDeleted
+    | ObservationMoved
     | RelationAdded
     | RelationDeleted
     | MemoryStored
     | MemoryMerged
     | MemorySuperseded
     | MemoryDeleted
+    | CommandUndone
 )

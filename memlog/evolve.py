@@ -11,11 +11,15 @@ from typing import assert_never
 import msgspec
 
 from memlog import state as tables
+from memlog.canonical import canonical
 from memlog.codec import Entry
 from memlog.events import (
+    CommandUndone,
     EntityCreated,
     EntityDeleted,
+    EntityMerged,
     EntityRated,
+    EntityRenamed,
     EntityTypeChanged,
     MemoryDeleted,
     MemoryMerged,
@@ -23,6 +27,7 @@ from memlog.events import (
     MemorySuperseded,
     ObservationAdded,
     ObservationDeleted,
+    ObservationMoved,
     ObservationSuperseded,
     ProjectArchived,
     ProjectCreated,
@@ -30,6 +35,7 @@ from memlog.events import (
     RelationAdded,
     RelationDeleted,
 )
+from memlog.restoring import Restored, restore
 from memlog.state import Entity, Memory, Observation, Project, Relation, State, Status, encode_row
 from memlog.tables import Timeline
 
@@ -39,8 +45,8 @@ _replace = msgspec.structs.replace
 
 def evolve(timeline: Timeline, entry: Entry) -> None:
     """Applies one entry. The timeline remembers what was there before, under the entry's position."""
-    timeline.position = entry.position
-    _Evolution(timeline, entry).apply()
+    with timeline.writing(entry.position):
+        _Evolution(timeline, entry).apply()
 
 
 class _Evolution:
@@ -71,6 +77,14 @@ class _Evolution:
                 self._change_entity(
                     event.entity_id, confidence=event.confidence, importance=event.importance
                 )
+            case EntityRenamed() as event:
+                self._entity_renamed(event)
+            case EntityMerged() as event:
+                self._entity_merged(event)
+            case ObservationMoved() as event:
+                self._observation_moved(event)
+            case CommandUndone() as event:
+                self._command_undone(event)
             case MemoryStored() as event:
                 self._memory_stored(event)
             case MemoryMerged() as event:
@@ -120,19 +134,49 @@ class _Evolution:
         self._timeline.put(tables.name_key(row.name), row.id.encode())
 
     def _change_entity(self, entity_id: str, **changes: object) -> None:
-        entity = self._state.entity(entity_id)
-        assert entity is not None, f"decide named an entity that does not live: {entity_id}"
+        entity = self._entity(entity_id)
         row = _replace(entity, updated_us=self._entry.time_us, **changes)
         if row != entity:
             self._timeline.put(tables.entity_key(entity_id), encode_row(row))
 
     def _entity_deleted(self, event: EntityDeleted) -> None:
-        entity = self._state.entity(event.entity_id)
-        assert entity is not None, f"decide named an entity that does not live: {event.entity_id}"
+        entity = self._entity(event.entity_id)
         self._timeline.delete(tables.entity_key(entity.id))
-        self._timeline.delete(tables.name_key(entity.name))
+        for name in (entity.name, *entity.aliases):
+            self._timeline.delete(tables.name_key(name))
+
+    def _entity_renamed(self, event: EntityRenamed) -> None:
+        entity = self._entity(event.entity_id)
+        former = [name for name in (*entity.aliases, entity.name) if not _same(name, event.name)]
+        self._reattach(entity.name, event.name)
+        self._timeline.put(tables.name_key(event.name), entity.id.encode())
+        self._change_entity(entity.id, name=event.name, aliases=tuple(former))
+
+    def _entity_merged(self, event: EntityMerged) -> None:
+        gone, into = self._entity(event.entity_id), self._entity(event.into)
+        self._reattach(gone.name, into.name)
+        for name in (gone.name, *gone.aliases):
+            self._timeline.put(tables.name_key(name), into.id.encode())
+        for row in self._state.retired_observations(gone.id):
+            self._timeline.delete(tables.retired_key(gone.id, row.born))
+            key = tables.retired_key(into.id, row.born)
+            self._timeline.put(key, encode_row(_replace(row, entity_id=into.id)))
+            self._timeline.put(tables.observation_index_key(row.id), key)
+        self._timeline.delete(tables.entity_key(gone.id))
+        self._change_entity(into.id, aliases=(*into.aliases, gone.name, *gone.aliases))
+
+    def _entity(self, entity_id: str) -> Entity:
+        entity = self._state.entity(entity_id)
+        assert entity is not None, f"decide named an entity that does not live: {entity_id}"
+        return entity
 
     # -- observations
+
+    def _observation_moved(self, event: ObservationMoved) -> None:
+        row = self._living(event.observation_id)
+        self._timeline.delete(tables.observation_key(row.entity_id, row.born))
+        self._change_entity(row.entity_id)
+        self._bear(_replace(row, entity_id=event.entity_id))
 
     def _observation_added(self, event: ObservationAdded) -> None:
         entry = self._entry
@@ -200,16 +244,28 @@ class _Evolution:
 
     def _relation_added(self, event: RelationAdded) -> None:
         entry = self._entry
-        row = Relation(
-            id=event.relation_id,
-            source=event.source,
-            target=event.target,
-            relation_type=event.relation_type,
-            created_us=entry.time_us,
-            born=entry.position,
-            thread=entry.thread,
-            importance=event.importance,
+        self._attach(
+            Relation(
+                id=event.relation_id,
+                source=event.source,
+                target=event.target,
+                relation_type=event.relation_type,
+                created_us=entry.time_us,
+                born=entry.position,
+                thread=entry.thread,
+                importance=event.importance,
+            )
         )
+
+    def _reattach(self, name: str, new_name: str) -> None:
+        """Gives every relation at `name` to `new_name`."""
+        for row in self._state.relations_touching(name):
+            self._detach(row)
+            source = new_name if _same(row.source, name) else row.source
+            target = new_name if _same(row.target, name) else row.target
+            self._attach(_replace(row, source=source, target=target))
+
+    def _attach(self, row: Relation) -> None:
         edge = tables.edge_key(row.source, row.relation_type, row.target)
         self._timeline.put(tables.relation_key(row.id), encode_row(row))
         self._timeline.put(edge, row.id.encode())
@@ -219,6 +275,9 @@ class _Evolution:
     def _relation_deleted(self, event: RelationDeleted) -> None:
         row = self._state.relation(event.relation_id)
         assert row is not None, f"decide named a relation that is not there: {event.relation_id}"
+        self._detach(row)
+
+    def _detach(self, row: Relation) -> None:
         self._timeline.delete(tables.relation_key(row.id))
         self._timeline.delete(tables.edge_key(row.source, row.relation_type, row.target))
         self._timeline.delete(tables.leaving_key(row.source, row.id))
@@ -288,3 +347,18 @@ class _Evolution:
         row = self._state.memory(memory_id)
         assert row is not None, f"decide named a memory that is not there: {memory_id}"
         return row
+
+    # -- taking back
+
+    def _command_undone(self, event: CommandUndone) -> None:
+        found = list(restore(event.first, event.last, self._state))
+        for each in found:
+            assert isinstance(each, Restored), "decide saw to it that nothing stands in the way"
+            if each.value is None:
+                self._timeline.delete(each.key)
+            else:
+                self._timeline.put(each.key, each.value)
+
+
+def _same(name: str, other: str) -> bool:
+    return canonical(name) == canonical(other)

@@ -188,10 +188,10 @@ def _unfit_additions(command: AddObservations, state: State) -> Iterator[Refusal
                 continue
             if find_observation(living, content.supersedes) is None:
                 where = f"{path}.contents[{place}].supersedes"
-                yield _not_supersedable(content.supersedes, where, living, state)
+                yield unfit_observation(content.supersedes, where, living, state)
 
 
-def _not_supersedable(wanted: str, path: str, living: list[Observation], state: State) -> Refusal:
+def unfit_observation(wanted: str, path: str, living: list[Observation], state: State) -> Refusal:
     retired = state.observation(wanted) if is_id(wanted, "obs") else None
     if retired is not None and retired.superseded_by is not None:
         problem = f"Observation {wanted} was superseded already by {retired.superseded_by}"

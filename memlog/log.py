@@ -73,6 +73,13 @@ class Log:
         for position, value in self._values(after):
             yield codec.decode(position, value)
 
+    def entry(self, position: int) -> Entry | None:
+        """The entry at `position`, None where there is none."""
+        if position < 1:
+            return None
+        value = self._transaction.get(place(position), db=self._database)
+        return None if value is None else codec.decode(position, bytes(value))
+
     def read_back(self, before: int | None = None) -> Iterator[Entry]:
         """Entries below the position `before` (default: all), the newest first."""
         cursor = self._transaction.cursor(db=self._database)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
-from memlog.canonical import canonical_json
+from memlog.canonical import canonical, canonical_json
 from memlog.commands import CreateMemory, StoreMemory, SupersedeMemory
 from memlog.context import Context
 from memlog.errors import Conflict, LimitExceeded, MemoryNotFound, Problem, refusal, shorten
@@ -12,6 +13,9 @@ from memlog.events import Event, MemoryMerged, MemoryStored, MemorySuperseded
 from memlog.state import Memory, State
 
 FACT = "fact"
+IDS_COMPARED_MAX = 10_000
+ID_START_MIN = 18  # mem_, and enough beyond the time an id begins with to mean one memory
+SLIPS_MAX = 2
 
 
 def store_memory(command: StoreMemory, context: Context) -> Iterator[Event]:
@@ -69,7 +73,7 @@ def _both(old: str, new: str, state: State) -> tuple[Memory, Memory]:
     """Both memories. Raises MemoryNotFound with each that is missing."""
     rows = state.memory(old), state.memory(new)
     missing = [
-        (MemoryNotFound, missing_memory(memory_id, path))
+        (MemoryNotFound, missing_memory(memory_id, path, state))
         for path, memory_id, row in (
             ("old_memory_id", old, rows[0]),
             ("new_memory_id", new, rows[1]),
@@ -81,13 +85,32 @@ def _both(old: str, new: str, state: State) -> tuple[Memory, Memory]:
     return rows[0], rows[1]
 
 
-def missing_memory(memory_id: str, path: str) -> Problem:
+def missing_memory(memory_id: str, path: str, state: State) -> Problem:
+    meant = _meant(memory_id, state)
     return Problem(
         path,
         f"Memory with ID {shorten(memory_id)} not found",
-        "Pass an id as store_memory, search_memories or list_recent_memories gave it: mem_ and 26 characters.",
+        f"Did you mean '{meant}'?"
+        if meant
+        else "Pass an id as store_memory, search_memories or list_recent_memories gave it: "
+        "mem_ and 26 characters.",
         shorten(memory_id),
     )
+
+
+def _meant(memory_id: str, state: State) -> str | None:
+    """The active memory whose text stands here for its id, or the only one whose id is nearly this."""
+    from rapidfuzz.distance import OSA
+
+    text, wanted = canonical(memory_id), memory_id.strip().lower().rstrip(".…")
+    near = []
+    for memory in islice(state.memories(), IDS_COMPARED_MAX):
+        if isinstance(memory.content, str) and canonical(memory.content) == text:
+            return memory.id
+        begins = len(wanted) >= ID_START_MIN and memory.id.startswith(wanted)
+        if begins or OSA.distance(wanted, memory.id, score_cutoff=SLIPS_MAX) <= SLIPS_MAX:
+            near.append(memory.id)
+    return near[0] if len(near) == 1 else None
 
 
 def _gone(memory: Memory, state: State) -> Conflict:

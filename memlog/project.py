@@ -31,7 +31,7 @@ from memlog.log import Damage, Head, Log
 from memlog.state import State
 from memlog.tables import LmdbRows, MemoryRows, Timeline
 
-STATE_VERSION = 1
+STATE_VERSION = 2
 """Of the state tables' layout; a log whose tables are of another version is evolved anew."""
 
 LOG_FILE = "log.mdb"
@@ -127,6 +127,7 @@ class Project:
     ) -> list[Entry]:
         log = Log(transaction, self._environment.databases["log"])
         head = log.head()
+        context = msgspec.structs.replace(context, entry_at=log.entry, head=log.position)
         now, command_id = self._clock(), origin.command_id or new_id("cmd")
         entries = []
         for event in decide(command, State(timeline), context):

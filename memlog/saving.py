@@ -6,6 +6,7 @@ a relation) is required here, and every problem of a request is reported at once
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
@@ -31,6 +32,8 @@ COMMON_TYPES = (
     *("Project", "Organization", "Event", "Place", "Tool", "Concept"),
 )
 """The types the guide names; any other is as good."""
+
+EXAMPLES = {"Name": "Ann", "Entity type": "Person", "Relation type": "works at"}
 
 _SENTENCE_END = re.compile(r"[.!?]+(?=\s|$)")
 _CLAUSE_END = re.compile(r"(?<=[.!?;])\s+|,\s+(?:and\s+)?|\s+(?:and|which|with)\s+")
@@ -74,7 +77,10 @@ def _save_entity(item: SavedEntity, state: State, context: Context) -> Iterator[
 
 def _problems(entities: Sequence[SavedEntity], state: State) -> Iterator[Problem]:
     if not entities:
-        suggestion = 'Pass at least one: {"name", "entityType", "observations", "relations"}.'
+        suggestion = (
+            'Pass at least one: {"name": "Ann", "entityType": "Person", "observations": '
+            '["Works at Acme"], "relations": [{"targetEntity": "Acme", "relationType": "works at"}]}.'
+        )
         yield Problem("entities", "entities is empty", suggestion)
     names = {canonical(item.name) for item in entities}
     for index, item in enumerate(entities):
@@ -82,8 +88,9 @@ def _problems(entities: Sequence[SavedEntity], state: State) -> Iterator[Problem
         yield from _length(item.name, f"{path}.name", item, "Name", NAME_MAX)
         yield from _length(item.entity_type, f"{path}.entityType", item, "Entity type", TYPE_MAX)
         if not item.observations:
+            suggestion = 'Add a fact, as in "observations": ["Works at Acme"].'
             yield _said(
-                item, f"{path}.observations", "must have at least 1 observation", "Add a fact."
+                item, f"{path}.observations", "must have at least 1 observation", suggestion
             )
         for place, text in enumerate(item.observations):
             yield from _observation_problems(text, f"{path}.observations[{place}]", item)
@@ -113,7 +120,8 @@ def _observation_problems(text: str, path: str, item: SavedEntity) -> Iterator[P
         yield Problem(path, problem, _split(text), shorten(text), item.name)
     if count < OBSERVATION_MIN:
         problem = f"Observation too short ({count} chars). Min {OBSERVATION_MIN}."
-        yield Problem(path, problem, "Say the fact in full.", text, item.name)
+        suggestion = "Say the fact in full, as in 'Works at Acme'."
+        yield Problem(path, problem, suggestion, text, item.name)
 
 
 def _relation_problems(
@@ -127,8 +135,8 @@ def _relation_problems(
         known = [*names, *(entity.name for entity in state.entities())]
         near = did_you_mean(target, known)
         suggestion = (
-            f"{near + ' ' if near else ''}targetEntity must name an entity in the same "
-            "save_memory call, or one that is in memory"
+            f"{near or 'Add that entity to `entities`.'} targetEntity must name an entity in the "
+            "same save_memory call, or one that is in memory"
         )
         problem = f"Target entity '{shorten(target)}' not found in request"
         yield Problem(f"{path}.targetEntity", problem, suggestion, shorten(target), item.name)
@@ -146,7 +154,8 @@ def _length(text: str, path: str, item: SavedEntity, what: str, most: int) -> It
             shorten(item.name),
         )
     elif not text.strip():
-        yield Problem(path, f"{what} is empty", "Say what it is.", text, shorten(item.name))
+        problem, suggestion = f"{what} is empty", f"For example: {json.dumps(EXAMPLES[what])}."
+        yield Problem(path, problem, suggestion, text, shorten(item.name))
 
 
 def _said(item: SavedEntity, path: str, problem: str, suggestion: str) -> Problem:
@@ -166,8 +175,9 @@ def sentence_count(text: str) -> int:
 
 def _split(text: str) -> str:
     parts = [part.strip(" .,;") for part in _CLAUSE_END.split(text)]
-    shown = [part for part in parts if characters(part) >= OBSERVATION_MIN]
-    if len(shown) < 2 or any(characters(part) > OBSERVATION_MAX for part in shown):
+    shown = [part for part in parts if part]
+    fit = all(OBSERVATION_MIN <= characters(part) <= OBSERVATION_MAX for part in shown)
+    if len(shown) < 2 or not fit:
         return "Say each fact in an observation of its own, in fewer words."
     listed = ", ".join(f"{number}) '{part}'" for number, part in enumerate(shown, 1))
     return f"Split into {len(shown)} observations: {listed}"

@@ -50,6 +50,19 @@ def sentence(entry: Entry, state_at: Callable[[int], State]) -> str:
         case events.EntityRated() as event:
             name = _name(event.entity_id, before)
             return f"{name} has importance {event.importance:g}, confidence {event.confidence:g}"
+        case events.EntityRenamed() as event:
+            return f"{_name(event.entity_id, before)} was renamed to '{event.name}'"
+        case events.EntityMerged() as event:
+            into = _name(event.into, before)
+            return f"{_name(event.entity_id, before)} was merged into {into}"
+        case events.ObservationMoved() as event:
+            owner, text = _observation(event.observation_id, before)
+            return f"{owner}: '{text}' was moved to {_name(event.entity_id, before)}"
+        case events.CommandUndone() as event:
+            span = (
+                f"{event.first}" if event.first == event.last else f"{event.first} to {event.last}"
+            )
+            return f"what position {span} changed was undone"
         case events.MemoryStored() as event:
             return f"{event.memory_type} {_quoted(event.content)} was stored"
         case events.MemoryMerged() as event:

@@ -55,6 +55,8 @@ class Entity(Row, frozen=True):
     thread: str | None
     confidence: float
     importance: float
+    aliases: tuple[str, ...] = ()
+    """Names it had before, under which it is still found."""
 
 
 class Observation(Row, frozen=True):
@@ -116,6 +118,16 @@ _entity = msgspec.msgpack.Decoder(Entity).decode
 _observation = msgspec.msgpack.Decoder(Observation).decode
 _relation = msgspec.msgpack.Decoder(Relation).decode
 _memory = msgspec.msgpack.Decoder(Memory).decode
+
+ROW_TYPES: dict[bytes, type[Row]] = {
+    b"P": Project,
+    b"E": Entity,
+    b"O": Observation,
+    b"H": Observation,
+    b"R": Relation,
+    b"M": Memory,
+}
+"""What the rows of a table are; tables not listed hold plain references."""
 
 PROJECT_KEY = b"P"
 
@@ -194,6 +206,22 @@ class State:
         self._tables = tables
         self.position = position
         """The position as of which this is the state, where the reader has to know."""
+
+    def at(self, position: int) -> State:
+        """The state as it stood after `position`."""
+        return State(self._tables.at(position), position)
+
+    def row(self, key: bytes) -> bytes | None:
+        """A row as it is stored; for those who work on rows of any table."""
+        return self._tables.get(key)
+
+    def touched(self, position: int) -> list[bytes]:
+        """The keys that the entry at `position` changed."""
+        return self._tables.touched(position)
+
+    def changed_after(self, key: bytes, position: int) -> int | None:
+        """The first position beyond `position` at which the row was changed."""
+        return self._tables.changed_after(key, position)
 
     def project(self) -> Project | None:
         row = self._tables.get(PROJECT_KEY)

@@ -4,7 +4,8 @@
 `Timeline` is written once over it: `now` holds the present, `past` holds, for each change, the value
 that the change replaced, under key + position. The value of a key as of position p is therefore the
 first image in `past` made after p, or the present value where there is none. Nothing is copied to
-look back, and looking back costs one seek.
+look back, and looking back costs one seek. Under each position `past` also lists the keys that were
+changed there, so that a change can be taken back.
 
 Within one table (keys that share a first byte) all keys have the same length; so an image's key is
 never mistaken for another key's.
@@ -13,12 +14,16 @@ never mistaken for another key's.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 import lmdb
+import msgspec
 from sortedcontainers import SortedDict
 
 ABSENT = b""
+TOUCHED = b"\0"
+"""First byte of the lists of changed keys; no table may use it."""
 
 
 class Rows(Protocol):
@@ -125,15 +130,53 @@ class Reader(Protocol):
 
     def get(self, key: bytes) -> bytes | None: ...
     def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]: ...
+    def at(self, position: int) -> Reader: ...
+    def touched(self, position: int) -> list[bytes]:
+        """The keys that the entry at `position` changed, in the order of their first change."""
+        ...
+
+    def changed_after(self, key: bytes, position: int) -> int | None:
+        """The first position beyond `position` at which the key was changed."""
+        ...
 
 
-class Timeline:
-    """The present, written at `position`; whatever it replaces goes to the past."""
+class _Past:
+    """What the present and any earlier moment have in common: the images of what was replaced."""
 
     def __init__(self, now: Rows, past: Rows) -> None:
         self._now = now
         self._past = past
+
+    def at(self, position: int) -> Reader:
+        return _At(self._now, self._past, position)
+
+    def touched(self, position: int) -> list[bytes]:
+        stored = self._past.get(TOUCHED + place(position))
+        return [] if stored is None else msgspec.msgpack.decode(stored, type=list[bytes])
+
+    def changed_after(self, key: bytes, position: int) -> int | None:
+        image = self._past.ceiling(key + place(position + 1))
+        if image is None or image[0][:-8] != key:
+            return None
+        return int.from_bytes(image[0][-8:], "big")
+
+
+class Timeline(_Past):
+    """The present, written at one position after another; whatever it replaces goes to the past."""
+
+    def __init__(self, now: Rows, past: Rows) -> None:
+        super().__init__(now, past)
         self.position = 0
+        self._keys: dict[bytes, None] = {}
+
+    @contextmanager
+    def writing(self, position: int) -> Iterator[None]:
+        """What is put and deleted meanwhile happened at `position`."""
+        self.position = position
+        self._keys = {}
+        yield
+        if self._keys:
+            self._past.add(TOUCHED + place(position), msgspec.msgpack.encode(list(self._keys)))
 
     def get(self, key: bytes) -> bytes | None:
         return self._now.get(key)
@@ -143,23 +186,21 @@ class Timeline:
 
     def put(self, key: bytes, value: bytes) -> None:
         old = self._now.replace(key, value)
+        self._keys[key] = None
         self._past.add(key + place(self.position), ABSENT if old is None else old)
 
     def delete(self, key: bytes) -> None:
         old = self._now.pop(key)
         if old is not None:
+            self._keys[key] = None
             self._past.add(key + place(self.position), old)
 
-    def at(self, position: int) -> Reader:
-        return _At(self._now, self._past, position)
 
-
-class _At:
+class _At(_Past):
     """The tables as they stood after the entry at `position`."""
 
     def __init__(self, now: Rows, past: Rows, position: int) -> None:
-        self._now = now
-        self._past = past
+        super().__init__(now, past)
         self._next = place(position + 1)
 
     def get(self, key: bytes) -> bytes | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from memlog.errors import InvalidParameter
+from memlog.errors import InvalidParameter, Problem, shorten
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -15,17 +15,20 @@ def iso(time_us: int) -> str:
     return moment.isoformat(timespec="microseconds")[:-6] + "Z"
 
 
-def parse_iso(text: str) -> int:
+def parse_iso(text: str, path: str) -> int:
     """Microseconds since 1970 of an ISO 8601 time; one without a zone is UTC, a date its first moment.
 
-    Raises InvalidParameter for anything else.
+    Raises InvalidParameter for anything else; `path` is the argument that held it.
     """
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
+        problem = f"{shorten(text)!r} is not a time"
+        suggestion = "Write it as 2026-11-20T10:02:11Z, or as a date, 2026-11-20."
         raise InvalidParameter(
-            f"{text!r} is not a time",
-            suggestion="Write it as 2026-11-20T10:02:11Z, or as a date, 2026-11-20.",
+            f"{path}: {problem}",
+            suggestion=suggestion,
+            problems=[Problem(path, problem, suggestion, shorten(text))],
         ) from error
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)

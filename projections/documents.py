@@ -81,6 +81,14 @@ def changes(entries: Iterable[Entry], state_at: Callable[[int], State]) -> Itera
                 yield Born(_observation(entity, row.id, row.content, position))
             case events.ObservationDeleted() as event:
                 yield Died(event.observation_id, position)
+            case events.EntityRenamed() | events.EntityMerged() | events.CommandUndone():
+                yield from _differences(position, state_at)
+            case events.ObservationMoved() as event:
+                state = state_at(position)
+                row = _present(state.observation(event.observation_id))
+                entity = _present(state.entity(row.entity_id))
+                yield Died(row.id, position)
+                yield Born(_observation(entity, row.id, row.content, position))
             case events.MemoryStored() as event:
                 memory = state_at(position).memory(event.memory_id)
                 assert memory is not None, "a memory is there once it was stored"
@@ -105,6 +113,46 @@ def changes(entries: Iterable[Entry], state_at: Callable[[int], State]) -> Itera
                 pass
             case event:
                 assert_never(event)
+
+
+def _differences(position: int, state_at: Callable[[int], State]) -> Iterator[Change]:
+    """What an entry that works on rows of any kind ended and began: its documents before and after."""
+    before, after = state_at(position - 1), state_at(position)
+    ended, begun = _touched(position, before, after), _touched(position, after, after)
+    for ref, document in ended.items():
+        if ref not in begun or not _alike(document, begun[ref]):
+            yield Died(ref, position)
+    for ref, document in begun.items():
+        if ref not in ended or not _alike(document, ended[ref]):
+            yield Born(document)
+
+
+def _alike(one: Document, other: Document) -> bool:
+    return (one.text, one.labels) == (other.text, other.labels)
+
+
+def _touched(position: int, state: State, after: State) -> dict[str, Document]:
+    """The documents, as `state` has them, of all things whose rows the entry changed."""
+    found: dict[str, Document] = {}
+    for key in after.touched(position):
+        kind, name = key[:1], key[1:31].decode("ascii", "replace")
+        if kind == b"M":
+            memory = state.memory(name)
+            if memory is not None and memory.active:
+                found[name] = _memory(memory, position)
+        elif kind in (b"E", b"O"):
+            found.update(_of_entity(name, state, position))
+    return found
+
+
+def _of_entity(entity_id: str, state: State, position: int) -> Iterator[tuple[str, Document]]:
+    """An entity and all its observations: a name that changed is in the text of each."""
+    entity = state.entity(entity_id)
+    if entity is None:
+        return
+    yield entity_id, _entity(entity_id, entity.name, entity.entity_type, position)
+    for row in state.observations(entity_id):
+        yield row.id, _observation(entity, row.id, row.content, position)
 
 
 def _entity(entity_id: str, name: str, entity_type: str, born: int) -> Document:

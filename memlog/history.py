@@ -1,0 +1,261 @@
+"""Decisions that only a log can take: rename, merge, a new version of a fact, and undo."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from memlog.canonical import canonical
+from memlog.codec import Entry
+from memlog.commands import ForgetMemory, MergeEntities, RenameEntity, Undo, UpdateObservation
+from memlog.context import Context
+from memlog.errors import (
+    Conflict,
+    EntityExists,
+    EntityNotFound,
+    InvalidParameter,
+    MemoryNotFound,
+    Problem,
+    refusal,
+)
+from memlog.events import (
+    CommandUndone,
+    EntityMerged,
+    EntityRenamed,
+    Event,
+    MemoryDeleted,
+    ObservationDeleted,
+    ObservationMoved,
+    ObservationSuperseded,
+    ProjectArchived,
+    ProjectCreated,
+    ProjectRestored,
+    RelationDeleted,
+)
+from memlog.graph import find_observation, missing_entity, unfit_observation
+from memlog.memories import missing_memory
+from memlog.restoring import Blocked, Restored, restore
+from memlog.state import Entity, State
+
+SEARCHED_BACK_MAX = 100_000
+"""How far back the last command of a thread is looked for, in entries."""
+
+
+# -- entities
+
+
+def rename_entity(command: RenameEntity, state: State) -> Iterator[Event]:
+    entity = _entity(command.name, "name", state)
+    other = state.entity_named(command.new_name)
+    if other is not None and other.id != entity.id:
+        problem = Problem(
+            "newName",
+            f"Entity with name {command.new_name} exists already",
+            "Call merge_entities to make one of the two, or choose another name.",
+            command.new_name,
+        )
+        raise refusal([(EntityExists, problem)])
+    if entity.name == command.new_name:
+        return
+    yield from _without_doubles(entity.name, command.new_name, state)
+    yield EntityRenamed(entity.id, command.new_name)
+
+
+def merge_entities(command: MergeEntities, state: State) -> Iterator[Event]:
+    missing = [
+        (EntityNotFound, missing_entity(name, path, state))
+        for path, name in (
+            *((f"names[{index}]", name) for index, name in enumerate(command.names)),
+            ("into", command.into),
+        )
+        if state.entity_id_of(name) is None
+    ]
+    if missing:
+        raise refusal(missing)
+    for name in command.names:
+        entity, into = _entity(name, "names", state), _entity(command.into, "into", state)
+        if entity.id != into.id:
+            yield from _merge(entity, into, state)
+
+
+def _merge(entity: Entity, into: Entity, state: State) -> Iterator[Event]:
+    known = {canonical(row.content) for row in state.observations(into.id)}
+    for row in state.observations(entity.id):
+        if canonical(row.content) in known:
+            yield ObservationDeleted(row.id)
+        else:
+            yield ObservationMoved(row.id, into.id)
+    yield from _without_doubles(entity.name, into.name, state)
+    yield EntityMerged(entity.id, into.id)
+
+
+def _without_doubles(name: str, new_name: str, state: State) -> Iterator[Event]:
+    """Deletes the relations of `name` that `new_name` has already, or that would lead to itself."""
+    old, new = canonical(name), canonical(new_name)
+    for row in state.relations_touching(name):
+        ends = [canonical(end) for end in (row.source, row.target)]
+        moved = [new if end == old else end for end in ends]
+        loops = moved[0] == moved[1] and ends[0] != ends[1]
+        twin = state.relation_between(moved[0], row.relation_type, moved[1])
+        if loops or (twin is not None and twin.id != row.id):
+            yield RelationDeleted(row.id)
+
+
+def _entity(name: str, path: str, state: State) -> Entity:
+    entity = state.entity_named(name)
+    if entity is None:
+        raise refusal([(EntityNotFound, missing_entity(name, path, state))])
+    return entity
+
+
+# -- facts and memories
+
+
+def update_observation(
+    command: UpdateObservation, state: State, context: Context
+) -> Iterator[Event]:
+    entity = _entity(command.entity_name, "entityName", state)
+    living = state.observations(entity.id)
+    old = find_observation(living, command.observation)
+    if old is None:
+        raise refusal([unfit_observation(command.observation, "observation", living, state)])
+    if canonical(old.content) != canonical(command.new_content):
+        yield ObservationSuperseded(
+            context.new_id("obs"), old.id, command.new_content, old.confidence, old.importance
+        )
+
+
+def forget_memory(command: ForgetMemory, state: State) -> Iterator[Event]:
+    row = state.memory(command.id)
+    if row is None:
+        raise refusal([(MemoryNotFound, missing_memory(command.id, "id", state))])
+    if row.deleted_us is None:
+        yield MemoryDeleted(row.id)
+
+
+# -- undo
+
+
+def undo(command: Undo, state: State, context: Context) -> Iterator[Event]:
+    if command.position is None:
+        entry = _last_command(context, state, command.thread)
+    else:
+        entry = _entry_at(command.position, context, state)
+    yield from _undo_command(entry, command.cascade, state, context)
+
+
+def _entry_at(position: int, context: Context, state: State) -> Entry:
+    entry = context.entry_at(position)
+    if entry is None:
+        raise InvalidParameter(
+            f"There is no position {position} in the log",
+            suggestion="Call get_history to see what happened and where.",
+        )
+    return entry
+
+
+def _last_command(context: Context, state: State, thread: str | None) -> Entry:
+    """The newest entry of this thread that changed something and was not undone."""
+    undone: list[tuple[int, int]] = []
+    position = context.head()
+    for _ in range(SEARCHED_BACK_MAX):
+        entry = context.entry_at(position)
+        if entry is None:
+            break
+        position -= 1
+        if any(first <= entry.position <= last for first, last in undone):
+            continue
+        if isinstance(entry.event, CommandUndone):
+            undone.append((entry.event.first, entry.event.last))
+        elif thread in (None, entry.thread) and not _is_of_the_project(entry):
+            return entry
+    whose = f" of thread '{thread}'" if thread else ""
+    raise InvalidParameter(
+        f"There is no command{whose} to undo",
+        suggestion="Call get_history to see what happened; an undo is undone by its position.",
+    )
+
+
+def _undo_command(entry: Entry, cascade: bool, state: State, context: Context) -> Iterator[Event]:
+    first, last = _span(entry, context)
+    if any(_is_of_the_project(context.entry_at(position)) for position in range(first, last + 1)):
+        raise InvalidParameter(
+            f"Position {entry.position} is about the life of the project, which undo does not change",
+            suggestion="Use archive_project and restore_project.",
+        )
+    while blockers := _blockers(first, last, state):
+        if not cascade:
+            raise _depended_on(first, last, blockers, context)
+        latest = context.entry_at(max(blockers))
+        assert latest is not None, "what changed a row is in the log"
+        yield from _undo_command(latest, cascade, state, context)
+    if any(isinstance(each, Restored) for each in restore(first, last, state)):
+        yield CommandUndone(first, last)
+
+
+def _span(entry: Entry, context: Context) -> tuple[int, int]:
+    """The first and last position of the command that `entry` belongs to."""
+    first = last = entry.position
+    while _same_command(context.entry_at(first - 1), entry):
+        first -= 1
+    while _same_command(context.entry_at(last + 1), entry):
+        last += 1
+    return first, last
+
+
+def _same_command(other: Entry | None, entry: Entry) -> bool:
+    return other is not None and other.command_id == entry.command_id
+
+
+def _is_of_the_project(entry: Entry | None) -> bool:
+    return entry is not None and isinstance(
+        entry.event, (ProjectCreated, ProjectArchived, ProjectRestored)
+    )
+
+
+def _blockers(first: int, last: int, state: State) -> set[int]:
+    """Positions of later entries that depend on what is to be undone."""
+    found = list(restore(first, last, state))
+    blockers = {each.position for each in found if isinstance(each, Blocked)}
+    changed = {each.key: each.value for each in found if isinstance(each, Restored)}
+    for key, value in changed.items():
+        if key[:1] == b"E" and value is None:
+            blockers |= _left_behind(key[1:].decode(), last, state)
+        elif key[:1] == b"O" and value is not None:
+            owner = b"E" + key[1:-8]
+            if changed.get(owner, state.row(owner)) is None:
+                ended = state.changed_after(owner, last)
+                blockers |= {ended} if ended is not None else set()
+    return blockers
+
+
+def _left_behind(entity_id: str, last: int, state: State) -> set[int]:
+    """Positions at which what belongs to an entity that is to go was added later."""
+    entity = state.entity(entity_id)
+    if entity is None:
+        return set()
+    births = [row.born for row in state.observations(entity_id)]
+    births += [row.born for row in state.relations_touching(entity.name)]
+    return {born for born in births if born > last}
+
+
+def _depended_on(first: int, last: int, blockers: set[int], context: Context) -> Conflict:
+    named = []
+    for position in sorted(blockers):
+        entry = context.entry_at(position)
+        assert entry is not None, "what changed a row is in the log"
+        named.append(
+            Problem(
+                f"position {position}",
+                f"Command {entry.command_id} depends on it ({_tag(entry)})",
+                f'Undo it first: {{"position": {position}}}.',
+            )
+        )
+    return Conflict(
+        f"What positions {first} to {last} did cannot be undone alone: later commands depend on it",
+        suggestion="Pass cascade=true to undo those first, or undo them one by one.",
+        problems=named,
+    )
+
+
+def _tag(entry: Entry) -> str:
+    return str(type(entry.event).__struct_config__.tag).partition(".")[0].replace("_", " ")

@@ -1,0 +1,80 @@
+"""Taking back what a stretch of the log changed, row by row, while keeping what came after it.
+
+For each row that the stretch changed there are three values: before it, after it, and now. Where the row
+was not changed since, the value before it stands again. Where it was, a row of named fields is merged
+field by field: a field that was not changed since goes back; one that was is a conflict, unless it only
+says when the row was last touched. `evolve` applies this and the decision about `undo` asks it first,
+so both see the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from memlog.state import ROW_TYPES, Row, State, encode_row
+
+SOFT_FIELDS = frozenset({"updated_us"})
+
+
+class Restored(msgspec.Struct, frozen=True):
+    """The row under `key` as it is to be from now on: its value, None for no row."""
+
+    key: bytes
+    value: bytes | None
+
+
+class Blocked(msgspec.Struct, frozen=True):
+    """The row under `key` was changed again at `position`, in a way that cannot be kept."""
+
+    key: bytes
+    position: int
+
+
+def restore(first: int, last: int, state: State) -> Iterator[Restored | Blocked]:
+    """What it takes to make the rows that `first` to `last` changed as they were before."""
+    before, after = state.at(first - 1), state.at(last)
+    keys = dict.fromkeys(
+        key for position in range(first, last + 1) for key in state.touched(position)
+    )
+    for key in keys:
+        was, became, now = before.row(key), after.row(key), state.row(key)
+        if now == became:
+            if now != was:
+                yield Restored(key, was)
+            continue
+        merged = _merged(key, was, became, now)
+        if merged is not None:
+            yield merged
+        elif now != was:
+            position = state.changed_after(key, last)
+            assert position is not None, "a row that differs from what it was has been changed"
+            yield Blocked(key, position)
+
+
+def _merged(
+    key: bytes, was: bytes | None, became: bytes | None, now: bytes | None
+) -> Restored | None:
+    """The row with only the later changes in it; None where they cannot be told apart."""
+    kind = ROW_TYPES.get(key[:1])
+    if kind is None or became is None or now is None:
+        return None
+    new, present = (msgspec.msgpack.decode(row, type=kind) for row in (became, now))
+    if was is None:
+        changed = {name for name in kind.__struct_fields__ if _differ(name, new, present)}
+        return None if changed - SOFT_FIELDS else Restored(key, None)
+    old = msgspec.msgpack.decode(was, type=kind)
+    fields = {}
+    for name in kind.__struct_fields__:
+        if name in SOFT_FIELDS or not _differ(name, old, new):
+            fields[name] = getattr(present, name)
+        elif not _differ(name, new, present):
+            fields[name] = getattr(old, name)
+        else:
+            return None
+    return Restored(key, encode_row(kind(**fields)))
+
+
+def _differ(name: str, one: Row, other: Row) -> bool:
+    return bool(getattr(one, name) != getattr(other, name))

@@ -1,0 +1,360 @@
+"""Specs of the decisions about history: rename, merge, new versions, undo."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memlog.commands import (
+    AddObservations,
+    AnyCommand,
+    CreateEntities,
+    CreateMemory,
+    CreateProject,
+    CreateRelations,
+    DeleteEntities,
+    DeleteObservations,
+    DeleteRelations,
+    Edge,
+    EntityObservations,
+    ForgetMemory,
+    MergeEntities,
+    NewEntity,
+    NewObservation,
+    NewRelation,
+    ObservationDeletion,
+    RenameEntity,
+    SavedEntity,
+    SavedRelation,
+    SaveMemory,
+    StoreMemory,
+    SupersedeMemory,
+    Undo,
+    UpdateObservation,
+)
+from memlog.context import Context
+from memlog.errors import Conflict, EntityExists, EntityNotFound, InvalidParameter, MemlogError
+from memlog.events import (
+    EntityCreated,
+    EntityMerged,
+    EntityRenamed,
+    ObservationAdded,
+    ObservationDeleted,
+    ObservationMoved,
+    ObservationSuperseded,
+    RelationAdded,
+    RelationDeleted,
+)
+from memlog.project import Origin, Project
+from memlog.state import State
+from tests.specs import Given
+
+JON = EntityCreated("ent_1", "Jon", "person")
+GINA = EntityCreated("ent_2", "Gina", "person")
+MIA = EntityCreated("ent_3", "Mia", "person")
+BANKER = ObservationAdded("obs_1", "ent_1", "was a banker")
+KNOWS = RelationAdded("rel_1", "Jon", "Gina", "knows")
+
+
+def edges(state: State) -> set[tuple[str, str, str]]:
+    return {(row.source, row.relation_type, row.target) for row in state.relations()}
+
+
+# -- rename and merge
+
+
+def test_a_renamed_entity_keeps_its_relations_and_is_found_by_both_names() -> None:
+    renaming = RenameEntity(name="Jon", new_name="Jonathan")
+    given = Given(JON, GINA, BANKER, KNOWS).when(renaming).then(EntityRenamed("ent_1", "Jonathan"))
+    state = given.state()
+    for name in ("Jon", "Jonathan"):
+        entity = state.entity_named(name)
+        assert entity is not None
+        assert (entity.id, entity.name, entity.aliases) == ("ent_1", "Jonathan", ("Jon",))
+    assert edges(state) == {("Jonathan", "knows", "Gina")}
+    assert [row.target for row in state.relations_from("Jonathan")] == ["Gina"]
+
+
+def test_a_name_that_is_taken_is_refused() -> None:
+    Given(JON, GINA).when(RenameEntity(name="Jon", new_name="Gina")).refused(
+        EntityExists, "merge_entities"
+    )
+
+
+def test_an_entity_can_take_its_old_name_back() -> None:
+    given = Given(JON, EntityRenamed("ent_1", "Jonathan"))
+    given.when(RenameEntity(name="Jonathan", new_name="Jon")).then(EntityRenamed("ent_1", "Jon"))
+    entity = given.state().entity_named("Jon")
+    assert entity is not None
+    assert entity.aliases == ("Jonathan",)
+
+
+def test_merging_unites_facts_once_and_relations_without_loops() -> None:
+    facts = (
+        ObservationAdded("obs_2", "ent_2", "was a banker"),
+        ObservationAdded("obs_3", "ent_2", "runs a shop"),
+    )
+    relations = (
+        KNOWS,
+        RelationAdded("rel_2", "Jon", "Mia", "knows"),
+        RelationAdded("rel_3", "Gina", "Mia", "knows"),
+        RelationAdded("rel_4", "Gina", "Mia", "likes"),
+    )
+    given = Given(JON, GINA, MIA, BANKER, *facts, *relations)
+    given.when(MergeEntities(names=["Gina"], into="Jon")).then(
+        ObservationDeleted("obs_2"),
+        ObservationMoved("obs_3", "ent_1"),
+        RelationDeleted("rel_1"),
+        RelationDeleted("rel_3"),
+        EntityMerged("ent_2", "ent_1"),
+    )
+    state = given.state()
+    assert [row.content for row in state.observations("ent_1")] == ["was a banker", "runs a shop"]
+    assert edges(state) == {("Jon", "knows", "Mia"), ("Jon", "likes", "Mia")}
+    merged = state.entity_named("Gina")
+    assert merged is not None
+    assert (merged.name, merged.aliases) == ("Jon", ("Gina",))
+    assert [row.id for row in state.retired_observations("ent_1")] == ["obs_2"]
+
+
+def test_merging_names_every_missing_entity() -> None:
+    error = (
+        Given(JON).when(MergeEntities(names=["Jon", "Ginna"], into="Bob")).refused(EntityNotFound)
+    )
+    assert [problem.path for problem in error.problems] == ["names[1]", "into"]
+
+
+def test_merging_an_entity_into_itself_says_nothing() -> None:
+    Given(JON).when(MergeEntities(names=["Jon"], into="Jon")).then()
+
+
+def test_an_updated_observation_is_a_new_version() -> None:
+    update = UpdateObservation(
+        entity_name="Jon", observation="was a banker", new_content="is a dancer"
+    )
+    Given(JON, BANKER).when(update).then(ObservationSuperseded("obs_101", "obs_1", "is a dancer"))
+
+
+# -- undo, on disk
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    opened = Project(tmp_path / "prj_1")
+    do(opened, CreateProject(name="one"))
+    yield opened
+    opened.close()
+
+
+def do(project: Project, command: AnyCommand, thread: str | None = None) -> int:
+    """Executes; the number of events it took."""
+    return project.execute(
+        command, Context(), lambda outcome: len(outcome.entries), Origin(thread=thread)
+    )
+
+
+def entity(name: str, *texts: str) -> NewEntity:
+    return NewEntity(name=name, entity_type="person", observations=texts)
+
+
+def create(*entities: NewEntity) -> CreateEntities:
+    return CreateEntities(entities=entities)
+
+
+def add(name: str, *contents: str | NewObservation) -> AddObservations:
+    return AddObservations(observations=[EntityObservations(entity_name=name, contents=contents)])
+
+
+def relate(source: str, kind: str, target: str) -> CreateRelations:
+    return CreateRelations(
+        relations=[NewRelation(source=source, target=target, relation_type=kind)]
+    )
+
+
+def record(tags: tuple[str, ...], confidence: float) -> CreateMemory:
+    return CreateMemory(
+        memory_type="note", content={"a": 1}, source="s", confidence=confidence, tags=tags
+    )
+
+
+def first_memory(project: Project) -> list[str]:
+    with project.read() as state:
+        return [row.id for row in state.memories()]
+
+
+KINDS: dict[str, AnyCommand] = {
+    "create": create(entity("New", "a")),
+    "overwrite": create(entity("Jon", "b", "c")),
+    "add": add("Jon", "new"),
+    "supersede": add("Jon", NewObservation(content="new", supersedes="a")),
+    "update": UpdateObservation(entity_name="Jon", observation="a", new_content="z"),
+    "delete observation": DeleteObservations(
+        deletions=[ObservationDeletion(entity_name="Jon", observations=["a"])]
+    ),
+    "delete entity": DeleteEntities(entity_names=["Jon"]),
+    "relate": relate("Gina", "likes", "Jon"),
+    "unrelate": DeleteRelations(
+        relations=[Edge(source="Jon", target="Gina", relation_type="knows")]
+    ),
+    "rename": RenameEntity(name="Jon", new_name="Jonathan"),
+    "merge": MergeEntities(names=["Gina"], into="Jon"),
+    "save": SaveMemory(
+        entities=[
+            SavedEntity(
+                name="Jon",
+                entity_type="Person",
+                observations=["fresh fact"],
+                relations=[SavedRelation(target_entity="Gina", relation_type="likes")],
+                importance=0.9,
+            )
+        ]
+    ),
+    "store": StoreMemory(content="x"),
+    "record": record(("a",), 0.5),
+    "record again": record(("b",), 0.9),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_undo_gives_the_state_before_and_undoing_that_the_state_after(
+    project: Project, kind: str
+) -> None:
+    do(project, create(entity("Jon", "a", "b"), entity("Gina", "a", "g")))
+    do(project, relate("Jon", "knows", "Gina"))
+    do(project, record(("t",), 0.7))
+    before = project.digest()
+    do(project, KINDS[kind])
+    after = project.digest()
+    assert after != before
+    assert do(project, Undo()) == 1
+    assert project.digest() == before
+    do(project, Undo(position=project.head()))
+    assert project.digest() == after
+    assert project.digest_rebuilt() == after
+
+
+def test_memories_superseded_or_forgotten_come_back(project: Project) -> None:
+    do(project, StoreMemory(content="old"))
+    do(project, StoreMemory(content="new"))
+    new, old = first_memory(project)
+    for command in (SupersedeMemory(old_memory_id=old, new_memory_id=new), ForgetMemory(id=old)):
+        before = project.digest()
+        do(project, command)
+        assert first_memory(project) == [new]
+        do(project, Undo())
+        assert first_memory(project) == [new, old]
+        assert project.digest() == before
+
+
+def test_undo_goes_further_back_each_time_and_not_in_circles(project: Project) -> None:
+    digests = [project.digest()]
+    for name in ("a", "b", "c"):
+        do(project, create(entity(name)))
+        digests.append(project.digest())
+    for expected in (2, 1, 0):
+        do(project, Undo())
+        assert project.digest() == digests[expected]
+    with pytest.raises(InvalidParameter, match="no command"):
+        do(project, Undo())
+
+
+def test_undo_of_a_thread_takes_back_its_last_command_only(project: Project) -> None:
+    do(project, create(entity("mine")), thread="me")
+    do(project, create(entity("yours")), thread="you")
+    do(project, Undo(thread="me"))
+    with project.read() as state:
+        assert [row.name for row in state.entities()] == ["yours"]
+
+
+def test_what_came_later_on_the_same_entity_stays(project: Project) -> None:
+    do(project, create(entity("Jon", "a")))
+    do(project, add("Jon", "b"))
+    position = project.head()
+    do(project, add("Jon", "c"))
+    do(project, Undo(position=position))
+    with project.read() as state:
+        jon = state.entity_named("Jon")
+        assert jon is not None
+        assert [row.content for row in state.observations(jon.id)] == ["a", "c"]
+
+
+def test_undo_refuses_and_names_what_depends_on_it_unless_told_to_cascade(
+    project: Project,
+) -> None:
+    do(project, create(entity("Jon")))
+    position, before = project.head(), project.digest()
+    do(project, add("Jon", "later"))
+    do(project, relate("Jon", "knows", "Gina"))
+    with pytest.raises(Conflict) as caught:
+        do(project, Undo(position=position))
+    assert [problem.path for problem in caught.value.problems] == ["position 3", "position 4"]
+    assert do(project, Undo(position=position, cascade=True)) == 3
+    with project.read() as state:
+        assert list(state.entities()) == []
+        assert list(state.relations()) == []
+    assert project.digest() != before
+
+
+def test_a_fact_does_not_come_back_to_an_entity_that_was_deleted(project: Project) -> None:
+    do(project, create(entity("Jon", "a")))
+    do(
+        project,
+        DeleteObservations(deletions=[ObservationDeletion(entity_name="Jon", observations=["a"])]),
+    )
+    position = project.head()
+    do(project, DeleteEntities(entity_names=["Jon"]))
+    with pytest.raises(Conflict):
+        do(project, Undo(position=position))
+
+
+def test_the_life_of_a_project_is_not_undone(project: Project) -> None:
+    with pytest.raises(InvalidParameter, match="life of the project"):
+        do(project, Undo(position=1))
+
+
+# -- undo, over random histories
+
+NAMES = st.sampled_from(["A", "B", "C"])
+TEXTS = st.sampled_from(["x", "y", "z"])
+COMMANDS = st.one_of(
+    st.builds(lambda n, t: create(entity(n, *t)), NAMES, st.lists(TEXTS, max_size=2)),
+    st.builds(add, NAMES, TEXTS),
+    st.builds(lambda n, t, s: add(n, NewObservation(content=t, supersedes=s)), NAMES, TEXTS, TEXTS),
+    st.builds(lambda a, b: relate(a, "r", b), NAMES, NAMES),
+    st.builds(lambda n: DeleteEntities(entity_names=[n]), NAMES),
+    st.builds(lambda n, m: RenameEntity(name=n, new_name=m), NAMES, NAMES),
+    st.builds(lambda n, m: MergeEntities(names=[n], into=m), NAMES, NAMES),
+    st.builds(lambda t: record((t,), 0.5), TEXTS),
+    st.builds(lambda p, c: Undo(position=p, cascade=c), st.integers(2, 30), st.booleans()),
+    st.just(Undo()),
+)
+
+
+@given(st.lists(COMMANDS, max_size=25))
+def test_whatever_happened_the_last_command_can_be_undone_and_redone(
+    commands: list[AnyCommand],
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        project = Project(Path(folder) / "prj_1")
+        do(project, CreateProject(name="one"))
+        before = after = project.digest()
+        changed = 0
+        for command in commands:
+            now = project.digest()
+            try:
+                if do(project, command):
+                    before, after, changed = now, project.digest(), project.head()
+            except MemlogError:
+                assert project.digest() == now
+        if changed:
+            do(project, Undo(position=changed, cascade=True))
+            assert project.digest() == before
+            do(project, Undo(position=project.head(), cascade=True))
+            assert project.digest() == after
+        assert project.digest_rebuilt() == project.digest()
+        project.close()
