@@ -279,6 +279,9 @@ class Undo(Command, frozen=True):
     position: Annotated[
         int | None, Meta(ge=1, description="Any position of the command; default: the last command")
     ] = None
+    last: Annotated[
+        int, Meta(ge=1, description="How many commands, where no position is named")
+    ] = 1
     thread: Annotated[str | None, Meta(description="Only the last command of this thread")] = None
     cascade: Annotated[bool, Meta(description="Undo later commands that depend on it first")] = (
         False

@@ -136,14 +136,16 @@ def forget_memory(command: ForgetMemory, state: State) -> Iterator[Event]:
 
 
 def undo(command: Undo, state: State, context: Context) -> Iterator[Event]:
-    if command.position is None:
-        entry = _last_command(context, state, command.thread)
-    else:
-        entry = _entry_at(command.position, context, state)
-    yield from _undo_command(entry, command.cascade, state, context)
+    if command.position is not None:
+        entry = _entry_at(command.position, context)
+        yield from _undo_command(entry, command.cascade, state, context)
+        return
+    for _ in range(command.last):
+        entry = _last_command(context, command.thread)
+        yield from _undo_command(entry, command.cascade, state, context)
 
 
-def _entry_at(position: int, context: Context, state: State) -> Entry:
+def _entry_at(position: int, context: Context) -> Entry:
     entry = context.entry_at(position)
     if entry is None:
         raise InvalidParameter(
@@ -153,7 +155,7 @@ def _entry_at(position: int, context: Context, state: State) -> Entry:
     return entry
 
 
-def _last_command(context: Context, state: State, thread: str | None) -> Entry:
+def _last_command(context: Context, thread: str | None) -> Entry:
     """The newest entry of this thread that changed something and was not undone."""
     undone: list[tuple[int, int]] = []
     position = context.head()

@@ -55,6 +55,8 @@ class Outcome(msgspec.Struct, frozen=True):
     entries: Sequence[Entry]
     before: State
     after: State
+    entry_at: Callable[[int], Entry | None]
+    """The log, as far as this command wrote it."""
 
 
 class _Receipt(msgspec.Struct, frozen=True, array_like=True):
@@ -110,12 +112,26 @@ class Project:
             entries = self._append(transaction, timeline, command, context, origin)
             first = entries[0].position if entries else timeline.position + 1
             before = State(timeline.at(first - 1)) if entries else State(timeline)
-            result = answer(Outcome(entries, before, State(timeline)))
+            result = answer(Outcome(entries, before, State(timeline), self._log(transaction).entry))
             if origin.command_id:
                 self._keep_receipt(transaction, origin.command_id, fingerprint, result)
             return result
 
         return self._environment.write(body)
+
+    def rehearse(
+        self, command: AnyCommand, context: Context, answer: Callable[[Outcome], Answer]
+    ) -> Answer:
+        """What `execute` would answer, with nothing written."""
+
+        def perform(outcome: Outcome) -> None:
+            raise _Rehearsed(answer(outcome))
+
+        try:
+            self.execute(command, context, perform)
+        except _Rehearsed as rehearsed:
+            return rehearsed.answer  # type: ignore[no-any-return]
+        raise AssertionError("a rehearsal always ends in its own exception")
 
     def _append(
         self,
@@ -173,11 +189,12 @@ class Project:
             self._require_present(transaction)
             timeline = self._timeline(transaction)
             require_active(State(timeline).project())
-            head = self._log(transaction).position()
+            log = self._log(transaction)
+            head = log.position()
             if at is None:
-                yield State(timeline, head)
+                yield State(timeline, head, log.entry)
             elif 0 <= at <= head:
-                yield State(timeline.at(at), at)
+                yield State(timeline.at(at), at, log.entry)
             else:
                 raise InvalidParameter(
                     f"Position {at} is not in the log, which ends at {head}",
@@ -276,6 +293,14 @@ class Project:
         with self._environment.read() as transaction:
             stored = transaction.get(_VERSION_KEY, db=self._environment.databases["meta"])
         return int.from_bytes(stored or b"", "big")
+
+
+class _Rehearsed(Exception):
+    """Carries the answer of a rehearsal out of the transaction, and so takes the transaction back."""
+
+    def __init__(self, answer: Any) -> None:
+        super().__init__("rehearsed")
+        self.answer = answer
 
 
 def _fingerprint(command: AnyCommand) -> bytes:

@@ -20,7 +20,7 @@ from memlog.errors import InvalidParameter, Problem, refusal
 Mode = Literal["hybrid", "text", "semantic"]
 Embedder = Literal["minilm", "openai", "fastembed", "none"]
 LogLevel = Literal["debug", "info", "warn", "error"]
-TOOLSETS = ("graph", "projects", "knowledge", "facts", "records")
+TOOLSETS = ("graph", "projects", "knowledge", "facts", "records", "history")
 
 
 class Setting(msgspec.Struct, frozen=True):

@@ -20,14 +20,14 @@ Tables, by first byte of the key (text keys are hashed to 16 bytes, so that any 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
 from typing import Any, Literal
 
 import msgspec
 
 from memlog.canonical import canonical, canonical_json
-from memlog.tables import Reader, place
+from memlog.tables import ABSENT, Reader, place
 
 Status = Literal["active", "archived"]
 
@@ -129,6 +129,11 @@ ROW_TYPES: dict[bytes, type[Row]] = {
 }
 """What the rows of a table are; tables not listed hold plain references."""
 
+decode_entity = _entity
+
+ABSENT_ROW = ABSENT
+"""What an image holds where there was no row."""
+
 PROJECT_KEY = b"P"
 
 
@@ -202,10 +207,17 @@ def identity_key(memory_type: str, source: str, content: str | dict[str, Any]) -
 class State:
     """Reads of the tables as they stand at one moment. Nothing here raises for what is missing."""
 
-    def __init__(self, tables: Reader, position: int = 0) -> None:
+    def __init__(
+        self,
+        tables: Reader,
+        position: int = 0,
+        entry_at: Callable[[int], Any] = lambda position: None,
+    ) -> None:
         self._tables = tables
         self.position = position
         """The position as of which this is the state, where the reader has to know."""
+        self.entry_at = entry_at
+        """The log's entry at a position, in the same snapshot, where the state comes with its log."""
 
     def at(self, position: int) -> State:
         """The state as it stood after `position`."""
@@ -222,6 +234,10 @@ class State:
     def changed_after(self, key: bytes, position: int) -> int | None:
         """The first position beyond `position` at which the row was changed."""
         return self._tables.changed_after(key, position)
+
+    def images(self, prefix: bytes) -> Iterator[tuple[bytes, int, bytes]]:
+        """Each change ever made to rows under `prefix`: key, position, and the row it replaced."""
+        return self._tables.images(prefix)
 
     def project(self) -> Project | None:
         row = self._tables.get(PROJECT_KEY)
@@ -280,9 +296,18 @@ class State:
 
     def relations_touching(self, name: str) -> list[Relation]:
         """Relations with at least one end at `name`, each once, in order of creation."""
-        key = text_key(name)
+        return self.relations_at(text_key(name))
+
+    def relations_at(self, key: bytes) -> list[Relation]:
+        """The same, for the hash of a name."""
         found = {row.id: row for table in (b"F", b"T") for row in self._through(table + key)}
         return [found[relation_id] for relation_id in sorted(found)]
+
+    def neighbours(self, name: str) -> Iterator[str]:
+        """The names at the other ends of its relations, some more than once; read as they are asked for."""
+        for table in (leaving_key(name), arriving_key(name)):
+            for row in self._each_through(table):
+                yield row.target if table[:1] == b"F" else row.source
 
     def memory(self, memory_id: str) -> Memory | None:
         """The memory with this id, active or not."""
@@ -306,5 +331,10 @@ class State:
                 yield row
 
     def _through(self, prefix: bytes) -> list[Relation]:
-        ids = [key[len(prefix) :].decode() for key, _ in self._tables.scan(prefix)]
-        return [row for row in map(self.relation, ids) if row is not None]
+        return list(self._each_through(prefix))
+
+    def _each_through(self, prefix: bytes) -> Iterator[Relation]:
+        for key, _ in self._tables.scan(prefix):
+            row = self.relation(key[len(prefix) :].decode())
+            if row is not None:
+                yield row

@@ -139,6 +139,10 @@ class Reader(Protocol):
         """The first position beyond `position` at which the key was changed."""
         ...
 
+    def images(self, prefix: bytes) -> Iterator[tuple[bytes, int, bytes]]:
+        """For each change ever made to keys with this prefix: the key, the position, what it replaced."""
+        ...
+
 
 class _Past:
     """What the present and any earlier moment have in common: the images of what was replaced."""
@@ -159,6 +163,10 @@ class _Past:
         if image is None or image[0][:-8] != key:
             return None
         return int.from_bytes(image[0][-8:], "big")
+
+    def images(self, prefix: bytes) -> Iterator[tuple[bytes, int, bytes]]:
+        for dated, value in self._past.scan(prefix):
+            yield dated[:-8], int.from_bytes(dated[-8:], "big"), value
 
 
 class Timeline(_Past):

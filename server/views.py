@@ -10,7 +10,8 @@ import msgspec
 from msgspec import field
 
 from memlog import state
-from memlog.errors import InvalidParameter
+from memlog.codec import Entry
+from memlog.errors import InvalidParameter, Problem, shorten
 from memlog.state import State
 from memlog.times import iso
 from server.registry import Result
@@ -19,13 +20,28 @@ ANSWER_CHARACTERS = 32_000
 """About 8,000 tokens at four characters each: what an answer holds unless the caller asks for more."""
 
 
-class EntityView(Result, frozen=True, omit_defaults=False):
+class Provenance(Result, frozen=True):
+    """Which event brought something: `id` is the thing, `position` the event in the log."""
+
+    id: str
+    position: int
+    time: str
+    command: str
+    thread: str | None = None
+    actor: str | None = None
+
+
+class EntityView(Result, frozen=True):
+    """`aliases` are names it had before, under which it is still found."""
+
     id: str
     name: str
     entity_type: str = field(name="entityType")
     observations: list[str]
     created_at: str = field(name="createdAt")
     updated_at: str = field(name="updatedAt")
+    aliases: list[str] | None = None
+    provenance: list[Provenance] | None = None
 
 
 class RelationView(Result, frozen=True):
@@ -33,6 +49,7 @@ class RelationView(Result, frozen=True):
     source: str = field(name="from")
     target: str = field(name="to")
     relation_type: str = field(name="relationType")
+    provenance: Provenance | None = None
 
 
 class ProjectView(Result, frozen=True):
@@ -46,20 +63,50 @@ class ProjectView(Result, frozen=True):
     updated_at: str
 
 
-def view_entity(row: state.Entity, current: State) -> EntityView:
+def view_provenance(thing_id: str, position: int, current: State) -> Provenance | None:
+    """Which event brought a thing, read from the log that the state came with."""
+    entry: Entry | None = current.entry_at(position)
+    if entry is None:
+        return None
+    return Provenance(
+        id=thing_id,
+        position=position,
+        time=iso(entry.time_us),
+        command=entry.command_id,
+        thread=entry.thread,
+        actor=entry.actor,
+    )
+
+
+def view_entity(row: state.Entity, current: State, *, blame: bool = False) -> EntityView:
+    """The entity with its facts; with `blame`, who brought it and each fact, in that order."""
+    observations = current.observations(row.id)
+    brought = (
+        [view_provenance(each.id, each.born, current) for each in (row, *observations)]
+        if blame
+        else []
+    )
     return EntityView(
         id=row.id,
         name=row.name,
         entity_type=row.entity_type,
-        observations=[observation.content for observation in current.observations(row.id)],
+        observations=[observation.content for observation in observations],
+        provenance=[each for each in brought if each is not None] or None,
         created_at=iso(row.created_us),
         updated_at=iso(row.updated_us),
+        aliases=list(row.aliases) or None,
     )
 
 
-def view_relation(row: state.Relation) -> RelationView:
+def view_relation(
+    row: state.Relation, current: State | None = None, *, blame: bool = False
+) -> RelationView:
     return RelationView(
-        id=row.id, source=row.source, target=row.target, relation_type=row.relation_type
+        id=row.id,
+        source=row.source,
+        target=row.target,
+        relation_type=row.relation_type,
+        provenance=view_provenance(row.id, row.born, current) if blame and current else None,
     )
 
 
@@ -104,7 +151,10 @@ def read_cursor(text: str, wanted: type[Cursor]) -> Cursor:
         )
         return decoded  # type: ignore[no-any-return]
     except (ValueError, msgspec.DecodeError) as error:
+        problem = "not a cursor that an answer gave out"
+        suggestion = "Pass `nextCursor` of the answer before, unchanged, or leave it out."
         raise InvalidParameter(
-            "cursor is not one that an answer gave out",
-            suggestion="Pass `nextCursor` of the answer before, unchanged, or leave it out.",
+            f"cursor: {problem}",
+            suggestion=suggestion,
+            problems=[Problem("cursor", problem, suggestion, shorten(text))],
         ) from error

@@ -35,6 +35,7 @@ QUERY_CHARACTERS_MAX = 10_000
 SUGGESTED_FOR_MAX = 10
 
 Limit = Annotated[int, Meta(ge=1, le=LIMIT_MAX)]
+Blame = Annotated[bool, Meta(description="Tell which event, command and thread brought each item")]
 CursorText = Annotated[str, Meta(description="nextCursor of the answer before")]
 
 
@@ -52,6 +53,7 @@ class ReadGraph(Arguments, frozen=True):
     limit: Limit | None = None
     cursor: CursorText | None = None
     as_of: AsOf | None = field(name="asOf", default=None)
+    provenance: Blame = False
 
 
 class _GraphCursor(msgspec.Struct, array_like=True):
@@ -75,8 +77,13 @@ def read_graph(call: Call, arguments: ReadGraph) -> GraphResult:
         start = read_cursor(arguments.cursor, _GraphCursor)
         at = start.position
     with opened.project.read(at) as state:
-        entities = (view_entity(row, state) for row in state.entities(after=start.entity))
-        relations = (view_relation(row) for row in state.relations(after=start.relation))
+        blame = arguments.provenance
+        entities = (
+            view_entity(row, state, blame=blame) for row in state.entities(after=start.entity)
+        )
+        relations = (
+            view_relation(row, state, blame=blame) for row in state.relations(after=start.relation)
+        )
         items: Iterator[EntityView | RelationView] = chain(entities, relations)
         if arguments.limit is None:
             page, more = _cut(items)
@@ -140,9 +147,10 @@ class SearchNodes(Arguments, frozen=True):
     mode: Annotated[Mode | None, Meta(description="By words, by meaning, or both (hybrid)")] = None
     cursor: CursorText | None = None
     as_of: AsOf | None = field(name="asOf", default=None)
+    provenance: Blame = False
 
 
-class FoundEntity(EntityView, frozen=True):
+class FoundEntity(EntityView, frozen=True, kw_only=True):
     score: float
 
 
@@ -182,7 +190,7 @@ def search_nodes(call: Call, arguments: SearchNodes) -> SearchNodesResult:
     )
     ranked = list(_by_entity(found.hits).items())
     with opened.project.read(at) as state:
-        bundles = _bundles(ranked, offset, state)
+        bundles = _bundles(ranked, offset, state, arguments.provenance)
         page = list(_page(bundles, arguments.limit, SEARCH_LIMIT))
         position = state.position
     reached = page[-1].rank + 1 if page else len(ranked)
@@ -213,6 +221,7 @@ def _by_entity(hits: Iterable[Hit]) -> dict[str, float]:
 class OpenNodes(Arguments, frozen=True):
     names: Annotated[Sequence[EntityName], Meta(max_length=ITEMS_MAX, examples=[["john-doe"]])]
     as_of: AsOf | None = field(name="asOf", default=None)
+    provenance: Blame = False
 
 
 class OpenNodesResult(Result, frozen=True):
@@ -242,7 +251,7 @@ def open_nodes(call: Call, arguments: OpenNodes) -> OpenNodesResult:
                 missing.append(name)
             else:
                 found[entity_id] = 1.0
-        opened_page = list(_bundles(list(found.items()), 0, state))
+        opened_page = list(_bundles(list(found.items()), 0, state, arguments.provenance))
         suggestions = _closest_names(missing, state)
     return OpenNodesResult(
         project=project,
@@ -272,13 +281,18 @@ class _Bundle(msgspec.Struct):
     relations: list[RelationView]
 
 
-def _bundles(ranked: Sequence[tuple[str, float]], offset: int, state: State) -> Iterator[_Bundle]:
+def _bundles(
+    ranked: Sequence[tuple[str, float]], offset: int, state: State, blame: bool
+) -> Iterator[_Bundle]:
     """What is still there of the ranked entities, from `offset` on: the state has the last word."""
     for rank in range(offset, len(ranked)):
         row = state.entity(ranked[rank][0])
         if row is not None:
-            edges = [view_relation(edge) for edge in state.relations_touching(row.name)]
-            yield _Bundle(rank, view_entity(row, state), edges)
+            edges = [
+                view_relation(edge, state, blame=blame)
+                for edge in state.relations_touching(row.name)
+            ]
+            yield _Bundle(rank, view_entity(row, state, blame=blame), edges)
 
 
 def _page(bundles: Iterable[_Bundle], limit: int | None, usual: int) -> Iterator[_Bundle]:

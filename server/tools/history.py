@@ -1,0 +1,339 @@
+"""Toolset `history`: what happened, to whom it happened, and taking it back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, field
+
+from memlog.codec import Entry
+from memlog.commands import (
+    EntityName,
+    ForgetMemory,
+    MemoryId,
+    MergeEntities,
+    RenameEntity,
+    Undo,
+    UpdateObservation,
+)
+from memlog.errors import EntityNotFound, InvalidParameter, refusal
+from memlog.events import CommandUndone, MemoryDeleted, ObservationSuperseded
+from memlog.graph import missing_entity
+from memlog.log import Log
+from memlog.project import Outcome
+from memlog.sentences import sentence
+from memlog.state import State
+from memlog.times import iso
+from memlog.touching import entity_ids, entity_positions, memory_positions
+from server.memories import require_memory
+from server.moments import position_of
+from server.registry import Arguments, Call, Result, ThreadId, tool
+from server.views import (
+    EntityView,
+    RelationView,
+    read_cursor,
+    view_entity,
+    view_relation,
+    within_budget,
+    write_cursor,
+)
+
+UNDONE_SHOWN_MAX = 50
+LAST_MAX = 100
+
+
+# -- get_history
+
+
+class GetHistory(Arguments, frozen=True):
+    entity_name: EntityName | None = field(name="entityName", default=None)
+    memory_id: MemoryId | None = field(name="memoryId", default=None)
+    thread_id: ThreadId | None = field(name="threadId", default=None)
+    since: Annotated[int | str, Meta(description="ISO time or log position")] | None = None
+    limit: Annotated[int, Meta(ge=1, le=1_000)] | None = None
+    cursor: str | None = None
+
+
+class Happened(Result, frozen=True):
+    """One event in plain words."""
+
+    position: int
+    time: str
+    says: str
+    command: str
+    thread: str | None = None
+    actor: str | None = None
+
+
+class HistoryResult(Result, frozen=True):
+    project: str
+    events: list[Happened]
+    next_cursor: str | None = field(name="nextCursor", default=None)
+
+
+class _Before(msgspec.Struct, array_like=True):
+    """Events below `position`."""
+
+    position: int
+
+
+@tool("history", "Show what happened")
+def get_history(call: Call, arguments: GetHistory) -> HistoryResult:
+    """Show what happened to an entity, a memory, or in the whole project, newest first, in plain words.
+
+    Each event has its position (for undo and asOf), time, thread and command. Example: {"entityName": "john-doe"}
+    """
+    project, opened = call.open(arguments)
+    before = 2**63 - 1
+    if arguments.cursor is not None:
+        before = read_cursor(arguments.cursor, _Before).position
+    since = position_of(arguments.since, opened.project) or 0
+    with opened.project.snapshot() as (log, state_at):
+        state = state_at(log.position())
+        entries = (
+            entry
+            for entry in _entries(arguments, before, since, log, state)
+            if arguments.thread_id in (None, entry.thread)
+        )
+        events = (happened(entry, state) for entry in entries)
+        limit = arguments.limit
+        page = list(islice(events, limit) if limit else within_budget(events))
+        more = bool(page) and next(_entries(arguments, page[-1].position, since, log, state), None)
+    cursor = write_cursor(_Before(page[-1].position)) if more else None
+    return HistoryResult(project=project, events=page, next_cursor=cursor)
+
+
+def happened(entry: Entry, state: State) -> Happened:
+    return Happened(
+        position=entry.position,
+        time=iso(entry.time_us),
+        says=sentence(entry, state.at),
+        command=entry.command_id,
+        thread=entry.thread,
+        actor=entry.actor,
+    )
+
+
+def _entries(
+    wanted: GetHistory, before: int, since: int, log: Log, state: State
+) -> Iterator[Entry]:
+    """The entries asked for, newest first, below `before` and beyond `since`."""
+    positions = _positions(wanted, state)
+    if positions is None:
+        newest = log.position() + 1
+        for entry in log.read_back(min(before, newest)):
+            if entry.position <= since:
+                return
+            yield entry
+        return
+    for position in sorted(positions, reverse=True):
+        found = log.entry(position) if since < position < before else None
+        if found is not None:
+            yield found
+
+
+def _positions(wanted: GetHistory, state: State) -> set[int] | None:
+    """Where what was asked for was touched; None where nothing in particular was asked for."""
+    if wanted.memory_id is not None:
+        require_memory(wanted.memory_id, state, "memoryId")
+        return memory_positions(wanted.memory_id, state)
+    if wanted.entity_name is None:
+        return None
+    ids = entity_ids(wanted.entity_name, state)
+    if not ids:
+        problem = missing_entity(wanted.entity_name, "entityName", state)
+        raise refusal([(EntityNotFound, problem)])
+    return {position for each in ids for position in entity_positions(each, state)}
+
+
+# -- undo
+
+
+class UndoArguments(Arguments, frozen=True):
+    position: (
+        Annotated[int, Meta(ge=1, description="Any position of the command to undo")] | None
+    ) = None
+    last: Annotated[
+        int, Meta(ge=1, le=LAST_MAX, description="How many of the last commands (of threadId)")
+    ] = 1
+    cascade: Annotated[bool, Meta(description="Undo what depends on it first")] = False
+    dry_run: Annotated[bool, Meta(description="Only tell what would be undone")] = field(
+        name="dryRun", default=False
+    )
+
+
+class UndoResult(Result, frozen=True, omit_defaults=False):
+    """`undone` tells what is as if it had not happened; `position` undoes the undo."""
+
+    project: str
+    dry_run: bool = field(name="dryRun")
+    position: int | None
+    undone: list[Happened]
+    left_out: int = field(name="leftOut")
+
+
+@tool("history", "Undo", writes=True, idempotent=False)
+def undo(call: Call, arguments: UndoArguments) -> UndoResult:
+    """Take back the last command, or the one at a position; whatever it was. The undo can itself be undone.
+
+    Refused where later commands depend on it, unless cascade. Try dryRun first.
+    Example: {"dryRun": true}
+    """
+    if arguments.position is not None and arguments.last != 1:
+        raise InvalidParameter(
+            "position and last exclude each other",
+            suggestion="Pass position for one command, or last for the newest ones.",
+        )
+    command = Undo(
+        position=arguments.position,
+        last=arguments.last,
+        thread=call.origin.thread if arguments.position is None else None,
+        cascade=arguments.cascade,
+    )
+
+    def answer(outcome: Outcome) -> UndoResult:
+        spans = [entry.event for entry in outcome.entries if isinstance(entry.event, CommandUndone)]
+        positions = [p for each in spans for p in range(each.first, each.last + 1)]
+        shown = [outcome.entry_at(position) for position in positions[:UNDONE_SHOWN_MAX]]
+        return UndoResult(
+            project=project,
+            dry_run=arguments.dry_run,
+            position=outcome.entries[-1].position
+            if outcome.entries and not arguments.dry_run
+            else None,
+            undone=[happened(entry, outcome.after) for entry in shown if entry is not None],
+            left_out=len(positions) - len(shown),
+        )
+
+    project, opened = call.open(arguments)
+    if arguments.dry_run:
+        return opened.project.rehearse(command, call.service.store.context, answer)
+    return call.execute(project, command, answer, UndoResult)
+
+
+# -- rename and merge
+
+
+class NamedEntity(EntityView, frozen=True, kw_only=True):
+    """An entity with its relations, after its name changed."""
+
+    relations: list[RelationView]
+
+
+class NamedEntityResult(Result, frozen=True):
+    project: str
+    entity: NamedEntity
+
+
+def _named(name: str, outcome: Outcome) -> NamedEntity:
+    row = outcome.after.entity_named(name)
+    assert row is not None, "it was renamed or merged into in this very transaction"
+    view = msgspec.structs.asdict(view_entity(row, outcome.after))
+    relations = outcome.after.relations_touching(row.name)
+    return NamedEntity(**view, relations=[view_relation(each) for each in relations])
+
+
+@tool("history", "Rename an entity", writes=True)
+def rename_entity(call: Call, arguments: RenameEntity) -> NamedEntityResult:
+    """Give an entity another name. Facts, relations and history follow; the old name still finds it.
+
+    Example: {"name": "jon", "newName": "john-doe"}
+    """
+    project, _ = call.open(arguments)
+    return call.execute(
+        project,
+        arguments,
+        lambda outcome: NamedEntityResult(
+            project=project, entity=_named(arguments.new_name, outcome)
+        ),
+        NamedEntityResult,
+    )
+
+
+@tool("history", "Merge entities", writes=True, destructive=True)
+def merge_entities(call: Call, arguments: MergeEntities) -> NamedEntityResult:
+    """Make one entity of several that are the same: facts and relations unite, their names become aliases.
+
+    undo splits them again. Example: {"names": ["jon", "J. Doe"], "into": "john-doe"}
+    """
+    project, _ = call.open(arguments)
+    return call.execute(
+        project,
+        arguments,
+        lambda outcome: NamedEntityResult(project=project, entity=_named(arguments.into, outcome)),
+        NamedEntityResult,
+    )
+
+
+# -- facts
+
+
+class UpdateObservationResult(Result, frozen=True, omit_defaults=False):
+    project: str
+    entity_name: str = field(name="entityName")
+    id: str
+    content: str
+    version: int
+    supersedes: str | None
+
+
+@tool("history", "Correct a fact", writes=True)
+def update_observation(call: Call, arguments: UpdateObservation) -> UpdateObservationResult:
+    """Replace a fact of an entity by a new version; the old one stays in the history.
+
+    Example: {"entityName": "john-doe", "observation": "Lives in Rome", "newContent": "Lives in Oslo"}
+    """
+
+    def answer(outcome: Outcome) -> UpdateObservationResult:
+        new = [
+            entry.event.observation_id
+            for entry in outcome.entries
+            if isinstance(entry.event, ObservationSuperseded)
+        ]
+        entity = outcome.after.entity_named(arguments.entity_name)
+        assert entity is not None, "the decision found it"
+        rows = outcome.after.observations(entity.id)
+        row = next(
+            row
+            for row in rows
+            if (row.id in new) or (not new and arguments.observation in (row.id, row.content))
+        )
+        return UpdateObservationResult(
+            project=project,
+            entity_name=entity.name,
+            id=row.id,
+            content=row.content,
+            version=row.version,
+            supersedes=row.supersedes,
+        )
+
+    project, _ = call.open(arguments)
+    return call.execute(project, arguments, answer, UpdateObservationResult)
+
+
+class ForgetMemoryResult(Result, frozen=True):
+    project: str
+    success: bool
+    message: str
+
+
+@tool("history", "Forget a memory", writes=True, destructive=True)
+def forget_memory(call: Call, arguments: ForgetMemory) -> ForgetMemoryResult:
+    """Take a fact or record out of every list and search; undo brings it back.
+
+    Example: {"id": "mem_01h455vb4pex5vsknk084sn02q"}
+    """
+
+    def answer(outcome: Outcome) -> ForgetMemoryResult:
+        gone = any(isinstance(entry.event, MemoryDeleted) for entry in outcome.entries)
+        return ForgetMemoryResult(
+            project=project,
+            success=True,
+            message=f"Memory {arguments.id} {'was forgotten' if gone else 'was forgotten before'}",
+        )
+
+    project, _ = call.open(arguments)
+    return call.execute(project, arguments, answer, ForgetMemoryResult)
