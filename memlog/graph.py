@@ -216,8 +216,9 @@ def create_relations(command: CreateRelations, state: State, context: Context) -
         _refuse(_loose_ends(command, state))
     for item in command.relations:
         if state.relation_between(item.source, item.relation_type, item.target) is None:
+            source, target = state.current_name(item.source), state.current_name(item.target)
             yield RelationAdded(
-                context.new_id("rel"), item.source, item.target, item.relation_type, item.importance
+                context.new_id("rel"), source, target, item.relation_type, item.importance
             )
 
 

@@ -50,7 +50,8 @@ def save_memory(command: SaveMemory, state: State, context: Context) -> Iterator
             target, kind = relation.target_entity, relation.relation_type
             if state.relation_between(item.name, kind, target) is None:
                 relation_id = context.new_id("rel")
-                yield RelationAdded(relation_id, item.name, target, kind, relation.importance)
+                source, target = state.current_name(item.name), state.current_name(target)
+                yield RelationAdded(relation_id, source, target, kind, relation.importance)
 
 
 def _save_entity(item: SavedEntity, state: State, context: Context) -> Iterator[Event]:

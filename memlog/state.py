@@ -255,6 +255,11 @@ class State:
         entity_id = self.entity_id_of(name)
         return None if entity_id is None else self.entity(entity_id)
 
+    def current_name(self, name: str) -> str:
+        """The name of the entity that has or had this one; the name itself where none has."""
+        entity = self.entity_named(name)
+        return name if entity is None else entity.name
+
     def entities(self, after: str = "") -> Iterator[Entity]:
         """Living entities by id, that is in the order of their creation, beyond the id `after`."""
         start = b"E" + after.encode() + b"\0" if after else b""
@@ -280,7 +285,9 @@ class State:
         return None if row is None else _relation(row)
 
     def relation_between(self, source: str, relation_type: str, target: str) -> Relation | None:
-        relation_id = self._tables.get(edge_key(source, relation_type, target))
+        """The relation between two names; names that entities had before count as theirs."""
+        edge = edge_key(self.current_name(source), relation_type, self.current_name(target))
+        relation_id = self._tables.get(edge)
         return None if relation_id is None else self.relation(relation_id.decode())
 
     def relations(self, after: str = "") -> Iterator[Relation]:

@@ -80,6 +80,16 @@ def test_a_renamed_entity_keeps_its_relations_and_is_found_by_both_names() -> No
     assert [row.target for row in state.relations_from("Jonathan")] == ["Gina"]
 
 
+def test_relations_and_deletions_understand_a_former_name() -> None:
+    given = Given(JON, GINA, EntityRenamed("ent_1", "Jonathan"))
+    given.when(relate("Jon", "knows", "Gina")).then(
+        RelationAdded("rel_101", "Jonathan", "Gina", "knows")
+    )
+    given.when(relate("Jonathan", "knows", "Gina")).then()
+    edge = Edge(source="Jon", target="Gina", relation_type="knows")
+    given.when(DeleteRelations(relations=[edge])).then(RelationDeleted("rel_101"))
+
+
 def test_a_name_that_is_taken_is_refused() -> None:
     Given(JON, GINA).when(RenameEntity(name="Jon", new_name="Gina")).refused(
         EntityExists, "merge_entities"
