@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from typing import Annotated
@@ -337,3 +338,55 @@ def forget_memory(call: Call, arguments: ForgetMemory) -> ForgetMemoryResult:
 
     project, _ = call.open(arguments)
     return call.execute(project, arguments, answer, ForgetMemoryResult)
+
+
+# -- threads
+
+
+class ListThreads(Arguments, frozen=True):
+    pass
+
+
+class ThreadView(Result, frozen=True):
+    """A thread: how many events and commands it has, and when it wrote first and last."""
+
+    thread: str
+    events: int
+    commands: int
+    first: str
+    last: str
+
+
+class ThreadsResult(Result, frozen=True):
+    project: str
+    threads: list[ThreadView]
+    left_out: int = field(name="leftOut", default=0)
+
+
+@tool("history", "List threads")
+def list_threads(call: Call, arguments: ListThreads) -> ThreadsResult:
+    """List the threads that wrote in this project, the latest first, with counts and times. Example: {}"""
+    project, opened = call.open(arguments)
+    threads: dict[str, list[Entry]] = {}
+    events: Counter[str] = Counter()
+    commands: dict[str, set[str]] = {}
+    with opened.project.snapshot() as (log, _):
+        for entry in log.read():
+            if entry.thread is not None:
+                first = threads.setdefault(entry.thread, [entry, entry])
+                first[1] = entry
+                events[entry.thread] += 1
+                commands.setdefault(entry.thread, set()).add(entry.command_id)
+    latest = sorted(threads, key=lambda thread: -threads[thread][1].position)
+    views = [
+        ThreadView(
+            thread=thread,
+            events=events[thread],
+            commands=len(commands[thread]),
+            first=iso(threads[thread][0].time_us),
+            last=iso(threads[thread][1].time_us),
+        )
+        for thread in latest
+    ]
+    shown = list(within_budget(views))
+    return ThreadsResult(project=project, threads=shown, left_out=len(views) - len(shown))

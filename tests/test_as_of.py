@@ -1,0 +1,113 @@
+"""Any answer as of any moment: asked later, it is what the same call answered then."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.service import Client, Refused, client_on
+
+NAMES = st.sampled_from(["Ann", "Bob", "Cy"])
+TEXTS = st.sampled_from(["likes tea", "likes coffee", "lives in Oslo", "has a dog"])
+KINDS = st.sampled_from(["Person", "Robot"])
+Step = tuple[str, dict[str, Any]]
+
+
+def _create(name: str, kind: str, texts: list[str]) -> Step:
+    return "create_entities", {
+        "entities": [{"name": name, "entityType": kind, "observations": texts}]
+    }
+
+
+def _add(name: str, text: str, old: str | None) -> Step:
+    content: Any = text if old is None else {"content": text, "supersedes": old}
+    return "add_observations", {"observations": [{"entityName": name, "contents": [content]}]}
+
+
+STEPS = st.one_of(
+    st.builds(_create, NAMES, KINDS, st.lists(TEXTS, max_size=2)),
+    st.builds(_add, NAMES, TEXTS, st.none() | TEXTS),
+    st.builds(
+        lambda a, b: (
+            "create_relations",
+            {"relations": [{"from": a, "to": b, "relationType": "knows"}]},
+        ),
+        NAMES,
+        NAMES,
+    ),
+    st.builds(lambda name: ("delete_entities", {"entityNames": [name]}), NAMES),
+    st.builds(lambda a, b: ("rename_entity", {"name": a, "newName": b}), NAMES, NAMES),
+    st.builds(lambda a, b: ("merge_entities", {"names": [a], "into": b}), NAMES, NAMES),
+    st.builds(lambda text: ("store_memory", {"content": text}), TEXTS),
+    st.builds(
+        lambda text, tag: (
+            "memory_create",
+            {
+                "type": "note",
+                "content": {"text": text},
+                "source": "s",
+                "confidence": 0.5,
+                "tags": [tag],
+            },
+        ),
+        TEXTS,
+        st.sampled_from(["a", "b"]),
+    ),
+    st.just(("undo", {})),
+)
+
+READS: list[Step] = [
+    ("read_graph", {}),
+    ("open_nodes", {"names": ["Ann", "Bob", "Cy"]}),
+    ("query_nodes", {"entityType": "Person"}),
+    ("list_recent_memories", {}),
+    ("memory_list", {"tags": ["a"]}),
+    ("find_relation_path", {"from": "Ann", "to": "Cy"}),
+    ("get_analytics", {}),
+    ("search_nodes", {"query": "likes"}),
+    ("search_nodes", {"query": "Ann"}),
+    ("search_memories", {"query": "tea"}),
+    ("memory_search", {"query": "oslo", "tags": ["b"]}),
+]
+VOLATILE = {"accessed_at", "score", "relevance_score", "similarity", "nextCursor"}
+
+
+def settled(value: Any) -> Any:
+    """An answer without what may differ (scores depend on the corpus), lists in one order."""
+    if isinstance(value, dict):
+        return {key: settled(each) for key, each in value.items() if key not in VOLATILE}
+    if isinstance(value, list):
+        return sorted((settled(each) for each in value), key=repr)
+    return value
+
+
+def answers(client: Client, at: int | None) -> list[Any]:
+    found = []
+    for tool, arguments in READS:
+        moment = {} if at is None else {"asOf": at}
+        try:
+            found.append(settled(client(tool, {**arguments, **moment})))
+        except Refused as refused:
+            found.append(refused.error["code"])
+    return found
+
+
+@settings(max_examples=25)
+@given(st.lists(STEPS, max_size=10))
+def test_what_was_answered_then_is_answered_again(steps: list[Step]) -> None:
+    with tempfile.TemporaryDirectory() as folder, client_on(Path(folder)) as client:
+        client("read_graph")
+        project = client.service.open("default").project
+        given_then = {project.head(): answers(client, None)}
+        for tool, arguments in steps:
+            try:
+                client(tool, arguments)
+            except Refused:
+                continue
+            given_then[project.head()] = answers(client, None)
+        for position, expected in given_then.items():
+            assert answers(client, position) == expected

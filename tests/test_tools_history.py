@@ -1,0 +1,174 @@
+"""Toolset `history` as a client sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.service import Client, Refused, client_on
+
+JON = {"name": "Jon", "entityType": "person", "observations": ["was a banker"]}
+GINA = {"name": "Gina", "entityType": "person", "observations": ["runs a shop"]}
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[Client]:
+    with client_on(tmp_path) as opened:
+        yield opened
+
+
+def says(answer: dict[str, Any]) -> list[str]:
+    return [event["says"] for event in answer["events"]]
+
+
+def test_history_reads_as_plain_sentences_newest_first(client: Client) -> None:
+    client("create_entities", entities=[JON, GINA], threadId="planning")
+    client(
+        "update_observation",
+        entityName="Jon",
+        observation="was a banker",
+        newContent="is a dancer",
+    )
+    answer = client("get_history", entityName="Jon")
+    assert says(answer) == [
+        "'Jon': 'was a banker' was superseded by 'is a dancer'",
+        "'Jon': 'was a banker' was added",
+        "'Jon' (person) was created",
+    ]
+    first = answer["events"][-1]
+    assert (first["position"], first["thread"]) == (2, "planning")
+    assert first["command"].startswith("cmd_")
+    assert "thread" not in answer["events"][0]
+
+
+def test_history_is_kept_of_what_was_deleted_and_renamed(client: Client) -> None:
+    client("create_entities", entities=[JON])
+    client("rename_entity", name="Jon", newName="Jonathan")
+    client("delete_entities", entityNames=["Jonathan"])
+    for name in ("Jon", "Jonathan"):
+        told = says(client("get_history", entityName=name))
+        assert told[0] == "'Jonathan' was deleted"
+        assert told[-1] == "'Jon' (person) was created"
+
+
+def test_history_is_narrowed_by_thread_and_time_and_paged(client: Client) -> None:
+    client("create_entities", entities=[JON], threadId="a")
+    position = client.service.open("default").project.head()
+    client("create_entities", entities=[GINA], threadId="b")
+    assert says(client("get_history", threadId="b"))[-1] == "'Gina' (person) was created"
+    assert len(says(client("get_history", since=position))) == 2
+    page = client("get_history", limit=2)
+    rest = client("get_history", limit=10, cursor=page["nextCursor"])
+    positions = [event["position"] for event in page["events"] + rest["events"]]
+    assert positions == [5, 4, 3, 2, 1]
+    assert "nextCursor" not in rest
+
+
+def test_history_of_a_memory(client: Client) -> None:
+    old = client("store_memory", content="lives in Seattle")["created"]["id"]
+    new = client("store_memory", content="moved to Austin")["created"]["id"]
+    client("supersede_memory", old_memory_id=old, new_memory_id=new)
+    assert says(client("get_history", memoryId=old)) == [
+        "fact 'lives in Seattle' was superseded by fact 'moved to Austin'",
+        "fact 'lives in Seattle' was stored",
+    ]
+
+
+def test_history_of_an_unknown_name_offers_the_nearest(client: Client) -> None:
+    client("create_entities", entities=[GINA])
+    with pytest.raises(Refused, match="ENTITY_NOT_FOUND") as caught:
+        client("get_history", entityName="Ginna")
+    assert "Gina" in caught.value.error["suggestion"]
+
+
+def test_undo_tells_what_it_took_back_and_a_dry_run_changes_nothing(client: Client) -> None:
+    client("create_entities", entities=[JON])
+    head = client.service.open("default").project.head()
+    rehearsed = client("undo", dryRun=True)
+    assert [each["says"] for each in rehearsed["undone"]] == [
+        "'Jon' (person) was created",
+        "'Jon': 'was a banker' was added",
+    ]
+    assert rehearsed["position"] is None
+    assert client.service.open("default").project.head() == head
+    done = client("undo")
+    assert client("open_nodes", names=["Jon"])["notFound"] == ["Jon"]
+    assert client("search_nodes", query="banker")["entities"] == []
+    client("undo", position=done["position"])
+    assert client("search_nodes", query="banker")["entities"][0]["name"] == "Jon"
+
+
+def test_undo_of_a_thread_leaves_the_others_alone(client: Client) -> None:
+    client("create_entities", entities=[JON], threadId="a")
+    client("create_entities", entities=[GINA], threadId="b")
+    client("undo", threadId="a")
+    assert [each["name"] for each in client("read_graph")["entities"]] == ["Gina"]
+
+
+def test_undo_takes_back_several_commands(client: Client) -> None:
+    client("create_entities", entities=[JON])
+    client("create_entities", entities=[GINA])
+    client("undo", last=2)
+    assert client("read_graph")["entities"] == []
+    with pytest.raises(Refused, match="no command"):
+        client("undo")
+
+
+def test_undo_names_what_depends_on_it(client: Client) -> None:
+    client("create_entities", entities=[JON])
+    client("add_observations", observations=[{"entityName": "Jon", "contents": ["later"]}])
+    with pytest.raises(Refused, match="CONFLICT") as caught:
+        client("undo", position=2)
+    assert caught.value.error["problems"][0]["path"] == "position 4"
+    client("undo", position=2, cascade=True)
+    assert client("read_graph")["entities"] == []
+
+
+def test_merged_entities_are_one_under_all_their_names_until_undone(client: Client) -> None:
+    client("create_entities", entities=[JON, GINA])
+    client("create_relations", relations=[{"from": "Jon", "to": "Gina", "relationType": "knows"}])
+    merged = client("merge_entities", names=["Gina"], into="Jon")["entity"]
+    assert merged["aliases"] == ["Gina"]
+    assert merged["relations"] == []
+    assert client("open_nodes", names=["Gina"])["entities"][0]["name"] == "Jon"
+    found = client("search_nodes", query="shop")["entities"]
+    assert [each["name"] for each in found] == ["Jon"]
+    client("undo")
+    assert [each["name"] for each in client("read_graph")["entities"]] == ["Jon", "Gina"]
+    found = client("search_nodes", query="shop")["entities"]
+    assert [each["name"] for each in found] == ["Gina"]
+
+
+def test_every_item_says_which_event_brought_it_when_asked(client: Client) -> None:
+    client("create_entities", entities=[JON, GINA], threadId="planning")
+    client("create_relations", relations=[{"from": "Jon", "to": "Gina", "relationType": "knows"}])
+    answer = client("search_nodes", query="banker", provenance=True)
+    entity, fact = answer["entities"][0]["provenance"]
+    assert (entity["position"], fact["position"], fact["thread"]) == (2, 3, "planning")
+    assert fact["id"].startswith("obs_")
+    assert answer["relations"][0]["provenance"]["position"] == 6
+    assert "provenance" not in client("search_nodes", query="banker")["entities"][0]
+
+
+def test_threads_are_listed_with_counts_and_times(client: Client) -> None:
+    client("create_entities", entities=[JON], threadId="a")
+    client("create_entities", entities=[GINA], threadId="b")
+    client("store_memory", content="x", threadId="b")
+    threads = client("list_threads")["threads"]
+    assert [(each["thread"], each["events"], each["commands"]) for each in threads] == [
+        ("b", 3, 2),
+        ("a", 2, 1),
+    ]
+    assert threads[0]["first"] <= threads[0]["last"]
+
+
+def test_a_forgotten_memory_is_out_of_every_list_until_undone(client: Client) -> None:
+    stored = client("store_memory", content="lives in Seattle")["created"]["id"]
+    client("forget_memory", id=stored)
+    assert client("list_recent_memories")["memories"] == []
+    assert client("search_memories", query="Seattle")["memories"] == []
+    client("undo")
+    assert client("search_memories", query="Seattle")["memories"][0]["id"] == stored
