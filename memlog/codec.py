@@ -6,8 +6,9 @@ A value in the log is  kind (1 byte) | chain (32 bytes) | body.  The body is the
     SHA-256( chain of the entry before | position, 8 bytes big-endian | SHA-256(body) )
 
 so a changed byte, a missing entry or a swapped pair breaks it at a position that can be named. It runs
-over the *digest* of the body, so that a body can be erased for good and replaced by its digest
-without breaking the chain (kind `ERASED`).
+over the *digest* of the body, so that a body can be erased for good without breaking the chain: an
+entry of kind `ERASED` holds  digest (32 bytes) | time_us (8 bytes, big-endian)  in place of the body.
+The time stays, for positions are looked up by it; who wrote and in which command goes with the body.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 import msgspec
 
 from memlog.errors import StorageError
-from memlog.events import Event
+from memlog.events import Erased, Event, Happened
 from memlog.tables import place
 
 GENESIS = bytes(32)
@@ -27,6 +28,8 @@ GENESIS = bytes(32)
 
 WRITTEN, ERASED = 0, 1
 CHAIN_END = 33
+DIGEST_END = CHAIN_END + 32
+ERASED_BYTES = DIGEST_END + 8
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -37,7 +40,7 @@ class Entry(msgspec.Struct, frozen=True):
     command_id: str
     thread: str | None
     actor: str | None
-    event: Event
+    event: Happened
     chain: bytes
 
 
@@ -78,6 +81,8 @@ def encode(
 
 def decode(position: int, value: bytes) -> Entry:
     """The entry stored as `value`. Raises StorageError where it cannot be read."""
+    if value[0] != WRITTEN:
+        return _decode_erased(position, value)
     try:
         body = _decode(value[CHAIN_END:])
     except msgspec.DecodeError as error:
@@ -89,9 +94,23 @@ def decode(position: int, value: bytes) -> Entry:
     )
 
 
+def erase(value: bytes, time_us: int) -> bytes:
+    """What is stored in place of `value`, of an entry of that time, once it is erased."""
+    return bytes([ERASED]) + value[1:CHAIN_END] + digest(value) + time_us.to_bytes(8, "big")
+
+
+def _decode_erased(position: int, value: bytes) -> Entry:
+    if value[0] != ERASED or len(value) != ERASED_BYTES:
+        raise unreadable(position, ValueError(f"kind {value[0]} of {len(value)} bytes is unknown"))
+    time_us = int.from_bytes(value[DIGEST_END:], "big")
+    return Entry(position, time_us, "", None, None, Erased(), value[1:CHAIN_END])
+
+
 def digest(value: bytes) -> bytes:
     """SHA-256 of the body of a stored value, also where the body has been erased."""
-    return value[CHAIN_END:] if value[0] == ERASED else sha256(value[CHAIN_END:]).digest()
+    if value[0] == ERASED:
+        return value[CHAIN_END:DIGEST_END]
+    return sha256(value[CHAIN_END:]).digest()
 
 
 def unreadable(position: int, error: Exception) -> StorageError:

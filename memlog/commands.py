@@ -120,12 +120,8 @@ class DeleteObservations(Command, frozen=True):
 
 
 class Edge(Command, frozen=True):
-    source: Annotated[EntityName, Meta(description="Entity name", examples=["john-doe"])] = field(
-        name="from"
-    )
-    target: Annotated[EntityName, Meta(description="Entity name", examples=["techcorp"])] = field(
-        name="to"
-    )
+    source: Annotated[EntityName, Meta(examples=["john-doe"])] = field(name="from")
+    target: Annotated[EntityName, Meta(examples=["techcorp"])] = field(name="to")
     relation_type: Annotated[
         TypeName, Meta(description="Active voice, e.g. works_for", examples=["works_for"])
     ] = field(name="relationType")
@@ -276,9 +272,12 @@ class ForgetMemory(Command, frozen=True):
 
 
 class Undo(Command, frozen=True):
-    position: Annotated[
-        int | None, Meta(ge=1, description="Any position of the command; default: the last command")
-    ] = None
+    position: (
+        Annotated[
+            int, Meta(ge=1, description="Any position of the command; default: the last command")
+        ]
+        | None
+    ) = None
     last: Annotated[
         int, Meta(ge=1, description="How many commands, where no position is named")
     ] = 1

@@ -8,11 +8,14 @@ forbidden by LMDB, hence the gate.
 
 from __future__ import annotations
 
+import os
+import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import lmdb
 
@@ -23,6 +26,9 @@ Result = TypeVar("Result")
 MAP_BYTES_START = 16 * 1024 * 1024
 GROWTH_STEP_BYTES_MAX = 4 * 1024**3
 READERS_MAX = 1024
+ROWS_PER_COMMIT = 10_000
+REWRITING = "rewriting"
+"""The folder, beside a file, in which another is made to take its place."""
 
 
 class Environment:
@@ -46,6 +52,7 @@ class Environment:
             )
             self._env.reader_check()
             self.databases = {name: self._open(name) for name in databases}
+            self._identity = _identity(path)
         except (lmdb.Error, OSError) as error:
             raise storage_error(path, error) from error
 
@@ -103,9 +110,48 @@ class Environment:
         with self._gate.closed():
             self._env.set_mapsize(map_bytes)
 
-    def copy(self, path: Path) -> None:
-        """A consistent copy of the file, compacted, while others read and write."""
-        self._env.copy(str(path), compact=True)
+    def rewrite(self, fill: Callable[[lmdb.Transaction, Path], None]) -> None:
+        """Puts a new file in the place of this one, so that nothing of what was removed is left in a page.
+
+        `fill` makes the new file at the path it is given, from what it reads in the transaction. Nobody
+        writes meanwhile; a crash leaves one file or the other. LMDB's own compacting copy would
+        not do: it copies pages whole, with what was deleted in them.
+
+        Whoever has the file open, as this object has, keeps the old one: each writer must look in its
+        transaction whether the file `was_replaced`, and whoever opens it must not do so meanwhile, for
+        the lock file that says which pages are current is replaced just before.
+        """
+        folder = self.path.parent / REWRITING
+        fresh = folder / self.path.name
+
+        def body(transaction: lmdb.Transaction) -> None:
+            shutil.rmtree(folder, ignore_errors=True)
+            fill(transaction, fresh)
+            self.path.with_name(f"{self.path.name}-lock").unlink(missing_ok=True)
+            fresh.replace(self.path)
+            sync_folder(self.path.parent)
+            shutil.rmtree(folder, ignore_errors=True)
+
+        self.write(body)
+
+    def fill(self, name: str, rows: Iterable[tuple[bytes, bytes]]) -> None:
+        """Adds rows, which come in order of key, to a new database."""
+        database = self.databases[name]
+        rows = iter(rows)
+        while batch := list(islice(rows, ROWS_PER_COMMIT)):
+
+            def body(transaction: lmdb.Transaction, batch: Any = batch) -> None:
+                for key, value in batch:
+                    transaction.put(key, value, db=database, append=True)
+
+            self.write(body)
+
+    def was_replaced(self, path: Path) -> bool:
+        """Whether the file at `path`, where this one is now, is another one."""
+        try:
+            return _identity(path) != self._identity
+        except FileNotFoundError:
+            return False
 
     def close(self) -> None:
         with self._gate.closed():
@@ -148,6 +194,20 @@ class _Gate:
             with self._changed:
                 self._closed = False
                 self._changed.notify_all()
+
+
+def sync_folder(folder: Path) -> None:
+    """A rename is on disk once its folders are."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    found = os.stat(path)
+    return found.st_dev, found.st_ino
 
 
 def storage_error(path: Path, error: Exception) -> StorageError:

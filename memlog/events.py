@@ -150,6 +150,10 @@ class CommandUndone(_Event, frozen=True, tag="command_undone.v1"):
     last: int
 
 
+class Erased(_Event, frozen=True, tag="erased"):
+    """What happened here was erased for good. Never written as an event: it is what reading gives."""
+
+
 Event: TypeAlias = (
     ProjectCreated
     | ProjectArchived
@@ -172,3 +176,6 @@ Event: TypeAlias = (
     | MemoryDeleted
     | CommandUndone
 )
+
+Happened: TypeAlias = Event | Erased
+"""What an entry that was read says."""

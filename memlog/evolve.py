@@ -21,6 +21,7 @@ from memlog.events import (
     EntityRated,
     EntityRenamed,
     EntityTypeChanged,
+    Erased,
     MemoryDeleted,
     MemoryMerged,
     MemoryStored,
@@ -99,6 +100,8 @@ class _Evolution:
                 self._project_status("archived")
             case ProjectRestored():
                 self._project_status("active")
+            case Erased():
+                pass
             case event:
                 assert_never(event)
 

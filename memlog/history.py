@@ -21,6 +21,7 @@ from memlog.events import (
     CommandUndone,
     EntityMerged,
     EntityRenamed,
+    Erased,
     Event,
     MemoryDeleted,
     ObservationDeleted,
@@ -164,6 +165,8 @@ def _last_command(context: Context, thread: str | None) -> Entry:
         if entry is None:
             break
         position -= 1
+        if isinstance(entry.event, Erased):
+            continue
         if any(first <= entry.position <= last for first, last in undone):
             continue
         if isinstance(entry.event, CommandUndone):
@@ -178,16 +181,21 @@ def _last_command(context: Context, thread: str | None) -> Entry:
 
 
 def _undo_command(entry: Entry, cascade: bool, state: State, context: Context) -> Iterator[Event]:
+    if isinstance(entry.event, Erased):
+        raise InvalidParameter(
+            f"What happened at position {entry.position} was erased for good",
+            suggestion="Call get_history to see what is left.",
+        )
     first, last = _span(entry, context)
     if any(_is_of_the_project(context.entry_at(position)) for position in range(first, last + 1)):
         raise InvalidParameter(
             f"Position {entry.position} is about the life of the project, which undo does not change",
             suggestion="Use archive_project and restore_project.",
         )
-    while blockers := _blockers(first, last, state):
+    while standing := blockers(first, last, state):
         if not cascade:
-            raise _depended_on(first, last, blockers, context)
-        latest = context.entry_at(max(blockers))
+            raise _depended_on(first, last, standing, context)
+        latest = context.entry_at(max(standing))
         assert latest is not None, "what changed a row is in the log"
         yield from _undo_command(latest, cascade, state, context)
     if any(isinstance(each, Restored) for each in restore(first, last, state)):
@@ -196,16 +204,20 @@ def _undo_command(entry: Entry, cascade: bool, state: State, context: Context) -
 
 def _span(entry: Entry, context: Context) -> tuple[int, int]:
     """The first and last position of the command that `entry` belongs to."""
-    first = last = entry.position
-    while _same_command(context.entry_at(first - 1), entry):
-        first -= 1
-    while _same_command(context.entry_at(last + 1), entry):
-        last += 1
-    return first, last
+    return _end_of_command(entry, -1, context), _end_of_command(entry, 1, context)
 
 
-def _same_command(other: Entry | None, entry: Entry) -> bool:
-    return other is not None and other.command_id == entry.command_id
+def _end_of_command(entry: Entry, step: int, context: Context) -> int:
+    """Its last position in one direction. An erased entry no longer tells its command: one between two
+    of a command is taken to be of it, which changes nothing, for nothing of it is left to undo."""
+    end = position = entry.position
+    while (other := context.entry_at(position + step)) is not None:
+        position += step
+        if other.command_id == entry.command_id:
+            end = position
+        elif not isinstance(other.event, Erased):
+            break
+    return end
 
 
 def _is_of_the_project(entry: Entry | None) -> bool:
@@ -214,20 +226,20 @@ def _is_of_the_project(entry: Entry | None) -> bool:
     )
 
 
-def _blockers(first: int, last: int, state: State) -> set[int]:
+def blockers(first: int, last: int, state: State) -> set[int]:
     """Positions of later entries that depend on what is to be undone."""
-    found = list(restore(first, last, state))
-    blockers = {each.position for each in found if isinstance(each, Blocked)}
-    changed = {each.key: each.value for each in found if isinstance(each, Restored)}
+    rows = list(restore(first, last, state))
+    found = {each.position for each in rows if isinstance(each, Blocked)}
+    changed = {each.key: each.value for each in rows if isinstance(each, Restored)}
     for key, value in changed.items():
         if key[:1] == b"E" and value is None:
-            blockers |= _left_behind(key[1:].decode(), last, state)
+            found |= _left_behind(key[1:].decode(), last, state)
         elif key[:1] == b"O" and value is not None:
             owner = b"E" + key[1:-8]
             if changed.get(owner, state.row(owner)) is None:
                 ended = state.changed_after(owner, last)
-                blockers |= {ended} if ended is not None else set()
-    return blockers
+                found |= {ended} if ended is not None else set()
+    return found
 
 
 def _left_behind(entity_id: str, last: int, state: State) -> set[int]:

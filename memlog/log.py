@@ -103,9 +103,16 @@ class Log:
                 high = middle - 1
         return low
 
+    def stored(self) -> Iterator[tuple[int, bytes]]:
+        """Each position with the value that is stored there, for those who copy a log."""
+        return self._values(0)
+
     def verify(self) -> Iterator[int | Damage]:
-        """Walks the whole chain; yields each sound position, and a Damage for each unsound one."""
-        chain, expected = GENESIS, 1
+        """Walks the whole chain; yields each sound position, and a Damage for each unsound one.
+
+        The time of an erased entry is outside the chain; that it fits between its neighbours is seen.
+        """
+        chain, expected, time_us = GENESIS, 1, 0
         for position, value in self._values(0):
             if position != expected:
                 yield Damage(expected, f"missing: the next entry is at position {position}")
@@ -114,10 +121,15 @@ class Log:
                 yield Damage(position, "its content does not match the chain of hashes")
             else:
                 try:
-                    codec.decode(position, value)
-                    yield position
+                    entry = codec.decode(position, value)
                 except MemlogError as error:
                     yield Damage(position, error.message)
+                else:
+                    if entry.time_us < time_us:
+                        yield Damage(position, "its time is before that of the entry ahead of it")
+                    else:
+                        yield position
+                    time_us = max(time_us, entry.time_us)
             chain, expected = value[1:CHAIN_END], position + 1
 
     def _values(self, after: int) -> Iterator[tuple[int, bytes]]:

@@ -9,7 +9,7 @@ is searched, and to the catalogue which projects there are.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -18,18 +18,19 @@ from typing import Any, TypeVar
 import lmdb
 import msgspec
 
+from memlog import codec
 from memlog import state as tables
 from memlog.codec import Entry
 from memlog.commands import AnyCommand
 from memlog.context import Context
 from memlog.decider import decide, require_active
 from memlog.environment import MAP_BYTES_START, Environment
-from memlog.errors import Conflict, InvalidParameter, ProjectNotFound
+from memlog.errors import Conflict, InvalidParameter, ProjectNotFound, StorageError
 from memlog.evolve import evolve
 from memlog.ids import new_id
 from memlog.log import Damage, Head, Log
 from memlog.state import State
-from memlog.tables import LmdbRows, MemoryRows, Timeline
+from memlog.tables import LmdbRows, MemoryRows, Timeline, place
 
 STATE_VERSION = 2
 """Of the state tables' layout; a log whose tables are of another version is evolved anew."""
@@ -37,6 +38,7 @@ STATE_VERSION = 2
 LOG_FILE = "log.mdb"
 _DATABASES = ("log", "now", "past", "receipts", "meta")
 _VERSION_KEY, _REMOVED_KEY = b"state_version", b"removed"
+_GENERATION_KEY = b"generation"
 
 Answer = TypeVar("Answer")
 
@@ -82,7 +84,9 @@ class Project:
         self.folder = folder
         self._clock = clock
         self._environment = Environment(folder / LOG_FILE, _DATABASES, map_bytes=map_bytes)
-        if self._version() != STATE_VERSION:
+        self.generation = self._stored_number(_GENERATION_KEY)
+        """How often something was erased from the log: what was derived from an earlier one is void."""
+        if self._stored_number(_VERSION_KEY) != STATE_VERSION:
             self.rebuild()
 
     # -- writing
@@ -210,6 +214,7 @@ class Project:
     def snapshot(self) -> Iterator[tuple[Log, Callable[[int], State]]]:
         """The log and the state as of any position, in one snapshot, whatever the status."""
         with self._environment.read() as transaction:
+            self._require_current()
             timeline = self._timeline(transaction)
             yield self._log(transaction), lambda position: State(timeline.at(position), position)
 
@@ -262,6 +267,47 @@ class Project:
                 evolve(timeline, entry)
         return _digest(rows)
 
+    # -- erasing
+
+    def erase(self, chosen: Callable[[Log, State], Collection[int]]) -> None:
+        """Writes the file anew without the content of the entries at the positions that are `chosen`.
+
+        `chosen` sees the log and its present state while nobody can write. Positions, times and the
+        chain stay; the state is evolved anew; receipts, whose answers may tell what is to go, are dropped.
+        Raises StorageError, with nothing changed, where the new log is not whole. From now on this object
+        reads the old file and refuses to write to it: open the project again.
+        """
+
+        def fill(transaction: lmdb.Transaction, path: Path) -> None:
+            self._require_present(transaction)
+            log = self._log(transaction)
+            state = State(self._timeline(transaction), log.position())
+            positions = chosen(log, state)
+            rows = (
+                (place(position), _erased(position, value) if position in positions else value)
+                for position, value in log.stored()
+            )
+            fresh = Environment(path, _DATABASES)
+            fresh.fill("log", rows)
+            generation = (self.generation + 1).to_bytes(4, "big")
+            fresh.fill("meta", [(_GENERATION_KEY, generation)])
+            fresh.close()
+            _prove(path.parent)
+
+        self._environment.rewrite(fill)
+
+    @property
+    def replaced(self) -> bool:
+        """Whether another file took the place of this one, because something was erased."""
+        return self._environment.was_replaced(self.folder / LOG_FILE)
+
+    def _require_current(self) -> None:
+        if self.replaced:
+            raise StorageError(
+                "Something was erased from this project's log a moment ago; nothing was done",
+                suggestion="Call again.",
+            )
+
     # -- the end
 
     def remove(self) -> None:
@@ -288,11 +334,30 @@ class Project:
             raise ProjectNotFound(
                 "This project was deleted", suggestion="Call list_projects to see what there is."
             )
+        self._require_current()
 
-    def _version(self) -> int:
+    def _stored_number(self, key: bytes) -> int:
         with self._environment.read() as transaction:
-            stored = transaction.get(_VERSION_KEY, db=self._environment.databases["meta"])
-        return int.from_bytes(stored or b"", "big")
+            stored = transaction.get(key, b"", db=self._environment.databases["meta"])
+        return int.from_bytes(stored, "big")
+
+
+def _erased(position: int, value: bytes) -> bytes:
+    return codec.erase(value, codec.decode(position, value).time_us)
+
+
+def _prove(folder: Path) -> None:
+    """Opens a log that was written anew, which evolves its state, and reads every entry of it."""
+    project = Project(folder)
+    try:
+        for found in project.verify():
+            if isinstance(found, Damage):
+                raise StorageError(
+                    f"The log is damaged at position {found.position}: {found.problem}",
+                    suggestion="Nothing was erased. Restore the project from a backup first.",
+                )
+    finally:
+        project.close()
 
 
 class _Rehearsed(Exception):

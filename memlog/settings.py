@@ -147,14 +147,18 @@ def load(
 ) -> tuple[Settings, dict[str, str]]:
     """The effective settings, and for each field where it came from: a variable, a flag, "default".
 
-    Flags that are None were not given. Raises InvalidParameter with every value that does not fit.
+    Flags that are None were not given, nor were empty variables, but for that of the project. Raises
+    InvalidParameter with every value that does not fit.
     """
     environment = os.environ if environment is None else environment
     values: dict[str, Any] = {}
     origins = {setting.field: "default" for setting in SETTINGS}
+    abouts = {setting.field: f"{setting.about}." for setting in SETTINGS}
     for setting in SETTINGS:
         for variable in setting.variables:
-            if variable in environment:
+            if environment.get(variable) or (
+                variable in environment and setting.field == "project"
+            ):
                 values[setting.field] = environment[variable]
                 origins[setting.field] = variable
                 break
@@ -168,7 +172,8 @@ def load(
         try:
             values[name] = _convert(name, value, fields[name].type)
         except ValueError as error:
-            problems.append((InvalidParameter, Problem(origins[name], str(error), value=value)))
+            problem = Problem(origins[name], str(error), abouts[name], value)
+            problems.append((InvalidParameter, problem))
     if problems:
         raise refusal(problems)
     return Settings(**values), origins

@@ -337,6 +337,23 @@ class State:
             if row is not None and set(labels) <= set(row.labels):
                 yield row
 
+    def memory_ids(self, beginning: str) -> Iterator[str]:
+        """The ids of all memories, active or not, that begin so, the oldest first."""
+        for key, _ in self._tables.scan(memory_key(beginning)):
+            yield key[1:].decode()
+
+    def labels(self) -> Iterator[str]:
+        """Every label that an active memory has, each once, in no order that means anything.
+
+        Costs two seeks a label however many memories have it: the rows of one are skipped at once.
+        """
+        start = b"L"
+        while (found := next(self._tables.scan(b"L", start), None)) is not None:
+            hashed, memory_id = found[0][1:17], found[0][25:].decode()
+            row = self.memory(memory_id)
+            yield from (each for each in row.labels if text_key(each) == hashed) if row else ()
+            start = found[0][:17] + b"\xff" * 9  # beyond every eight bytes and an id behind them
+
     def _through(self, prefix: bytes) -> list[Relation]:
         return list(self._each_through(prefix))
 

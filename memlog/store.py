@@ -13,7 +13,6 @@ before; so a crash between any two steps is mended by settling the pending proje
 
 from __future__ import annotations
 
-import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -27,11 +26,13 @@ import msgspec
 from memlog.closest import did_you_mean
 from memlog.commands import ArchiveProject, CreateProject, RestoreProject
 from memlog.context import Context
-from memlog.environment import Environment
+from memlog.environment import Environment, sync_folder
 from memlog.errors import ProjectArchived, ProjectExists, ProjectNotFound
+from memlog.log import Log
 from memlog.project import LOG_FILE, Origin, Project, clock_us
+from memlog.purging import Plan, Target, plan
 from memlog.state import Project as ProjectRow
-from memlog.state import encode_row, text_key
+from memlog.state import State, encode_row, text_key
 
 Wanted = Literal["active", "archived", "all"]
 
@@ -50,6 +51,7 @@ class Store:
         self._clock = clock
         self._open: dict[str, Project] = {}
         self._opening = threading.RLock()
+        self._locked = False
         self._catalog = Environment(data_dir / "catalog.mdb", ("projects", "meta"))
         pending = self._pending()
         if pending or self._ids_on_disk() != {row.id for row in self.projects("all")}:
@@ -122,6 +124,25 @@ class Store:
             self._opened(row.id).remove()
         return row
 
+    def purge(self, name: str, target: Target) -> Plan:
+        """Erases what `target` names from the project's log and throws away its indexes; there is no undo.
+
+        Other processes that have the project open find another file in its place and open that.
+        """
+        with self._lock():
+            project = self.project(name)
+            made: list[Plan] = []
+
+            def chosen(log: Log, state: State) -> frozenset[int]:
+                made.append(plan(log, state, target))
+                return made[-1].positions
+
+            project.erase(chosen)
+            self._discard(project.folder.name)
+            for beside in [each for each in project.folder.iterdir() if each.is_dir()]:
+                self._throw_away(beside)
+        return made[-1]
+
     # -- the catalogue as a projection
 
     def rebuild_catalog(self) -> None:
@@ -168,8 +189,8 @@ class Store:
                 if right.exists():  # an index that some process wrote after the folder had moved
                     self._throw_away(right)
                 folder.rename(right)
-                _sync_folder(folder.parent)
-                _sync_folder(right.parent)
+                sync_folder(folder.parent)
+                sync_folder(right.parent)
             self._opened(project_id).folder = right
         self._write_row(project_id, row)
 
@@ -195,13 +216,15 @@ class Store:
     def _opened(self, project_id: str) -> Project:
         with self._opening:
             project = self._open.get(project_id)
-            if project is None:
-                folder = self._folder(project_id)
-                if folder is None:
-                    raise ProjectNotFound("This project was deleted a moment ago")
-                project = self._open[project_id] = Project(folder, clock=self._clock)
-            elif not (project.folder / LOG_FILE).exists():  # another process moved it
+            if project is not None and not (project.folder / LOG_FILE).exists():
+                # another process moved it
                 project.folder = self._folder(project_id) or project.folder
+            if project is None or project.replaced:
+                with self._lock():  # nobody is replacing the file
+                    folder = self._folder(project_id)
+                    if folder is None:
+                        raise ProjectNotFound("This project was deleted a moment ago")
+                    project = self._open[project_id] = Project(folder, clock=self._clock)
             return project
 
     def _discard(self, project_id: str) -> None:
@@ -239,14 +262,13 @@ class Store:
     def _lock(self) -> Iterator[None]:
         from filelock import FileLock
 
-        with self._opening, FileLock(self.data_dir / "catalog.lock"):
-            yield
-
-
-def _sync_folder(folder: Path) -> None:
-    """A rename is on disk once both folders are."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        with self._opening:
+            if self._locked:  # by this thread, further up
+                yield
+                return
+            with FileLock(self.data_dir / "catalog.lock"):
+                self._locked = True
+                try:
+                    yield
+                finally:
+                    self._locked = False

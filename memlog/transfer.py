@@ -51,8 +51,8 @@ Line = EntityLine | RelationLine
 
 
 class _Whole(msgspec.Struct, frozen=True):
-    entities: Sequence[dict[str, object]] = ()
-    relations: Sequence[dict[str, object]] = ()
+    entities: Sequence[dict[str, object]] | None = None
+    relations: Sequence[dict[str, object]] | None = None
 
 
 _line = msgspec.json.Decoder(EntityLine | RelationLine)
@@ -82,9 +82,9 @@ def _objects(data: bytes) -> Iterator[tuple[int, bytes]]:
         whole = msgspec.json.decode(data, type=_Whole)
     except msgspec.DecodeError:
         whole = _Whole()
-    if whole.entities or whole.relations:
-        tagged = [{"type": "entity", **item} for item in whole.entities]
-        tagged += [{"type": "relation", **item} for item in whole.relations]
+    if whole != _Whole():
+        tagged = [{"type": "entity", **item} for item in whole.entities or ()]
+        tagged += [{"type": "relation", **item} for item in whole.relations or ()]
         yield from ((number, _encode(item)) for number, item in enumerate(tagged, 1))
         return
     for number, text in enumerate(data.splitlines(), 1):

@@ -9,7 +9,7 @@ projection sees the same documents, whenever it reads the log.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Literal, TypeVar, assert_never
 
 import msgspec
@@ -109,10 +109,23 @@ def changes(entries: Iterable[Entry], state_at: Callable[[int], State]) -> Itera
                 | events.ProjectCreated()
                 | events.ProjectArchived()
                 | events.ProjectRestored()
+                | events.Erased()
             ):
                 pass
             case event:
                 assert_never(event)
+
+
+def texts_about(
+    ids: Collection[str], entries: Iterable[Entry], state_at: Callable[[int], State]
+) -> set[str]:
+    """Every text under which entities, their observations, or memories with these ids were ever found."""
+    return {
+        change.document.text
+        for change in changes(entries, state_at)
+        if isinstance(change, Born)
+        and not {change.document.ref, change.document.entity}.isdisjoint(ids)
+    }
 
 
 def _differences(position: int, state_at: Callable[[int], State]) -> Iterator[Change]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from memlog.errors import EmbeddingError
 from memlog.settings import Settings
@@ -48,10 +48,19 @@ class Embeddings:
                 self._embedder = self._load()
             return self._embedder
 
-    def discard(self, texts: list[str]) -> None:
-        """Forgets the stored vectors of these texts."""
-        if not self.switched_off:
-            self.get().discard(texts)
+    def forget(self, texts: Collection[str]) -> None:
+        """Removes the vectors of these texts from every cache there is, whichever embedder made it."""
+        with self._loading:
+            if self._embedder is not None:  # a file is opened once in a process
+                self._embedder.cache.close()
+                self._embedder = None
+            for path in sorted((self._settings.data_dir / "embeddings").glob("*.mdb")):
+                cache = VectorCache(path)
+                try:
+                    cache.discard(texts)
+                    cache.compact()
+                finally:
+                    cache.close()
 
     def close(self) -> None:
         with self._loading:

@@ -22,19 +22,26 @@ from filelock import FileLock
 
 from memlog.errors import ProjectNotFound, StorageError
 from memlog.project import Project
+from projections.analytics import ANALYTICS_VERSION, AnalyticsProjector
 from projections.documents import changes
 from projections.embeddings import Embeddings
 from projections.protocol import Batch, Projector
 from projections.text import TEXT_VERSION, TextProjector
 from projections.vectors import VECTORS_VERSION, VectorProjector
 
-Name = Literal["text", "vectors"]
-PROJECTIONS: tuple[Name, ...] = ("text", "vectors")
+Name = Literal["text", "analytics", "vectors"]
+PROJECTIONS: tuple[Name, ...] = ("text", "analytics", "vectors")
 
 Progress = Callable[[str, int, int], None]
 """Told the projection's name, its position, and the position it is going to."""
 
-BATCH_ENTRIES = {"text": 20_000, "vectors": 64}
+BATCH_ENTRIES = {"text": 20_000, "analytics": 5_000, "vectors": 64}
+
+READS_STATE = frozenset({"analytics"})
+"""Projections that read the state as they apply, so inside the snapshot. The others apply after it: a log
+whose file must grow waits for its snapshots, and an embedder may take its time."""
+
+_VERSIONS = {"text": TEXT_VERSION, "analytics": ANALYTICS_VERSION}
 
 LOCK_POLL_SECONDS = 0.002
 """How often a process looks whether another has let go; who holds the lock has it for some 10 ms."""
@@ -68,6 +75,12 @@ class Projections:
         """The text index, caught up with the head of the log."""
         projector = self.caught_up("text")
         assert isinstance(projector, TextProjector)
+        return projector
+
+    def analytics(self) -> AnalyticsProjector:
+        """The analytics, caught up."""
+        projector = self.caught_up("analytics")
+        assert isinstance(projector, AnalyticsProjector)
         return projector
 
     def vectors(self, patience_seconds: float = math.inf) -> VectorProjector:
@@ -129,6 +142,8 @@ class Projections:
         """An empty projector of this kind, elsewhere."""
         if name == "text":
             return TextProjector(folder)
+        if name == "analytics":
+            return AnalyticsProjector(folder)
         embedder = self._embeddings.get()
         return VectorProjector(folder, embedder.vectors, embedder.dimensions)
 
@@ -142,6 +157,8 @@ class Projections:
     def save(self) -> None:
         """Keeps on disk what was computed in memory, where there is enough of it."""
         followed = self._followed.get("vectors")
+        if self._project.replaced:  # what is in memory knows what was erased
+            return
         if followed is not None and isinstance(followed.projector, VectorProjector):
             with followed.driving:
                 followed.projector.maybe_save()
@@ -166,7 +183,11 @@ class Projections:
         count = min(BATCH_ENTRIES[projector.name], until - after)
         with self._project.snapshot() as (log, state_at):
             entries = list(islice(log.read(after), count))
-            batch = Batch(entries[-1].position, entries, list(changes(entries, state_at)))
+            position = entries[-1].position
+            if projector.name in READS_STATE:
+                projector.apply(Batch(position, entries, state_at=state_at))
+                return
+            batch = Batch(position, entries, list(changes(entries, state_at)))
         projector.apply(batch)
 
     def _require_open(self) -> None:
@@ -182,13 +203,17 @@ class Projections:
             return self._followed[name]
 
     def _start(self, name: str, embedder_key: str) -> _Followed:
+        of = f".{self._project.generation}" if self._project.generation else ""
         if name == "vectors":
-            folder = self._project.folder / f"vectors-v{VECTORS_VERSION}-{embedder_key}"
+            folder = self._project.folder / f"vectors-v{VECTORS_VERSION}-{embedder_key}{of}"
+            for other in self._project.folder.glob("vectors-v*") if of else ():
+                if not other.name.endswith(of):
+                    shutil.rmtree(other, ignore_errors=True)
             return _Followed(self.fresh(name, folder), None)
-        lock = FileLock(self._project.folder / "text.lock", poll_interval=LOCK_POLL_SECONDS)
-        folder = self._project.folder / f"text-v{TEXT_VERSION}"
+        lock = FileLock(self._project.folder / f"{name}.lock", poll_interval=LOCK_POLL_SECONDS)
+        folder = self._project.folder / f"{name}-v{_VERSIONS[name]}{of}"
         with lock:
-            for other in self._project.folder.glob("text-v*"):
+            for other in self._project.folder.glob(f"{name}-v*"):
                 if other != folder:
                     shutil.rmtree(other, ignore_errors=True)
             return _Followed(self.fresh(name, folder), lock)

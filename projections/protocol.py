@@ -7,7 +7,7 @@ log, never ahead of itself.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,15 +15,28 @@ from projections.documents import Change
 
 if TYPE_CHECKING:
     from memlog.codec import Entry
+    from memlog.state import State
+
+
+def _no_state(position: int) -> State:
+    raise LookupError(
+        f"this batch was made without the state as of position {position}: pass `state_at`, and keep "
+        "open the snapshot it reads"
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A stretch of the log: `entries`, what they change, and the `position` of the last of them."""
+    """A stretch of the log: `entries`, what they change, and the `position` of the last of them.
+
+    A projector gets one or the other: the documents that are born and die (`changes`), or the state as
+    of any position up to this one (`state_at`), which can be read until `apply` returns.
+    """
 
     position: int
     entries: Sequence[Entry]
-    changes: Sequence[Change]
+    changes: Sequence[Change] = ()
+    state_at: Callable[[int], State] = _no_state
 
 
 class Projector(Protocol):

@@ -20,13 +20,21 @@ from typing import Any
 import msgspec
 from msgspec import inspect as mi
 
-from memlog.errors import InvalidParameter, LimitExceeded, MemlogError, Problem, shorten
+from memlog.errors import (
+    MEND_ALL,
+    InvalidParameter,
+    LimitExceeded,
+    MemlogError,
+    Problem,
+    shorten,
+)
 from server import wording
 from server.wording import Words, bare
 
 LEVELS_MAX = 64
 PROBLEMS_MAX = 50
 PLACE_CHARACTERS_MAX = 300
+ITEM_KEYS_MIN = 2  # a single stray key may as well be a misspelling
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,79}")
 
@@ -126,7 +134,7 @@ class Diagnosis:
             more = self.count - PROBLEMS_MAX + 1
             rest = Problem("arguments", f"{more} more problems", "Mend these first.")
             problems = [*problems[: PROBLEMS_MAX - 1], rest]
-        return kind(f"{self.count} problems: first {told}", problems=problems)
+        return kind(f"{self.count} problems: first {told}", suggestion=MEND_ALL, problems=problems)
 
     def walk(self, value: Any, annotated: mi.Type, place: Place) -> Any:
         kind = bare(annotated)
@@ -184,13 +192,36 @@ class Diagnosis:
             if value is None and not field.required and not wording.nullable(field.type):
                 continue  # models write null for "not given", and here it can say nothing else
             mended[field.encode_name] = self.walk(value, field.type, place.down(key))
-        for key in strays:
+        for key in self._unwrapped(raw, strays, kind, given, place):
             self._stray(key, raw[key], kind, given, place)
         for at, field in enumerate(fields):
             if field.required and at not in given:
                 name = field.encode_name
                 self.report(place.down(name), None, wording.missing, name, field.type)
         return mended
+
+    def _unwrapped(
+        self,
+        raw: dict[Any, Any],
+        strays: list[str],
+        kind: mi.StructType,
+        given: dict[int, str],
+        place: Place,
+    ) -> list[str]:
+        """Report the keys of one item that were passed where its list belongs; one slip, one
+        problem. Gives back the other strays."""
+        for at, field in enumerate(kind.fields):
+            item = wording.item_of(field.type)
+            if at in given or not field.required or item is None:
+                continue
+            inside = [key for key in strays if key in spellings(item.cls)]
+            if len(inside) < ITEM_KEYS_MIN:
+                continue
+            given[at] = field.encode_name
+            self.report(place, raw, wording.unwrapped, field.encode_name, inside)
+            self._struct({key: raw[key] for key in inside}, item, place)
+            return [key for key in strays if key not in inside]
+        return strays
 
     def _stray(
         self, key: str, value: Any, kind: mi.StructType, given: dict[int, str], place: Place

@@ -20,6 +20,7 @@ from mcp_types import (
     CallToolResult,
     ListToolsResult,
     PaginatedRequestParams,
+    ResourceLink,
     TextContent,
     ToolAnnotations,
 )
@@ -31,9 +32,14 @@ from memlog import __version__
 from memlog.errors import MemlogError
 from memlog.project import Origin
 from server.arguments import decode
+from server.completions import Completions
+from server.prompts import Prompts
+from server.refusals import describe
 from server.registry import Call, Result, Tool
+from server.resources import JSON, Resources
 from server.schemas import input_schema, output_schema
 from server.session import Session
+from server.subscriptions import Subscriptions
 
 COMMAND_ID_META = "memlog/commandId"
 """A key in a call's `_meta`: the client's own id for a command, with which a retry is safe."""
@@ -71,8 +77,11 @@ def listed(tool: Tool) -> ListedTool:
 def build_server(
     session: Session, tools: Mapping[str, Tool], *, on_first_answer: Answered
 ) -> Server[Any]:
-    """An MCP server that offers `tools`. `on_first_answer` is called once, after the first listing
-    or call: the moment to load what the client need not wait for."""
+    """An MCP server that offers `tools`, and the resources and prompts that belong to their toolsets.
+
+    `on_first_answer` is called once, after the first listing or call of a tool: the moment to load
+    what the client need not wait for.
+    """
     offered = [listed(tool) for tool in tools.values()]
     answered = _once(on_first_answer)
 
@@ -91,7 +100,7 @@ def build_server(
         answered()
         return result
 
-    return Server(
+    server: Server[Any] = Server(
         "memlog",
         version=__version__,
         title="memlog",
@@ -99,6 +108,15 @@ def build_server(
         on_list_tools=list_tools,
         on_call_tool=call_tool,
     )
+    resources, prompts = Resources(session, tools), Prompts(session, tools)
+    if resources.offered:
+        resources.add_to(server)
+        Subscriptions(session, resources).add_to(server)
+    if prompts.offered:
+        prompts.add_to(server)
+    if resources.offered or prompts.offered:
+        Completions(session, resources, prompts).add_to(server)
+    return server
 
 
 def run(tool: Tool, call: Call, arguments: Mapping[str, Any] | None) -> CallToolResult:
@@ -112,8 +130,13 @@ def run(tool: Tool, call: Call, arguments: Mapping[str, Any] | None) -> CallTool
 
 def _succeeded(tool: Tool, result: Result) -> CallToolResult:
     text = _encode(result if tool.bare is None else tool.bare(result)).decode()
+    links = () if tool.links is None else tool.links(result)
     return CallToolResult(
-        content=[TextContent(text=text)], structured_content=msgspec.to_builtins(result)
+        content=[
+            TextContent(text=text),
+            *(ResourceLink(uri=link.uri, name=link.name, mime_type=JSON) for link in links),
+        ],
+        structured_content=msgspec.to_builtins(result),
     )
 
 
@@ -124,16 +147,6 @@ def _failed(error: MemlogError) -> CallToolResult:
         structured_content=structured,
         is_error=True,
     )
-
-
-def describe(error: MemlogError) -> dict[str, Any]:
-    """An error as the contract spells it."""
-    described: dict[str, Any] = {"code": error.code, "message": error.message}
-    if error.suggestion is not None:
-        described["suggestion"] = error.suggestion
-    if error.problems:
-        described["problems"] = msgspec.to_builtins(error.problems)
-    return described
 
 
 def _command_id(params: CallToolRequestParams) -> str | None:

@@ -67,5 +67,5 @@ def require_memory(memory_id: str, state: State, path: str = "id") -> Memory:
     """Raises MemoryNotFound."""
     row = state.memory(memory_id)
     if row is None:
-        raise refusal([(MemoryNotFound, missing_memory(memory_id, path))])
+        raise refusal([(MemoryNotFound, missing_memory(memory_id, path, state))])
     return row

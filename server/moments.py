@@ -6,15 +6,15 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from memlog.errors import InvalidParameter
+from memlog.errors import InvalidParameter, Problem
 from memlog.project import Project, clock_us
 from memlog.times import parse_iso
 
 MOMENT_CHARACTERS_MAX = 64
 
 AsOf = Annotated[
-    int | Annotated[str, Meta(max_length=MOMENT_CHARACTERS_MAX)] | None,
-    Meta(description="Answer as of this ISO time or log position"),
+    int | Annotated[str, Meta(max_length=MOMENT_CHARACTERS_MAX)],
+    Meta(description="As of this ISO time or log position"),
 ]
 
 
@@ -28,9 +28,12 @@ def position_of(moment: int | str | None, project: Project) -> int | None:
     if isinstance(moment, int) or moment.isdecimal():
         with project.read(int(moment)) as state:
             return state.position
-    time_us = parse_iso(moment)
+    time_us = parse_iso(moment, "asOf")
     if time_us > clock_us():
+        problem, suggestion = f"{moment} lies in the future", "Leave asOf out to ask for now."
         raise InvalidParameter(
-            f"asOf {moment} lies in the future", suggestion="Leave asOf out to ask for now."
+            f"asOf: {problem}",
+            suggestion=suggestion,
+            problems=[Problem("asOf", problem, suggestion, moment)],
         )
     return project.position_at(time_us)

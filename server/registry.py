@@ -28,12 +28,18 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 Returned = TypeVar("Returned", bound=Result)
 
-ProjectArgument = Annotated[
-    ProjectName | None, msgspec.Meta(description="Project, if not the active one")
-]
+ProjectArgument = Annotated[ProjectName | None, msgspec.Meta(description="If not the active one")]
+
+
+class Link(msgspec.Struct, frozen=True):
+    """A resource that a result speaks of, to be offered beside it."""
+
+    uri: str
+    name: str
+
 
 ThreadId = Annotated[str, msgspec.Meta(min_length=1, max_length=200, examples=["planning-2026"])]
-_DESCRIBED = msgspec.Meta(description="Conversation this comes from")
+_DESCRIBED = msgspec.Meta(description="Conversation id")
 _THREAD = (
     "thread_id",
     Annotated[ThreadId, _DESCRIBED] | None,
@@ -76,7 +82,8 @@ Handler = Callable[[Call, Any], Result]
 
 
 class Tool(msgspec.Struct, frozen=True):
-    """A tool as it was declared. `bare` gives what stands in the text of the answer."""
+    """A tool as it was declared. `bare` gives what stands in the text of the answer, `links` the
+    resources that are offered beside it."""
 
     name: str
     toolset: str
@@ -89,6 +96,7 @@ class Tool(msgspec.Struct, frozen=True):
     destructive: bool
     idempotent: bool
     bare: Callable[[Any], Any] | None
+    links: Callable[[Any], Iterable[Link]] | None
 
     def call(self, call: Call, arguments: msgspec.Struct) -> Result:
         """Runs the tool; the thread that the arguments name is recorded on every event."""
@@ -110,6 +118,7 @@ def tool(
     destructive: bool = False,
     idempotent: bool = True,
     bare: Callable[[Any], Any] | None = None,
+    links: Callable[[Any], Iterable[Link]] | None = None,
     in_project: bool = True,
     thread_required: bool = False,
 ) -> Callable[[_Handler], _Handler]:
@@ -117,7 +126,7 @@ def tool(
 
     A tool that works inside a project takes `project` beside the fields of that type, one that writes
     takes `threadId`. `bare` picks the part of the result that stands alone in the text, where the
-    contract wants it so.
+    contract wants it so; `links` names the resources that the result leads to.
     """
 
     def declare(handler: _Handler) -> _Handler:
@@ -141,6 +150,7 @@ def tool(
             destructive=destructive,
             idempotent=idempotent,
             bare=bare,
+            links=links,
         )
         return handler
 

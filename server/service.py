@@ -16,8 +16,10 @@ from memlog.commands import AnyCommand
 from memlog.context import Context
 from memlog.errors import EmbeddingError, MemlogError
 from memlog.project import Origin, Outcome, Project
+from memlog.purging import Plan, Target, plan
 from memlog.settings import Settings
 from memlog.store import Store
+from projections.documents import texts_about
 from projections.embeddings import Embeddings
 from projections.follow import Projections
 from projections.search import Searcher
@@ -57,6 +59,7 @@ class Service:
         self._opened: dict[str, Opened] = {}
         self._opening = threading.Lock()
         self._follower = Follower(self)
+        self._listeners: tuple[Callable[[], None], ...] = ()
 
     def open(self, name: str) -> Opened:
         """The active project of this name. Raises ProjectNotFound or ProjectArchived."""
@@ -78,7 +81,35 @@ class Service:
         opened = self.open(name)
         result = opened.project.execute(command, self.store.context, answer, origin)
         self._follower.wrote(opened)
+        for listener in self._listeners:
+            listener()
         return result
+
+    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Calls `listener` after each write, in the thread that wrote; returns how to end that."""
+        with self._opening:
+            self._listeners = (*self._listeners, listener)
+
+        def stop() -> None:
+            with self._opening:
+                self._listeners = tuple(each for each in self._listeners if each is not listener)
+
+        return stop
+
+    def purge(self, name: str, target: Target) -> Plan:
+        """Erases what `target` names from the log and everything derived from it; there is no undo.
+
+        Vectors go first: after a crash in between, the log still knows of which texts.
+        """
+        self.close_project(name)
+        with self.store.project(name).snapshot() as (log, state_at):
+            planned = plan(log, state_at(log.position()), target)
+            ids = planned.entities | planned.memories
+            texts = texts_about(ids, log.read(), state_at)
+        self.embeddings.forget(texts)
+        planned = self.store.purge(name, target)
+        self.usage.forget(planned.memories)
+        return planned
 
     def close_project(self, name: str) -> None:
         """Lets go of a project's indexes, before its folder moves or goes."""
@@ -162,6 +193,7 @@ class Follower:
     def _catch_up(self, opened: Opened) -> None:
         try:
             opened.projections.caught_up("text")
+            opened.projections.caught_up("analytics")
             if not self._service.embeddings.switched_off:
                 opened.projections.caught_up("vectors")
                 opened.projections.save()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from memlog.errors import NoActiveProject, ProjectExists, ProjectNotFound
+from memlog.project import Project
 from server.service import Opened, Service
 
 
@@ -27,6 +28,12 @@ class Session:
         name = self.project_name(asked)
         self.ensure_default(name)
         return name, self.service.open(name)
+
+    def project(self, asked: str | None) -> tuple[str, Project]:
+        """The same without its indexes, for those who search nothing."""
+        name = self.project_name(asked)
+        self.ensure_default(name)
+        return name, self.service.store.project(name)
 
     def ensure_default(self, name: str) -> None:
         """Makes the project the server was started with, if it was never made."""

@@ -1,6 +1,6 @@
 """Getting through the imports quickly.
 
-Promises a tenth off the time to the first answer without touching what is imported. Which
+Promises about a tenth off the time to the first answer without touching what is imported. Which
 modules are imported late (faiss, onnxruntime, numpy) is left to those who use them.
 """
 
@@ -27,7 +27,7 @@ def switch_quickly() -> None:
 def collector_at_rest() -> Iterator[None]:
     """Run imports with the cyclic garbage collector off, and keep their objects from it for good.
 
-    The SDK's models make some hundred thousand objects that live as long as the process. The
+    The SDK's models make some eighty thousand objects that live as long as the process. The
     collector would walk them again and again while they are made, and after that in every full
     collection, in the middle of somebody's request.
     """

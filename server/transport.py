@@ -4,7 +4,8 @@ Promises one answer for every request that arrived, whole and in one piece, also
 closes stdin, reads slowly or sends nonsense, and when SIGTERM or SIGINT ends the process: calls in
 flight are finished, their answers written, `on_close` called. Nothing else reaches the wire: while
 serving, fd 0 is the null device and fd 1 is stderr, so stray prints of handlers and children do no
-harm. Messages are left to `wire`, exceptions to `faults`, both protocol eras to the SDK.
+harm. Messages are left to `wire`, exceptions to `faults`, both protocol eras to the SDK, and what a
+`prelude` has read and answered before is taken from there.
 
 The SDK's own stdio transport hops through a worker thread for each read, write and flush; here the
 event loop waits for the descriptors itself, which halves the time of a call. POSIX only.
@@ -13,15 +14,12 @@ event loop waits for the descriptors itself, which halves the time of a call. PO
 from __future__ import annotations
 
 import faulthandler
-import fcntl
 import logging
 import os
-import select
 import signal
-import sys
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout, suppress
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import Any, NoReturn, Self
@@ -32,12 +30,15 @@ from mcp.server.lowlevel import Server
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCRequest, JSONRPCResponse, RequestId
 
+from server.descriptors import Sink, read_chunk
 from server.faults import guard
-from server.wire import LineCutter, Refused, decode, encode
+from server.lines import Oversized
+from server.prelude import Opening, Prelude, untouched
+from server.recording import Recorder
+from server.wire import Refused, decode, encode
 
 DRAIN_S = 10.0
 TEARDOWN_S = 5.0
-_READ_BYTES = 64 * 1024
 # Requests that last as long as the client listens are not work to wait for.
 _LASTING = frozenset({"subscriptions/listen"})
 
@@ -48,6 +49,7 @@ def run_stdio(
     server: Server[Any],
     *,
     on_close: Callable[[], None],
+    prelude: Prelude | None = None,
     drain_s: float = DRAIN_S,
     teardown_s: float = TEARDOWN_S,
 ) -> NoReturn:
@@ -59,7 +61,14 @@ def run_stdio(
     exit_code = 1
     try:
         anyio.run(
-            partial(serve_stdio, server, on_close=on_close, drain_s=drain_s, teardown_s=teardown_s)
+            partial(
+                serve_stdio,
+                server,
+                on_close=on_close,
+                prelude=prelude,
+                drain_s=drain_s,
+                teardown_s=teardown_s,
+            )
         )
         exit_code = 0
     except BaseException:
@@ -73,6 +82,7 @@ async def serve_stdio(
     server: Server[Any],
     *,
     on_close: Callable[[], None],
+    prelude: Prelude | None = None,
     drain_s: float = DRAIN_S,
     teardown_s: float = TEARDOWN_S,
 ) -> None:
@@ -87,17 +97,20 @@ async def serve_stdio(
     guard(server)
     # A thread in C: it needs neither the GIL nor a logging lock that the stuck call may hold.
     give_up = partial(faulthandler.dump_traceback_later, drain_s + teardown_s, exit=True)
-    with _wire() as (source, sink):
+    with prelude.handed_over() if prelude else untouched() as opening:
         pending = _Pending()
-        outbox = _Outbox(sink, pending, on_broken=lambda: inbox.stop())  # noqa: PLW0108 (inbox comes next)
-        inbox = _Inbox(source, outbox, pending, drain_s=drain_s, on_stopping=give_up)
+        recorder = Recorder(opening.answers, opening.given)
+        outbox = _Outbox(opening, pending, recorder, on_broken=lambda: inbox.stop())  # noqa: PLW0108 (inbox comes next)
+        inbox = _Inbox(opening, outbox, pending, recorder, drain_s=drain_s, on_stopping=give_up)
         try:
             async with anyio.create_task_group() as tasks:
                 await tasks.start(_stop_on_signal, inbox)
                 try:
+                    await inbox.take(opening.lines, ended=opening.ended)
                     await server.run(inbox, outbox, server.create_initialization_options())
                 finally:
                     on_close()
+                    recorder.close()
                 tasks.cancel_scope.cancel()
         finally:
             faulthandler.cancel_dump_traceback_later()
@@ -110,6 +123,9 @@ class _Pending:
         self._counts: Counter[RequestId] = Counter()
         self._idle = anyio.Event()
         self._idle.set()
+
+    def __contains__(self, request_id: RequestId) -> bool:
+        return request_id in self._counts
 
     def open(self, request_id: RequestId) -> None:
         if not self._counts:
@@ -134,7 +150,7 @@ class _Stream:
     """The part of the SDK's stream protocols that is the same for reading and writing."""
 
     async def aclose(self) -> None:
-        """The descriptors belong to `_wire`."""
+        """The descriptors belong to `descriptors.private_wire`."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -151,26 +167,42 @@ class _Stream:
 class _Outbox(_Stream):
     """The SDK's write stream. Writes never block the event loop and never interleave."""
 
-    def __init__(self, fd: int, pending: _Pending, *, on_broken: Callable[[], None]) -> None:
-        self._fd = fd
+    def __init__(
+        self,
+        opening: Opening,
+        pending: _Pending,
+        recorder: Recorder,
+        *,
+        on_broken: Callable[[], None],
+    ) -> None:
+        self._sink = Sink(opening.sink)
+        self._unsent = opening.unsent
         self._pending = pending
+        self._recorder = recorder
         self._on_broken = on_broken
         self._turn = anyio.Lock(fast_acquire=True)
         self._writing = anyio.CancelScope()
         self._closed = False
-        self._ready = select.poll()
-        self._ready.register(fd, select.POLLOUT)
 
     async def send(self, item: SessionMessage, /) -> None:
         """Returns when the message is with the kernel.
 
         Raises `ClosedResourceError` when nobody reads any more, which the SDK takes calmly.
         """
+        message = item.message
         try:
-            await self._write(encode(item.message))
+            data = encode(message)
+            if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
+                data = data if self._recorder.answered(message.id, data) else b""
+            await self._write(data)
         finally:
-            if isinstance(item.message, JSONRPCResponse | JSONRPCError):
-                self._pending.settle(item.message.id)
+            if isinstance(message, JSONRPCResponse | JSONRPCError):
+                self._pending.settle(message.id)
+
+    async def wait_idle(self) -> None:
+        """Until no message is half written."""
+        async with self._turn:
+            pass
 
     def abandon(self) -> None:
         """Give up on a client that does not read: a write that waits for it ends unfinished."""
@@ -182,30 +214,23 @@ class _Outbox(_Stream):
         async with self._turn:
             # A client may cancel the very request whose answer is half written.
             with anyio.CancelScope(shield=True) as self._writing:
+                # The rest of an answer that the prelude began: the SDK's own, which is not sent,
+                # comes by here, so it is not left waiting for another message.
+                data, self._unsent = self._unsent + data, b""
                 rest = self._push(memoryview(data))
                 while rest:
-                    await anyio.wait_writable(self._fd)
+                    await anyio.wait_writable(self._sink.fd)
                     rest = self._push(rest)
 
     def _push(self, data: memoryview) -> memoryview:
-        """Write what fits, and return the rest.
-
-        POSIX lets PIPE_BUF bytes into a pipe that polls as writable without blocking. The way not
-        taken, O_NONBLOCK, belongs to the open file description and so to everyone who shares it:
-        the shell's terminal, or stderr under `2>&1`.
-        """
         if self._closed:
             raise anyio.ClosedResourceError
         try:
-            while data and self._ready.poll(0):
-                data = data[os.write(self._fd, data[: select.PIPE_BUF]) :]
-        except BlockingIOError:  # non-blocking by someone else's doing, and shared: it filled up
-            return data
+            return self._sink.push(data)
         except OSError as error:
             self._closed = True
             self._on_broken()
             raise anyio.ClosedResourceError from error
-        return data
 
 
 class _Inbox(_Stream):
@@ -213,19 +238,21 @@ class _Inbox(_Stream):
 
     def __init__(
         self,
-        fd: int,
+        opening: Opening,
         outbox: _Outbox,
         pending: _Pending,
+        recorder: Recorder,
         *,
         drain_s: float,
         on_stopping: Callable[[], None],
     ) -> None:
-        self._fd = fd
+        self._fd = opening.source
+        self._cutter = opening.cutter
         self._outbox = outbox
         self._pending = pending
+        self._recorder = recorder
         self._drain_s = drain_s
         self._on_stopping = on_stopping
-        self._cutter = LineCutter()
         self._messages: deque[JSONRPCMessage] = deque()
         self._waiting = anyio.CancelScope()
         self._stopped = False
@@ -262,11 +289,16 @@ class _Inbox(_Stream):
         return self._opened(self._messages.popleft())
 
     def _opened(self, message: JSONRPCMessage) -> SessionMessage:
-        if not isinstance(message, JSONRPCRequest) or message.method in _LASTING:
+        if not isinstance(message, JSONRPCRequest):
+            return SessionMessage(message)
+        if message.id in self._pending:
+            self._recorder.doubt(message.id)
+        if message.method in _LASTING:
             return SessionMessage(message)
         self._pending.open(message.id)
 
         async def unanswered() -> None:
+            self._recorder.unanswered(message.id)
             self._pending.settle(message.id)
 
         # A request that the client cancelled is never answered; the SDK tells us here.
@@ -279,18 +311,20 @@ class _Inbox(_Stream):
                 await anyio.wait_readable(self._fd)
         if self._stopped:
             return
-        try:
-            chunk = os.read(self._fd, _READ_BYTES)
-        except BlockingIOError:  # the same for reading: another process took what was there
-            return
-        except OSError:  # a terminal or socket that is gone is an end like any other
-            chunk = b""
-        for line in self._cutter.feed(chunk) if chunk else self._cutter.finish():
+        chunk = read_chunk(self._fd)
+        if chunk is not None:
+            lines = self._cutter.feed(chunk) if chunk else self._cutter.finish()
+            await self.take(lines, ended=not chunk)
+
+    async def take(self, lines: Iterable[bytearray | Oversized], *, ended: bool) -> None:
+        """What was read: the messages in it are received next."""
+        for line in lines:
+            self._recorder.heard(line)
             try:
                 self._messages.append(decode(line))
             except Refused as refused:
                 await self._refuse(refused)
-        if not chunk:
+        if ended:
             self.stop()
 
     async def _refuse(self, refused: Refused) -> None:
@@ -302,8 +336,9 @@ class _Inbox(_Stream):
     async def _drain(self) -> None:
         with anyio.move_on_after(self._drain_s) as self._waiting:
             await self._pending.wait_idle()
+            await self._outbox.wait_idle()  # a notification belongs to no request
         if self._waiting.cancelled_caught:
-            logger.warning("requests were still in flight at the end; they are cancelled")
+            logger.warning("something was still in flight at the end; it is cancelled")
             self._outbox.abandon()
 
 
@@ -317,26 +352,3 @@ async def _stop_on_signal(inbox: _Inbox, *, task_status: TaskStatus[None]) -> No
         async for number in signals:
             logger.info("hurrying on %s", number.name)
             inbox.hurry()
-
-
-@contextmanager
-def _wire() -> Iterator[tuple[int, int]]:
-    """Private descriptors of stdin and stdout, with fd 0 and 1 diverted meanwhile."""
-    # From 3 upwards: were stderr closed, a plain dup would make the wire the place for logs.
-    source, sink = (fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3) for fd in (0, 1))
-    null = os.open(os.devnull, os.O_RDWR)
-    try:
-        os.dup2(null, 0)
-        try:
-            os.dup2(2, 1)
-        except OSError:
-            os.dup2(null, 1)
-        with redirect_stdout(sys.stderr):
-            yield source, sink
-    finally:
-        with suppress(AttributeError, OSError, ValueError):  # there may be no usable sys.stdout
-            sys.stdout.flush()
-        os.dup2(source, 0)
-        os.dup2(sink, 1)
-        for fd in (source, sink, null):
-            os.close(fd)

@@ -47,6 +47,15 @@ class Usage:
             recent = self._counted[key]
         return recent + self._stored("counted", key)
 
+    def forget(self, memory_ids: Iterable[str]) -> None:
+        """These memories are gone."""
+        keys = [memory_id.encode() for memory_id in memory_ids]
+        with self._lock:
+            for key in keys:
+                self._accessed.pop(key.decode(), None)
+        database = self._environment.databases["accessed"]
+        self._environment.write(lambda t: [t.delete(key, db=database) for key in keys])
+
     def flush(self) -> None:
         """Writes what is new; several processes add up."""
         with self._lock:

@@ -1,18 +1,18 @@
-"""Lines of bytes to JSON-RPC messages and back.
+"""Lines to JSON-RPC messages and back.
 
 Promises that a line which is no message is refused in words, under the id of the request it
 tried to be wherever that id can be read with certainty, so that no client waits for an answer
 that never comes. A wrong guess would be worse than none: it would answer another request, so an
 id counts only next to the `method` that makes the line a request.
-What to do with a message is left to the SDK, when to read and write to `transport`.
+Cutting the lines is left to `lines`, what to do with a message to the SDK, when to read and write to
+`transport`.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from typing import NamedTuple, TypeGuard
+from typing import TypeGuard
 
 from mcp_types import (
     INVALID_PARAMS,
@@ -30,9 +30,8 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from server.faults import internal_error, problems_of
+from server.lines import EDGE_BYTES, Oversized
 
-LINE_BYTES_MAX = 64 * 1024 * 1024
-_EDGE_BYTES = 1024
 _SHOWN_CHARACTERS_MAX = 60
 
 _MEMBER = rb'\s*"(jsonrpc|method|id)"\s*:\s*("[^"\\\x00-\x1f]*"|-?\d{1,18})\s*'
@@ -47,54 +46,6 @@ class Refused(Exception):
     def __init__(self, reply: JSONRPCError | None) -> None:
         super().__init__(reply.error.message if reply else "a malformed notification")
         self.reply = reply
-
-
-class Oversized(NamedTuple):
-    """What is kept of a line beyond the limit: its length and its two ends."""
-
-    bytes_total: int
-    bytes_max: int
-    head: bytes
-    tail: bytes
-
-
-class LineCutter:
-    """Cuts a byte stream at newlines, never holding more of one line than `line_bytes_max`."""
-
-    def __init__(self, line_bytes_max: int = LINE_BYTES_MAX) -> None:
-        self._line_bytes_max = line_bytes_max
-        self._held = bytearray()
-        self._tail = b""
-        self._bytes_total = 0
-
-    def feed(self, chunk: bytes) -> Iterator[bytearray | Oversized]:
-        """The lines that `chunk` completes, blank ones left out."""
-        *ends, rest = chunk.split(b"\n")
-        for end in ends:
-            self._hold(end)
-            yield from self.finish()
-        self._hold(rest)
-
-    def finish(self) -> Iterator[bytearray | Oversized]:
-        """The line held so far, as if it ended here (a last line needs no newline)."""
-        line: bytearray | Oversized = self._held
-        if self._bytes_total > self._line_bytes_max:
-            line = Oversized(self._bytes_total, self._line_bytes_max, bytes(self._held), self._tail)
-        blank = isinstance(line, bytearray) and not line.strip()
-        self._held, self._tail, self._bytes_total = bytearray(), b"", 0
-        if not blank:
-            yield line
-
-    def _hold(self, piece: bytes) -> None:
-        fitted = self._bytes_total <= self._line_bytes_max
-        self._bytes_total += len(piece)
-        if self._bytes_total <= self._line_bytes_max:
-            self._held += piece
-            return
-        if fitted:
-            self._tail = bytes(self._held[-_EDGE_BYTES:])
-            self._held = self._held[:_EDGE_BYTES]
-        self._tail = (self._tail + piece[-_EDGE_BYTES:])[-_EDGE_BYTES:]
 
 
 def decode(line: bytearray | Oversized) -> JSONRPCMessage:
@@ -190,7 +141,7 @@ def _not_json(line: bytes, reason: str) -> JSONRPCError | None:
 
 def _id_at_edges(head: bytes, tail: bytes = b"") -> RequestId | None:
     """The id of a request that cannot be parsed, from the scalar members at its two ends."""
-    opening = _OPENING.match(head[:_EDGE_BYTES])
+    opening = _OPENING.match(head[:EDGE_BYTES])
     closing = _CLOSING.search(tail)
     edges = (opening.group() if opening else b"") + (closing.group() if closing else b"")
     members = dict(_MEMBERS.findall(edges))

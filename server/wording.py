@@ -34,6 +34,31 @@ KEY_CHARACTERS_MAX = 64  # a longer key is no misspelling, and difflib is slow o
 KEYS_LISTED_MAX = 25
 SIMILAR = 0.6
 
+ALSO_CALLED: dict[str, tuple[str, ...]] = {
+    "source": ("from",),
+    "subject": ("from",),
+    "target": ("to", "targetEntity"),
+    "object": ("to", "targetEntity"),
+    "to": ("targetEntity",),
+    "predicate": ("relationType",),
+    "text": ("content", "contents"),
+    "fact": ("content", "contents"),
+    "memory": ("content",),
+    "facts": ("observations", "contents"),
+    "observations": ("contents",),
+    "contents": ("observations",),
+    "q": ("query",),
+    "category": ("type", "entityType"),
+    "labels": ("tags",),
+    "k": ("limit",),
+    "topk": ("limit",),
+    "count": ("limit",),
+    "session": ("threadId",),
+    "conversation": ("threadId",),
+}
+"""Keys that models know from other servers, and what they are here. Offered, never taken: what stands
+under a key that was not asked for must not be stored by a guess."""
+
 
 def bare(kind: mi.Type) -> mi.Type:
     """`kind` without its annotations."""
@@ -47,7 +72,15 @@ def members(kind: mi.Type) -> tuple[mi.Type, ...]:
     inner = bare(kind)
     if not isinstance(inner, mi.UnionType):
         return (kind,)
-    return tuple(each for each in inner.types if not isinstance(bare(each), mi.NoneType))
+    found = (one for each in inner.types for one in members(each))
+    return tuple(each for each in found if not isinstance(bare(each), mi.NoneType))
+
+
+def item_of(kind: mi.Type) -> mi.StructType | None:
+    """The struct that a list of `kind` holds, if it holds nothing else."""
+    inner = bare(kind)
+    item = bare(inner.item_type) if isinstance(inner, Sequential) else None
+    return item if isinstance(item, mi.StructType) else None
 
 
 def nullable(kind: mi.Type) -> bool:
@@ -176,11 +209,17 @@ def _annotations(kind: mi.Type) -> Iterator[dict[str, Any]]:
 
 
 def nearest(word: str, known: Sequence[str]) -> str | None:
-    """The known word that was most likely meant (misspelt, cut short, in another case), or None."""
-    if not 1 < len(word) <= KEY_CHARACTERS_MAX:
+    """The known word that was most likely meant (misspelt, cut short, in another case, or said in
+    the words of another server), or None."""
+    if len(word) > KEY_CHARACTERS_MAX:
+        return None
+    wanted = _folded(word)
+    for other in ALSO_CALLED.get(wanted, ()):
+        if other in known:
+            return other
+    if len(word) == 1:
         return None
     folded = {_folded(each): each for each in reversed(known)}
-    wanted = _folded(word)
     close = difflib.get_close_matches(wanted, folded, n=1, cutoff=SIMILAR)
     part = [
         each for each in folded if wanted and (each.startswith(wanted) or each.endswith(wanted))
@@ -216,8 +255,11 @@ def _mended(kind: mi.Type, value: Any) -> str:
         only = value[0] if isinstance(value, list) else next(iter(value.values()))
         if only is not None and suits(kind, only):
             return f"Pass what is in it, by itself: {_inner(only)}"
-    sample = example(kind)
-    return f"Pass {described(kind)}" + (f", for example {sample}." if sample != EMPTY else ".")
+    sample, wanted = example(kind), described(kind)
+    only = bare(next(iter(members(kind)), kind))
+    if isinstance(only, (mi.IntType, mi.FloatType)) and (limits := _range(only)):
+        wanted = f"{wanted} {limits}"
+    return f"Pass {wanted}" + (f", for example {sample}." if sample != EMPTY else ".")
 
 
 def _unquoted(text: str, meant: Any) -> str:
@@ -250,6 +292,13 @@ def unknown(key: str, near: str | None, known: Sequence[str]) -> Words:
         return problem, f"Did you mean '{near}'?"
     listed = ", ".join(f"'{each}'" for each in known[:KEYS_LISTED_MAX])
     return problem, f"Known keys: {listed}." if listed else "No keys are known here; leave it out."
+
+
+def unwrapped(name: str, keys: Sequence[str]) -> Words:
+    """The keys of one item were passed where the list of items belongs."""
+    listed = ", ".join(f"'{each}'" for each in keys)
+    item = ", ".join(f"{quoted(each)}: …" for each in keys)
+    return f"{listed} belong in an item of '{name}'", f'Pass {{"{name}": [{{{item}}}]}}.'
 
 
 def twice(name: str, first: str, second: str) -> Words:
@@ -298,7 +347,7 @@ def _unit(kind: Sizeable) -> tuple[str, str]:
 def unmatched(text: str, pattern: str, annotated: mi.Type) -> Words:
     problem = f"{quoted(text)} does not match {pattern}"
     plain = re.sub(r"[^a-z0-9:_-]+", "-", text[:SKETCH_CHARACTERS_MAX].lower()).strip("-")
-    if len(text) <= SKETCH_CHARACTERS_MAX and re.search(pattern, plain):
+    if text.isascii() and len(text) <= SKETCH_CHARACTERS_MAX and re.search(pattern, plain):
         return problem, f'Pass "{plain}".'
     has_example = any(each.get("examples") for each in _annotations(annotated))
     return problem, f"For example: {example(annotated)}." if has_example else None
@@ -308,7 +357,13 @@ def not_one_of(values: Sequence[Any], value: Any) -> Words:
     problem = f"{given(value)} is not one of {', '.join(quoted(each) for each in values)}"
     texts = [each for each in values if isinstance(each, str)]
     near = nearest(value, texts) if isinstance(value, str) else None
-    return problem, f'Did you mean "{near}"?' if near else f"Pass {quoted(values[0])}, for example."
+    return problem, f'Did you mean "{near}"?' if near else f"Pass {_either(values)}."
+
+
+def _either(values: Sequence[Any]) -> str:
+    """The values as a choice: "a", "b" or "c"."""
+    *others, last = (quoted(each) for each in values)
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def out_of_range(kind: mi.IntType | mi.FloatType, value: float) -> Words:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from memlog import codec
 from memlog.codec import CHAIN_END, GENESIS, decode, digest, encode
 from memlog.errors import StorageError
-from memlog.events import Event, ObservationAdded
+from memlog.events import Erased, Event, ObservationAdded
 
 GOLDEN: list[dict[str, Any]] = json.loads(
     (Path(__file__).parent / "golden" / "entries.json").read_text(encoding="utf-8")
@@ -44,6 +44,7 @@ def test_an_entry_written_long_ago_is_read_and_written_alike(number: int) -> Non
     entry = decode(position, value)
 
     assert entry.event == _event(golden)
+    assert not isinstance(entry.event, Erased)
     assert entry.time_us == 1_700_000_000_000_000 + position
     written, again = encode(
         before, position, entry.time_us, entry.command_id, entry.thread, entry.actor, entry.event
@@ -77,10 +78,37 @@ def test_the_chain_depends_on_position_content_and_what_came_before() -> None:
     assert codec.chain(one, 1, b"a" * 32) != one
 
 
-def test_the_digest_of_an_erased_body_is_what_stands_in_its_place() -> None:
-    _, value = encode(GENESIS, 1, 0, "cmd_1", None, None, ObservationAdded("o", "e", "secret"))
-    erased = bytes([codec.ERASED]) + value[1:CHAIN_END] + digest(value)
+GOLDEN_ERASED = (
+    "011d73e8f13ba2338cfeb758181c10bdab984333b7f714297544159f19a5037758"
+    "ade16ee3f2267618139e22c9bb3fc091e7aee6571b3427e82a0b70a30c9f7ac1"
+    "00060a24181e4014"
+)
+"""The 20th golden entry as it stands once it is erased."""
+
+
+def test_an_erased_entry_is_stored_as_it_was_long_ago() -> None:
+    value = bytes.fromhex(GOLDEN[19]["value"])
+    erased = codec.erase(value, decode(20, value).time_us)
+    assert erased.hex() == GOLDEN_ERASED
+
+
+def test_an_erased_entry_keeps_digest_chain_and_time_and_nothing_else() -> None:
+    event = ObservationAdded("obs_1", "ent_1", "secret")
+    entry, value = encode(GENESIS, 1, 77, "cmd_1", "thread", "actor", event)
+    erased = codec.erase(value, entry.time_us)
     assert digest(erased) == digest(value)
+    assert decode(1, erased) == codec.Entry(1, 77, "", None, None, Erased(), entry.chain)
+    for text in (b"secret", b"obs_1", b"ent_1", b"cmd_1", b"thread", b"actor"):
+        assert text in value
+        assert text not in erased
+    assert codec.erase(erased, entry.time_us) == erased
+
+
+def test_an_entry_of_an_unknown_kind_or_length_is_refused_by_position() -> None:
+    _, value = encode(GENESIS, 1, 77, "cmd_1", None, None, ObservationAdded("o", "e", "c"))
+    for damaged in (b"\x02" + value[1:], codec.erase(value, 77)[:-1]):
+        with pytest.raises(StorageError, match="position 3"):
+            decode(3, damaged)
 
 
 def test_an_entry_of_a_newer_memlog_is_refused_by_position() -> None:

@@ -50,7 +50,7 @@ def positions(server: Pipe) -> str:
     return message
 
 
-WRONG = {
+WRONG: dict[str, tuple[str, dict[str, Any]]] = {
     "a text for a list": ("create_entities", {"entities": "Jon"}),
     "a number for an item": ("create_entities", {"entities": [JON, 5]}),
     "null for what is required": ("create_entities", {"entities": None}),
@@ -87,11 +87,17 @@ WRONG = {
     "a cursor of one's own": ("search_nodes", {"query": "x", "cursor": "AAAA"}),
     "a cursor of emoji": ("read_graph", {"cursor": "🙂"}),
     "NUL": ("create_entities", {"entities": [{**GINA, "name": "a\0b"}]}),
-    "an escape sequence": ("create_entities", {"entities": [{**GINA, "observations": ["\x1b[2J"]}]}),
+    "an escape sequence": (
+        "create_entities",
+        {"entities": [{**GINA, "observations": ["\x1b[2J"]}]},
+    ),
     "DEL": ("delete_entities", {"entityNames": ["a\x7f"]}),
     "a C1 control": ("open_nodes", {"names": ["a\x9bb"]}),
     "a name of a megabyte": ("create_entities", {"entities": [{**GINA, "name": MEGABYTE}]}),
-    "a type of a megabyte": ("create_relations", {"relations": [{**KNOWS, "relationType": MEGABYTE}]}),
+    "a type of a megabyte": (
+        "create_relations",
+        {"relations": [{**KNOWS, "relationType": MEGABYTE}]},
+    ),
     "an observation of a megabyte": (
         "add_observations",
         {"observations": [{"entityName": "Jon", "contents": ["new", MEGABYTE]}]},
@@ -183,9 +189,7 @@ def test_a_number_that_no_float_holds_is_refused(
     assert "error" in answer or answer["result"]["isError"]
 
 
-def test_bad_and_good_calls_at_once_have_their_own_answers(
-    server: Pipe, unchanged: None
-) -> None:
+def test_bad_and_good_calls_at_once_have_their_own_answers(server: Pipe, unchanged: None) -> None:
     bad = [server.send_call(tool, **arguments) for tool, arguments in WRONG.values()]
     good = [server.send_call("open_nodes", names=["Jon"]) for _ in range(20)]
     answers = [server.read() for _ in [*bad, *good]]

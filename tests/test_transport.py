@@ -463,6 +463,19 @@ def test_a_client_that_never_reads_does_not_keep_the_server_up(start: Start) -> 
     assert server.end()[:2] == (0, ["torn down", "closed"])
 
 
+def test_a_notification_that_nobody_reads_does_not_keep_the_server_up(start: Start) -> None:
+    server = start(drain_s=0.05, teardown_s=5)
+    server.initialize()
+    chatty = call(1, "chatty", characters=5_000_000)
+    chatty["params"]["_meta"] = {"progressToken": 1}
+    server.send(chatty)
+    assert server.stdout.read(1) == b"{"
+    cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
+    server.send(cancelled)
+    server.close_stdin()
+    assert server.end()[:2] == (0, ["torn down", "closed"])
+
+
 def test_stray_output_goes_to_stderr_at_once_and_stray_input_is_empty(start: Start) -> None:
     server = start()
     server.initialize()

@@ -87,7 +87,8 @@ class VectorCache:
         self._environment.write(body)
 
     def discard(self, texts: Iterable[str]) -> None:
-        """Forgets these texts. The bytes stay in free pages of the file until they are reused."""
+        """Forgets these texts. The bytes stay in free pages of the file until they are reused, or until
+        `compact`."""
         keys = [_key(text) for text in texts]
 
         def body(transaction: lmdb.Transaction) -> None:
@@ -95,6 +96,21 @@ class VectorCache:
                 transaction.delete(key, db=self._environment.databases[DATABASE])
 
         self._environment.write(body)
+
+    def compact(self) -> None:
+        """Writes the file anew. Other processes keep the old one, and what they add to it is lost."""
+        from filelock import FileLock
+
+        def fill(transaction: lmdb.Transaction, path: Path) -> None:
+            fresh = Environment(path, (DATABASE,))
+            cursor = transaction.cursor(db=self._environment.databases[DATABASE])
+            fresh.fill(DATABASE, ((bytes(key), bytes(value)) for key, value in cursor))
+            fresh.close()
+
+        with FileLock(f"{self.path}.opening"):
+            self._environment.rewrite(fill)
+            self._environment.close()
+            self._environment = Environment(self.path, (DATABASE,))
 
     def close(self) -> None:
         self._environment.close()

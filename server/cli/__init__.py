@@ -19,11 +19,16 @@ COMMANDS = {
     "demo": "server.cli.demo",
     "search": "server.cli.search",
     "log": "server.cli.log",
+    "show": "server.cli.show",
+    "diff": "server.cli.diff",
+    "undo": "server.cli.undo",
+    "stats": "server.cli.stats",
     "projects": "server.cli.projects",
     "import": "server.cli.transfer",
     "export": "server.cli.transfer",
     "replay": "server.cli.replay",
     "verify": "server.cli.verify",
+    "purge": "server.cli.purge",
     "doctor": "server.cli.doctor",
 }
 
@@ -72,6 +77,8 @@ def serve_main() -> None:
 def explained(error: MemlogError) -> str:
     """An error as a tired person wants it: what, where, and what to do."""
     lines = [f"error: {error.message}"]
+    if len(error.problems) == 1 and error.problems[0].path not in error.message:
+        lines = [f"error: {error.problems[0].path}: {error.message}"]
     if len(error.problems) > 1:
         for problem in error.problems:
             lines.append(f"  {problem.path}: {problem.problem}")

@@ -8,10 +8,16 @@ from itertools import islice
 import click
 import msgspec
 
+from memlog.codec import Entry
+from memlog.errors import EntityNotFound, refusal
+from memlog.graph import missing_entity
+from memlog.log import Log
 from memlog.project import Project
 from memlog.sentences import sentence
 from memlog.settings import Settings
+from memlog.state import State
 from memlog.times import iso
+from memlog.touching import entity_ids, entity_positions
 from server.cli.common import (
     json_option,
     open_project,
@@ -35,20 +41,29 @@ class Line(msgspec.Struct, frozen=True):
 @click.command("log")
 @click.option("--limit", "-n", type=click.IntRange(1), default=50, show_default=True)
 @click.option("--before", type=click.IntRange(1), help="Only positions below this one.")
+@click.option("--entity", metavar="NAME", help="Only what touched this entity, deleted or not.")
+@click.option("--thread", "-t", help="Only what this thread did.")
 @project_option
 @json_option
 @with_settings()
 def log_command(
-    settings: Settings, limit: int, before: int | None, project: str | None, as_json: bool
+    settings: Settings,
+    limit: int,
+    before: int | None,
+    entity: str | None,
+    thread: str | None,
+    project: str | None,
+    as_json: bool,
 ) -> None:
     """Show what happened in a project, the newest last.
 
     \b
     Example: memlog log --limit 20
+    Example: memlog log --entity Jon --thread planning
     """
     with service_of(settings) as service:
         _, opened = open_project(service, project)
-        lines = list(islice(_newest_first(opened.project, before), limit))[::-1]
+        lines = list(islice(_newest_first(opened.project, before, entity, thread), limit))[::-1]
     if as_json:
         print_json(lines)
         return
@@ -62,9 +77,13 @@ def log_command(
         console.print(shown.append(f"· {line.says}", "default"))
 
 
-def _newest_first(project: Project, before: int | None) -> Iterator[Line]:
+def _newest_first(
+    project: Project, before: int | None, entity: str | None, thread: str | None
+) -> Iterator[Line]:
     with project.snapshot() as (log, state_at):
-        for entry in log.read_back(before):
+        for entry in _entries(log, state_at(log.position()), before, entity):
+            if thread not in (None, entry.thread):
+                continue
             tag = type(entry.event).__struct_config__.tag
             yield Line(
                 position=entry.position,
@@ -75,3 +94,18 @@ def _newest_first(project: Project, before: int | None) -> Iterator[Line]:
                 event=str(tag),
                 says=sentence(entry, state_at),
             )
+
+
+def _entries(log: Log, state: State, before: int | None, entity: str | None) -> Iterator[Entry]:
+    """The newest first, below `before`; of an entity, those that its own history names."""
+    if entity is None:
+        yield from log.read_back(before)
+        return
+    ids = entity_ids(entity, state)
+    if not ids:
+        raise refusal([(EntityNotFound, missing_entity(entity, "entity", state))])
+    positions = {position for each in ids for position in entity_positions(each, state)}
+    for position in sorted(positions, reverse=True):
+        entry = log.entry(position)
+        if entry is not None and (before is None or position < before):
+            yield entry

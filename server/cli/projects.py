@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import click
 
+from memlog.commands import CreateProject
 from memlog.settings import Settings
 from memlog.store import Wanted
+from server.arguments import decode
 from server.cli.common import json_option, print_json, service_of, with_settings
 from server.views import view_project
 
@@ -53,8 +55,9 @@ def create(settings: Settings, name: str, description: str) -> None:
     \b
     Example: memlog projects create my-app --description "The shop's front end"
     """
+    wanted = decode({"name": name, "description": description}, CreateProject)
     with service_of(settings) as service:
-        service.store.create(name, description)
+        service.store.create(wanted.name, wanted.description)
     click.echo(f"Created project '{name}'.")
 
 

@@ -36,23 +36,26 @@ def serve_command(transport: str, **flags: Any) -> None:
     \b
     Example: memlog serve --toolsets graph,projects --project my-app
     """
+    from server.answers import Answers
+    from server.cli.common import log_to_stderr
+    from server.prelude import Prelude
     from server.startup import collector_at_rest, switch_quickly
 
+    switch_quickly()
+    settings, _ = load(flags)
+    log_to_stderr(settings.log_level)
+    prelude = Prelude(Answers.of(settings))
     with collector_at_rest():
-        from server.cli.common import log_to_stderr
         from server.dispatch import build_server
         from server.registry import tools
         from server.service import Service
         from server.session import Session
         from server.transport import run_stdio
 
-    switch_quickly()
-    settings, _ = load(flags)
-    log_to_stderr(settings.log_level)
     service = Service(settings)
     server = build_server(
         Session(service, settings.project),
         tools(settings.toolsets, read_only=settings.read_only),
         on_first_answer=service.warm_up,
     )
-    run_stdio(server, on_close=service.close)
+    run_stdio(server, on_close=service.close, prelude=prelude)

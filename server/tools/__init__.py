@@ -1,5 +1,25 @@
 """The tools, one module a toolset. Importing this package declares them all."""
 
-from server.tools import facts, graph, knowledge, projects, reading, records
+from server.tools import (
+    analytics,
+    facts,
+    graph,
+    history,
+    knowledge,
+    projects,
+    reading,
+    recalling,
+    records,
+)
 
-__all__ = ["facts", "graph", "knowledge", "projects", "reading", "records"]
+__all__ = [
+    "analytics",
+    "facts",
+    "graph",
+    "history",
+    "knowledge",
+    "projects",
+    "reading",
+    "recalling",
+    "records",
+]

@@ -15,6 +15,7 @@ from memlog.commands import (
     DeleteEntities,
     DeleteObservations,
     DeleteRelations,
+    NewObservation,
 )
 from memlog.events import (
     EntityCreated,
@@ -33,7 +34,7 @@ from server.views import EntityView, RelationView, view_entity, view_relation
 # -- entities
 
 
-class CreatedEntity(EntityView, frozen=True, omit_defaults=True):
+class CreatedEntity(EntityView, frozen=True):
     """`replaced` counts the observations that an overwrite retired; they stay in the history."""
 
     replaced: int = 0
@@ -53,10 +54,9 @@ class CreateEntitiesResult(Result, frozen=True):
     bare=lambda result: result.entities,
 )
 def create_entities(call: Call, arguments: CreateEntities) -> CreateEntitiesResult:
-    """Create entities in the knowledge graph, each with a type and its facts.
+    """Create entities with their facts. save_memory is preferred: it takes the relations along.
 
-    Use it for people, things and ideas worth remembering. An entity of the same name is replaced;
-    ifExists=merge adds to it, skip leaves it alone. To add facts later use add_observations.
+    An entity of the same name is replaced; ifExists=merge adds to it. Later facts: add_observations.
     Example: {"entities": [{"name": "john-doe", "entityType": "person", "observations": ["Lives in Rome"]}]}
     """
 
@@ -93,10 +93,9 @@ class DeleteEntitiesResult(Result, frozen=True):
 
 @tool("graph", "Delete entities", writes=True, destructive=True)
 def delete_entities(call: Call, arguments: DeleteEntities) -> DeleteEntitiesResult:
-    """Delete entities with their observations and all relations from and to them.
+    """Delete entities with their facts and all relations from and to them; the history keeps them.
 
-    They leave every read and search at once; the history keeps them. Unknown names are listed, not an error.
-    Example: {"entityNames": ["john-doe"]}
+    Unknown names are listed, not an error. Example: {"entityNames": ["john-doe"]}
     """
 
     def answer(outcome: Outcome) -> DeleteEntitiesResult:
@@ -148,9 +147,9 @@ class AddObservationsResult(Result, frozen=True):
     bare=lambda result: result.results,
 )
 def add_observations(call: Call, arguments: AddObservations) -> AddObservationsResult:
-    """Add facts to entities that exist; a fact that is there already is not added twice.
+    """Add facts to entities that exist. A fact that is there is not added twice.
 
-    When a fact replaces an older one, name that in `supersedes`: it leaves search and stays in the history.
+    When a fact has changed, name the old one in `supersedes`; the history keeps it.
     Example: {"observations": [{"entityName": "john-doe", "contents": ["Likes tea",
     {"content": "Lives in Rome", "supersedes": "Lives in Paris"}]}]}
     """
@@ -163,14 +162,22 @@ def add_observations(call: Call, arguments: AddObservations) -> AddObservationsR
                 if row is not None:
                     added.setdefault(row.entity_id, []).append(row)
         results = []
-        for name in dict.fromkeys(canonical(item.entity_name) for item in arguments.observations):
-            entity = outcome.after.entity_named(name)
+        for item in arguments.observations:  # one result each, also where an entity comes twice
+            entity = outcome.after.entity_named(item.entity_name)
             if entity is not None:
-                results.append(_additions(entity.name, added.get(entity.id, [])))
+                rows = added.get(entity.id, [])
+                given = {canonical(_text(content)) for content in item.contents}
+                mine = [row for row in rows if canonical(row.content) in given]
+                added[entity.id] = [row for row in rows if row not in mine]
+                results.append(_additions(entity.name, mine))
         return AddObservationsResult(project=project, results=results)
 
     project, _ = call.open(arguments)
     return call.execute(project, arguments, answer, AddObservationsResult)
+
+
+def _text(content: str | NewObservation) -> str:
+    return content if isinstance(content, str) else content.content
 
 
 def _additions(name: str, rows: Sequence[Observation]) -> AddedObservations:
@@ -202,9 +209,8 @@ class DeleteObservationsResult(Result, frozen=True):
 
 @tool("graph", "Delete observations", writes=True, destructive=True)
 def delete_observations(call: Call, arguments: DeleteObservations) -> DeleteObservationsResult:
-    """Delete facts of entities by exact text or by id; the entities stay. Unknown ones are listed, not an error.
+    """Delete facts by exact text or id. To correct one, use add_observations with `supersedes` instead.
 
-    To correct a fact use add_observations with `supersedes` instead.
     Example: {"deletions": [{"entityName": "john-doe", "observations": ["Lives in Paris"]}]}
     """
 
@@ -253,9 +259,9 @@ class CreateRelationsResult(Result, frozen=True):
 
 @tool("graph", "Create relations", writes=True, bare=lambda result: result.relations)
 def create_relations(call: Call, arguments: CreateRelations) -> CreateRelationsResult:
-    """Connect entities with directed relations, in active voice.
+    """Connect entities by directed relations. For new entities save_memory is preferred.
 
-    A relation that exists is listed, not doubled; an end that does not exist yet is a warning.
+    A relation that exists is listed, not doubled; an end that does not exist is a warning.
     Example: {"relations": [{"from": "john-doe", "to": "techcorp", "relationType": "works_for"}]}
     """
 
@@ -300,7 +306,7 @@ class DeleteRelationsResult(Result, frozen=True):
 
 @tool("graph", "Delete relations", writes=True, destructive=True)
 def delete_relations(call: Call, arguments: DeleteRelations) -> DeleteRelationsResult:
-    """Delete relations; all of from, to and relationType must match. Unknown ones are listed, not an error.
+    """Delete relations; from, to and relationType must match.
 
     Example: {"relations": [{"from": "john-doe", "to": "techcorp", "relationType": "works_for"}]}
     """

@@ -55,7 +55,7 @@ def save_memory(call: Call, arguments: SaveMemory) -> SaveMemoryResult:
 
     RULES: 1) Each observation is ONE fact, at most 150 characters. 2) Each entity has at least 1 relation.
     Example: {"threadId": "t1", "entities": [{"name": "Ann", "entityType": "Person", "observations":
-    ["Works at Acme"], "relations": [{"targetEntity": "Acme", "relationType": "works at"}]}, …]}
+    ["Works at Acme"], "relations": [{"targetEntity": "Acme", "relationType": "works at"}]}]}
     """
 
     def answer(outcome: Outcome) -> SaveMemoryResult:
@@ -202,7 +202,7 @@ class QueryNodes(Arguments, frozen=True):
     as_of: AsOf | None = field(name="asOf", default=None)
 
 
-class NodeView(EntityView, frozen=True):
+class NodeView(EntityView, frozen=True, kw_only=True):
     importance: float
     confidence: float
 
@@ -229,8 +229,8 @@ def query_nodes(call: Call, arguments: QueryNodes) -> QueryNodesResult:
     if arguments.cursor is not None:
         start = read_cursor(arguments.cursor, _NodesCursor)
         at, after = start.position, start.entity
-    created_us = _moment(arguments.created_after)
-    updated_us = _moment(arguments.updated_after)
+    created_us = _moment(arguments.created_after, "createdAfter")
+    updated_us = _moment(arguments.updated_after, "updatedAfter")
     with opened.project.read(at) as state:
         matching = (
             _node(row, state)
@@ -246,8 +246,8 @@ def query_nodes(call: Call, arguments: QueryNodes) -> QueryNodesResult:
     return QueryNodesResult(project=project, entities=page, next_cursor=cursor)
 
 
-def _moment(text: str | None) -> int:
-    return -1 if text is None else parse_iso(text)
+def _moment(text: str | None, path: str) -> int:
+    return -1 if text is None else parse_iso(text, path)
 
 
 def _fits(row: Entity, wanted: QueryNodes) -> bool:

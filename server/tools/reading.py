@@ -35,7 +35,7 @@ QUERY_CHARACTERS_MAX = 10_000
 SUGGESTED_FOR_MAX = 10
 
 Limit = Annotated[int, Meta(ge=1, le=LIMIT_MAX)]
-Blame = Annotated[bool, Meta(description="Tell which event, command and thread brought each item")]
+Blame = Annotated[bool, Meta(description="Tell which event brought each item")]
 CursorText = Annotated[str, Meta(description="nextCursor of the answer before")]
 
 
@@ -66,10 +66,7 @@ class _GraphCursor(msgspec.Struct, array_like=True):
 
 @tool("graph", "Read the whole graph")
 def read_graph(call: Call, arguments: ReadGraph) -> GraphResult:
-    """Read the whole graph: all entities, then all relations, paged when it is long.
-
-    Prefer search_nodes, or open_nodes for names you know. Example: {}
-    """
+    """Read the whole graph, page by page: entities, then relations. Prefer search_nodes. Example: {}"""
     project, opened = call.open(arguments)
     at = position_of(arguments.as_of, opened.project)
     start = _GraphCursor(-1, "", "")
@@ -171,9 +168,9 @@ class _SearchCursor(msgspec.Struct, array_like=True):
 
 @tool("graph", "Search the graph")
 def search_nodes(call: Call, arguments: SearchNodes) -> SearchNodesResult:
-    """Find entities by words, by meaning, or by a part of a name, type or fact; the best first.
+    """Find entities by words, meaning or a part of a name, type or fact; the best first.
 
-    Returns each with its facts, and every relation that touches one of them. Ask in plain words.
+    Use it before answering from memory. Each comes with its facts and relations.
     Example: {"query": "who prefers dark mode in editors"}
     """
     project, opened = call.open(arguments)
@@ -236,10 +233,7 @@ class OpenNodesResult(Result, frozen=True):
 
 @tool("graph", "Open entities by name")
 def open_nodes(call: Call, arguments: OpenNodes) -> OpenNodesResult:
-    """Get entities by exact name, with their facts and every relation that touches them.
-
-    Names that do not exist come back under notFound. Example: {"names": ["john-doe"]}
-    """
+    """Get entities by exact name, with their facts and relations. Example: {"names": ["john-doe"]}"""
     project, opened = call.open(arguments)
     at = position_of(arguments.as_of, opened.project)
     with opened.project.read(at) as state:

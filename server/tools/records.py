@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import islice
 from typing import Annotated, Any
-from urllib.parse import quote
 
 import msgspec
 from msgspec import Meta, field
@@ -15,9 +14,10 @@ from memlog.events import MemoryStored
 from memlog.project import Outcome
 from memlog.state import Memory
 from memlog.times import iso
+from server.addresses import item_uri
 from server.memories import MEMORY_KINDS, found_memories, relevance, stored
 from server.moments import AsOf, position_of
-from server.registry import Arguments, Call, Result, tool
+from server.registry import Arguments, Call, Link, Result, tool
 from server.views import read_cursor, write_cursor
 
 QUERY_CHARACTERS_MAX = 1_000
@@ -46,12 +46,6 @@ class CreateMemoryResult(Result, frozen=True, omit_defaults=False):
     confidence: float
     created_at: str = field(name="createdAt")
     updated_at: str = field(name="updatedAt")
-
-
-def item_uri(memory_id: str, project: str, active: str) -> str:
-    """The uri of a record; it names the project only where that is not the active one."""
-    suffix = "" if project == active else f"?project={quote(project, safe='')}"
-    return f"mem://item/{memory_id}{suffix}"
 
 
 def view_record(row: Memory, uri: str, similarity: float | None = None) -> RecordView:
@@ -109,7 +103,11 @@ class RecordsResult(Result, frozen=True):
     notice: str | None = None
 
 
-@tool("records", "Search records")
+def _links(result: RecordsResult) -> list[Link]:
+    return [Link(view.uri, f"{view.type} {view.id}") for view in result.results]
+
+
+@tool("records", "Search records", links=_links)
 def memory_search(call: Call, arguments: MemorySearch) -> RecordsResult:
     """Search records by meaning and words, narrowed by type and tags; read what you need by its link.
 
@@ -145,7 +143,7 @@ class _Cursor(msgspec.Struct, array_like=True):
     born: int
 
 
-@tool("records", "List records")
+@tool("records", "List records", links=_links)
 def memory_list(call: Call, arguments: MemoryList) -> RecordsResult:
     """List records by type and tags, the newest first, without a query. Example: {"type": "todo"}"""
     project, opened = call.open(arguments)

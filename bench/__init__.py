@@ -1,0 +1,5 @@
+"""How fast memlog is, beside how fast the bare parts under it are on the same machine in the same minute.
+
+`rows` is what a benchmark reports, `registry` the list of them, `world` what those of one run share.
+Nothing of memlog imports this.
+"""

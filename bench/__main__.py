@@ -1,0 +1,90 @@
+"""`python -m bench`: measures, shows a table for each section as it is done, and writes what is asked for."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import click
+import msgspec
+from rich.console import Console
+
+from bench import report
+from bench.machine import describe
+from bench.registry import BENCHMARKS, run
+from bench.wire import ROOT
+from bench.world import TINY, Scale, World
+
+PAGE = ROOT / "docs" / "benchmarks.md"
+COLUMNS_MIN = 150
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--size", "sizes", type=click.IntRange(1), multiple=True, help="Entities; repeatable."
+)
+@click.option(
+    "--only",
+    type=click.Choice([each.name for each in BENCHMARKS]),
+    multiple=True,
+    help="Repeatable.",
+)
+@click.option("--all", "every", is_flag=True, help="Everything, and write docs/benchmarks.md.")
+@click.option("--tiny", is_flag=True, help="A few samples of little: does it run?")
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(path_type=Path, dir_okay=False, writable=True),
+    help="Write the rows to a file, as JSON.",
+)
+@click.option(
+    "--memory",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="A memory.json of the reference server to import.",
+)
+@click.option(
+    "--dir",
+    "parent",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Where to make the temporary folder: on the disk that is to be measured.",
+)
+def main(
+    sizes: tuple[int, ...],
+    only: tuple[str, ...],
+    every: bool,
+    tiny: bool,
+    json_file: Path | None,
+    memory: Path | None,
+    parent: Path | None,
+) -> None:
+    """Measure memlog beside the bare parts under it.
+
+    Without options: the canonical load, in less than five minutes.
+    """
+    if every and (sizes or only or tiny):
+        raise click.UsageError("--all measures everything; leave --size, --only and --tiny out")
+    scale = TINY if tiny else Scale()
+    if sizes:
+        scale = msgspec.structs.replace(scale, sizes=sizes)
+    names = only or [each.name for each in BENCHMARKS if each.canonical or every or memory]
+    console, progress = Console(highlight=False), Console(stderr=True)
+    if not console.is_terminal:
+        console.width = max(console.width, COLUMNS_MIN)
+    with tempfile.TemporaryDirectory(prefix="memlog-bench-", dir=parent) as folder:
+        machine = describe(Path(folder))
+        measured = []
+        with World(Path(folder), scale, progress, memory) as world:
+            for benchmark, section in run(world, names):
+                console.print(report.table(section), "")
+                measured.append((benchmark.name, section))
+    console.print(report.verdict([section for _, section in measured]))
+    if json_file is not None:
+        document = report.Document(machine, [section for _, section in measured])
+        json_file.write_bytes(msgspec.json.format(msgspec.json.encode(document)))
+    if every:
+        PAGE.write_text(report.page(machine, measured))
+        console.print(f"Written: {PAGE.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""How long until what was just written is found: an entity created, then searched for, to the last byte.
+
+Nothing waits in between; the search brings the indexes up to date itself where the follower has not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bench.calls import NO_OP_NAME, no_op_step
+from bench.floors import BareText, SyncedWrite
+from bench.rows import Row, Section, Skipped, floor, row
+from bench.timing import Step, beside
+from bench.wire import Server, result_of
+from bench.world import World
+
+COMMIT, MODEL = "tantivy alone, one document committed", "embedding of one text"
+BY_WORDS, HYBRID = "created, then found by words", "created, then found, hybrid"
+
+
+def run(world: World) -> Iterator[Section]:
+    scale, prepared = world.scale, world.prepared(min(world.scale.sizes))
+    index = BareText(world.folder / "tantivy-found")
+    index.finish(index.add(prepared.texts))
+    synced = SyncedWrite(world.folder / "synced")
+    memlog = world.server(prepared.project, model=world.has_model)
+    steps = {
+        BY_WORDS: _created_and_found(world, memlog, {"mode": "text"}),
+        NO_OP_NAME: no_op_step(world),
+        synced.name: Step(synced.write),
+        COMMIT: Step(lambda number: index.add([f"fact {number}"]), index.finish),
+    }
+    if world.has_model:
+        steps[HYBRID] = _created_and_found(world, memlog, {})
+        steps[MODEL] = Step(lambda number: world.embedder.embed([f"fact {number}"]))
+    times = beside(scale.found, steps, warm_up=scale.warm_up, block=1)
+    synced.close()
+    floors = {name: floor(name, times[name]) for name in times if name not in (BY_WORDS, HYBRID)}
+    yield Section(
+        f"Written, then found, {len(prepared.entities):,} entities",
+        [*_rows(times, floors), *floors.values()],
+        [] if world.has_model else [Skipped(HYBRID, world.without_model or "")],
+    )
+
+
+def _created_and_found(world: World, server: Server, arguments: dict[str, str]) -> Step:
+    """Both calls on the clock; off it, whether the search did find what the first one made."""
+    entities = world.draw(world.scale.warm_up + world.scale.found)
+    messages = [
+        (
+            server.call("create_entities", {"entities": [each.as_json()]}),
+            server.call("search_nodes", {"query": each.name, **arguments}),
+        )
+        for each in entities
+    ]
+
+    def run(number: int) -> tuple[str, bytes, bytes]:
+        create, search = messages[number]
+        return entities[number].name, server.ask(create), server.ask(search)
+
+    def after(outcome: tuple[str, bytes, bytes]) -> None:
+        name, created, answer = outcome
+        result_of(created)
+        found = result_of(answer)["structuredContent"]["entities"]
+        if name not in [each["name"] for each in found]:
+            raise ValueError(f"{name!r} was created and not found")
+
+    return Step(run, after)
+
+
+def _rows(times: dict[str, list[int]], floors: dict[str, Row]) -> list[Row]:
+    """Two calls, a commit of the log and one of the text index; with the model two texts embedded."""
+    no_op = floors[NO_OP_NAME]
+    written = [no_op, no_op, floors[SyncedWrite.name], floors[COMMIT]]
+    measured = [row(BY_WORDS, times[BY_WORDS], written)]
+    if HYBRID in times:
+        measured.append(row(HYBRID, times[HYBRID], [*written, floors[MODEL], floors[MODEL]]))
+    return measured

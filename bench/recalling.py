@@ -1,0 +1,185 @@
+"""`python -m bench.recalling PATH`: how much of what answers a question a recall of so many tokens holds.
+
+PATH is a file of LoCoMo (github.com/snap-research/locomo, data/locomo10.json, or conversations out of
+it). Each turn is stored as a fact of its speaker, each conversation in its own project; then every
+question is asked, those of category 5 aside, which have no answer. A question counts under `all` where
+every turn that is its evidence stands whole in the text, under `any` where one does. Beside it stands
+what the answer of `search_nodes`, cut to the same length, holds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from memlog.commands import (
+    AddObservations,
+    AnyCommand,
+    CreateEntities,
+    EntityObservations,
+    NewEntity,
+)
+from memlog.settings import Settings
+from server.dispatch import run
+from server.packing import CHARACTERS_PER_TOKEN, one_line
+from server.registry import Call, tools
+from server.service import Service
+from server.session import Session
+
+BUDGETS_TOKENS = (200, 1_500, 8_000)
+UNANSWERABLE = 5
+ITEMS_PER_COMMAND = 200
+
+
+class Conversation(msgspec.Struct, frozen=True):
+    """Turns are speaker and text by the id of the turn; questions come with the ids of their evidence."""
+
+    name: str
+    turns: dict[str, tuple[str, str]]
+    questions: list[tuple[str, list[str]]]
+
+
+class Share(msgspec.Struct):
+    """How many of the questions had all of their evidence, or any of it, in the texts."""
+
+    questions: int = 0
+    whole: int = 0
+    partly: int = 0
+
+    def count(self, found: Sequence[bool]) -> None:
+        self.questions += 1
+        self.whole += all(found)
+        self.partly += any(found)
+
+
+Shares = dict[tuple[str, int], Share]
+
+
+def conversations(path: Path) -> Iterator[Conversation]:
+    for sample in json.loads(path.read_text()):
+        turns = {
+            turn["dia_id"]: (turn["speaker"], one_line(turn["text"]))
+            for session in sample["conversation"].values()
+            if isinstance(session, list)
+            for turn in session
+            if turn["text"].strip()
+        }
+        questions = [
+            (question["question"], evidence)
+            for question in sample["qa"]
+            if question["category"] != UNANSWERABLE
+            and (evidence := [each for each in question["evidence"] if each in turns])
+        ]
+        yield Conversation(sample["sample_id"], turns, questions)
+
+
+def measured(
+    service: Service, conversation: Conversation, budgets: Sequence[int], shares: Shares
+) -> None:
+    """Stores one conversation and adds the outcome of its questions to `shares`."""
+    store(service, conversation)
+    client = _Client(service, conversation.name)
+    for question, evidence in conversation.questions:
+        texts = [conversation.turns[each][1] for each in evidence]
+        searched = client.answer("search_nodes", {"query": question})
+        for budget in budgets:
+            recalled = client.answer("recall", {"query": question, "budgetTokens": budget})
+            lines = {line.partition(". ")[2] for line in json.loads(recalled)["text"].split("\n")}
+            cut = searched[: budget * CHARACTERS_PER_TOKEN]
+            shares.setdefault(("recall", budget), Share()).count([text in lines for text in texts])
+            shares.setdefault(("search_nodes, cut", budget), Share()).count(
+                [_quoted(text) in cut for text in texts]
+            )
+
+
+def store(service: Service, conversation: Conversation) -> None:
+    """One fact a turn, in the order in which they were said, indexed before anything is asked."""
+    service.store.create(conversation.name)
+    speakers = dict.fromkeys(speaker for speaker, _ in conversation.turns.values())
+    entities = [NewEntity(name=speaker, entity_type="person") for speaker in speakers]
+    said = [
+        EntityObservations(entity_name=speaker, contents=(text,))
+        for speaker, text in conversation.turns.values()
+    ]
+    commands: list[AnyCommand] = [
+        CreateEntities(entities=entities),
+        *(
+            AddObservations(observations=said[start : start + ITEMS_PER_COMMAND])
+            for start in range(0, len(said), ITEMS_PER_COMMAND)
+        ),
+    ]
+    for command in commands:
+        service.execute(conversation.name, command, lambda _: None)
+    projections = service.open(conversation.name).projections
+    projections.caught_up("text")
+    if not service.embeddings.switched_off:
+        projections.caught_up("vectors")
+
+
+class _Client:
+    """Calls tools as `tools/call` does; an answer is the text that a client gets."""
+
+    def __init__(self, service: Service, project: str) -> None:
+        self._session = Session(service, project)
+        self._tools = tools(("graph", "history"), read_only=True)
+
+    def answer(self, name: str, arguments: Mapping[str, Any]) -> str:
+        result = run(self._tools[name], Call(self._session), arguments)
+        text: str = result.content[0].text  # type: ignore[union-attr]
+        if result.is_error:
+            raise ValueError(text)
+        return text
+
+
+def _quoted(text: str) -> str:
+    return msgspec.json.encode(text).decode()
+
+
+def table(shares: Shares) -> Table:
+    shown = Table("answer", "tokens", "questions", "all evidence", "any evidence")
+    for (name, budget), share in sorted(shares.items(), key=lambda each: (each[0][1], each[0][0])):
+        percent = [
+            f"{100 * count / share.questions:.1f} %" for count in (share.whole, share.partly)
+        ]
+        shown.add_row(name, f"{budget:,}", f"{share.questions:,}", *percent)
+    return shown
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("path", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option("--words-only", is_flag=True, help="Without the model.")
+def main(path: Path, words_only: bool) -> None:
+    """Measure how much of what answers a question a recall holds, over the LoCoMo file at PATH."""
+    shares: Shares = {}
+    console = Console()
+    with tempfile.TemporaryDirectory(prefix="memlog-recalling-") as folder:
+        given = os.environ.get("MEMLOG_MODEL_DIR")
+        settings = Settings(
+            data_dir=Path(folder),
+            embedder="none" if words_only else "minilm",
+            model_dir=Path(given) if given else None,
+        )
+        service = Service(settings)
+        try:
+            for conversation in conversations(path):
+                console.print(
+                    f"{conversation.name}: {len(conversation.turns):,} turns, "
+                    f"{len(conversation.questions):,} questions"
+                )
+                measured(service, conversation, BUDGETS_TOKENS, shares)
+        finally:
+            service.close()
+    console.print(table(shares))
+
+
+if __name__ == "__main__":
+    main()

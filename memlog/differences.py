@@ -1,0 +1,144 @@
+"""What is different between two states of one project: things that came, went, or became other.
+
+Pure, and about what a reader would notice: a version that took another's place is one change, and times
+of last change, versions and positions are none. Costs one reading of both states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from memlog.canonical import canonical_json
+from memlog.state import Entity, Memory, Observation, Relation, State
+
+Kind = Literal["entity", "observation", "relation", "memory"]
+How = Literal["added", "removed", "changed"]
+
+
+class Difference(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One thing that is different. `was` and `now` say in words what it was and is; None for not there."""
+
+    kind: Kind
+    how: How
+    id: str
+    was: str | None = None
+    now: str | None = None
+
+
+Thing = TypeVar("Thing", Entity, Observation, Relation, Memory)
+Versioned = TypeVar("Versioned", Observation, Memory)
+
+
+def differences(before: State, after: State) -> Iterator[Difference]:
+    """From `before` to `after`: entities, observations, relations, memories, each by order of birth."""
+    old, new = _entities(before), _entities(after)
+    yield from _compared("entity", old, new, _entity_in_words, _entity_in_words)
+    yield from _compared(
+        "observation",
+        *_versions(_observations(before, old), _observations(after, new), after.observation),
+        lambda row: _observation_in_words(row, old),
+        lambda row: _observation_in_words(row, new),
+    )
+    relations, told = (_relations(before), _relations(after)), _relation_in_words
+    yield from _compared("relation", *relations, told, told)
+    memories = _versions(_memories(before), _memories(after), after.memory)
+    yield from _compared("memory", *memories, _memory_in_words, _memory_in_words)
+
+
+def _entities(state: State) -> dict[str, Entity]:
+    return {row.id: row for row in state.entities()}
+
+
+def _observations(state: State, entities: Mapping[str, Entity]) -> dict[str, Observation]:
+    return {row.id: row for entity_id in entities for row in state.observations(entity_id)}
+
+
+def _relations(state: State) -> dict[str, Relation]:
+    return {row.id: row for row in state.relations()}
+
+
+def _memories(state: State) -> dict[str, Memory]:
+    return {row.id: row for row in state.memories()}
+
+
+def _versions(
+    old: dict[str, Versioned],
+    new: dict[str, Versioned],
+    find: Callable[[str], Versioned | None],
+) -> tuple[dict[str, Versioned], dict[str, Versioned]]:
+    """Both sides with a row that took the place of an old one under the old one's id."""
+    moved = {}
+    for row in new.values():
+        first: Versioned | None = row
+        while first is not None and first.id not in old and first.supersedes is not None:
+            first = find(first.supersedes)
+        took_over = first is not None and first.id in old and first.id not in new
+        moved[first.id if took_over and first is not None else row.id] = row
+    return old, moved
+
+
+def _compared(
+    kind: Kind,
+    old: Mapping[str, Thing],
+    new: Mapping[str, Thing],
+    old_in_words: Callable[[Thing], str],
+    new_in_words: Callable[[Thing], str],
+) -> Iterator[Difference]:
+    for thing_id in sorted({*old, *new}):
+        was, now = old.get(thing_id), new.get(thing_id)
+        if was is None and now is not None:
+            yield Difference(kind, "added", thing_id, None, new_in_words(now))
+        elif was is not None and now is None:
+            yield Difference(kind, "removed", thing_id, old_in_words(was), None)
+        elif was is not None and now is not None and _told(was) != _told(now):
+            said = old_in_words(was), new_in_words(now)
+            if said[0] == said[1]:
+                said = _with_ratings(was, said[0]), _with_ratings(now, said[1])
+            yield Difference(kind, "changed", thing_id, *said)
+
+
+def _told(row: Any) -> tuple[Any, ...]:
+    """What a reader is told of a row."""
+    match row:
+        case Entity():
+            return row.name, row.entity_type, row.aliases, row.confidence, row.importance
+        case Observation():
+            return row.entity_id, row.content, row.confidence, row.importance
+        case Relation():
+            return row.source, row.relation_type, row.target, row.importance
+        case _:
+            return row.memory_type, row.content, row.source, row.tags, row.confidence
+
+
+def _with_ratings(row: Any, said: str) -> str:
+    """For rows whose words are the same on both sides: whatever else they hold."""
+    parts = [said]
+    if isinstance(row, Entity):
+        parts.append(f"also {', '.join(row.aliases)}" if row.aliases else "no other names")
+    if isinstance(row, Memory):
+        parts.append(f"tags {', '.join(row.tags)}" if row.tags else "no tags")
+        parts.append(f"source {row.source}")
+    for name in ("confidence", "importance"):
+        if hasattr(row, name):
+            parts.append(f"{name} {getattr(row, name):g}")
+    return ", ".join(parts)
+
+
+def _entity_in_words(row: Entity) -> str:
+    return f"{row.name} ({row.entity_type})"
+
+
+def _observation_in_words(row: Observation, entities: Mapping[str, Entity]) -> str:
+    return f"{entities[row.entity_id].name}: {row.content}"
+
+
+def _relation_in_words(row: Relation) -> str:
+    return f"{row.source} {row.relation_type} {row.target}"
+
+
+def _memory_in_words(row: Memory) -> str:
+    text = row.content if isinstance(row.content, str) else canonical_json(row.content)
+    return f"{row.memory_type}: {text}"

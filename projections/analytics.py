@@ -1,0 +1,140 @@
+"""The analytics of a project: counts and rankings in an LMDB file of their own, shared by processes.
+
+Promises: a batch of the log and its checkpoint become durable in one transaction; a batch seen before
+changes nothing; every past of the counts can be read as the state's can; a file that cannot be opened
+is thrown away and found empty, for the log can always fill it again.
+
+Left to others: which counts there are and how they are ordered is `analytics_tables`, what an entry
+does to them `analytics_counting`; names and types stay with the state, which has the last word.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+
+import lmdb
+
+from memlog.environment import Environment
+from memlog.errors import StorageError
+from memlog.tables import LmdbRows, Timeline, place
+from projections.analytics_counting import Counting
+from projections.analytics_tables import UNRANKED_MAX, Analytics
+from projections.protocol import Batch
+
+log = logging.getLogger("memlog.analytics")
+
+ANALYTICS_VERSION = 1
+"""Of the tables and of everything that decides what is in them. The folder's name carries it."""
+
+FILE = "analytics.mdb"
+MAP_BYTES = 128 * 1024**2
+"""Address space, not disk: room for some 100,000 entries. A batch that meets a full map is counted twice."""
+
+_DATABASES = ("now", "past", "meta")
+_POSITION_KEY = b"position"
+_UNREADABLE = (lmdb.InvalidError, lmdb.CorruptedError, lmdb.VersionMismatchError)
+
+
+class AnalyticsProjector:
+    """Follows the log into `path`. Any thread may read while one applies.
+
+    Whoever reads the project and its analytics together enters the project first, as `apply` does: a
+    map that must grow waits for its readers, and two orders could wait for each other.
+    """
+
+    name = "analytics"
+    shared = True
+
+    def __init__(self, path: Path, *, unranked_max: int = UNRANKED_MAX) -> None:
+        self._unranked_max = unranked_max
+        self._environment = _opened_or_emptied(path / FILE)
+        self._position = 0
+        self.refresh()
+
+    @property
+    def position(self) -> int:
+        return self._position
+
+    def refresh(self) -> None:
+        """Some microseconds. A read sees the newest commit of any process without it."""
+        with self._environment.read() as transaction:
+            self._position = self._checkpoint(transaction)
+
+    @contextmanager
+    def read(self, at: int | None = None) -> Iterator[Analytics]:
+        """The counts as of position `at` (None: now), in one snapshot."""
+        with self._environment.read() as transaction:
+            position = self._checkpoint(transaction)
+            timeline = self._timeline(transaction)
+            if at is None or at >= position:
+                yield Analytics(timeline, position)
+            else:
+                yield Analytics(timeline.at(at), at)
+
+    def apply(self, batch: Batch) -> None:
+        """Counts the batch, all of it or nothing; what was counted already is skipped.
+
+        Needs `batch.state_at`. Raises StorageError where the disk stands in the way.
+        """
+
+        def body(transaction: lmdb.Transaction) -> None:
+            after = self._checkpoint(transaction)
+            if batch.position <= after:
+                return
+            timeline = self._timeline(transaction)
+            counting = Counting(timeline, batch.state_at, self._unranked_max)
+            for entry in batch.entries:
+                if entry.position > after:
+                    counting.count(entry)
+            meta = self._environment.databases["meta"]
+            transaction.put(_POSITION_KEY, place(batch.position), db=meta)
+
+        self._environment.write(body)
+        self.refresh()
+
+    def reset(self) -> None:
+        def body(transaction: lmdb.Transaction) -> None:
+            for database in self._environment.databases.values():
+                transaction.drop(database, delete=False)
+
+        self._environment.write(body)
+        self.refresh()
+
+    def digest(self) -> str:
+        """SHA-256 over every row, of the present and of the past."""
+        hashed = sha256()
+        with self._environment.read() as transaction:
+            for name in ("now", "past"):
+                for row in LmdbRows(transaction, self._environment.databases[name]).scan(b""):
+                    for part in row:
+                        hashed.update(place(len(part)) + part)
+        return hashed.hexdigest()
+
+    def close(self) -> None:
+        self._environment.close()
+
+    def _timeline(self, transaction: lmdb.Transaction) -> Timeline:
+        databases = self._environment.databases
+        return Timeline(
+            LmdbRows(transaction, databases["now"]), LmdbRows(transaction, databases["past"])
+        )
+
+    def _checkpoint(self, transaction: lmdb.Transaction) -> int:
+        stored = transaction.get(_POSITION_KEY, b"", db=self._environment.databases["meta"])
+        return int.from_bytes(stored, "big")
+
+
+def _opened_or_emptied(path: Path) -> Environment:
+    try:
+        return Environment(path, _DATABASES, map_bytes=MAP_BYTES)
+    except StorageError as error:
+        if not isinstance(error.__cause__, _UNREADABLE):
+            raise
+        log.warning("%s cannot be read, starting it anew: %s", path, error.message)
+    for each in (path, path.with_name(path.name + "-lock")):
+        each.unlink(missing_ok=True)
+    return Environment(path, _DATABASES, map_bytes=MAP_BYTES)

@@ -1,0 +1,60 @@
+"""`memlog diff`: what is different between two moments of a project."""
+
+from __future__ import annotations
+
+import click
+
+from memlog.differences import Difference, differences
+from memlog.settings import Settings
+from server.cli.common import (
+    json_option,
+    open_project,
+    print_json,
+    project_option,
+    service_of,
+    with_settings,
+)
+from server.moments import position_of
+
+_STYLES = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow")}
+
+
+@click.command("diff")
+@click.option("--from", "start", metavar="WHEN", required=True, help="Position or ISO time.")
+@click.option("--to", "end", metavar="WHEN", help="Position or ISO time; default: now.")
+@project_option
+@json_option
+@with_settings()
+def diff_command(
+    settings: Settings, start: str, end: str | None, project: str | None, as_json: bool
+) -> None:
+    """Show what was added (+), removed (-) or changed (~) between two moments.
+
+    \b
+    Example: memlog diff --from 2026-11-20 --to 2026-11-21T12:00:00Z
+    Example: memlog diff --from 120
+    """
+    with service_of(settings) as service:
+        _, opened = open_project(service, project)
+        first = position_of(start, opened.project)
+        last = position_of(end, opened.project)
+        with opened.project.snapshot() as (log, state_at):
+            to = log.position() if last is None else last
+            found = list(differences(state_at(first or 0), state_at(to)))
+    if as_json:
+        print_json({"from": first or 0, "to": to, "differences": found})
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(Text(f"position {first or 0} to {to}", "dim"))
+    for each in found:
+        sign, style = _STYLES[each.how]
+        console.print(Text(f"{sign} {each.kind} {_words(each)}", style))
+    if not found:
+        console.print("Nothing is different.")
+
+
+def _words(each: Difference) -> str:
+    return " → ".join(text for text in (each.was, each.now) if text is not None)

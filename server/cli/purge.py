@@ -1,0 +1,139 @@
+"""`memlog purge`: erases an entity or a memory from a project's log and from everything derived from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from memlog.differences import differences
+from memlog.errors import EmbeddingError
+from memlog.purging import Plan, Target, plan
+from memlog.settings import Settings
+from projections.follow import PROJECTIONS
+from server.cli.common import (
+    bar_for,
+    json_option,
+    print_json,
+    progress_bar,
+    service_of,
+    with_settings,
+)
+from server.service import Service
+
+SHOWN_MAX = 20
+
+
+@click.command("purge")
+@click.argument("project")
+@click.option(
+    "--entity", "entities", multiple=True, metavar="NAME", help="An entity, deleted or not."
+)
+@click.option("--memory", "memories", multiple=True, metavar="ID", help="A memory, whatever it is.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+@with_settings()
+def purge_command(
+    settings: Settings,
+    project: str,
+    entities: tuple[str, ...],
+    memories: tuple[str, ...],
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Erase things for good, as if they had never been. There is no undo; backups are not touched.
+
+    An entity goes with its names, facts, relations, and whatever was merged into it. Positions and the
+    chain of hashes stay as they are. Stop other servers of this data directory first, or they have to
+    open the project again.
+
+    \b
+    Example: memlog purge my-app --entity "Jon"
+    Example: memlog purge my-app --memory mem_01h455vb4pex5vsknk084sn02q --yes
+    """
+    target = Target(entities, memories)
+    with service_of(settings) as service:
+        planned, others = _planned(service, project, target)
+        if not as_json:
+            _tell(planned, others)
+        if not yes:
+            click.confirm("Erase this for good?", abort=True, err=True)
+        erased = service.purge(project, target)
+        behind = _rebuilt(service, project, hidden=as_json)
+    if as_json:
+        print_json(_report(erased, others, behind))
+        return
+    click.echo(f"Erased {len(erased.positions)} entries of project '{project}'.")
+    click.echo("Answers that were kept for retries were dropped; indexes were built anew.")
+    for said in behind:
+        click.echo(said)
+
+
+def _planned(service: Service, project: str, target: Target) -> tuple[Plan, list[str]]:
+    """The plan, and what it changes of things that were not named, in words."""
+    with service.store.project(project).snapshot() as (log, state_at):
+        state = state_at(log.position())
+        planned = plan(log, state, target)
+        others = [
+            f"{each.kind} '{each.now or each.was}' is {_OTHERWISE[each.how]}"
+            for each in differences(state, planned.after)
+            if each.how != "removed"
+        ]
+    return planned, others
+
+
+_OTHERWISE = {"added": "there again", "changed": "as it was before", "removed": "gone too"}
+
+
+def _tell(planned: Plan, others: list[str]) -> None:
+    if planned.names:
+        click.echo(f"Names: {', '.join(planned.names)}")
+    for kind, count in planned.kinds.items():
+        click.echo(f"{count:>6} {kind.replace('_', ' ')}")
+    click.echo(f"Positions: {_ranges(sorted(planned.positions))}")
+    for each in others[:SHOWN_MAX]:
+        click.echo(f"Then {each}.")
+    if len(others) > SHOWN_MAX:
+        click.echo(f"… and {len(others) - SHOWN_MAX} more.")
+    if planned.mentions:
+        positions = _ranges(planned.mentions[:SHOWN_MAX])
+        more = " …" if len(planned.mentions) > SHOWN_MAX else ""
+        click.echo(f"A name stays in {len(planned.mentions)} other entries: {positions}{more}")
+
+
+def _ranges(positions: Any) -> str:
+    """3, 5-7, 9"""
+    runs: list[list[int]] = []
+    for position in positions:
+        if runs and position == runs[-1][1] + 1:
+            runs[-1][1] = position
+        else:
+            runs.append([position, position])
+    shown = [f"{first}" if first == last else f"{first}-{last}" for first, last in runs[:SHOWN_MAX]]
+    return ", ".join(shown) + (" …" if len(runs) > SHOWN_MAX else "")
+
+
+def _rebuilt(service: Service, project: str, *, hidden: bool) -> list[str]:
+    """Brings the indexes to the head of the log; what could not be built, in words."""
+    said = []
+    projections = service.open(project).projections
+    with progress_bar(hidden=hidden) as progress:
+        for name in PROJECTIONS:
+            if name == "vectors" and service.embeddings.switched_off:
+                continue
+            try:
+                projections.caught_up(name, bar_for(progress))
+            except EmbeddingError as error:
+                said.append(f"{name} will be built by the next search: {error.message}")
+    return said
+
+
+def _report(erased: Plan, others: list[str], behind: list[str]) -> dict[str, Any]:
+    return {
+        "positions": sorted(erased.positions),
+        "kinds": erased.kinds,
+        "names": list(erased.names),
+        "otherwise": others,
+        "mentions": list(erased.mentions),
+        "notices": behind,
+    }

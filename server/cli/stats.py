@@ -1,0 +1,238 @@
+"""`memlog stats`: how much is remembered, how good the graph is, and what happened lately, at a glance.
+
+The metrics and their targets are those by which `save_memory` is to be judged: entities that are
+connected, facts that are short, calls that succeed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from memlog.project import Project
+from memlog.settings import Settings
+from projections.analytics_tables import Count, Totals
+from server.cli.common import json_option, open_project, print_json, service_of, with_settings
+from server.service import Service
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+DAYS = 30
+LINES_MAX = 8
+BAR_CELLS_MAX = 30
+HEIGHTS = "▁▂▃▄▅▆▇█"
+
+SHOWN_TOTALS = {
+    "entities": "entities",
+    "observations": "observations",
+    "relations": "relations",
+    "orphaned": "orphans",
+    "memories_active": "active memories",
+    "threads": "threads",
+}
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY = timedelta(days=1)
+
+
+class Metric(msgspec.Struct, frozen=True):
+    """A measure, its target in words, and whether it is met; None where there was nothing to measure."""
+
+    name: str
+    value: float | None
+    unit: str
+    target: str
+    met: bool | None
+
+
+class Memories(msgspec.Struct):
+    """Memories of one type, by their condition."""
+
+    active: int = 0
+    superseded: int = 0
+    deleted: int = 0
+
+
+class Report(msgspec.Struct, frozen=True):
+    """`entity_types` and `threads` tell of entities, `days` of events; each the most first, days in order."""
+
+    project: str
+    position: int
+    totals: dict[str, int]
+    metrics: list[Metric]
+    entity_types: dict[str, int]
+    memory_types: dict[str, Memories]
+    threads: dict[str, int]
+    days: dict[str, int]
+
+
+@click.command("stats")
+@click.argument("project", required=False)
+@json_option
+@with_settings()
+def stats_command(settings: Settings, project: str | None, as_json: bool) -> None:
+    """Show what is remembered, how well it is connected, and how much happened each day.
+
+    \b
+    Example: memlog stats
+    """
+    with service_of(settings) as service:
+        report = _report(service, project)
+    if as_json:
+        print_json(report)
+        return
+    from rich.console import Console
+
+    _print(report, Console(highlight=False, soft_wrap=True))
+
+
+# -- counting
+
+
+def _report(service: Service, wanted: str | None) -> Report:
+    name, opened = open_project(service, wanted)
+    with opened.projections.analytics().read() as counted:
+        position, totals = counted.position, counted.totals()
+        counts, threads = list(counted.counts()), list(counted.threads())
+    memories = _memory_types(counts)
+    shown = msgspec.structs.asdict(totals)
+    del shown["time_us"]
+    for condition in Memories.__struct_fields__:
+        shown[f"memories_{condition}"] = sum(getattr(row, condition) for row in memories.values())
+    return Report(
+        project=name,
+        position=position,
+        totals=shown,
+        metrics=list(_metrics(totals, service, opened.project.folder.name)),
+        entity_types=_most_first((row.type, row.number) for row in counts if row.what == "entity"),
+        memory_types=memories,
+        threads=_most_first((row.thread, row.entities) for row in threads),
+        days=_days(opened.project, totals.time_us),
+    )
+
+
+def _metrics(totals: Totals, service: Service, project_id: str) -> Iterator[Metric]:
+    from server.tools.knowledge import saves_key
+
+    refused, accepted = (
+        service.usage.counted(saves_key(project_id, refused=refused)) for refused in (True, False)
+    )
+    entities = totals.entities
+    yield _metric("relation coverage", totals.related, entities, "100 %", lambda each: each == 1)
+    yield _metric(
+        "observation atomicity", totals.atomic, totals.observations, "100 %", lambda each: each == 1
+    )
+    yield _metric(
+        "save_memory error rate", refused, refused + accepted, "< 10 %", lambda each: each < 0.1
+    )
+    yield _metric(
+        "relations per entity", totals.relations, entities, "> 2.0", lambda each: each > 2, unit=""
+    )
+
+
+def _metric(
+    name: str, part: int, whole: int, target: str, met: Callable[[float], bool], unit: str = "%"
+) -> Metric:
+    if not whole:
+        return Metric(name, None, unit, target, None)
+    value = round(part / whole * (100 if unit == "%" else 1), 2)
+    return Metric(name, value, unit, target, met(part / whole))
+
+
+def _memory_types(counts: Iterable[Count]) -> dict[str, Memories]:
+    found: dict[str, Memories] = {}
+    for row in counts:
+        if row.what != "entity":
+            setattr(found.setdefault(row.type, Memories()), row.what, row.number)
+    return dict(sorted(found.items(), key=lambda each: (-each[1].active, each[0])))
+
+
+def _most_first(pairs: Iterable[tuple[str, int]]) -> dict[str, int]:
+    return dict(sorted(pairs, key=lambda pair: (-pair[1], pair[0])))
+
+
+def _days(project: Project, last_us: int) -> dict[str, int]:
+    """Events of each of the days (UTC) up to the last entry, found by seeking: the log is not read."""
+    last = (_EPOCH + timedelta(microseconds=last_us)).replace(
+        hour=0, minute=0, second=0, microsecond=0
+    )
+    starts = [last - _DAY * ago for ago in range(DAYS - 1, -2, -1)]
+    reached = [
+        project.position_at((start - _EPOCH) // timedelta(microseconds=1) - 1) for start in starts
+    ]
+    return {
+        start.date().isoformat(): until - before
+        for start, before, until in zip(starts, reached, reached[1:], strict=False)
+    }
+
+
+# -- printing
+
+
+def _print(report: Report, console: Console) -> None:
+    from rich.text import Text
+
+    console.print(Text(report.project, "bold").append(f"  position {report.position:,}", "dim"))
+    console.print(
+        ", ".join(f"{report.totals[total]:,} {name}" for total, name in SHOWN_TOTALS.items())
+    )
+    console.print(_metrics_table(report.metrics))
+    days = list(report.days)
+    spark = Text(sparkline(report.days.values()), "green")
+    span = f"  {days[0]} to {days[-1]}, at most {max(report.days.values()):,} events a day"
+    console.print(spark.append(span, "dim"))
+    memories = {name: row.active for name, row in report.memory_types.items()}
+    for heading, numbers in (
+        ("entities by type", report.entity_types),
+        ("active memories by type", memories),
+        ("entities by thread", report.threads),
+    ):
+        if numbers:
+            console.print(_bars(heading, numbers))
+
+
+def _metrics_table(metrics: Iterable[Metric]) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold")
+    for column in ("metric", "value", "target", ""):
+        table.add_column(column, justify="left" if column == "metric" else "right")
+    marks = {True: "[green]✓[/]", False: "[red]✗[/]", None: "[dim]nothing yet[/]"}
+    for metric in metrics:
+        value = "–" if metric.value is None else f"{metric.value:g} {metric.unit}".rstrip()
+        table.add_row(metric.name, value, metric.target, marks[metric.met])
+    return table
+
+
+def _bars(heading: str, numbers: Mapping[str, int]) -> Table:
+    """The first of them as bars, the longest as long as fits; and how many are not shown."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, header_style="bold")
+    table.add_column(heading, max_width=40, no_wrap=True)
+    table.add_column("", justify="right")
+    table.add_column("")
+    most = max(numbers.values())
+    for name, number in list(numbers.items())[:LINES_MAX]:
+        cells = round(BAR_CELLS_MAX * number / most) if most else 0
+        table.add_row(Text(name), f"{number:,}", Text("█" * cells or "▏", "cyan"))
+    if len(numbers) > LINES_MAX:
+        table.add_row(f"[dim]and {len(numbers) - LINES_MAX:,} more[/]", "", "")
+    return table
+
+
+def sparkline(numbers: Iterable[int]) -> str:
+    """One character a number: blank for nothing, else as high as its share of the highest."""
+    numbers = list(numbers)
+    most = max(numbers, default=0)
+    return "".join(
+        HEIGHTS[min(len(HEIGHTS) - 1, number * len(HEIGHTS) // most)] if number else " "
+        for number in numbers
+    )

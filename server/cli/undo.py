@@ -1,0 +1,77 @@
+"""`memlog undo`: takes back a command, or tells what that would take back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from memlog.commands import Undo
+from memlog.events import CommandUndone
+from memlog.project import Origin, Outcome
+from memlog.sentences import sentence
+from memlog.settings import Settings
+from server.cli.common import (
+    json_option,
+    open_project,
+    print_json,
+    project_option,
+    service_of,
+    with_settings,
+)
+
+
+@click.command("undo")
+@click.option("--position", type=click.IntRange(1), help="Any position of the command to undo.")
+@click.option("--last", type=click.IntRange(1, 100), default=1, show_default=True)
+@click.option("--thread", "-t", help="The last commands of this thread only.")
+@click.option("--cascade", is_flag=True, help="Undo later commands that depend on it first.")
+@click.option("--dry-run", is_flag=True, help="Only tell what would be undone.")
+@project_option
+@json_option
+@with_settings()
+def undo_command(
+    settings: Settings,
+    position: int | None,
+    last: int,
+    thread: str | None,
+    cascade: bool,
+    dry_run: bool,
+    project: str | None,
+    as_json: bool,
+) -> None:
+    """Take back the last command, or the one at a position. The undo can itself be undone.
+
+    \b
+    Example: memlog undo --dry-run
+    Example: memlog undo --position 120 --cascade
+    """
+    if position is not None and (last != 1 or thread is not None):
+        raise click.UsageError("--position names one command: leave out --last and --thread.")
+    command = Undo(position=position, last=last, thread=thread, cascade=cascade)
+    with service_of(settings) as service:
+        name, opened = open_project(service, project)
+        if dry_run:
+            undone = opened.project.rehearse(command, service.store.context, _undone)
+        else:
+            undone = service.execute(name, command, _undone, Origin(actor="memlog undo"))
+    if as_json:
+        print_json({"dryRun": dry_run, "undone": undone})
+        return
+    verb = "Would undo" if dry_run else "Undone"
+    for each in undone:
+        click.echo(f"{verb}: {each['position']} · {each['says']}")
+    if not undone:
+        click.echo("Nothing to undo: it is as it was before already.")
+
+
+def _undone(outcome: Outcome) -> list[dict[str, Any]]:
+    """Each entry that was undone, in words."""
+    spans = [entry.event for entry in outcome.entries if isinstance(entry.event, CommandUndone)]
+    positions = [p for each in spans for p in range(each.first, each.last + 1)]
+    found = [outcome.entry_at(position) for position in positions]
+    return [
+        {"position": entry.position, "says": sentence(entry, outcome.after.at)}
+        for entry in found
+        if entry is not None
+    ]

@@ -1,0 +1,167 @@
+"""What was found, as plain text of a bounded size: the best lines that fit, under headings, each once.
+
+Pure: ranked items in, a text out, the same for the same items. A token is counted as four characters
+of the text. Lines are numbered, so that ids, which cost a model more than most facts, can stand beside
+the text instead of in it. What the items are and how they rank is left to who calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from memlog.canonical import canonical
+
+CHARACTERS_PER_TOKEN = 4
+LINE_CHARACTERS_MIN = 600
+LINE_SHARE = 3
+OVERHEAD_CHARACTERS = 160
+HEADING_CHARACTERS_MAX = 80
+
+ItemKind = Literal["entity", "observation", "relation", "memory"]
+_WORDS: Mapping[ItemKind, tuple[str, str]] = {
+    "entity": ("entity", "entities"),
+    "observation": ("fact", "facts"),
+    "relation": ("relation", "relations"),
+    "memory": ("memory", "memories"),
+}
+
+
+class Item(msgspec.Struct, frozen=True):
+    """A thing that may be told: `line` under the heading of its group; an entity is a heading alone.
+
+    An `extra` one was not asked for; nobody is told that it was left out.
+    """
+
+    kind: ItemKind
+    ref: str
+    group: str
+    heading: str
+    line: str = ""
+    extra: bool = False
+
+
+class Packed(msgspec.Struct, frozen=True):
+    """`groups` and `refs` are in the order of the text: the n-th ref belongs to the line numbered n."""
+
+    text: str
+    groups: tuple[str, ...]
+    refs: tuple[str, ...]
+    left_out: dict[ItemKind, int]
+
+
+def tokens(text: str) -> int:
+    return -(-len(text) // CHARACTERS_PER_TOKEN)
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def clipped(text: str, budget_tokens: int) -> str:
+    """`text` in one line, cut at a word where one text would take too much of the budget.
+
+    A line may have a third of the budget, and `LINE_CHARACTERS_MIN` characters where the budget has that
+    many. Without this the best answer could be too long to be given at all.
+    """
+    room = budget_tokens * CHARACTERS_PER_TOKEN
+    least = min(LINE_CHARACTERS_MIN, room - OVERHEAD_CHARACTERS)
+    return shortened(text, max(room // LINE_SHARE, least))
+
+
+def shortened(text: str, characters_max: int) -> str:
+    """`text` in one line of at most so many characters (30 or more), saying how many were cut."""
+    line = one_line(text)
+    if len(line) <= characters_max:
+        return line
+    said = f" … (+{len(line)} characters)"
+    kept = line[: characters_max - len(said)]
+    start, _, rest = kept.rpartition(" ")
+    kept = start if start and len(rest) < len(start) else kept
+    return f"{kept} … (+{len(line) - len(kept)} characters)"
+
+
+def pack(items: Sequence[Item], budget_tokens: int) -> Packed:
+    """The best of `items`, which come best first, in at most `budget_tokens`.
+
+    A line that does not fit is passed over for later, shorter ones. Groups stand in the order of their
+    best item, lines in the order of rank. What was left out is said in the last line.
+    """
+    told = list(_distinct(items))
+    room = budget_tokens * CHARACTERS_PER_TOKEN
+    chosen = _fitting(told, room)
+    if any(_left_out(told, chosen).values()):
+        chosen = _fitting(told, room - len(_footer(_left_out(told, []))) - 1)
+    left_out = _left_out(told, chosen)
+    text, refs = _text(chosen)
+    footer = _footer(left_out)
+    whole = "\n".join(part for part in (text, footer) if part)
+    return Packed(
+        whole if len(whole) <= room else text,
+        tuple(dict.fromkeys(item.group for item in chosen)),
+        refs,
+        left_out,
+    )
+
+
+def _distinct(items: Sequence[Item]) -> Iterator[Item]:
+    """Each thing once, and each text once under its heading."""
+    seen: set[tuple[str, ...]] = set()
+    for item in items:
+        keys = {("ref", item.ref), ("line", item.group, canonical(item.line))}
+        if item.kind == "entity":
+            keys = {("ref", item.ref)}
+        if not keys & seen:
+            seen |= keys
+            yield item
+
+
+def _fitting(items: Sequence[Item], room: int) -> list[Item]:
+    chosen: list[Item] = []
+    groups: set[str] = set()
+    numbered = 0
+    spent = -1  # the first line has no line break before it
+    for item in items:
+        cost = 0 if item.group in groups else len(item.heading) + 1
+        if item.line:
+            cost += len(f"{numbered + 1}. {item.line}") + 1
+        if spent + cost > room:
+            continue
+        spent += cost
+        groups.add(item.group)
+        numbered += bool(item.line)
+        chosen.append(item)
+    return chosen
+
+
+def _text(chosen: Sequence[Item]) -> tuple[str, tuple[str, ...]]:
+    groups: dict[str, list[Item]] = {}
+    for item in chosen:
+        groups.setdefault(item.group, []).append(item)
+    lines: list[str] = []
+    refs: list[str] = []
+    for group in groups.values():
+        lines.append(group[0].heading)
+        for item in group:
+            if item.line:
+                refs.append(item.ref)
+                lines.append(f"{len(refs)}. {item.line}")
+    return "\n".join(lines), tuple(refs)
+
+
+def _left_out(items: Sequence[Item], chosen: Sequence[Item]) -> dict[ItemKind, int]:
+    """How many things of each kind are not told; an entity is told by its heading."""
+    told = {item.ref for item in chosen} | {item.group for item in chosen}
+    missing = [item for item in items if not item.extra and item.ref not in told]
+    groups = {item.group for item in missing if item.kind != "memory"} - told
+    counts: dict[ItemKind, int] = {"entity": len(groups)}
+    for kind in ("observation", "relation", "memory"):
+        counts[kind] = sum(item.kind == kind for item in missing)
+    return counts
+
+
+def _footer(counts: Mapping[ItemKind, int]) -> str:
+    parts = [f"{count} {_WORDS[kind][count != 1]}" for kind, count in counts.items() if count]
+    return f"… left out: {', '.join(parts)}" if parts else ""

@@ -1,0 +1,212 @@
+"""What there is to tell about a query: everything found and what belongs to it, as items that rank.
+
+A hit of the search ranks by its score, and by those of its neighbours: what was written down right
+before or after it in the same conversation, which often holds the answer where the hit holds the
+question. So neighbours that were not hit come in as well.
+
+A relation of an entity that was found has no score of its own: it has a share of its entity's best one,
+a large share where its words are among those of the query, and less with each relation of the same
+entity that comes before it, so that a hub does not fill the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from memlog import events
+from memlog.codec import Entry
+from memlog.memories import FACT
+from memlog.state import Entity, Memory, Observation, Relation, State
+from projections.search import Hit
+from server.memories import text_of
+from server.packing import CHARACTERS_PER_TOKEN, HEADING_CHARACTERS_MAX, Item, clipped, shortened
+
+MEMORIES = "Memories"
+RELATION_SHARE, NAMED_RELATION_SHARE = 0.6, 1.0
+NEIGHBOUR_SHARES = {1: 0.15, 2: 0.06}
+"""Of a hit's score, for what is so many positions away. Measured by `bench.recalling`."""
+NEIGHBOURS_MAX = 10
+"""How far from a hit what is left of the budget is filled from, in positions."""
+APART_US_MAX = 3_600_000_000
+READ_AHEAD = 2
+"""How many budgets full of hits have their neighbours looked at."""
+
+
+class Recollection:
+    """The items for one query, over one state of the project and the log up to it."""
+
+    def __init__(
+        self, state: State, entry_at: Callable[[int], Entry | None], query: str, budget_tokens: int
+    ) -> None:
+        self._state = state
+        self._entry_at = entry_at
+        self._words = _terms(query)
+        self._budget_tokens = budget_tokens
+        self._room = budget_tokens * CHARACTERS_PER_TOKEN
+        self._entities: dict[str, Entity | None] = {}
+        self._entries: dict[int, Entry | None] = {}
+
+    def items(self, hits: Sequence[Hit]) -> list[Item]:
+        """Best first. The state has the last word on what is there still."""
+        found: list[tuple[float, int, Item]] = []
+        best: dict[str, float] = {}
+        for hit in hits:
+            item, born = self._thing(hit.ref, hit.kind)
+            if item is not None:
+                found.append((hit.score, born, item))
+                best.setdefault(item.group, hit.score)
+        best.pop("", None)
+        births = {born for _, born, _ in found}
+        sources = dict(self._sources(found))
+        near = self._near(sources)
+        ranked = [(score + near.get(born, 0.0), item) for score, born, item in found]
+        for entity_id, score in best.items():
+            ranked += self._relations(self._entity(entity_id), score)
+        for born, share in near.items():
+            extra = None if born in births else self._extra(born)
+            if extra is not None:
+                ranked.append((share, extra))
+        ranked.sort(key=lambda each: (-each[0], each[1].ref))
+        items = [item for _, item in ranked]
+        return [*items, *self._far(sources, self._room - sum(len(item.line) for item in items))]
+
+    def _sources(self, found: Sequence[tuple[float, int, Item]]) -> Iterator[tuple[int, float]]:
+        """When the hits that may be told came into being, and their scores; not those far behind."""
+        spent = 0
+        for score, born, item in found:
+            if spent > READ_AHEAD * self._room:
+                return
+            spent += len(item.line)
+            yield born, score
+
+    def _thing(self, ref: str, kind: str) -> tuple[Item | None, int]:
+        """What is there under an id, and the position at which it came into being."""
+        if kind == "memory":
+            memory = self._state.memory(ref)
+            return (self._memory(memory), memory.born) if memory and memory.active else (None, 0)
+        row = self._state.observation(ref) if kind == "observation" else None
+        if kind == "observation" and not _lives(row):
+            return None, 0
+        entity = self._entity(row.entity_id if row else ref)
+        if entity is None:
+            return None, 0
+        if row is not None:
+            return self._fact(row, entity), row.born
+        return Item("entity", entity.id, entity.id, _heading(entity)), entity.born
+
+    def _entity(self, entity_id: str) -> Entity | None:
+        if entity_id not in self._entities:
+            self._entities[entity_id] = self._state.entity(entity_id)
+        return self._entities[entity_id]
+
+    def _fact(self, row: Observation, entity: Entity) -> Item:
+        line = clipped(row.content, self._budget_tokens)
+        return Item("observation", row.id, entity.id, _heading(entity), line)
+
+    def _memory(self, row: Memory) -> Item:
+        kind = "" if row.memory_type == FACT else f"{row.memory_type}: "
+        line = clipped(kind + text_of(row.content), self._budget_tokens)
+        return Item("memory", row.id, "", MEMORIES, line)
+
+    # -- neighbours
+
+    def _near(self, sources: Mapping[int, float]) -> dict[int, float]:
+        """What each position gets of the scores of hits right beside it."""
+        shares: dict[int, float] = {}
+        for distance, share in NEIGHBOUR_SHARES.items():
+            for born, score in sources.items():
+                for position in self._beside(born, distance):
+                    shares[position] = shares.get(position, 0.0) + share * score
+        return shares
+
+    def _far(self, sources: Iterable[int], room: int) -> Iterator[Item]:
+        """What came into being farther from the hits, the nearest first, while there may be room."""
+        births = list(sources)
+        for distance in range(max(NEIGHBOUR_SHARES) + 1, NEIGHBOURS_MAX + 1):
+            for born in births:
+                for position in self._beside(born, distance):
+                    if room < 0:
+                        return
+                    item = self._extra(position)
+                    if item is not None:
+                        room -= len(item.line)
+                        yield item
+
+    def _beside(self, born: int, distance: int) -> Iterator[int]:
+        """The positions so far before and after, where they are of the same conversation."""
+        for position in (born - distance, born + distance):
+            if _together(self._entry(born), self._entry(position)):
+                yield position
+
+    def _entry(self, position: int) -> Entry | None:
+        if position > self._state.position:
+            return None
+        if position not in self._entries:
+            self._entries[position] = self._entry_at(position)
+        return self._entries[position]
+
+    def _extra(self, position: int) -> Item | None:
+        """The fact or memory that came into being at a position, if it is there still."""
+        entry = self._entry(position)
+        match entry.event if entry else None:
+            case events.ObservationAdded() | events.ObservationSuperseded() as event:
+                item, _ = self._thing(event.observation_id, "observation")
+            case events.MemoryStored() as event:
+                item, _ = self._thing(event.memory_id, "memory")
+            case _:
+                return None
+        return None if item is None else msgspec.structs.replace(item, extra=True)
+
+    # -- relations
+
+    def _relations(self, entity: Entity | None, best: float) -> list[tuple[float, Item]]:
+        if entity is None:
+            return []
+        rows = self._state.relations_touching(entity.name)
+        named = [self._is_named(row, entity) for row in rows]
+        order = sorted(range(len(rows)), key=lambda index: (not named[index], -rows[index].born))
+        return [
+            (
+                best
+                * (NAMED_RELATION_SHARE if named[index] else RELATION_SHARE)
+                / (1 + place) ** 0.5,
+                self._relation(rows[index], entity),
+            )
+            for place, index in enumerate(order)
+        ]
+
+    def _is_named(self, row: Relation, entity: Entity) -> bool:
+        """Whether the query has a word of the relation, the name of `entity` aside."""
+        said = _terms(f"{row.relation_type} {row.source} {row.target}")
+        return bool(self._words & (said - _terms(entity.name)))
+
+    def _relation(self, row: Relation, entity: Entity) -> Item:
+        leaves = self._state.entity_id_of(row.source) == entity.id
+        arrow, other = ("→", row.target) if leaves else ("←", row.source)
+        line = clipped(f"{arrow} {row.relation_type} {other}", self._budget_tokens)
+        return Item("relation", row.id, entity.id, _heading(entity), line)
+
+
+def _lives(row: Observation | None) -> bool:
+    return row is not None and row.superseded_by is None and row.deleted_us is None
+
+
+def _heading(entity: Entity) -> str:
+    return shortened(f"{entity.name} ({entity.entity_type})", HEADING_CHARACTERS_MAX)
+
+
+def _together(one: Entry | None, other: Entry | None) -> bool:
+    """Whether two entries are of one conversation."""
+    if one is None or other is None or one.thread != other.thread:
+        return False
+    return abs(one.time_us - other.time_us) <= APART_US_MAX
+
+
+def _terms(text: str) -> frozenset[str]:
+    """The words that say something, stemmed as the text index does."""
+    from projections.analysis import STOP_WORDS, normalise, spaced, stemming, words
+
+    telling = (word for word in words(spaced(normalise(text))) if word not in STOP_WORDS)
+    return frozenset(stemming.analyze(" ".join(telling)))

@@ -1,0 +1,72 @@
+"""What was refused on purpose, as clients read it: in the result of a tool, or as a JSON-RPC error.
+
+Tools answer with results that carry `isError`; resources, prompts and completions have only protocol
+errors. The codes of those differ by era: a resource that is not there was -32002 until 2025-11-25 and
+is -32602 from 2026-07-28 on. (-32002 is also what `faults` gives for a call before `initialize`; the
+words tell them apart.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+from mcp.shared.exceptions import MCPError
+from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+
+from memlog.errors import (
+    EmbeddingError,
+    MemlogError,
+    MemoryNotFound,
+    ProjectArchived,
+    ProjectNotFound,
+    StorageError,
+)
+
+RESOURCE_NOT_FOUND = -32002
+
+_NOT_THERE = (MemoryNotFound, ProjectNotFound, ProjectArchived)
+_NOT_THE_CALLERS = (StorageError, EmbeddingError)
+
+
+def describe(error: MemlogError) -> dict[str, Any]:
+    """An error as the contract spells it."""
+    described: dict[str, Any] = {"code": error.code, "message": error.message}
+    if error.suggestion is not None:
+        described["suggestion"] = error.suggestion
+    if error.problems:
+        described["problems"] = msgspec.to_builtins(error.problems)
+    return described
+
+
+def not_found_code(protocol_version: str) -> int:
+    """The JSON-RPC code for a resource that is not there."""
+    handshake = protocol_version in HANDSHAKE_PROTOCOL_VERSIONS
+    return RESOURCE_NOT_FOUND if handshake else INVALID_PARAMS
+
+
+@contextmanager
+def refusing(protocol_version: str | None = None, **data: Any) -> Iterator[None]:
+    """Turns a MemlogError raised within into a JSON-RPC error with `data` and its description.
+
+    `protocol_version` is given where a resource is asked for, and what is not there has a code.
+    """
+    try:
+        yield
+    except MemlogError as error:
+        code = INVALID_PARAMS
+        if isinstance(error, _NOT_THE_CALLERS):
+            code = INTERNAL_ERROR
+        elif protocol_version is not None and isinstance(error, _NOT_THERE):
+            code = not_found_code(protocol_version)
+        raise MCPError(code, in_words(error), {**data, **describe(error)}) from error
+
+
+def in_words(error: MemlogError) -> str:
+    """The message and what to do instead, as one text."""
+    if error.suggestion is None:
+        return error.message
+    return f"{error.message.rstrip('.')}. {error.suggestion}"

@@ -1,0 +1,269 @@
+"""The resources: listed, described by templates, and read. `addresses` says which URIs there are.
+
+Offered with the toolset that they belong to: the knowledge graph with `graph`, records with `records`.
+A list of records is what `memory_list` answers. What is not there is a JSON-RPC error that says which
+forms there are. Telling clients about changes is left to `subscriptions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any
+
+import anyio.to_thread
+import msgspec
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    INVALID_PARAMS,
+    ListResourcesResult,
+    ListResourceTemplatesResult,
+    PaginatedRequestParams,
+    ReadResourceRequestParams,
+    ReadResourceResult,
+    Resource,
+    ResourceTemplate,
+    TextResourceContents,
+)
+
+from memlog.canonical import canonical_json
+from memlog.commands import MemoryId
+from memlog.errors import MemlogError, MemoryNotFound, shorten
+from memlog.state import Memory
+from server.addresses import (
+    BY_TAGS,
+    BY_TYPE,
+    FORMS,
+    GRAPH,
+    GRAPH_URI,
+    ITEM,
+    RECENT,
+    Address,
+    GraphAddress,
+    ItemAddress,
+    ListAddress,
+    UnknownResource,
+    item_uri,
+    read_address,
+)
+from server.arguments import decode
+from server.memories import require_memory
+from server.refusals import not_found_code, refusing
+from server.registry import Call, Tool
+from server.session import Session
+from server.tools.records import record_content
+from server.views import view_entity, view_relation
+
+JSON = "application/json"
+RECENT_LISTED = 20
+HEADLINE_CHARACTERS_MAX = 80
+NAMING_KEYS = ("title", "summary", "name", "text")
+
+Context = ServerRequestContext[Any, Any]
+
+_encode = msgspec.json.Encoder().encode
+
+_DESCRIBED = {
+    GRAPH.place: (
+        "knowledge-graph",
+        "Knowledge Graph",
+        "The full knowledge graph with all entities and relations",
+    ),
+    ITEM.place: (
+        "record",
+        "A record",
+        "A record or fact in full, by its id; also one that was superseded or deleted",
+    ),
+    RECENT.place: ("recent-records", "Recent records", "The records saved last, newest first"),
+    BY_TAGS.place: (
+        "records-by-tags",
+        "Records by tags",
+        "Records that have all of these tags (separated by commas), newest first",
+    ),
+    BY_TYPE.place: ("records-by-type", "Records by type", "Records of a type, newest first"),
+}
+"""Name, title and description by form; those of the graph are the reference server's."""
+
+
+class Resources:
+    """The resources of one connection."""
+
+    def __init__(self, session: Session, tools: Mapping[str, Tool]) -> None:
+        self._session = session
+        self._list = tools.get("memory_list")
+        toolsets = {tool.toolset for tool in tools.values()}
+        self.offered = {
+            place: form
+            for place, form in FORMS.items()
+            if ("graph" if form is GRAPH else "records") in toolsets
+        }
+        """The forms on offer, by place."""
+
+    def add_to(self, server: Server[Any]) -> None:
+        server.add_request_handler("resources/list", PaginatedRequestParams, self._on_list)
+        server.add_request_handler(
+            "resources/templates/list", PaginatedRequestParams, self._on_list_templates
+        )
+        server.add_request_handler("resources/read", ReadResourceRequestParams, self._on_read)
+
+    # -- reading
+
+    def address(self, uri: str) -> Address:
+        """What `uri` asks for, if it is on offer. Raises UnknownResource or InvalidParameter."""
+        address = read_address(uri)
+        form = GRAPH if isinstance(address, GraphAddress) else ITEM
+        if form.place not in self.offered:
+            raise UnknownResource
+        return address
+
+    def require(self, address: Address) -> None:
+        """Raises the MemlogError with which reading it would be refused."""
+        match address:
+            case ItemAddress():
+                self._memory(address)
+            case ListAddress():
+                self._listing(address)
+            case GraphAddress():
+                self._session.project(address.project)
+
+    def read(self, address: Address) -> bytes:
+        """The resource as JSON. Raises a MemlogError where it cannot be had."""
+        match address:
+            case ItemAddress():
+                project, row = self._memory(address)
+                self._session.service.usage.read([row.id])
+                return _encode({"project": project, **record_content(row)})
+            case ListAddress():
+                tool, arguments = self._listing(address)
+                return _encode(tool.call(Call(self._session), arguments))
+            case GraphAddress():
+                return self._graph(address)
+
+    def _graph(self, address: GraphAddress) -> bytes:
+        _, project = self._session.project(address.project)
+        with project.read() as state:
+            entities = [view_entity(row, state) for row in state.entities()]
+            relations = [view_relation(row) for row in state.relations()]
+        return _encode({"entities": entities, "relations": relations})
+
+    def _memory(self, address: ItemAddress) -> tuple[str, Memory]:
+        name, project = self._session.project(address.project)
+        try:
+            memory_id = msgspec.convert(address.id, MemoryId)
+        except msgspec.ValidationError:
+            raise MemoryNotFound(f"Memory with ID {shorten(address.id)} not found") from None
+        with project.read() as state:
+            return name, require_memory(memory_id, state, "uri")
+
+    def _listing(self, address: ListAddress) -> tuple[Tool, msgspec.Struct]:
+        assert self._list is not None, "lists are on offer where memory_list is"
+        usual = min(address.usual, self._session.service.settings.search_limit_max)
+        arguments = {"limit": usual, **address.arguments}
+        return self._list, decode(arguments, self._list.arguments)
+
+    # -- listing
+
+    def listed(self) -> list[Resource]:
+        """The graph, and the records saved last in the active project."""
+        found = []
+        if GRAPH.place in self.offered:
+            name, title, description = _DESCRIBED[GRAPH.place]
+            found.append(
+                Resource(
+                    uri=GRAPH_URI, name=name, title=title, description=description, mime_type=JSON
+                )
+            )
+        if ITEM.place in self.offered:
+            found += [
+                Resource(uri=item_uri(row.id, "", ""), name=record_name(row), mime_type=JSON)
+                for row in self._recent()
+            ]
+        return found
+
+    def _recent(self) -> list[Memory]:
+        """None where there is no project to read: listing is no reason to make one."""
+        session = self._session
+        try:
+            project = session.service.store.project(session.project_name(None))
+            with project.read() as state:
+                return list(islice(state.memories(), RECENT_LISTED))
+        except MemlogError:
+            return []
+
+    def templates(self) -> list[ResourceTemplate]:
+        found = []
+        for place, form in self.offered.items():
+            name, title, description = _DESCRIBED[place]
+            found.append(
+                ResourceTemplate(
+                    uri_template=form.template,
+                    name=name,
+                    title=title,
+                    description=description,
+                    mime_type=JSON,
+                )
+            )
+        return found
+
+    # -- MCP
+
+    async def _on_list(
+        self, context: Context, params: PaginatedRequestParams
+    ) -> ListResourcesResult:
+        _refuse_cursor(params)
+        return ListResourcesResult(resources=await anyio.to_thread.run_sync(self.listed))
+
+    async def _on_list_templates(
+        self, context: Context, params: PaginatedRequestParams
+    ) -> ListResourceTemplatesResult:
+        _refuse_cursor(params)
+        return ListResourceTemplatesResult(resource_templates=self.templates())
+
+    async def _on_read(
+        self, context: Context, params: ReadResourceRequestParams
+    ) -> ReadResourceResult:
+        uri = params.uri
+        address = self.found(uri, context.protocol_version)
+        with refusing(context.protocol_version, uri=shorten(uri)):
+            text = await anyio.to_thread.run_sync(self.read, address)
+        contents = TextResourceContents(uri=uri, mime_type=JSON, text=text.decode())
+        return ReadResourceResult(contents=[contents])
+
+    def found(self, uri: str, protocol_version: str) -> Address:
+        """`address`, its refusals as JSON-RPC errors."""
+        try:
+            with refusing(uri=shorten(uri)):
+                return self.address(uri)
+        except UnknownResource:
+            raise MCPError(
+                not_found_code(protocol_version),
+                f"Resource not found: {shorten(uri)}. {self.forms()}",
+                {"uri": shorten(uri)},
+            ) from None
+
+    def forms(self) -> str:
+        """A sentence that says which URIs there are."""
+        return f"There are: {', '.join(form.template for form in self.offered.values())}"
+
+
+def record_name(row: Memory) -> str:
+    """The type of a record and the beginning of what it says."""
+    return f"{row.memory_type}: {headline(row.content)}"
+
+
+def headline(content: str | dict[str, Any]) -> str:
+    """What the content is about, in one short line: its title if it has one, else its beginning."""
+    if isinstance(content, dict):
+        named = (content[key] for key in NAMING_KEYS if isinstance(content.get(key), str))
+        content = next(named, None) or canonical_json(content)
+    text = " ".join(content.split())
+    if len(text) <= HEADLINE_CHARACTERS_MAX:
+        return text
+    return text[:HEADLINE_CHARACTERS_MAX].rstrip() + "…"
+
+
+def _refuse_cursor(params: PaginatedRequestParams) -> None:
+    if params.cursor is not None:
+        raise MCPError(INVALID_PARAMS, "cursor: there is only one page; leave it out")

@@ -1,0 +1,301 @@
+"""Clients told that a resource changed: `resources/subscribe` until 2025-11-25, `subscriptions/listen` since.
+
+What changed is read off the log: the entries since the last look say which rows they touched. A write
+of this process is looked at right away, those of others within `POLL_SECONDS`, for which the heads of
+the projects concerned are compared; while nobody listens nothing is done at all. A notification means
+"read it again": changes that come together are one, and a client may be told once too often.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import msgspec
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.server.session import ServerSession
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    ListenHandler,
+    ResourcesListChanged,
+    ResourceUpdated,
+)
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    INVALID_REQUEST,
+    EmptyResult,
+    SubscribeRequestParams,
+    SubscriptionsListenRequestParams,
+    SubscriptionsListenResult,
+    UnsubscribeRequestParams,
+)
+
+from memlog.errors import MemlogError, shorten
+from memlog.project import Project
+from memlog.state import State
+from server.addresses import Address, GraphAddress, ItemAddress, UnknownResource
+from server.refusals import refusing
+from server.resources import Resources
+from server.session import Session
+
+POLL_SECONDS = 0.5
+URIS_MAX = 1_000
+ENTRIES_READ_MAX = 10_000
+"""Where more was written since the last look, everything counts as changed."""
+
+_GRAPH_ROWS = (b"E", b"O", b"R")
+_MEMORY_ROW = b"M"
+
+Context = ServerRequestContext[Any, Any]
+Asked = str | None  # a project as a URI names it; None is the active one
+
+logger = logging.getLogger("memlog.subscriptions")
+
+
+class _Head(msgspec.Struct, frozen=True):
+    """Which project a name means and where its log ends; neither where it cannot be read."""
+
+    project_id: str = ""
+    position: int = 0
+
+
+class _Changes(msgspec.Struct):
+    """What happened to one project between two looks."""
+
+    everything: bool = False
+    graph: bool = False
+    memories: dict[str, frozenset[str]] = msgspec.field(default_factory=dict)
+    """The labels that each memory that was touched has or had."""
+
+    def concern(self, address: Address) -> bool:
+        if self.everything:
+            return True
+        match address:
+            case GraphAddress():
+                return self.graph
+            case ItemAddress():
+                return address.id in self.memories
+            case _:
+                return any(address.holds(labels) for labels in self.memories.values())
+
+
+class _Watched(msgspec.Struct):
+    """A URI that somebody listens to: what it means, how many listen."""
+
+    address: Address
+    listeners: int = 0
+
+
+class Subscriptions:
+    """Who listens to what on one server, and the task that tells them."""
+
+    def __init__(self, session: Session, resources: Resources) -> None:
+        self._session = session
+        self._resources = resources
+        self._bus = InMemorySubscriptionBus()
+        self._listen = ListenHandler(self._bus)
+        self._watched: dict[str, _Watched] = {}
+        self._watching_list = 0
+        self._peers: dict[str, dict[int, ServerSession]] = {}
+        self._heads: dict[Asked, _Head] = {}
+
+    def add_to(self, server: Server[Any]) -> None:
+        server.add_request_handler(
+            "resources/subscribe", SubscribeRequestParams, self._on_subscribe
+        )
+        server.add_request_handler(
+            "resources/unsubscribe", UnsubscribeRequestParams, self._on_unsubscribe
+        )
+        server.add_request_handler(
+            "subscriptions/listen", SubscriptionsListenRequestParams, self._on_listen
+        )
+        server.lifespan = self._lifespan
+
+    # -- until 2025-11-25: a subscription for each resource
+
+    async def _on_subscribe(self, context: Context, params: SubscribeRequestParams) -> EmptyResult:
+        uri = params.uri
+        address = self._resources.found(uri, context.protocol_version)
+        with refusing(context.protocol_version, uri=shorten(uri)):
+            await anyio.to_thread.run_sync(self._resources.require, address)
+        if _peer(context) not in self._peers.get(uri, {}):
+            self._watch({uri: address})
+            self._peers.setdefault(uri, {})[_peer(context)] = context.session
+        await self._note_heads({address.project})
+        return EmptyResult()
+
+    async def _on_unsubscribe(
+        self, context: Context, params: UnsubscribeRequestParams
+    ) -> EmptyResult:
+        peers = self._peers.get(params.uri, {})
+        if peers.pop(_peer(context), None) is not None:
+            self._unwatch([params.uri])
+        if not peers:
+            self._peers.pop(params.uri, None)
+        return EmptyResult()
+
+    # -- since 2026-07-28: one request that lasts
+
+    async def _on_listen(
+        self, context: Context, params: SubscriptionsListenRequestParams
+    ) -> SubscriptionsListenResult:
+        """As the protocol has it, what does not exist is accepted and never changes."""
+        wanted = params.notifications
+        addresses = dict(self._known(wanted.resource_subscriptions or ()))
+        watching_list = bool(wanted.resources_list_changed)
+        self._watch(addresses)
+        self._watching_list += watching_list
+        try:
+            await self._note_heads(self._projects())
+            return await self._listen(context, params)
+        finally:
+            self._watching_list -= watching_list
+            self._unwatch(addresses)
+
+    def _known(self, uris: Iterable[str]) -> Iterator[tuple[str, Address]]:
+        for uri in uris:
+            with suppress(UnknownResource, MemlogError):
+                yield uri, self._resources.address(uri)
+
+    # -- what is watched
+
+    def _watch(self, addresses: Mapping[str, Address]) -> None:
+        if len(self._watched.keys() | addresses.keys()) > URIS_MAX:
+            raise MCPError(
+                INVALID_REQUEST,
+                f"More than {URIS_MAX} resources are subscribed to. Unsubscribe from some, or "
+                "subscribe to a list such as mem://recent instead.",
+            )
+        for uri, address in addresses.items():
+            self._watched.setdefault(uri, _Watched(address)).listeners += 1
+
+    def _unwatch(self, uris: Iterable[str]) -> None:
+        for uri in uris:
+            self._watched[uri].listeners -= 1
+            if not self._watched[uri].listeners:
+                del self._watched[uri]
+        self._forget_heads()
+
+    def _projects(self) -> set[Asked]:
+        projects: set[Asked] = {watched.address.project for watched in self._watched.values()}
+        return projects | {None} if self._watching_list else projects
+
+    async def _note_heads(self, projects: set[Asked]) -> None:
+        """From here on changes count. The client hears of its subscription only after this."""
+        for asked in projects - self._heads.keys():
+            head = await anyio.to_thread.run_sync(self._head, asked)
+            self._heads.setdefault(asked, head)
+        self._wake()
+
+    def _forget_heads(self) -> None:
+        for asked in self._heads.keys() - self._projects():
+            del self._heads[asked]
+
+    # -- the task
+
+    @asynccontextmanager
+    async def _lifespan(self, server: Server[Any]) -> AsyncIterator[dict[str, Any]]:
+        self._awake = anyio.Event()
+        loop = asyncio.get_running_loop()
+
+        def wrote() -> None:
+            with suppress(RuntimeError):  # the loop has just ended
+                loop.call_soon_threadsafe(self._wake)
+
+        stop_listening = self._session.service.listen(wrote)
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._run)
+                yield {}
+                tasks.cancel_scope.cancel()
+        finally:
+            stop_listening()
+
+    def _wake(self) -> None:
+        self._awake.set()
+
+    async def _run(self) -> None:
+        while True:
+            with anyio.move_on_after(POLL_SECONDS if self._projects() else None):
+                await self._awake.wait()
+            self._awake = anyio.Event()
+            try:
+                await self._look()
+            except Exception:
+                logger.exception("could not look for changes; the next look tries again")
+
+    async def _look(self) -> None:
+        heads = {asked: self._heads[asked] for asked in self._projects() & self._heads.keys()}
+        if not heads:
+            return
+        found = await anyio.to_thread.run_sync(self._compare, heads)
+        self._heads.update((asked, head) for asked, (head, _) in found.items())
+        self._forget_heads()
+        # Matched with who listens by now: the head noted for someone new may be from before this look.
+        for uri, watched in list(self._watched.items()):
+            _, changes = found.get(watched.address.project, (None, None))
+            if changes is not None and changes.concern(watched.address):
+                await self._tell(uri)
+        _, active = found.get(None, (None, None))
+        if active is not None and (active.everything or active.memories):
+            await self._bus.publish(ResourcesListChanged())
+
+    async def _tell(self, uri: str) -> None:
+        await self._bus.publish(ResourceUpdated(uri))
+        for session in list(self._peers.get(uri, {}).values()):
+            await session.send_resource_updated(uri)
+
+    # -- looking, in a worker thread
+
+    def _compare(self, heads: Mapping[Asked, _Head]) -> dict[Asked, tuple[_Head, _Changes | None]]:
+        """The heads now, and what changed since those given, if anything."""
+        found: dict[Asked, tuple[_Head, _Changes | None]] = {}
+        for asked, before in heads.items():
+            head = self._head(asked)
+            found[asked] = head, None if head == before else self._changes(asked, before, head)
+        return found
+
+    def _head(self, asked: Asked) -> _Head:
+        try:
+            project = self._project(asked)
+            return _Head(project.folder.name, project.head())
+        except MemlogError:
+            return _Head()
+
+    def _changes(self, asked: Asked, before: _Head, head: _Head) -> _Changes:
+        entries = head.position - before.position
+        if before.project_id != head.project_id or not 0 < entries <= ENTRIES_READ_MAX:
+            return _Changes(everything=True)
+        try:
+            with self._project(asked).read() as state:
+                return _touched(state, before.position, head.position)
+        except MemlogError:  # it was archived or deleted a moment ago
+            return _Changes(everything=True)
+
+    def _project(self, asked: Asked) -> Project:
+        return self._session.service.store.project(self._session.project_name(asked))
+
+
+def _touched(state: State, after: int, last: int) -> _Changes:
+    changes, before = _Changes(), state.at(after)
+    for position in range(after + 1, last + 1):
+        for key in state.touched(position):
+            table = key[:1]
+            changes.graph = changes.graph or table in _GRAPH_ROWS
+            if table == _MEMORY_ROW:
+                memory_id = key[1:].decode()
+                rows = before.memory(memory_id), state.memory(memory_id)
+                labels = (label for row in rows if row is not None for label in row.labels)
+                changes.memories[memory_id] = frozenset(labels)
+    return changes
+
+
+def _peer(context: Context) -> int:
+    """Which connection this is: what the client said of itself in its one handshake."""
+    return id(context.session.client_params)

@@ -1,0 +1,151 @@
+"""Toolset `knowledge`, its analytics: what changed, what matters, what is connected, what is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Annotated, Literal
+
+from msgspec import Meta, field
+
+from memlog.state import Entity, State
+from memlog.times import iso
+from projections.analytics_tables import Analytics, Counts, Order, Reason
+from server.moments import AsOf, position_of
+from server.registry import Arguments, Call, Result, ThreadId, tool
+
+EACH, EACH_MAX = 10, 100
+CONNECTED_TO_MAX = 25
+RELATIONS_READ_MAX = 250
+"""How many relations of an entity are read to find so many names; parallel ones lead to the same."""
+
+
+class GetAnalytics(Arguments, frozen=True):
+    thread_id: Annotated[ThreadId, Meta(description="Only entities this thread touched")] | None = (
+        field(name="threadId", default=None)
+    )
+    limit: Annotated[int, Meta(ge=1, le=EACH_MAX, description="Entities in each list")] = EACH
+    as_of: AsOf | None = field(name="asOf", default=None)
+
+
+class RecentChange(Result, frozen=True):
+    entity_name: str = field(name="entityName")
+    entity_type: str = field(name="entityType")
+    last_modified: str = field(name="lastModified")
+    change_type: Literal["created", "updated"] = field(name="changeType")
+
+
+class Important(Result, frozen=True):
+    entity_name: str = field(name="entityName")
+    entity_type: str = field(name="entityType")
+    importance: float
+    observation_count: int = field(name="observationCount")
+
+
+class Connected(Result, frozen=True):
+    """`relationCount` counts relations to entities that exist; `connectedTo` names up to 25 of these."""
+
+    entity_name: str = field(name="entityName")
+    entity_type: str = field(name="entityType")
+    relation_count: int = field(name="relationCount")
+    connected_to: list[str] = field(name="connectedTo")
+
+
+class Orphaned(Result, frozen=True):
+    """`broken_relation`: one of its relations leads to an entity that does not exist."""
+
+    entity_name: str = field(name="entityName")
+    entity_type: str = field(name="entityType")
+    reason: Reason
+
+
+class AnalyticsResult(Result, frozen=True):
+    project: str
+    recent_changes: list[RecentChange]
+    top_important: list[Important]
+    most_connected: list[Connected]
+    orphaned_entities: list[Orphaned]
+
+
+@tool("knowledge", "See what changed, matters and is missing")
+def get_analytics(call: Call, arguments: GetAnalytics) -> AnalyticsResult:
+    """Show the entities changed last, the most important, the most connected, and the orphans to be mended.
+
+    An orphan has no relation (no_relations) or one that leads nowhere (broken_relation). Example: {"limit": 5}
+    """
+    project, opened = call.open(arguments)
+    at = position_of(arguments.as_of, opened.project)
+    analytics = opened.projections.analytics()
+    # The project first: see AnalyticsProjector. A write in between may be in one and not yet in the
+    # other; then the state has the last word, and what it does not know is left out.
+    with opened.project.read(at) as state, analytics.read(at) as counted:
+        top = _Top(arguments, counted, state)
+        return AnalyticsResult(
+            project=project,
+            recent_changes=[_recent(row) for row, _ in top.of("recent")],
+            top_important=[_important(*each) for each in top.of("important")],
+            most_connected=[_connected(*each, state) for each in top.of("connected")],
+            orphaned_entities=[
+                _orphaned(row, reason)
+                for row, counts in top.of("orphaned")
+                if (reason := counts.orphaned)
+            ],
+        )
+
+
+class _Top:
+    """The first of each ranking, with the entity as the state knows it."""
+
+    def __init__(self, arguments: GetAnalytics, counted: Analytics, state: State) -> None:
+        self._arguments = arguments
+        self._counted = counted
+        self._state = state
+
+    def of(self, order: Order) -> Iterator[tuple[Entity, Counts]]:
+        ranked = self._counted.ranked(order, self._arguments.thread_id)
+        known = ((self._state.entity(counts.id), counts) for counts in ranked)
+        living = ((row, counts) for row, counts in known if row is not None)
+        return islice(living, self._arguments.limit)
+
+
+def _recent(row: Entity) -> RecentChange:
+    return RecentChange(
+        entity_name=row.name,
+        entity_type=row.entity_type,
+        last_modified=iso(row.updated_us),
+        change_type="created" if row.updated_us == row.created_us else "updated",
+    )
+
+
+def _important(row: Entity, counts: Counts) -> Important:
+    return Important(
+        entity_name=row.name,
+        entity_type=row.entity_type,
+        importance=row.importance,
+        observation_count=counts.observations,
+    )
+
+
+def _connected(row: Entity, counts: Counts, state: State) -> Connected:
+    return Connected(
+        entity_name=row.name,
+        entity_type=row.entity_type,
+        relation_count=counts.degree,
+        connected_to=_connected_to(row, state),
+    )
+
+
+def _connected_to(row: Entity, state: State) -> list[str]:
+    """Entities at the other ends of its relations, each once, those it leads to first."""
+    found: dict[str, None] = {}
+    for name in islice(state.neighbours(row.name), RELATIONS_READ_MAX):
+        other = state.entity_named(name)
+        if other is not None and other.id != row.id:
+            found[other.name] = None
+        if len(found) == CONNECTED_TO_MAX:
+            break
+    return list(found)
+
+
+def _orphaned(row: Entity, reason: Reason) -> Orphaned:
+    return Orphaned(entity_name=row.name, entity_type=row.entity_type, reason=reason)

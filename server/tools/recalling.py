@@ -1,0 +1,239 @@
+"""Toolset `history`, the two tools a conversation begins with: what is known, and what is new."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Annotated
+
+from msgspec import Meta, field
+
+from memlog import events
+from memlog.codec import Entry
+from memlog.errors import InvalidParameter, Problem
+from memlog.log import Log
+from memlog.project import Project
+from memlog.sentences import sentence
+from memlog.state import State
+from memlog.times import iso, parse_iso
+from server.moments import MOMENT_CHARACTERS_MAX, AsOf, position_of
+from server.packing import CHARACTERS_PER_TOKEN, ItemKind, clipped, pack, tokens
+from server.recollection import Recollection
+from server.registry import Arguments, Call, Result, tool
+
+QUERY_CHARACTERS_MAX = 1_000
+READ_AHEAD = 2
+"""How many budgets of sentences are looked at, so that those which later ones repeat can be dropped."""
+
+Budget = Annotated[int, Meta(ge=100, le=20_000)]
+
+
+class Recall(Arguments, frozen=True):
+    query: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=QUERY_CHARACTERS_MAX,
+            examples=["What does Jon do for a living?"],
+        ),
+    ]
+    budget_tokens: Budget = field(name="budgetTokens", default=1_500)
+    as_of: AsOf | None = field(name="asOf", default=None)
+
+
+class LeftOut(Result, frozen=True, omit_defaults=False):
+    """What was found and did not fit."""
+
+    entities: int
+    observations: int
+    relations: int
+    memories: int
+
+
+class RecallResult(Result, frozen=True):
+    """`ids[n - 1]` is the id of line n of the text, `entities` gives those of the headings."""
+
+    project: str
+    text: str
+    tokens: int
+    ids: list[str]
+    entities: dict[str, str]
+    left_out: LeftOut = field(name="leftOut")
+    position: int
+    notice: str | None = None
+
+
+@tool("history", "Recall")
+def recall(call: Call, arguments: Recall) -> RecallResult:
+    """Call this first, with the question itself: the best facts, relations and memories in one short text.
+
+    `ids` has the id of each numbered line. Example: {"query": "What does Jon do for a living?"}
+    """
+    project, opened = call.open(arguments)
+    at = position_of(arguments.as_of, opened.project)
+    mode = call.service.settings.search_mode
+    found = opened.searcher.search(arguments.query, mode=mode, at=at)
+    budget = arguments.budget_tokens
+    with opened.project.snapshot() as (log, state_at):
+        state = state_at(log.position() if at is None else at)
+        recollection = Recollection(state, log.entry, arguments.query, budget)
+        packed = pack(recollection.items(found.hits), budget)
+        position = state.position
+        rows = [row for group in packed.groups if (row := state.entity(group)) is not None]
+    return RecallResult(
+        project=project,
+        text=packed.text,
+        tokens=tokens(packed.text),
+        ids=list(packed.refs),
+        entities={row.name: row.id for row in rows},
+        left_out=_left_out(packed.left_out),
+        position=position,
+        notice=found.notice,
+    )
+
+
+def _left_out(counts: dict[ItemKind, int]) -> LeftOut:
+    return LeftOut(
+        entities=counts["entity"],
+        observations=counts["observation"],
+        relations=counts["relation"],
+        memories=counts["memory"],
+    )
+
+
+# -- changes_since
+
+
+class ChangesSince(Arguments, frozen=True):
+    since: Annotated[
+        int | Annotated[str, Meta(max_length=MOMENT_CHARACTERS_MAX)],
+        Meta(description="Log position or ISO time", examples=[0]),
+    ]
+    budget_tokens: Budget = field(name="budgetTokens", default=1_500)
+
+
+class Change(Result, frozen=True):
+    position: int
+    time: str
+    says: str
+    thread: str | None = None
+
+
+class ChangesResult(Result, frozen=True, omit_defaults=False):
+    """`position` is what to pass as `since` next; `more` events lie beyond it."""
+
+    project: str
+    text: str
+    changes: list[Change]
+    position: int
+    more: int
+
+
+@tool("history", "See what changed")
+def changes_since(call: Call, arguments: ChangesSince) -> ChangesResult:
+    """What is new, superseded or gone since a position or time, the newest last.
+
+    Pass the `position` of the answer next time, at once where `more` is not 0. Example: {"since": 0}
+    """
+    project, opened = call.open(arguments)
+    since = _since(arguments.since, opened.project)
+    with opened.project.snapshot() as (log, state_at):
+        head = log.position()
+        changes, position = _changes(log, state_at, since, arguments.budget_tokens)
+    shown = list(_fitting(changes, head, arguments.budget_tokens))
+    if len(shown) < len(changes):
+        position = shown[-1].position
+    says = [change.says for change in shown]
+    if position < head:
+        says.append(_footer(head - position, position))
+    return ChangesResult(
+        project=project,
+        text="\n".join(says),
+        changes=shown,
+        position=position,
+        more=head - position,
+    )
+
+
+def _since(moment: int | str, project: Project) -> int:
+    if isinstance(moment, str) and not moment.isdecimal():
+        return project.position_at(parse_iso(moment, "since"))
+    position, head = int(moment), project.head()
+    if 0 <= position <= head:
+        return position
+    problem = f"position {position} is not in the log, which ends at {head}"
+    suggestion = "Pass the `position` of an earlier answer, a time, or 0 for everything."
+    raise InvalidParameter(
+        f"since: {problem}",
+        suggestion=suggestion,
+        problems=[Problem("since", problem, suggestion, position)],
+    )
+
+
+def _changes(
+    log: Log, state_at: Callable[[int], State], since: int, budget_tokens: int
+) -> tuple[list[Change], int]:
+    """What a first stretch of the log says, nothing twice, and the position it reaches."""
+    room = budget_tokens * CHARACTERS_PER_TOKEN * READ_AHEAD
+    read: list[tuple[Entry, str]] = []
+    for entry in log.read(since):
+        read.append((entry, clipped(sentence(entry, state_at), budget_tokens)))
+        room -= len(read[-1][1]) + 1
+        if room < 0:
+            break
+    later: set[str] = set()
+    changes = []
+    for entry, says in reversed(read):
+        if not later & {says, _begun(entry)}:
+            changes.append(_change(entry, says))
+        later |= {says, *_told_again(entry)}
+    return changes[::-1], read[-1][0].position if read else since
+
+
+def _begun(entry: Entry) -> str:
+    """The id of what an event brought into being and its sentence tells whole."""
+    match entry.event:
+        case events.EntityCreated() as event:
+            return event.entity_id
+        case events.ObservationAdded() as event:
+            return event.observation_id
+        case events.RelationAdded() as event:
+            return event.relation_id
+        case events.MemoryStored() as event:
+            return event.memory_id
+    return ""
+
+
+def _told_again(entry: Entry) -> tuple[str, ...]:
+    """The ids of things that the sentence of an event tells whole, though they began before."""
+    match entry.event:
+        case events.EntityDeleted() as event:
+            return (event.entity_id,)
+        case events.ObservationSuperseded() as event:
+            return (event.supersedes,)
+        case events.ObservationDeleted() | events.ObservationMoved() as event:
+            return (event.observation_id,)
+        case events.RelationDeleted() as event:
+            return (event.relation_id,)
+        case events.MemorySuperseded() as event:
+            return (event.memory_id, event.superseded_by)
+        case events.MemoryDeleted() | events.MemoryMerged() as event:
+            return (event.memory_id,)
+    return ()
+
+
+def _change(entry: Entry, says: str) -> Change:
+    return Change(position=entry.position, time=iso(entry.time_us), says=says, thread=entry.thread)
+
+
+def _fitting(changes: Sequence[Change], head: int, budget_tokens: int) -> Iterator[Change]:
+    """The first of them that fit, with room for saying that there are more. At least one fits."""
+    room = budget_tokens * CHARACTERS_PER_TOKEN - len(_footer(head, head))
+    for change in changes:
+        room -= len(change.says) + 1
+        if room < 0:
+            return
+        yield change
+
+
+def _footer(more: int, position: int) -> str:
+    return f"… {more} more: ask again with since={position}"

@@ -1,0 +1,209 @@
+"""A real `memlog serve` process with its pipes in hand, for tests that look from outside.
+
+Every wait has a deadline. Lines are read by a thread of their own, so a server that answers with
+megabytes never waits for a test that still writes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Any, Literal
+
+from memlog.settings import SETTINGS
+from tests.service import Refused
+
+REPOSITORY = Path(__file__).parents[1]
+DEADLINE_S = 60.0
+
+Era = Literal["2025-11-25", "2026-07-28"]
+Message = dict[str, Any]
+
+ENVELOPE = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+
+
+def environment(**variables: str) -> dict[str, str]:
+    """That of this process without anyone's settings of memlog; by words only unless told."""
+    settings = {name for setting in SETTINGS for name in setting.variables}
+    kept = {name: value for name, value in os.environ.items() if name not in settings}
+    ours = {
+        "PYTHONPATH": str(REPOSITORY),
+        "MEMLOG_EMBEDDER": "none",
+        "MEMLOG_LOG_LEVEL": "warn",
+    }
+    return kept | ours | variables
+
+
+class Pipe:
+    """A process that speaks JSON-RPC, a message a line, on its stdin and stdout."""
+
+    def __init__(self, command: list[str], variables: dict[str, str], era: Era) -> None:
+        self._era = era
+        self._ids = count(1)
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `end`)
+        self._lines: SimpleQueue[bytes] = SimpleQueue()
+        self.popen = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            env=variables,
+        )
+        self._reader = Thread(target=self._read_lines, daemon=True)
+        self._reader.start()
+        if era != "2026-07-28":
+            self._shake_hands()
+
+    def _read_lines(self) -> None:
+        assert self.popen.stdout is not None
+        for line in self.popen.stdout:
+            if line.endswith(b"\n"):  # a killed server may leave half a line behind
+                self._lines.put(line)
+        self._lines.put(b"")
+
+    def _shake_hands(self) -> None:
+        answer = self.request(
+            "initialize",
+            protocolVersion=self._era,
+            capabilities={},
+            clientInfo={"name": "test", "version": "1"},
+        )
+        assert answer["result"]["protocolVersion"] == self._era
+        self.write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
+
+    # -- messages
+
+    def write(self, data: bytes) -> None:
+        assert self.popen.stdin is not None
+        self.popen.stdin.write(data)
+        self.popen.stdin.flush()
+
+    def read(self) -> Message | None:
+        """The next message; None where the server has ended."""
+        try:
+            line = self._lines.get(timeout=DEADLINE_S)
+        except Empty:
+            raise TimeoutError(
+                f"no answer within {DEADLINE_S} s; stderr: {self.stderr()}"
+            ) from None
+        if not line:
+            return None
+        message: Message = json.loads(line)
+        return message
+
+    def send(self, method: str, /, **params: Any) -> int:
+        """Sends a request and returns its id, without waiting."""
+        number = next(self._ids)
+        if self._era == "2026-07-28":
+            params["_meta"] = ENVELOPE
+        message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+        self.write(json.dumps(message).encode() + b"\n")
+        return number
+
+    def request(self, method: str, /, **params: Any) -> Message:
+        number = self.send(method, **params)
+        answer = self.read()
+        assert answer is not None, f"the server ended instead of answering: {self.stderr()}"
+        assert answer["id"] == number
+        return answer
+
+    # -- tools
+
+    def send_call(self, tool: str, /, **arguments: Any) -> int:
+        return self.send("tools/call", name=tool, arguments=arguments)
+
+    def result(self, tool: str, /, **arguments: Any) -> Message:
+        """The whole result of a call; a JSON-RPC error fails the test."""
+        answer = self.request("tools/call", name=tool, arguments=arguments)
+        assert "result" in answer, answer
+        result: Message = answer["result"]
+        return result
+
+    def __call__(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
+        """`structuredContent` of a call. Raises Refused for an answer with isError."""
+        result = self.result(tool, **arguments)
+        if result.get("isError"):
+            raise Refused(result["structuredContent"]["error"])
+        structured: dict[str, Any] = result["structuredContent"]
+        return structured
+
+    # -- the end
+
+    def close_stdin(self) -> None:
+        assert self.popen.stdin is not None
+        self.popen.stdin.close()
+
+    def stderr(self) -> str:
+        self._stderr.seek(0)
+        return self._stderr.read().decode(errors="replace")
+
+    def end(self) -> tuple[int, str]:
+        """Waits for it: exit code and stderr."""
+        code = self.popen.wait(DEADLINE_S)
+        self._reader.join(DEADLINE_S)
+        return code, self.stderr()
+
+    def kill(self) -> None:
+        """Ends it as a power failure would, and waits until it is gone."""
+        self.popen.kill()
+        self.end()
+
+    def release(self) -> None:
+        if self.popen.poll() is None:
+            self.kill()
+        for stream in (self.popen.stdin, self.popen.stdout, self._stderr):
+            if stream is not None:
+                try:
+                    stream.close()
+                except BrokenPipeError:
+                    continue  # a killed server took what was still in the buffer with it
+
+
+def start(
+    data_dir: Path, *flags: str, era: Era = "2026-07-28", variables: dict[str, str] | None = None
+) -> Pipe:
+    """`memlog serve` over `data_dir`. The caller releases it."""
+    command = [sys.executable, "-m", "memlog", "serve", "--data-dir", str(data_dir), *flags]
+    return Pipe(command, environment(**(variables or {})), era)
+
+
+@contextmanager
+def served(
+    data_dir: Path, *flags: str, era: Era = "2026-07-28", **variables: str
+) -> Iterator[Pipe]:
+    """`memlog serve` over `data_dir`, killed at the end unless it has ended."""
+    server = start(data_dir, *flags, era=era, variables=variables)
+    try:
+        yield server
+    finally:
+        server.release()
+
+
+def run_memlog(
+    *arguments: str | Path, data_dir: Path, stdin: bytes = b"", **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Runs one command of the command line to its end."""
+    done = subprocess.run(
+        [sys.executable, "-m", "memlog", *map(str, arguments)],
+        input=stdin,
+        capture_output=True,
+        env=environment(MEMLOG_DATA_DIR=str(data_dir), **variables),
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    return subprocess.CompletedProcess(
+        done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
+    )

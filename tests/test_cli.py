@@ -1,0 +1,317 @@
+"""The command line: what it explains, what it shows, what it proves, how it fails."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+import lmdb
+import pytest
+
+from memlog.settings import SETTINGS, TOOLSETS
+from memlog.tables import place
+from server.cli import COMMANDS, cli
+from server.registry import tools
+from tests.command_line import LINES, CommandLine, holding_lines, lines_of
+from tests.served import REPOSITORY
+
+README = (REPOSITORY / "README.md").read_text()
+
+
+@pytest.fixture
+def memlog(tmp_path: Path) -> CommandLine:
+    return CommandLine(tmp_path / "data")
+
+
+@pytest.fixture
+def remembered(tmp_path: Path) -> CommandLine:
+    return holding_lines(tmp_path)
+
+
+# -- help and README
+
+
+def commands(group: click.Group, path: str = "memlog") -> Iterator[tuple[str, click.Command]]:
+    """Every command with the words that call it."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        yield f"{path} {name}", command
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{path} {name}")
+
+
+ALL_COMMANDS = dict(commands(cli))
+
+
+def options_of(command: click.Command) -> set[str]:
+    names = {option for each in command.params for option in each.opts if option.startswith("-")}
+    return names | {"--help", "-h"}
+
+
+@pytest.mark.parametrize("path", ALL_COMMANDS)
+def test_help_of_every_command_says_what_it_does_and_gives_an_example(
+    memlog: CommandLine, path: str
+) -> None:
+    ended = memlog(*path.split()[1:], "--help")
+    assert (ended.code, ended.stderr) == (0, "")
+    usage, sentence, *_ = ended.stdout.strip().split("\n\n")
+    assert usage.startswith(f"Usage: {path}")
+    assert sentence.strip().endswith(".")
+    examples = re.findall(r"Example: (.+)", ended.stdout)
+    assert any(example.startswith(path) for example in examples)
+    for example in examples:
+        words = shlex.split(example)
+        called = max((each for each in ALL_COMMANDS if example.startswith(each)), key=len)
+        given = {word.split("=")[0] for word in words if word.startswith("-")}
+        assert given <= options_of(ALL_COMMANDS[called])
+
+
+def test_help_lists_every_command_with_a_sentence(memlog: CommandLine) -> None:
+    ended = memlog("--help")
+    assert ended.code == 0
+    _, _, rest = ended.stdout.partition("Commands:\n")
+    listed = dict(re.findall(r"^  (\w+) +(\w.+)$", rest, re.MULTILINE))
+    assert set(listed) == set(COMMANDS)
+    assert memlog("--version").stdout.startswith("memlog, version ")
+
+
+def readme_calls() -> list[list[str]]:
+    """What follows ./scripts/ in the README's blocks of shell and in its sentences."""
+    blocks = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+    lines = [line.split("#")[0] for block in blocks for line in block.splitlines()]
+    lines += re.findall(r"`([^`\n]+)`", README)
+    return [shlex.split(line[10:]) for line in lines if line.startswith("./scripts/")]
+
+
+def test_what_the_readme_calls_exists() -> None:
+    calls = readme_calls()
+    assert len(calls) > 10
+    for script, *words in calls:
+        assert (REPOSITORY / "scripts" / script).exists(), script
+        if script == "memlog" and words[0] != "COMMAND":
+            command = ALL_COMMANDS[f"memlog {words[0]}"]
+            assert {word for word in words if word.startswith("-")} <= options_of(command)
+
+
+def test_the_readme_names_every_setting_and_no_other() -> None:
+    rows = re.findall(r"^\| (`MEMLOG_.+?) \|", README, re.MULTILINE)
+    named = set()
+    for row in rows:
+        first, *others = re.findall(r"`(\w+)`", row)
+        named |= {first, *(first.rpartition("_")[0] + other for other in others)}
+    assert named == {setting.variables[0] for setting in SETTINGS}
+    mentioned = set(re.findall(r"\bMEMLOG_[A-Z_]*[A-Z]\b", README))
+    assert mentioned <= named
+
+
+def test_the_readme_lists_the_tools_of_every_toolset() -> None:
+    rows = dict(re.findall(r"^\| `(\w+)` \| ((?:`\w+` ?)+)\|$", README, re.MULTILINE))
+    told = {toolset: set(re.findall(r"`(\w+)`", cell)) for toolset, cell in rows.items()}
+    assert told == {toolset: set(tools([toolset])) for toolset in TOOLSETS}
+
+
+# -- looking
+
+
+def test_search_prints_what_it_found_or_that_it_found_nothing(remembered: CommandLine) -> None:
+    found = remembered("search", "banker")
+    assert (found.code, found.stderr) == (0, "")
+    assert "Jon  person" in found.stdout
+    assert "was a banker" in found.stdout
+    groups = remembered("search", "person", "--json", "--limit", "1").json["groups"]
+    assert len(groups) == 1
+    nothing = remembered("search", "xyzzy")
+    assert nothing.code == 0
+    assert "Nothing relevant was found." in nothing.stdout
+
+
+def test_the_log_is_shown_in_words_the_newest_last(remembered: CommandLine) -> None:
+    everything = remembered("log", "--json").json
+    assert [line["position"] for line in everything] == list(range(1, 10))
+    assert everything[2]["says"] == "'Jon': 'was a banker' was added"
+    last = remembered("log", "--limit", "2", "--before", "4").stdout.splitlines()
+    assert len(last) == 2
+    assert last[-1].endswith("'Jon': 'was a banker' was added")
+
+
+def test_the_doctor_says_what_is_set_and_where_and_keeps_secrets(remembered: CommandLine) -> None:
+    ended = remembered("doctor", "--json", OPENAI_API_KEY="sk-swordfish", MEMLOG_LOG_LEVEL="error")
+    report = ended.json
+    assert set(report["settings"]) == {setting.field for setting in SETTINGS}
+    assert report["settings"]["log_level"] == {"value": "error", "from": "MEMLOG_LOG_LEVEL"}
+    assert report["settings"]["project"]["from"] == "default"
+    assert report["projects"]["default"]["head"] == 9
+    assert "swordfish" not in ended.stdout
+    assert "swordfish" not in remembered("doctor", OPENAI_API_KEY="sk-swordfish").stdout
+
+
+def test_projects_live_from_the_command_line(remembered: CommandLine) -> None:
+    assert remembered("projects", "create", "shop", "--description", "The front end").code == 0
+    rows = {row["name"]: row for row in remembered("projects", "--json").json}
+    assert rows["shop"]["description"] == "The front end"
+    assert remembered("projects", "archive", "shop").code == 0
+    refused = remembered("search", "x", "--project", "shop")
+    assert refused.code == 1
+    assert "is archived" in refused.stderr
+    assert "shop" not in remembered("projects", "--status", "active").stdout
+    assert remembered("projects", "restore", "shop").code == 0
+    assert remembered("projects", "delete", "shop", stdin=b"n\n").code == 1
+    assert "shop" in remembered("projects").stdout
+    assert remembered("projects", "delete", "shop", "--yes").code == 0
+    assert "shop" not in remembered("projects").stdout
+
+
+@pytest.mark.parametrize("name", ["", "x" * 101, "a\x1b[2Jb"])
+def test_a_name_that_no_tool_would_take_makes_no_project(memlog: CommandLine, name: str) -> None:
+    assert memlog("projects", "create", name).code == 1
+    assert memlog("projects", "--json").json == []
+
+
+# -- proof and repair
+
+
+def log_file(tmp_path: Path) -> Path:
+    (file,) = (tmp_path / "data" / "projects").glob("*/log.mdb")
+    return file
+
+
+def tamper(file: Path, database: bytes, change: Callable[[lmdb.Cursor], object]) -> None:
+    """Changes one table of a project's file behind memlog's back."""
+    environment = lmdb.open(str(file), subdir=False, max_dbs=8)
+    with environment.begin(write=True) as transaction:
+        table = environment.open_db(database, txn=transaction, create=False)
+        change(transaction.cursor(db=table))
+    environment.close()
+
+
+def test_a_whole_log_is_verified(remembered: CommandLine) -> None:
+    assert remembered("verify").stdout == "default: 9 entries, whole.\n"
+    assert remembered("verify", "--json").json == {"default": {"positions": 9, "damages": []}}
+
+
+def test_a_flipped_bit_and_a_lost_entry_are_found_by_position(
+    remembered: CommandLine, tmp_path: Path
+) -> None:
+    def flip(cursor: lmdb.Cursor) -> None:
+        value = bytearray(bytes(cursor.get(place(3)) or b""))
+        value[-1] ^= 1
+        cursor.put(place(3), bytes(value))
+
+    def lose(cursor: lmdb.Cursor) -> None:
+        cursor.set_key(place(6))
+        cursor.delete()
+
+    tamper(log_file(tmp_path), b"log", flip)
+    flipped = remembered("verify")
+    assert flipped.code == 1
+    assert "DAMAGED" in flipped.stdout
+    assert "position 3: its content does not match the chain" in flipped.stdout
+    tamper(log_file(tmp_path), b"log", lose)
+    both = remembered("verify", "--json")
+    assert both.code == 1
+    positions = [damage["position"] for damage in both.json["default"]["damages"]]
+    assert set(positions) >= {3, 6}
+
+
+def test_a_replay_is_checked_done_and_changes_no_answer(remembered: CommandLine) -> None:
+    checked = remembered("replay", "--check", "--json")
+    assert checked.code == 0
+    report = checked.json["default"]
+    assert report.pop("vectors") == "switched off"
+    assert {"state", "text"} <= set(report)
+    assert set(report.values()) == {"equal"}
+    for arguments in (["--only", "text"], ["--only", "state"], ["--all"], ["--catalog"], []):
+        done = remembered("replay", *arguments)
+        assert (done.code, done.stderr) == (0, "")
+    assert lines_of(remembered("export").stdout) == LINES
+    assert remembered("search", "banker", "--json").json["groups"][0]["name"] == "Jon"
+
+
+def test_a_state_that_is_not_what_the_log_says_is_found_and_mended(
+    remembered: CommandLine, tmp_path: Path
+) -> None:
+    def lose_a_row(cursor: lmdb.Cursor) -> None:
+        cursor.set_range(b"O")
+        cursor.delete()
+
+    tamper(log_file(tmp_path), b"now", lose_a_row)
+    checked = remembered("replay", "--check")
+    assert checked.code == 1
+    assert "default: state DIFFERENT" in checked.stdout
+    assert remembered("replay").code == 0
+    assert remembered("replay", "--check").code == 0
+    assert lines_of(remembered("export").stdout) == LINES
+
+
+def test_an_index_of_another_past_is_found_and_mended(
+    remembered: CommandLine, tmp_path: Path
+) -> None:
+    import tantivy
+
+    (folder,) = log_file(tmp_path).parent.glob("text-v*")
+    index = tantivy.Index.open(str(folder))
+    writer = index.writer(15_000_000, 1)
+    writer.delete_documents_by_term("kind", "observation")
+    writer.commit()
+    writer.wait_merging_threads()
+    checked = remembered("replay", "--check", "--only", "text")
+    assert checked.code == 1
+    assert "default: text DIFFERENT" in checked.stdout
+    assert remembered("replay", "--only", "text").code == 0
+    assert remembered("replay", "--check", "--only", "text").code == 0
+    assert remembered("search", "banker", "--json").json["groups"][0]["name"] == "Jon"
+
+
+# -- failing
+
+FAILURES = {
+    "a project that is not there": (["search", "x", "--project", "defualt"], {}, "Did you mean"),
+    "a log that is not there": (["verify", "nope"], {}, "Project 'nope' not found"),
+    "no project at all": (["export"], {"MEMLOG_PROJECT": ""}, "No active project"),
+    "meaning without a model": (["search", "x", "--mode", "semantic"], {}, "switched off"),
+    "a variable that does not fit": (
+        ["log"],
+        {"MEMLOG_EMBEDDER": "gpt"},
+        "MEMLOG_EMBEDDER: embedder is 'gpt'",
+    ),
+    "a project that exists": (["projects", "create", "default"], {}, "exists already"),
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_what_fails_says_so_on_stderr_in_words(remembered: CommandLine, failure: str) -> None:
+    arguments, variables, words = FAILURES[failure]
+    ended = remembered(*arguments, **variables)
+    assert (ended.code, ended.stdout) == (1, "")
+    assert ended.stderr.startswith("error: ")
+    assert words in ended.stderr
+    assert "hint: " in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["serch", "x"],
+        ["search"],
+        ["log", "--limit", "0"],
+        ["import", "no such file"],
+        ["log", "-x"],
+    ],
+)
+def test_a_wrong_call_ends_with_2_and_the_usage(memlog: CommandLine, arguments: list[str]) -> None:
+    ended = memlog(*arguments)
+    assert (ended.code, ended.stdout) == (2, "")
+    assert "Usage: memlog" in ended.stderr
+
+
+def test_empty_variables_count_as_not_given(remembered: CommandLine) -> None:
+    empty = {"MEMLOG_LOG_LEVEL": "", "MEMLOG_SEARCH_MODE": "", "MEMLOG_EMBEDDER_RETRIES": ""}
+    settings = remembered("doctor", "--json", **empty).json["settings"]
+    assert settings["search_mode"] == {"value": "hybrid", "from": "default"}
+    assert settings["embedder_retries"]["from"] == "default"

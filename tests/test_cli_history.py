@@ -1,0 +1,195 @@
+"""The commands that look back: log, show, diff, undo."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from memlog.errors import Conflict, EntityNotFound, InvalidParameter
+from memlog.project import Project
+from memlog.store import Store
+from server.cli import COMMANDS, cli
+from tests.service import client_on
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    """Positions 2 and 3: Jon and a fact; 4 and 5: Gina and a fact, of a thread; 6: they know each other;
+    7: Jon's new name; 8: another fact."""
+    with client_on(tmp_path) as client:
+        client("create_entities", entities=[jon("Jon", "was a banker")])
+        client("create_entities", entities=[jon("Gina", "runs a shop")], threadId="planning")
+        client(
+            "create_relations",
+            relations=[{"from": "Jon", "to": "Gina", "relationType": "knows"}],
+        )
+        client("rename_entity", name="Jon", newName="Jonathan")
+        client(
+            "add_observations",
+            observations=[{"entityName": "Jonathan", "contents": ["dances"]}],
+            threadId="planning",
+        )
+    return tmp_path
+
+
+def jon(name: str, *observations: str) -> dict[str, Any]:
+    return {"name": name, "entityType": "person", "observations": list(observations)}
+
+
+@pytest.fixture
+def run(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs a command line on the data directory; raises what it was refused with."""
+    monkeypatch.setenv("MEMLOG_EMBEDDER", "none")
+
+    def invoke(*arguments: str) -> Result:
+        line = [*arguments, "--data-dir", str(data_dir)]
+        result = CliRunner().invoke(cli, line, catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        return result
+
+    return invoke
+
+
+@pytest.fixture
+def project(data_dir: Path) -> Iterator[Callable[[], Project]]:
+    """The project as it stands when asked: a file is opened once at a time in a process."""
+    stores: list[Store] = []
+
+    def opened() -> Project:
+        stores.append(Store(data_dir))
+        return stores[-1].project("default")
+
+    yield opened
+    for store in stores:
+        store.close()
+
+
+def positions(result: Result) -> list[int]:
+    return [line["position"] for line in json.loads(result.output)]
+
+
+# -- log
+
+
+def test_the_log_of_an_entity_holds_what_touched_it_under_whatever_name(run: Run) -> None:
+    for name in ("Jon", "Jonathan"):
+        assert positions(run("log", "--entity", name, "--json")) == [2, 3, 6, 7, 8]
+    assert positions(run("log", "--entity", "Gina", "--before", "6", "--json")) == [4, 5]
+
+
+def test_the_log_of_a_thread_holds_what_it_did(run: Run) -> None:
+    assert positions(run("log", "--thread", "planning", "--json")) == [4, 5, 8]
+    both = run("log", "--thread", "planning", "--entity", "Jonathan", "--json")
+    assert positions(both) == [8]
+
+
+def test_the_log_of_nobody_is_refused_with_the_nearest_name(run: Run) -> None:
+    with pytest.raises(EntityNotFound) as caught:
+        run("log", "--entity", "Jonatan")
+    assert "Jonathan" in (caught.value.suggestion or "")
+
+
+# -- show
+
+
+def test_an_entity_is_shown_with_its_parts_and_where_each_came_from(run: Run) -> None:
+    lines = run("show", "Jon").output.splitlines()
+    assert lines[0].startswith("Jonathan (person)  (position 2, ")
+    assert lines[1] == "  also Jon"
+    assert lines[2].startswith("  · was a banker  (position 3, ")
+    assert lines[3].startswith("  · dances  (position 8, ")
+    assert "thread planning" in lines[3]
+    assert lines[4].startswith("  → Jonathan knows Gina  (position 6, ")
+    assert "cmd_" in lines[4]
+
+
+def test_an_entity_is_shown_as_it_was(run: Run) -> None:
+    shown = json.loads(run("show", "Jon", "--as-of", "5", "--json").output)
+    assert shown["entity"]["name"] == "Jon"
+    assert shown["entity"]["observations"] == ["was a banker"]
+    assert shown["relations"] == []
+    with pytest.raises(EntityNotFound):
+        run("show", "Jonathan", "--as-of", "5")
+
+
+# -- diff
+
+
+def test_a_diff_tells_what_came_went_and_changed(run: Run) -> None:
+    assert run("diff", "--from", "5", "--to", "8").output.splitlines() == [
+        "position 5 to 8",
+        "~ entity Jon (person) → Jonathan (person)",
+        "+ observation Jonathan: dances",
+        "+ relation Jonathan knows Gina",
+    ]
+    backwards = run("diff", "--from", "8", "--to", "5").output.splitlines()
+    assert backwards[1:] == [
+        "~ entity Jonathan (person) → Jon (person)",
+        "- observation Jonathan: dances",
+        "- relation Jonathan knows Gina",
+    ]
+
+
+def test_a_diff_takes_times_and_ends_now_unless_told(run: Run) -> None:
+    found = json.loads(run("diff", "--from", "1970-01-01", "--json").output)
+    assert (found["from"], found["to"]) == (0, 8)
+    assert {each["how"] for each in found["differences"]} == {"added"}
+    assert [each["kind"] for each in found["differences"]] == [
+        *["entity"] * 2,
+        *["observation"] * 3,
+        "relation",
+    ]
+
+
+def test_between_a_moment_and_itself_nothing_is_different(run: Run) -> None:
+    assert "Nothing is different." in run("diff", "--from", "8").output
+    with pytest.raises(InvalidParameter):
+        run("diff", "--from", "9")
+
+
+# -- undo
+
+
+def test_a_dry_run_tells_and_changes_nothing(run: Run, project: Callable[[], Project]) -> None:
+    assert run("undo", "--dry-run").output == "Would undo: 8 · 'Jonathan': 'dances' was added\n"
+    assert project().head() == 8
+
+
+def test_undo_takes_back_the_last_command_and_of_a_thread_its_last(
+    run: Run, project: Callable[[], Project]
+) -> None:
+    assert run("undo").output.startswith("Undone: 8 · ")
+    with pytest.raises(Conflict):
+        run("undo", "--thread", "planning")
+    undone = json.loads(run("undo", "--thread", "planning", "--cascade", "--json").output)
+    assert [each["position"] for each in undone["undone"]] == [7, 6, 4, 5]
+    with project().read() as state:
+        assert [row.name for row in state.entities()] == ["Jon"]
+
+
+def test_undo_by_position_with_what_depends_on_it(run: Run, project: Callable[[], Project]) -> None:
+    run("undo", "--position", "2", "--cascade")
+    with project().read() as state:
+        assert [row.name for row in state.entities()] == ["Gina"]
+        assert list(state.relations()) == []
+
+
+def test_a_position_and_a_thread_exclude_each_other(data_dir: Path) -> None:
+    line = ["undo", "--position", "2", "--thread", "planning", "--data-dir", str(data_dir)]
+    result = CliRunner().invoke(cli, line)
+    assert result.exit_code == 2
+    assert "leave out" in result.output
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_a_help_with_an_example(name: str) -> None:
+    result = CliRunner().invoke(cli, [name, "--help"])
+    assert result.exit_code == 0
+    assert f"Example: memlog {name}" in result.output

@@ -1,0 +1,129 @@
+"""Every tool call that the documentation shows is made, in the order of the page, and what it shows of an
+answer is looked for in the real one.
+
+Above a block of JSON stands what it is: `<!-- tool: NAME -->` a call; with `refused: CODE` one that
+fails so; with `id: mem_old` one whose new memory later blocks call `mem_old`; `<!-- answer -->` a part
+of the answer to the call before.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+
+from memlog.settings import TOOLSETS
+from server.arguments import decode
+from server.registry import tools
+from tests.service import Client, Refused, client_on
+
+REPOSITORY = Path(__file__).parents[1]
+PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+TRIED = ["guide.md", "history.md", "migration.md"]
+BLOCK = re.compile(r"<!-- (?P<says>[^>]+) -->\n```json\n(?P<json>.*?)\n```", re.DOTALL)
+LINK = re.compile(r"\]\((?!https?:)(?P<file>[^)#]*)(?:#(?P<heading>[^)]+))?\)")
+
+
+class Block(NamedTuple):
+    says: dict[str, str]
+    json: str
+
+
+def blocks(page: Path) -> list[Block]:
+    found = []
+    for match in BLOCK.finditer(page.read_text()):
+        words = match["says"].replace(":", "").split()
+        assert len(words) == 1 or len(words) % 2 == 0, match["says"]
+        says = dict(zip(words[::2], words[1::2], strict=False)) or {words[0]: ""}
+        found.append(Block(says, match["json"]))
+    return found
+
+
+class Reader:
+    """Somebody who tries out a page from the top."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.ids: dict[str, str] = {}
+        self.last: dict[str, Any] = {}
+
+    def try_out(self, block: Block) -> None:
+        text = block.json
+        for name, real in self.ids.items():
+            text = text.replace(name, real)
+        shown = json.loads(text)
+        if "tool" not in block.says:
+            assert holds(self.last, shown), f"{block.json}\nis not in\n{json.dumps(self.last)}"
+        elif code := block.says.get("refused"):
+            with pytest.raises(Refused) as refused:
+                self.client(block.says["tool"], shown)
+            assert refused.value.error["code"] == code
+            self.last = json.loads(json.dumps(refused.value.error))
+        else:
+            self.last = json.loads(json.dumps(self.client(block.says["tool"], shown)))
+            if "id" in block.says:
+                self.ids[block.says["id"]] = self.last["created"]["id"]
+
+
+def holds(found: Any, shown: Any) -> bool:
+    """Whether everything that is shown is in what was found; objects may have more keys."""
+    if isinstance(shown, dict) and isinstance(found, dict):
+        return all(key in found and holds(found[key], each) for key, each in shown.items())
+    if isinstance(shown, list) and isinstance(found, list):
+        return len(shown) == len(found) and all(map(holds, found, shown))
+    return bool(found == shown)
+
+
+@pytest.mark.parametrize("name", TRIED)
+def test_the_calls_of_a_page_do_what_the_page_says(tmp_path: Path, name: str) -> None:
+    found = blocks(REPOSITORY / "docs" / name)
+    assert found
+    with client_on(tmp_path, embedder="minilm") as client:
+        reader = Reader(client)
+        for block in found:
+            reader.try_out(block)
+
+
+def test_every_page_with_calls_is_tried() -> None:
+    with_calls = [page.name for page in PAGES if "<!-- tool:" in page.read_text()]
+    assert with_calls == TRIED
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_json_in_a_page_is_a_call_an_answer_or_a_client_s_configuration(page: Path) -> None:
+    text = page.read_text()
+    fenced = re.findall(r"```json\n(.*?)\n```", text, re.DOTALL)
+    said = [block.json for block in blocks(page)]
+    for block in fenced:
+        parsed = json.loads(block)
+        assert block in said or parsed.keys() <= {"mcpServers", "servers"}, block
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for match in LINK.finditer(page.read_text()):
+        target = page.parent / match["file"] if match["file"] else page
+        assert target.exists(), match[0]
+        if match["heading"]:
+            headings = re.findall(r"^#+ (.+)$", target.read_text(), re.MULTILINE)
+            slugs = {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}
+            assert match["heading"] in slugs, match[0]
+
+
+@pytest.mark.parametrize("name", sorted(tools(TOOLSETS)))
+def test_the_example_in_a_description_is_a_call_of_the_tool(name: str) -> None:
+    tool = tools(TOOLSETS)[name]
+    example = tool.description.partition("Example: ")[2]
+    arguments = msgspec.json.decode(example)
+    assert isinstance(decode(arguments, tool.arguments), tool.arguments)
+
+
+def test_the_readme_names_every_tool_and_every_toolset() -> None:
+    readme = (REPOSITORY / "README.md").read_text()
+    for toolset in TOOLSETS:
+        row = next(line for line in readme.splitlines() if line.startswith(f"| `{toolset}` |"))
+        assert sorted(re.findall(r"`(\w+)`", row)[1:]) == sorted(tools((toolset,)))

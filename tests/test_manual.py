@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from memlog.settings import SETTINGS, TOOLSETS
+from server.manual import DOCS, PAGES, settings_page, tools_page
+from server.registry import tools
+
+
+@pytest.mark.parametrize(("name", "page"), PAGES.items())
+def test_a_generated_page_is_up_to_date(name: str, page: Callable[[], str]) -> None:
+    assert (DOCS / name).read_text() == page(), "run scripts/docs"
+
+
+def test_every_tool_has_its_part_with_every_argument() -> None:
+    page = tools_page()
+    for name, tool in tools(TOOLSETS).items():
+        part = page.partition(f"\n### {name}\n")[2].partition("\n### ")[0]
+        assert f"**{tool.title}.**" in part
+        for field in tool.arguments.__struct_encode_fields__:
+            assert f"| `{field}` |" in part
+
+
+def test_arguments_within_lists_are_listed_with_their_limits() -> None:
+    page = tools_page()
+    assert (
+        "| `entities[].relations[].relationType` | string | yes |  | up to 50 characters |" in page
+    )
+    assert "| `observations[].contents[].confidence` | number |  | `1.0` | 0–1 |" in page
+    assert "`^[a-z0-9:_-]{1,100}$`" in page
+
+
+def test_what_a_tool_answers_is_sketched_with_what_may_be_absent() -> None:
+    part = tools_page().partition("\n### save_memory\n")[2].partition("\n### ")[0]
+    assert "Writes: takes nothing away" in part
+    assert "  created: {entities: integer, relations: integer}\n" in part
+    part = tools_page().partition("\n### search_nodes\n")[2].partition("\n### ")[0]
+    assert "Reads only." in part
+    assert "  nextCursor?\n" in part
+
+
+def test_every_setting_is_listed_with_its_variables_and_default() -> None:
+    page = settings_page()
+    for setting in SETTINGS:
+        assert f"| `{setting.field}` | `{setting.variables[0]}`" in page
+    assert (
+        "| `search_limit` | `MEMLOG_SEARCH_LIMIT`, `SEARCH_DEFAULT_LIMIT` | an integer | `10` |"
+        in page
+    )
+    assert "| `1` or `0` | `0` |" in page
+    assert "(never shown or logged)" in page

@@ -1,0 +1,128 @@
+"""Each common mistake comes back with its code and with what is needed to write the right call."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import pytest
+
+from tests.mistakes import MISTAKES, Mistake
+from tests.service import Client, Refused, client_on
+
+CODES = {
+    *("INVALID_PARAMETER", "PROJECT_NOT_FOUND", "PROJECT_EXISTS", "PROJECT_ARCHIVED"),
+    *("ENTITY_NOT_FOUND", "ENTITY_EXISTS", "OBSERVATION_NOT_FOUND", "MEMORY_NOT_FOUND"),
+    *("CONFLICT", "LIMIT_EXCEEDED"),
+}
+
+
+class World:
+    """A little memory to make mistakes in, and the ids in it by name."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        client("create_project", name="old-app")
+        client("archive_project", name="old-app")
+        client("switch_project", name="default")
+        john = {"name": "john-doe", "entityType": "person", "observations": ["Lives in Paris"]}
+        techcorp = {"name": "techcorp", "entityType": "organization"}
+        client("create_entities", entities=[john, techcorp])
+        self.ids = {
+            city.lower(): client("store_memory", content=f"User moved to {city}")["created"]["id"]
+            for city in ("Seattle", "Austin", "Boise")
+        }
+        self.call("supersede_memory", {"old_memory_id": "$seattle", "new_memory_id": "$austin"})
+
+    def told(self, text: str) -> str:
+        """`text` with the ids of this world in it; `$austinx` is an id with a letter too many."""
+        return Template(text).safe_substitute(self.ids, austinx=self.ids["austin"] + "x")
+
+    def call(self, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        return self.client(tool, json.loads(self.told(json.dumps(arguments))))
+
+    def head(self) -> int:
+        return self.client.service.open("default").project.head()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with client_on(tmp_path) as client:
+        yield World(client)
+
+
+def title(mistake: Mistake) -> str:
+    return f"{mistake.tool}-{mistake.path or mistake.code.lower()}"
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=title)
+def test_a_mistake_is_told_so_that_the_right_call_can_be_written(
+    world: World, mistake: Mistake
+) -> None:
+    head = world.head()
+    with pytest.raises(Refused) as refused:
+        world.call(mistake.tool, mistake.wrong)
+    error = refused.value.error
+    assert error["code"] == mistake.code
+    assert world.told(mistake.said) in error["message"]
+    assert world.told(mistake.advice) in error["suggestion"]
+    if mistake.path:
+        (found,) = error["problems"]
+        assert found["path"] == mistake.path
+        assert found["suggestion"] == error["suggestion"]
+    assert json.loads(world.client.texts[-1])["error"] == json.loads(json.dumps(error))
+    assert world.head() == head, "a refused call writes nothing"
+    world.call(mistake.tool, mistake.right)
+
+
+def test_the_table_meets_every_code_that_a_wrong_call_can_have() -> None:
+    assert {mistake.code for mistake in MISTAKES} == CODES
+
+
+def test_several_mistakes_of_one_call_are_told_at_once_and_in_place(world: World) -> None:
+    entity = {"name": "jon", "type": "person", "observations": "Likes tea"}
+    with pytest.raises(Refused) as refused:
+        world.call("create_entities", {"entities": [entity], "ifexists": "merge"})
+    error = refused.value.error
+    assert error["message"].startswith(
+        "3 problems: first entities[0].observations: expected a list"
+    )
+    assert error["suggestion"].startswith("Mend every item under `problems`")
+    assert [(each["path"], each["suggestion"]) for each in error["problems"]] == [
+        ("entities[0].observations", 'Pass a list: ["Likes tea"]'),
+        ("entities[0].type", "Did you mean 'entityType'?"),
+        ("ifexists", "Did you mean 'ifExists'?"),
+    ]
+
+
+def test_without_an_active_project_the_call_is_told_how_to_name_one(tmp_path: Path) -> None:
+    with client_on(tmp_path, project="") as client, pytest.raises(Refused) as refused:
+        client("read_graph")
+    assert refused.value.error["code"] == "NO_ACTIVE_PROJECT"
+    assert refused.value.error["message"] == "No active project. Use switch_project to select one."
+    assert '{"project": "…"}' in refused.value.error["suggestion"]
+
+
+def test_a_relation_to_nothing_is_refused_where_relations_are_strict(tmp_path: Path) -> None:
+    with client_on(tmp_path, strict_relations=True) as client:
+        client("create_entities", entities=[{"name": "techcorp", "entityType": "organization"}])
+        edge = {"from": "techcorp", "to": "techcop", "relationType": "owns"}
+        with pytest.raises(Refused) as refused:
+            client("create_relations", relations=[edge])
+    (problem,) = refused.value.error["problems"]
+    assert refused.value.error["code"] == "ENTITY_NOT_FOUND"
+    assert (problem["path"], problem["suggestion"]) == (
+        "relations[0].to",
+        "Did you mean 'techcorp'?",
+    )
+
+
+def test_a_name_that_is_nearly_right_is_offered_the_right_one_where_it_is_no_error(
+    world: World,
+) -> None:
+    answer = world.call("open_nodes", {"names": ["jon-doe"]})
+    assert answer["notFound"] == ["jon-doe"]
+    assert answer["suggestions"] == {"jon-doe": ["john-doe"]}

@@ -1,0 +1,122 @@
+"""Ranked items in, a bounded text out."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from server.packing import (
+    CHARACTERS_PER_TOKEN,
+    HEADING_CHARACTERS_MAX,
+    Item,
+    ItemKind,
+    clipped,
+    pack,
+    shortened,
+    tokens,
+)
+
+WORDS = st.text("ab c…1.", min_size=1, max_size=60).map(lambda text: " ".join(text.split()) or "x")
+
+
+@st.composite
+def ranked(draw: st.DrawFn) -> list[Item]:
+    items = []
+    for number in range(draw(st.integers(0, 30))):
+        kind: ItemKind = draw(st.sampled_from(("entity", "observation", "relation", "memory")))
+        group = "" if kind == "memory" else draw(st.sampled_from(("ent_1", "ent_2", "ent_3")))
+        heading = f"{group} (person)" if group else "Memories"
+        ref = group if kind == "entity" else f"{kind}_{group}_{draw(st.integers(0, number))}"
+        line = "" if kind == "entity" else draw(WORDS)
+        extra = kind != "entity" and draw(st.booleans())
+        items.append(Item(kind, ref, group, heading, line, extra))
+    return items
+
+
+@given(ranked(), st.integers(1, 300))
+def test_the_text_never_exceeds_the_budget_and_every_line_is_whole(
+    items: list[Item], budget_tokens: int
+) -> None:
+    packed = pack(items, budget_tokens)
+    assert len(packed.text) <= budget_tokens * CHARACTERS_PER_TOKEN
+    assert tokens(packed.text) <= budget_tokens
+    lines = packed.text.split("\n") if packed.text else []
+    footer = lines.pop() if lines and lines[-1].startswith("… left out: ") else None
+    headings = {item.heading for item in items}
+    told = [line for line in lines if line not in headings]
+    assert len(lines) - len(told) == len(packed.groups)
+    assert len(told) == len(packed.refs)
+    known = {(item.ref, item.line) for item in items}
+    for number, (line, ref) in enumerate(zip(told, packed.refs, strict=True), start=1):
+        start = f"{number}. "
+        assert line.startswith(start)
+        assert (ref, line.removeprefix(start)) in known
+    assert footer is None or any(packed.left_out.values())
+
+
+@given(ranked(), st.integers(1, 300))
+def test_nothing_is_told_twice_and_the_same_items_give_the_same_text(
+    items: list[Item], budget_tokens: int
+) -> None:
+    packed = pack(items, budget_tokens)
+    assert len(set(packed.refs)) == len(packed.refs)
+    assert len(set(packed.groups)) == len(packed.groups)
+    assert pack(list(items), budget_tokens) == packed
+
+
+@given(ranked())
+def test_with_room_for_everything_nothing_is_left_out(items: list[Item]) -> None:
+    packed = pack(items, 20_000)
+    assert not any(packed.left_out.values())
+    assert "left out" not in packed.text
+    assert {item.group for item in items} == set(packed.groups)
+
+
+def fact(number: int, text: str, group: str = "ent_1") -> Item:
+    return Item("observation", f"obs_{number}", group, f"{group} (person)", text)
+
+
+def test_lines_stand_under_the_heading_of_their_best_fact_in_the_order_of_rank() -> None:
+    items = [fact(1, "best", "ent_2"), fact(2, "second"), fact(3, "third", "ent_2")]
+    packed = pack(items, 100)
+    assert packed.text == "ent_2 (person)\n1. best\n2. third\nent_1 (person)\n3. second"
+    assert packed.refs == ("obs_1", "obs_3", "obs_2")
+    assert packed.groups == ("ent_2", "ent_1")
+
+
+def test_what_does_not_fit_gives_way_to_what_does_and_is_counted() -> None:
+    items = [fact(1, "short"), fact(2, "long " * 40), fact(3, "also short")]
+    packed = pack(items, 20)
+    assert packed.text == "ent_1 (person)\n1. short\n2. also short\n… left out: 1 fact"
+    assert packed.left_out["observation"] == 1
+
+
+def test_an_entity_is_left_out_only_where_its_heading_is_missing() -> None:
+    items = [
+        fact(1, "short"),
+        Item("entity", "ent_1", "ent_1", "ent_1 (person)"),
+        Item("entity", "ent_2", "ent_2", "a heading " * 20),
+    ]
+    assert pack(items, 20).left_out["entity"] == 1
+
+
+def test_what_was_not_asked_for_is_not_missed() -> None:
+    extra = Item("observation", "obs_2", "ent_2", "ent_2 (person)", "long " * 40, True)
+    packed = pack([fact(1, "short"), extra], 20)
+    assert packed.text == "ent_1 (person)\n1. short"
+    assert not any(packed.left_out.values())
+
+
+@given(st.text(min_size=1), st.integers(100, 400))
+def test_a_clipped_text_is_one_line_that_fits_even_the_smallest_budget(
+    text: str, budget_tokens: int
+) -> None:
+    line = clipped(text * 50, budget_tokens) or "x"
+    assert "\n" not in line
+    items = [fact(1, line, "e" * (HEADING_CHARACTERS_MAX - 9)), fact(2, "y" * 5_000)]
+    assert "obs_1" in pack(items, budget_tokens).refs
+
+
+def test_a_long_text_is_cut_at_a_word_and_says_how_much_is_missing() -> None:
+    assert shortened("some words\nin lines", 40) == "some words in lines"
+    assert shortened("word " * 20, 40) == "word word word word … (+80 characters)"

@@ -1,0 +1,596 @@
+"""Erasing for good: the log stays whole, the state forgets, and no file holds a byte of it."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memlog.codec import Entry
+from memlog.commands import (
+    AddObservations,
+    AnyCommand,
+    CreateEntities,
+    CreateMemory,
+    CreateRelations,
+    DeleteEntities,
+    EntityObservations,
+    MergeEntities,
+    NewEntity,
+    NewObservation,
+    NewRelation,
+    RenameEntity,
+    StoreMemory,
+    SupersedeMemory,
+    Undo,
+    UpdateObservation,
+)
+from memlog.context import Context
+from memlog.differences import differences
+from memlog.errors import (
+    EntityNotFound,
+    InvalidParameter,
+    MemlogError,
+    MemoryNotFound,
+    StorageError,
+)
+from memlog.events import Erased
+from memlog.log import Damage
+from memlog.project import Origin, Project
+from memlog.purging import Plan, Target, plan
+from memlog.settings import Settings
+from memlog.state import State
+from memlog.store import Store
+from projections.check import compare
+from projections.embedding import VectorCache
+from projections.embeddings import Embeddings
+from projections.follow import Projections
+from server.cli import cli
+from tests.served import served
+from tests.service import Client, client_on
+
+
+def do(project: Project, command: AnyCommand, thread: str | None = None) -> int:
+    """How many entries the command made."""
+    return project.execute(command, Context(), lambda o: len(o.entries), Origin(thread=thread))
+
+
+def create(name: str, *facts: str) -> CreateEntities:
+    return CreateEntities(
+        entities=[NewEntity(name=name, entity_type="person", observations=list(facts))]
+    )
+
+
+def add(name: str, *facts: str | NewObservation) -> AddObservations:
+    return AddObservations(observations=[EntityObservations(entity_name=name, contents=facts)])
+
+
+def relate(source: str, kind: str, target: str) -> CreateRelations:
+    return CreateRelations(
+        relations=[NewRelation(source=source, target=target, relation_type=kind)]
+    )
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = Store(tmp_path / "data")
+    opened.create("one")
+    yield opened
+    opened.close()
+
+
+def purge(store: Store, *names: str, memories: tuple[str, ...] = ()) -> Plan:
+    return store.purge("one", Target(names, memories))
+
+
+def said(store: Store) -> set[str]:
+    """Everything that is in the graph, in words."""
+    with store.project("one").read() as state:
+        return told(state)
+
+
+def told(state: State) -> set[str]:
+    entities = {row.name for row in state.entities()}
+    facts = {
+        f"{entity.name}: {row.content}"
+        for entity in state.entities()
+        for row in state.observations(entity.id)
+    }
+    relations = {f"{row.source} {row.relation_type} {row.target}" for row in state.relations()}
+    return entities | facts | relations
+
+
+def entries(project: Project) -> list[Entry]:
+    with project.snapshot() as (log, _):
+        return list(log.read())
+
+
+def memory_ids(project: Project) -> list[str]:
+    with project.read() as state:
+        return [row.id for row in state.memories()]
+
+
+def assert_whole(project: Project) -> None:
+    assert [each for each in project.verify() if isinstance(each, Damage)] == []
+    assert project.digest() == project.digest_rebuilt()
+
+
+# -- what goes
+
+
+def test_an_entity_goes_with_its_facts_and_relations_and_nothing_else_does(store: Store) -> None:
+    project = store.project("one")
+    do(project, create("Jon", "was a banker"))
+    do(project, create("Gina", "runs a shop"))
+    do(project, relate("Jon", "knows", "Gina"))
+    do(project, relate("Gina", "knows", "Mia"))
+    before = entries(project)
+    planned = purge(store, "Jon")
+    after = entries(store.project("one"))
+    assert said(store) == {"Gina", "Gina: runs a shop", "Gina knows Mia"}
+    assert planned.kinds == {"entity_created": 1, "observation_added": 1, "relation_added": 1}
+    assert [entry.chain for entry in after] == [entry.chain for entry in before]
+    assert [entry.time_us for entry in after] == [entry.time_us for entry in before]
+    gone = {entry.position for entry in after if isinstance(entry.event, Erased)}
+    assert gone == set(planned.positions)
+    assert_whole(store.project("one"))
+
+
+def test_a_deleted_entity_can_be_purged_and_what_it_was_called_before(store: Store) -> None:
+    project = store.project("one")
+    do(project, create("Jon", "was a banker"))
+    do(project, RenameEntity(name="Jon", new_name="Jonathan"))
+    do(project, DeleteEntities(entity_names=["Jonathan"]))
+    do(project, create("Gina"))
+    planned = purge(store, "Jon")
+    assert planned.names == ("Jon", "Jonathan")
+    left = [type(entry.event).__name__ for entry in entries(store.project("one"))]
+    assert left == ["ProjectCreated", *["Erased"] * 5, "EntityCreated"]
+
+
+def test_what_was_merged_into_it_goes_too(store: Store) -> None:
+    project = store.project("one")
+    do(project, create("Jon", "was a banker"))
+    do(project, create("J. Doe", "lives in Rome"))
+    do(project, MergeEntities(names=["J. Doe"], into="Jon"))
+    do(project, create("Gina"))
+    purge(store, "J. Doe")
+    assert said(store) == {"Gina"}
+    assert len([e for e in entries(store.project("one")) if isinstance(e.event, Erased)]) == 6
+
+
+def test_a_merge_that_was_undone_costs_the_other_nothing(store: Store) -> None:
+    project = store.project("one")
+    do(project, create("Jon", "was a banker"))
+    do(project, create("Gina", "runs a shop"))
+    do(project, relate("Gina", "knows", "Mia"))
+    do(project, relate("Jon", "knows", "Mia"))
+    do(project, MergeEntities(names=["Gina"], into="Jon"))
+    do(project, Undo())
+    purge(store, "Jon")
+    assert said(store) == {"Gina", "Gina: runs a shop", "Gina knows Mia"}
+    assert_whole(store.project("one"))
+
+
+def test_a_dangling_relation_goes_and_one_to_a_namesake_of_that_time_stays(store: Store) -> None:
+    project = store.project("one")
+    do(project, relate("Mia", "knows", "Jon"))
+    do(project, create("Jon"))
+    do(project, RenameEntity(name="Jon", new_name="Jonathan"))
+    do(project, Undo())
+    do(project, RenameEntity(name="Jon", new_name="Jack"))
+    purge(store, "Jack")
+    assert said(store) == set()
+    assert [e.position for e in entries(store.project("one")) if isinstance(e.event, Erased)] == [
+        *(2, 3, 4, 5, 6)
+    ]
+
+
+def test_an_undo_of_a_command_for_several_still_counts_for_those_who_stay(store: Store) -> None:
+    project = store.project("one")
+    do(project, create("Jon", "was a banker"))
+    do(project, create("Gina", "runs a shop"))
+    do(project, DeleteEntities(entity_names=["Jon", "Gina"]))
+    do(project, Undo())
+    purge(store, "Jon")
+    assert said(store) == {"Gina", "Gina: runs a shop"}
+    assert_whole(store.project("one"))
+
+
+def test_a_purged_successor_lets_what_it_superseded_stand_again(store: Store) -> None:
+    project = store.project("one")
+    do(project, StoreMemory(content="lives in Rome"))
+    do(project, StoreMemory(content="lives in Oslo"))
+    new, old = memory_ids(project)
+    do(project, SupersedeMemory(old_memory_id=old, new_memory_id=new))
+    planned = purge(store, memories=(new,))
+    assert planned.kinds == {"memory_stored": 1, "memory_superseded": 1}
+    project = store.project("one")
+    assert memory_ids(project) == [old]
+    with project.read() as state:
+        row = state.memory(old)
+        assert row is not None and row.superseded_by is None
+        assert state.memory(new) is None
+    assert_whole(project)
+
+
+def test_a_purged_predecessor_leaves_its_successor_as_the_first(store: Store) -> None:
+    project = store.project("one")
+    do(project, StoreMemory(content="lives in Rome"))
+    do(project, StoreMemory(content="lives in Oslo"))
+    new, old = memory_ids(project)
+    do(project, SupersedeMemory(old_memory_id=old, new_memory_id=new))
+    purge(store, memories=(old,))
+    with store.project("one").read() as state:
+        row = state.memory(new)
+        assert row is not None and row.active and row.supersedes is None
+        assert state.memory(old) is None
+
+
+def test_facts_that_speak_of_it_stay_and_are_named(store: Store) -> None:
+    project = store.project("one")
+    do(project, create("Zoë", "was a banker"))
+    do(project, create("Gina", "had lunch with ZOË"))
+    assert purge(store, "Zoë").mentions == (5,)
+    assert said(store) == {"Gina", "Gina: had lunch with ZOË"}
+
+
+def test_what_is_not_there_is_refused_and_nothing_is_changed(store: Store) -> None:
+    do(store.project("one"), create("Jon"))
+    before = store.project("one").digest()
+    for target, kind in (
+        (Target(("Jonn",)), EntityNotFound),
+        (Target((), ("mem_01h455vb4pex5vsknk084sn02q",)), MemoryNotFound),
+        (Target(("Jon",), ("mem_01h455vb4pex5vsknk084sn02q",)), MemoryNotFound),
+        (Target(), InvalidParameter),
+    ):
+        with pytest.raises(kind):
+            store.purge("one", target)
+    assert store.project("one").digest() == before
+    assert store.project("one").generation == 0
+
+
+def test_a_damaged_log_is_not_purged(store: Store, tmp_path: Path) -> None:
+    project = store.project("one")
+    do(project, create("Jon", "was a banker"))
+    database = project._environment.databases["log"]
+
+    def damage(transaction: Any) -> None:
+        key = (2).to_bytes(8, "big")
+        value = bytes(transaction.get(key, db=database))
+        transaction.put(key, value.replace(b"person", b"Person"), db=database)
+
+    project._environment.write(damage)
+    with pytest.raises(StorageError, match="position 2"):
+        purge(store, "Jon")
+    assert store.project("one") is project
+    assert do(project, create("Gina")) == 1
+
+
+# -- afterwards
+
+
+def test_an_erased_command_cannot_be_undone_and_is_passed_over(store: Store) -> None:
+    project = store.project("one")
+    do(project, create("Gina"))
+    do(project, create("Jon"))
+    purge(store, "Jon")
+    project = store.project("one")
+    with pytest.raises(InvalidParameter, match="erased"):
+        do(project, Undo(position=3))
+    do(project, Undo())
+    assert said(store) == set()
+
+
+def test_the_rest_of_a_command_with_a_hole_in_it_is_undone_whole(store: Store) -> None:
+    project = store.project("one")
+    names = ("Ann", "Jon", "Gina")
+    do(
+        project,
+        CreateEntities(
+            entities=[NewEntity(name=n, entity_type="p", observations=()) for n in names]
+        ),
+    )
+    do(project, create("Mia"))
+    purge(store, "Jon")
+    do(store.project("one"), Undo(position=2))
+    assert said(store) == {"Mia"}
+
+
+def test_a_second_purge_goes_on_from_the_first(store: Store) -> None:
+    for name in ("Jon", "Gina", "Mia"):
+        do(store.project("one"), create(name, f"fact of {name}"))
+    purge(store, "Jon")
+    purge(store, "Gina")
+    project = store.project("one")
+    assert project.generation == 2
+    assert said(store) == {"Mia", "Mia: fact of Mia"}
+    with pytest.raises(EntityNotFound):
+        purge(store, "Jon")
+    assert_whole(project)
+
+
+def test_whoever_still_has_the_old_file_open_is_refused(store: Store) -> None:
+    stale = store.project("one")
+    do(stale, create("Jon", "was a banker"))
+    purge(store, "Jon")
+    with pytest.raises(StorageError, match="erased"):
+        do(stale, create("Gina"))
+    with pytest.raises(StorageError, match="erased"), stale.snapshot():
+        pass
+    with pytest.raises(StorageError, match="erased"), stale.read():
+        pass
+    do(store.project("one"), create("Gina"))
+    assert said(store) == {"Gina"}
+
+
+def test_indexes_that_someone_still_has_open_cannot_come_back(store: Store) -> None:
+    do(store.project("one"), create("Jon", "was a banker"))
+    embeddings = Embeddings(Settings(data_dir=store.data_dir, embedder="none"))
+    stale = Projections(store.project("one"), embeddings)
+    stale.text()
+    purge(store, "Jon")
+    with pytest.raises(StorageError):
+        stale.rebuild("text")
+    with pytest.raises(StorageError):
+        stale.analytics()
+    stale.close()
+    fresh = Projections(store.project("one"), embeddings)
+    assert compare(fresh, "text")
+    assert compare(fresh, "analytics")
+    fresh.close()
+    folders = [each.name for each in store.project("one").folder.iterdir() if each.is_dir()]
+    assert all(each.endswith(".1") for each in folders)
+
+
+def test_a_server_under_way_goes_on_with_the_new_file_and_brings_nothing_back(
+    tmp_path: Path,
+) -> None:
+    data_dir = tmp_path / "data"
+    with served(data_dir) as server:
+        made = [{"name": SECRETS[0], "entityType": "person", "observations": [SECRETS[2]]}]
+        server("create_entities", entities=made)
+        assert server("search_nodes", query=SECRETS[2])["entities"] != []
+        store = Store(data_dir)
+        store.purge("default", Target((SECRETS[0],)))
+        assert server("search_nodes", query=SECRETS[2])["entities"] == []
+        made = [{"name": "Gina", "entityType": "person", "observations": ["runs a shop"]}]
+        server("create_entities", entities=made)
+        assert server("search_nodes", query="shop")["entities"][0]["name"] == "Gina"
+        with store.project("default").read() as state:
+            assert told(state) == {"Gina", "Gina: runs a shop"}
+        assert_whole(store.project("default"))
+        store.close()
+    assert holding(data_dir, SECRETS) == set()
+
+
+def test_what_a_crash_left_of_a_rewriting_is_in_nobodys_way(store: Store) -> None:
+    project = store.project("one")
+    do(project, create("Jon"))
+    leftover = project.folder / "rewriting"
+    leftover.mkdir()
+    (leftover / "log.mdb").write_bytes(b"half")
+    purge(store, "Jon")
+    assert said(store) == set()
+    assert not leftover.exists()
+
+
+# -- over random histories
+
+NAMES = st.sampled_from(["A", "B", "C"])
+TEXTS = st.sampled_from(["x", "y", "z"])
+COMMANDS = st.one_of(
+    st.builds(lambda n, t: create(n, *t), NAMES, st.lists(TEXTS, max_size=2)),
+    st.builds(add, NAMES, TEXTS),
+    st.builds(lambda n, t, s: add(n, NewObservation(content=t, supersedes=s)), NAMES, TEXTS, TEXTS),
+    st.builds(
+        lambda n, t, s: UpdateObservation(entity_name=n, observation=t, new_content=s),
+        NAMES,
+        TEXTS,
+        TEXTS,
+    ),
+    st.builds(lambda a, b: relate(a, "r", b), NAMES, NAMES),
+    st.builds(lambda n: DeleteEntities(entity_names=[n]), NAMES),
+    st.builds(lambda n, m: RenameEntity(name=n, new_name=m), NAMES, NAMES),
+    st.builds(lambda n, m: MergeEntities(names=[n], into=m), NAMES, NAMES),
+    st.builds(lambda t: StoreMemory(content=t), TEXTS),
+    st.builds(
+        lambda t: CreateMemory(
+            memory_type="note", content={"a": t}, source="s", confidence=0.5, tags=(t,)
+        ),
+        TEXTS,
+    ),
+    st.builds(lambda p, c: Undo(position=p, cascade=c), st.integers(2, 40), st.booleans()),
+    st.just(Undo()),
+)
+
+
+@settings(max_examples=150)
+@given(st.lists(COMMANDS, max_size=30), NAMES)
+def test_whatever_happened_the_rest_replays_and_knows_nothing_of_it(
+    commands: list[AnyCommand], name: str
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store(Path(folder))
+        store.create("one")
+        for command in commands:
+            try:
+                do(store.project("one"), command)
+            except MemlogError:
+                continue
+        try:
+            with store.project("one").snapshot() as (log, state_at):
+                before = state_at(log.position())
+                planned = plan(log, before, Target((name,)))
+                lost = [
+                    each
+                    for each in differences(before, planned.after)
+                    if each.how == "removed" and each.kind in ("entity", "memory")
+                ]
+                assert {each.id for each in lost} <= planned.entities
+        except EntityNotFound:
+            store.close()
+            return
+        purge(store, name)
+        project = store.project("one")
+        assert_whole(project)
+        for entry in entries(project):
+            about = str(entry.event)
+            assert not any(entity_id in about for entity_id in planned.entities)
+        with project.read() as state:
+            assert told(state) == told(planned.after)
+            assert state.entity_named(name) is None
+        embeddings = Embeddings(Settings(data_dir=Path(folder), embedder="none"))
+        projections = Projections(project, embeddings)
+        projections.text()
+        projections.analytics()
+        projections.close()
+        store.close()
+
+
+# -- no byte of it
+
+SECRETS = ("Zürich-Xaver", "xyzzybank", "plughstreet", "qwoxtag", "frobnicate")
+
+
+def searched(text: str) -> set[bytes]:
+    """The spellings under which a text may stand in a file."""
+    folded = [text, text.lower(), text.casefold(), *text.lower().replace("-", " ").split()]
+    forms = [
+        unicodedata.normalize(form, each) for each in folded for form in ("NFC", "NFD", "NFKC")
+    ]
+    return {form.encode(code) for form in forms for code in ("utf-8", "utf-16-le")}
+
+
+def holding(folder: Path, texts: tuple[str, ...]) -> set[tuple[str, str]]:
+    """Which texts stand in which files."""
+    return {
+        (text, str(path.relative_to(folder)))
+        for path in folder.rglob("*")
+        if path.is_file()
+        for text in texts
+        if any(form in path.read_bytes() for form in searched(text))
+    }
+
+
+def fill(client: Client) -> list[str]:
+    """A project in which the secrets were kept, changed, deleted, undone; ids of the secret records."""
+    client(
+        "create_entities",
+        entities=[
+            {
+                "name": SECRETS[0],
+                "entityType": "person",
+                "observations": ["worked at XyzzyBank until 2019", "lives at Plughstreet 7"],
+            },
+            {"name": "Gina", "entityType": "person", "observations": ["runs a shop"]},
+        ],
+    )
+    client(
+        "create_relations",
+        relations=[{"from": SECRETS[0], "to": "Gina", "relationType": "frobnicates"}],
+    )
+    client(
+        "delete_observations",
+        deletions=[{"entityName": SECRETS[0], "observations": ["lives at Plughstreet 7"]}],
+    )
+    record = client(
+        "memory_create",
+        type="note",
+        content={"summary": "the qwoxtag of it all"},
+        source="chat://1",
+        tags=["qwoxtag"],
+        confidence=0.9,
+    )
+    for number in range(40):
+        client(
+            "create_entities",
+            entities=[
+                {
+                    "name": f"Other {number}",
+                    "entityType": "thing",
+                    "observations": [f"fact {number} " + "of no import " * 20],
+                }
+            ],
+        )
+    client.as_command("cmd-1", "search_nodes", {"query": "xyzzybank"})
+    client.as_command(
+        "cmd-2",
+        "add_observations",
+        {"observations": [{"entityName": SECRETS[0], "contents": ["frobnicate at xyzzybank"]}]},
+    )
+    opened = client.service.open("default")
+    opened.projections.text()
+    opened.projections.analytics()
+    return [record["id"]]
+
+
+def test_no_file_of_the_data_directory_holds_a_byte_of_what_was_purged(tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+    with client_on(data_dir) as client:
+        ids = fill(client)
+    cache = VectorCache(data_dir / "embeddings" / "some-key.mdb")
+    texts = [f"{SECRETS[0]} (person)", "Gina (person)"]
+    cache.put_many(texts, np.ones((2, 4), np.float32))
+    cache.close()
+    assert {text for text, _ in holding(data_dir, SECRETS)} == set(SECRETS)
+    arguments = ["purge", "default", "--entity", SECRETS[0], "--memory", ids[0], "--yes"]
+    environment = {"MEMLOG_EMBEDDER": "none"}
+    result = CliRunner().invoke(
+        cli, [*arguments, "--data-dir", str(data_dir)], env=environment, catch_exceptions=False
+    )
+    assert result.exit_code == 0, result.output
+    assert holding(data_dir, SECRETS) == set()
+
+    cache = VectorCache(data_dir / "embeddings" / "some-key.mdb")
+    first, second = cache.get_many(texts)
+    assert first is None and second is not None
+    cache.close()
+    for checking in (["verify"], ["replay", "default", "--check"]):
+        result = CliRunner().invoke(
+            cli, [*checking, "--data-dir", str(data_dir)], env=environment, catch_exceptions=False
+        )
+        assert result.exit_code == 0, result.output
+    with client_on(data_dir) as client:
+        assert client("search_nodes", query="shop")["entities"][0]["name"] == "Gina"
+        client.as_command(
+            "cmd-2",
+            "create_entities",
+            {"entities": [{"name": "New", "entityType": "thing", "observations": []}]},
+        )
+
+
+def test_the_command_tells_what_goes_asks_and_does_nothing_on_no(tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+    with client_on(data_dir) as client:
+        client(
+            "create_entities", entities=[{"name": "Jon", "entityType": "p", "observations": ["a"]}]
+        )
+        client("store_memory", content="lives in Rome")
+        (old,) = memory_ids(client.service.open("default").project)
+        client("store_memory", content="lives in Oslo")
+        new = memory_ids(client.service.open("default").project)[0]
+        client("supersede_memory", oldMemoryId=old, newMemoryId=new)
+    base = ["purge", "default", "--data-dir", str(data_dir), "--entity", "Jon", "--memory", new]
+    environment = {"MEMLOG_EMBEDDER": "none"}
+    result = CliRunner().invoke(cli, base, input="n\n", env=environment)
+    assert result.exit_code == 1
+    assert "Names: Jon" in result.output
+    assert "1 entity created" in result.output
+    assert "Positions: 2-3, 5-6" in result.output
+    assert "lives in Rome' is there again" in result.output
+    with client_on(data_dir) as client:
+        assert client("open_nodes", names=["Jon"])["entities"] != []
+    result = CliRunner().invoke(cli, [*base, "--yes", "--json"], env=environment)
+    report = json.loads(result.stdout)
+    assert report["positions"] == [2, 3, 5, 6]
+    assert report["names"] == ["Jon"]

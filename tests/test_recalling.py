@@ -1,0 +1,223 @@
+"""Toolset `history`: recall and changes_since, as a client sees them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.recalling import Conversation, Shares, conversations, measured
+from server.dispatch import listed
+from tests.service import Client, Refused, client_on
+
+JON = {
+    "name": "Jon",
+    "entityType": "person",
+    "observations": ["was a banker", "likes dark mode in editors"],
+}
+GINA = {"name": "Gina", "entityType": "person", "observations": ["runs a clothing store"]}
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[Client]:
+    with client_on(tmp_path) as opened:
+        opened("create_entities", entities=[JON, GINA])
+        relations = [
+            {"from": "Jon", "to": "Gina", "relationType": "knows"},
+            {"from": "Acme Bank", "to": "Jon", "relationType": "employs"},
+        ]
+        opened("create_relations", relations=relations)
+        yield opened
+
+
+def add(client: Client, name: str, *contents: str) -> None:
+    client("add_observations", observations=[{"entityName": name, "contents": list(contents)}])
+
+
+def says(answer: dict[str, Any]) -> list[str]:
+    return [change["says"] for change in answer["changes"]]
+
+
+# -- recall
+
+
+def test_facts_relations_and_memories_come_in_one_text_with_their_ids(client: Client) -> None:
+    memory = client("store_memory", content="The user banks with Acme")["created"]["id"]
+    answer = client("recall", query="Who was a banker?")
+    lines = answer["text"].split("\n")
+    assert lines[:2] == ["Jon (person)", "1. was a banker"]
+    told = {line.partition(". ")[2]: line.partition(". ")[0] for line in lines if ". " in line}
+    assert {"→ knows Gina", "← employs Acme Bank"} <= set(told)
+    assert answer["ids"][0].startswith("obs_")
+    assert answer["ids"][int(told["→ knows Gina"]) - 1].startswith("rel_")
+    assert answer["ids"][int(told["The user banks with Acme"]) - 1] == memory
+    assert len(answer["ids"]) == len(told)
+    assert answer["entities"]["Jon"].startswith("ent_")
+    assert answer["tokens"] <= 1_500
+    assert answer["position"] == client.service.open("default").project.head()
+
+
+def test_a_relation_between_two_that_were_found_is_told_once(client: Client) -> None:
+    text = client("recall", query="banker clothing store")["text"]
+    assert "Jon (person)" in text and "Gina (person)" in text
+    assert text.count("knows") == 1
+
+
+def test_a_small_budget_is_kept_and_what_is_left_out_is_said(client: Client) -> None:
+    add(client, "Jon", *(f"was a banker in town number {number}" for number in range(60)))
+    answer = client("recall", query="banker", budgetTokens=100)
+    assert len(answer["text"]) <= 400
+    assert answer["leftOut"]["observations"] > 0
+    told = answer["text"].split("\n")[-1]
+    assert told.startswith("… left out: ")
+    assert f"{answer['leftOut']['observations']} facts" in told
+    assert client("recall", query="banker", budgetTokens=100) == answer
+
+
+def test_a_fact_too_long_for_the_budget_is_cut_rather_than_missed(client: Client) -> None:
+    client("store_memory", content="zebra " + "and many more words " * 400)
+    answer = client("recall", query="zebra", budgetTokens=100)
+    assert "1. zebra and many" in answer["text"]
+    assert "characters)" in answer["text"]
+
+
+def test_what_was_written_down_beside_a_hit_comes_with_it(client: Client) -> None:
+    add(client, "Gina", "which festival did you go to?")
+    add(client, "Jon", "Glastonbury, in June")
+    assert "Glastonbury" in client("recall", query="festival")["text"]
+
+
+def test_what_was_said_in_another_conversation_does_not_come_with_it(client: Client) -> None:
+    for thread, name, content in (
+        ("one", "Gina", "which festival did you go to?"),
+        ("two", "Jon", "Glastonbury, in June"),
+    ):
+        observations = [{"entityName": name, "contents": [content]}]
+        client("add_observations", observations=observations, threadId=thread)
+    assert "Glastonbury" not in client("recall", query="festival")["text"]
+
+
+def test_the_past_is_recalled_as_it_was(client: Client) -> None:
+    before = client("recall", query="banker")
+    client(
+        "add_observations",
+        observations=[
+            {
+                "entityName": "Jon",
+                "contents": [{"content": "is a banker no more", "supersedes": "was a banker"}],
+            }
+        ],
+    )
+    assert "1. is a banker no more" in client("recall", query="banker")["text"]
+    assert "was a banker" not in client("recall", query="banker")["text"]
+    assert client("recall", query="banker", asOf=before["position"]) == before
+
+
+def test_a_query_that_nothing_answers_gives_an_empty_text(client: Client) -> None:
+    answer = client("recall", query="zygote")
+    assert (answer["text"], answer["tokens"], answer["ids"]) == ("", 0, [])
+
+
+# -- changes_since
+
+
+def test_changes_are_told_from_one_answer_to_the_next_and_nothing_twice(client: Client) -> None:
+    first = client("changes_since", since=0)
+    assert first["more"] == 0
+    assert says(first)[-1] == "relation 'Acme Bank' employs 'Jon' was added"
+    assert first["text"] == "\n".join(says(first))
+    add(client, "Jon", "opened a dance studio")
+    second = client("changes_since", since=first["position"])
+    assert says(second) == ["'Jon': 'opened a dance studio' was added"]
+    assert client("changes_since", since=second["position"])["changes"] == []
+    assert client("changes_since", since=second["changes"][0]["time"])["changes"] == []
+
+
+def test_what_a_later_sentence_tells_is_not_told_before(client: Client) -> None:
+    start = client("changes_since", since=0)["position"]
+    old = client("store_memory", content="User lives in Seattle")["created"]["id"]
+    new = client("store_memory", content="User moved to Austin")["created"]["id"]
+    client("supersede_memory", old_memory_id=old, new_memory_id=new)
+    assert says(client("changes_since", since=start)) == [
+        "fact 'User lives in Seattle' was superseded by fact 'User moved to Austin'"
+    ]
+
+
+def test_what_does_not_fit_is_continued_without_a_gap(client: Client) -> None:
+    add(client, "Jon", *(f"danced on day number {number}" for number in range(60)))
+    everything = says(client("changes_since", since=0, budgetTokens=20_000))
+    told: list[str] = []
+    since, more = 0, 1
+    while more:
+        answer = client("changes_since", since=since, budgetTokens=100)
+        assert len(answer["text"]) <= 400
+        assert answer["position"] > since
+        told += says(answer)
+        since, more = answer["position"], answer["more"]
+        assert f"… {more} more: ask again with since={since}" in answer["text"] or not more
+    assert told == everything
+
+
+def test_the_thread_of_a_change_is_named(client: Client) -> None:
+    start = client("changes_since", since=0)["position"]
+    client("store_memory", content="User moved to Austin", threadId="one")
+    (change,) = client("changes_since", since=start)["changes"]
+    assert change["thread"] == "one"
+
+
+@pytest.mark.parametrize("since", [99, -1, "99", "soon"])
+def test_a_moment_that_is_none_is_refused_by_name(client: Client, since: int | str) -> None:
+    with pytest.raises(Refused) as caught:
+        client("changes_since", since=since)
+    assert caught.value.error["code"] == "INVALID_PARAMETER"
+    assert caught.value.error["problems"][0]["path"] == "since"
+
+
+# -- what they cost, and what they are worth
+
+
+def test_the_two_tools_cost_little_to_list(client: Client) -> None:
+    shown = [listed(client.tools[name]) for name in ("recall", "changes_since")]
+    characters = sum(
+        len(tool.name)
+        + len(tool.description or "")
+        + len(json.dumps(tool.input_schema, separators=(",", ":")))
+        for tool in shown
+    )
+    assert characters / 4 < 350
+
+
+def test_a_recall_holds_more_evidence_than_a_search_cut_to_its_length(tmp_path: Path) -> None:
+    sample = {
+        "sample_id": "made up",
+        "conversation": {
+            "session_1": [
+                {
+                    "dia_id": f"D1:{number}",
+                    "speaker": ("Ann", "Bob")[number % 2],
+                    "text": f"On day {number} we saw the {animal} of lot {number * 7}.",
+                }
+                for number in range(120)
+                for animal in [f"{'aeiou'[number % 5]}{'bcdfgh'[number % 6]}o{'lmnp'[number % 4]}"]
+            ]
+        },
+        "qa": [
+            {"question": f"What was in lot {lot}?", "evidence": [f"D1:{lot // 7}"], "category": 1}
+            for lot in (70, 350, 777)
+        ]
+        + [{"question": "Who is the queen?", "evidence": ["D1:1"], "category": 5}],
+    }
+    path = tmp_path / "made-up.json"
+    path.write_text(json.dumps([sample]))
+    (conversation,) = conversations(path)
+    assert isinstance(conversation, Conversation)
+    shares: Shares = {}
+    with client_on(tmp_path / "data") as client:
+        measured(client.service, conversation, (200,), shares)
+    recalled, searched = shares["recall", 200], shares["search_nodes, cut", 200]
+    assert recalled.questions == searched.questions == 3
+    assert recalled.whole == 3
+    assert searched.whole < 3

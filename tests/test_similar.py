@@ -1,0 +1,109 @@
+"""Which stored facts are offered as outdated, measured on pairs of sentences with the real model.
+
+`pairs.json` was written for this: 40 updates or contradictions, 24 paraphrases, 30 pairs of one field
+that are true side by side, 30 that have nothing in common. Sentences of different topics make more
+pairs that should not be offered. What is asserted here is what `docs/guide.md` says.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import combinations
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from memlog.settings import Settings
+from projections.embeddings import Embeddings
+from tests.service import client_on
+
+PAIRS = json.loads((Path(__file__).parent / "pairs.json").read_text())
+GUIDE = Path(__file__).parents[1] / "docs" / "guide.md"
+CHOICES = (0.40, 0.45, 0.50, 0.55, 0.60)
+CHOSEN = Settings(data_dir=Path()).similar_min
+LABELS = ("update", "paraphrase", "related", "unrelated")
+
+
+class Cosines(NamedTuple):
+    by_label: dict[str, list[float]]
+    other_topics: list[float]
+
+    def offered(self, label: str, least: float) -> int:
+        return sum(cosine >= least for cosine in self.by_label[label])
+
+
+@pytest.fixture(scope="module")
+def cosines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cosines]:
+    embeddings = Embeddings(Settings(data_dir=tmp_path_factory.mktemp("pairs")))
+    embedder = embeddings.get()
+    vectors = {
+        text: embedder.query_vector(text) for pair in PAIRS for text in (pair["a"], pair["b"])
+    }
+
+    def cosine(one: str, other: str) -> float:
+        return float(vectors[one] @ vectors[other])
+
+    by_label: dict[str, list[float]] = {label: [] for label in LABELS}
+    for pair in PAIRS:
+        by_label[pair["label"]].append(cosine(pair["a"], pair["b"]))
+    topics = {pair[side]: pair["topic"] for pair in PAIRS if pair["topic"] for side in ("a", "b")}
+    apart = [
+        cosine(one, other) for one, other in combinations(topics, 2) if topics[one] != topics[other]
+    ]
+    yield Cosines(by_label, apart)
+    embeddings.close()
+
+
+def row(found: Cosines, least: float) -> str:
+    """A line of the table in the guide."""
+    counts = [found.offered(label, least) for label in LABELS]
+    wanted = counts[0] + counts[1]
+    recall = wanted / len(found.by_label["update"] + found.by_label["paraphrase"])
+    apart = sum(cosine >= least for cosine in found.other_topics)
+    cells = [f"{least:.2f}", *map(str, counts), str(apart)]
+    return f"| {' | '.join(cells)} | {wanted / sum(counts):.0%} | {recall:.0%} |"
+
+
+def test_there_are_pairs_enough_of_each_kind(cosines: Cosines) -> None:
+    counts = {label: len(found) for label, found in cosines.by_label.items()}
+    assert counts == {"update": 40, "paraphrase": 24, "related": 30, "unrelated": 30}
+    assert len(cosines.other_topics) > 10_000
+
+
+def test_what_was_replaced_or_said_before_is_mostly_offered(cosines: Cosines) -> None:
+    assert cosines.offered("update", CHOSEN) >= 32
+    assert cosines.offered("paraphrase", CHOSEN) == 24
+
+
+def test_what_is_true_beside_the_new_fact_is_rarely_offered(cosines: Cosines) -> None:
+    assert cosines.offered("related", CHOSEN) <= 4
+
+
+def test_what_has_nothing_to_do_with_the_new_fact_is_not_offered(cosines: Cosines) -> None:
+    assert cosines.offered("unrelated", CHOSEN) == 0
+    apart = sum(cosine >= CHOSEN for cosine in cosines.other_topics)
+    assert apart / len(cosines.other_topics) < 0.001
+
+
+def test_the_table_in_the_guide_is_what_was_measured(cosines: Cosines) -> None:
+    guide = GUIDE.read_text()
+    for least in CHOICES:
+        assert row(cosines, least) in guide
+    assert f"{len(cosines.other_topics):,}" in guide
+    assert f"{CHOSEN:.2f}" in guide
+
+
+def test_what_the_tool_offers_is_what_the_cosines_say(tmp_path: Path) -> None:
+    """The best first, and the call in `action_required` names it."""
+    told = ["User lives in Seattle", "User's home is a flat in Seattle", "User has a dog named Rex"]
+    with client_on(tmp_path, embedder="minilm") as client:
+        ids = {text: client("store_memory", content=text)["created"]["id"] for text in told}
+        answer = client("store_memory", content="User moved from Seattle to Austin")
+    offered = [each["content"] for each in answer["similar"]]
+    assert set(offered) == set(told[:2])
+    scores = [each["relevance_score"] for each in answer["similar"]]
+    assert scores == sorted(scores, reverse=True)
+    assert min(scores) >= CHOSEN
+    assert answer["action_required"].startswith(f'Call supersede_memory("{ids[offered[0]]}", ')

@@ -1,0 +1,394 @@
+"""`memlog serve` as a client meets it: a real process, both eras, every tool, a clean end."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import jsonschema  # type: ignore[import-untyped]
+import pytest
+from mcp.client.client import Client
+from mcp.client.stdio import StdioServerParameters
+
+from memlog.store import Store
+from tests.served import DEADLINE_S, Era, Message, Pipe, environment, run_memlog, served
+from tests.service import client_on
+
+Structured = dict[str, Any]
+Call = Callable[[str, Structured], Awaitable[Structured]]
+
+LEGACY: Era = "2025-11-25"
+MODERN: Era = "2026-07-28"
+ERAS: list[Era] = [LEGACY, MODERN]
+
+JON = {"name": "Jon", "entityType": "person", "observations": ["was a banker"]}
+MARY = {"name": "mary", "entityType": "person", "observations": ["Runs a small bakery"]}
+KNOWS = {"from": "Jon", "to": "mary", "relationType": "knows"}
+
+SAVED = [
+    {
+        "name": "Ann",
+        "entityType": "Person",
+        "observations": ["Works at Acme"],
+        "relations": [{"targetEntity": "Acme", "relationType": "works at"}],
+    },
+    {
+        "name": "Acme",
+        "entityType": "organization",
+        "observations": ["Makes anvils"],
+        "relations": [{"targetEntity": "Ann", "relationType": "employs"}],
+    },
+]
+HUMS = {"content": "hums", "supersedes": "sings"}
+NOTE = {
+    "type": "note",
+    "content": {"summary": "Adopt blue/green"},
+    "source": "chat",
+    "confidence": 0.5,
+    "tags": ["project:shop"],
+}
+
+ROUND: list[tuple[str, Structured]] = [
+    ("create_entities", {"entities": [JON, MARY]}),
+    ("create_entities", {"entities": [{**JON, "observations": ["dances"]}], "threadId": "one"}),
+    ("create_relations", {"relations": [KNOWS, {**KNOWS, "to": "nobody"}]}),
+    ("create_relations", {"relations": [KNOWS]}),
+    ("add_observations", {"observations": [{"entityName": "Jon", "contents": ["sings"]}]}),
+    ("add_observations", {"observations": [{"entityName": "Jon", "contents": [HUMS]}]}),
+    ("read_graph", {}),
+    ("read_graph", {"limit": 1, "provenance": True}),
+    ("read_graph", {"asOf": 2}),
+    ("search_nodes", {"query": "bakery", "provenance": True}),
+    ("search_nodes", {"query": "person", "limit": 1, "mode": "text"}),
+    ("search_nodes", {"query": "xyzzy"}),
+    ("open_nodes", {"names": ["Jon", "jom"], "provenance": True}),
+    (
+        "delete_observations",
+        {"deletions": [{"entityName": "Jon", "observations": ["hums", "never"]}]},
+    ),
+    ("delete_relations", {"relations": [KNOWS, {**KNOWS, "relationType": "likes"}]}),
+    ("save_memory", {"entities": SAVED, "threadId": "two"}),
+    ("get_observation_history", {"entityName": "Jon"}),
+    ("query_nodes", {"entityType": "Person", "limit": 1}),
+    ("find_relation_path", {"from": "Ann", "to": "Acme"}),
+    ("find_relation_path", {"from": "Ann", "to": "Jon"}),
+    ("get_analytics", {}),
+    ("get_analytics", {"threadId": "two", "limit": 1}),
+    ("store_memory", {"content": "User lives in Seattle"}),
+    ("store_memory", {"content": "User moved to Austin", "source": "extracted"}),
+    ("supersede_memory", {"old_memory_id": "$0", "new_memory_id": "$1"}),
+    ("search_memories", {"query": "Austin"}),
+    ("list_recent_memories", {"limit": 1}),
+    ("memory_create", NOTE),
+    ("memory_create", {**NOTE, "tags": ["topic:etl"]}),
+    ("memory_search", {"query": "blue", "type": "note", "tags": ["topic:etl"]}),
+    ("memory_list", {"limit": 1}),
+    ("recall", {"query": "Jon dances"}),
+    ("recall", {"query": "Jon", "budgetTokens": 200, "asOf": 4}),
+    ("get_history", {"entityName": "Jon"}),
+    ("get_history", {"limit": 1}),
+    ("changes_since", {"since": 3}),
+    ("list_threads", {}),
+    ("rename_entity", {"name": "Jon", "newName": "John"}),
+    (
+        "update_observation",
+        {"entityName": "John", "observation": "dances", "newContent": "dances well"},
+    ),
+    ("merge_entities", {"names": ["mary"], "into": "John"}),
+    ("undo", {"dryRun": True}),
+    ("undo", {}),
+    ("forget_memory", {"id": "$1"}),
+    ("delete_entities", {"entityNames": ["John", "nobody"]}),
+    ("get_current_project", {}),
+    ("create_project", {"name": "other", "description": "of another kind"}),
+    ("switch_project", {"name": "default"}),
+    ("list_projects", {"status": "all"}),
+    ("archive_project", {"name": "other"}),
+    ("restore_project", {"name": "other"}),
+    ("delete_project", {"name": "other"}),
+    ("archive_project", {"name": "default"}),
+    ("get_current_project", {}),
+]
+"""Calls that succeed, in this order, on an empty directory; every tool is among them. `$0` stands for
+the id of the first memory stored."""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipe]:
+    """One server for tests that leave it able to serve the next."""
+    with served(tmp_path_factory.mktemp("data")) as started:
+        yield started
+
+
+def listed(server: Pipe) -> dict[str, Message]:
+    return {tool["name"]: tool for tool in server.request("tools/list")["result"]["tools"]}
+
+
+def names(answer: Structured) -> list[str]:
+    return [entity["name"] for entity in answer["entities"]]
+
+
+# -- a round of remembering
+
+
+async def remember_and_forget(call: Call) -> None:
+    """Store, relate, supersede, search by words and by meaning, delete."""
+    await call("create_entities", {"entities": [JON, MARY]})
+    related = await call("create_relations", {"relations": [KNOWS]})
+    assert related["warnings"] == []
+
+    newer = {"content": "is a dancer", "supersedes": "was a banker"}
+    added = await call(
+        "add_observations", {"observations": [{"entityName": "Jon", "contents": [newer]}]}
+    )
+    assert added["results"][0]["observations"][0]["version"] == 2
+
+    by_words = await call("search_nodes", {"query": "dancer"})
+    assert names(by_words) == ["Jon"]
+    assert [edge["to"] for edge in by_words["relations"]] == ["mary"]
+    assert names(await call("search_nodes", {"query": "banker", "mode": "text"})) == []
+    meant = {"query": "who can bake bread?", "mode": "semantic"}
+    assert names(await call("search_nodes", meant))[0] == "mary"
+
+    assert (await call("delete_entities", {"entityNames": ["mary"]}))["deleted"] == 1
+    assert names(await call("search_nodes", meant)) == []
+    graph = await call("read_graph", {})
+    assert (names(graph), graph["relations"]) == (["Jon"], [])
+    assert graph["entities"][0]["observations"] == ["is a dancer"]
+
+
+@pytest.mark.parametrize(("mode", "era"), [("legacy", LEGACY), ("auto", MODERN)])
+def test_the_sdks_client_remembers_and_forgets_in_either_era(
+    mode: str, era: Era, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        parameters = StdioServerParameters(
+            command=sys.executable,
+            args=["-m", "memlog", "serve"],
+            env=environment(MEMLOG_DATA_DIR=str(tmp_path), MEMLOG_EMBEDDER="minilm"),
+        )
+        with anyio.fail_after(DEADLINE_S):
+            async with Client(parameters, mode=mode) as client:
+                assert client.protocol_version == era
+
+                async def call(tool: str, arguments: Structured) -> Structured:
+                    result = await client.call_tool(tool, arguments)
+                    assert not result.is_error
+                    assert result.structured_content is not None
+                    return dict(result.structured_content)
+
+                await remember_and_forget(call)
+                refused = await client.call_tool("open_nodes", {"name": "Jon"})
+                assert refused.is_error
+                assert refused.structured_content is not None
+                assert refused.structured_content["error"]["code"] == "INVALID_PARAMETER"
+
+    anyio.run(scenario)
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_raw_pipe_remembers_and_forgets_in_either_era(era: Era, tmp_path: Path) -> None:
+    with served(tmp_path, era=era, MEMLOG_EMBEDDER="minilm") as server:
+
+        async def call(tool: str, arguments: Structured) -> Structured:
+            return server(tool, **arguments)
+
+        anyio.run(remember_and_forget, call)
+        server.close_stdin()
+        assert server.end()[0] == 0
+
+
+# -- the list of tools
+
+
+def test_every_tool_says_what_a_model_needs_to_know(server: Pipe) -> None:
+    for name, tool in listed(server).items():
+        assert tool["title"], name
+        assert "Example" in tool["description"], name
+        hints = {"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"}
+        assert set(tool["annotations"]) == hints, name
+        assert tool["annotations"]["openWorldHint"] is False, name
+        for schema in (tool["inputSchema"], tool["outputSchema"]):
+            jsonschema.Draft202012Validator.check_schema(schema)
+            assert schema["type"] == "object", name
+        assert tool["inputSchema"]["additionalProperties"] is False, name
+
+
+def closed(schema: Any) -> Any:
+    """The schema of a result with unknown keys forbidden, so that it has to name every key."""
+    if isinstance(schema, list):
+        return [closed(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    strict = {key: closed(each) for key, each in schema.items()}
+    if isinstance(schema.get("properties"), dict):
+        strict.setdefault("additionalProperties", False)
+    return strict
+
+
+def test_real_answers_of_every_tool_match_its_schemas_to_the_last_key(tmp_path: Path) -> None:
+    ids: list[str] = []
+    with served(tmp_path, era=LEGACY) as server:
+        tools = listed(server)
+        assert {tool for tool, _ in ROUND} == set(tools), "ROUND has a call of every tool"
+        for tool, given in ROUND:
+            arguments = {
+                key: ids[int(value[1:])] if str(value).startswith("$") else value
+                for key, value in given.items()
+            }
+            jsonschema.validate(arguments, tools[tool]["inputSchema"])
+            result = server.result(tool, **arguments)
+            assert not result.get("isError"), (tool, result)
+            structured = result["structuredContent"]
+            jsonschema.validate(structured, tools[tool]["outputSchema"])
+            jsonschema.validate(structured, closed(tools[tool]["outputSchema"]))
+            assert "project" in structured
+            text = json.loads(result["content"][0]["text"])
+            assert text == structured or text in structured.values(), tool
+            if tool == "store_memory":
+                ids.append(structured["created"]["id"])
+
+
+def test_an_error_of_a_tool_is_a_result_that_says_the_same_twice(server: Pipe) -> None:
+    result = server.result("create_project", name="")
+    assert result["isError"] is True
+    assert json.loads(result["content"][0]["text"]) == result["structuredContent"]
+    error = result["structuredContent"]["error"]
+    assert error["code"] == "INVALID_PARAMETER"
+    assert error["problems"][0]["path"] == "name"
+
+
+GRAPH = {
+    "create_entities",
+    "create_relations",
+    "add_observations",
+    "delete_entities",
+    "delete_observations",
+    "delete_relations",
+    "read_graph",
+    "search_nodes",
+    "open_nodes",
+}
+PROJECTS = {
+    "list_projects",
+    "create_project",
+    "switch_project",
+    "get_current_project",
+    "archive_project",
+    "restore_project",
+    "delete_project",
+}
+
+
+def test_one_toolset_is_offered_alone_by_flag_and_all_by_default(
+    server: Pipe, tmp_path: Path
+) -> None:
+    everything = listed(server)
+    assert set(everything) >= GRAPH | PROJECTS
+    with served(tmp_path, "--toolsets", "graph", MEMLOG_TOOLSETS="projects") as graph:
+        assert listed(graph) == {name: everything[name] for name in GRAPH}
+
+
+def test_read_only_hides_every_tool_that_writes_and_still_reads(
+    server: Pipe, tmp_path: Path
+) -> None:
+    with client_on(tmp_path) as writer:
+        writer("create_entities", entities=[JON])
+    reading = {
+        name: tool for name, tool in listed(server).items() if tool["annotations"]["readOnlyHint"]
+    }
+    with served(tmp_path, "--read-only") as reader:
+        assert listed(reader) == reading
+        assert names(reader("search_nodes", query="banker")) == ["Jon"]
+        error = reader.request(
+            "tools/call", name="delete_entities", arguments={"entityNames": ["Jon"]}
+        )["error"]
+        assert error["code"] == -32601
+        assert names(reader("read_graph")) == ["Jon"]
+
+
+def test_the_environment_sets_toolsets_and_read_only_too(tmp_path: Path) -> None:
+    with served(tmp_path, MEMLOG_TOOLSETS="projects", MEMLOG_READ_ONLY="1") as server:
+        assert set(listed(server)) == {"list_projects", "switch_project", "get_current_project"}
+
+
+def test_flags_that_do_not_fit_are_refused_in_words_before_anything_is_served(
+    tmp_path: Path,
+) -> None:
+    done = run_memlog("serve", "--toolsets", "grahp", "--log-level", "loud", data_dir=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "Did you mean 'graph'?" in done.stderr
+    assert "--log-level: log_level is 'loud'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_unknown_tool_is_a_json_rpc_error_that_offers_the_nearest(server: Pipe) -> None:
+    answer = server.request("tools/call", name="serch_nodes", arguments={"query": "x"})
+    assert answer["error"]["code"] == -32601
+    assert "search_nodes" in answer["error"]["message"]
+    assert server.request("tools/list")["result"]["tools"]
+
+
+# -- the end
+
+
+def names_on_disk(data_dir: Path) -> set[str]:
+    store = Store(data_dir)
+    try:
+        with store.project("default").read() as state:
+            return {entity.name for entity in state.entities()}
+    finally:
+        store.close()
+
+
+def send_creates(server: Pipe, count: int) -> dict[int, str]:
+    """Requests under way, from their ids to the names they create."""
+    return {
+        server.send_call(
+            "create_entities", entities=[{"name": f"e{n}", "entityType": "t"}]
+        ): f"e{n}"
+        for n in range(count)
+    }
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_at_eof_everything_sent_is_answered_and_on_disk(era: Era, tmp_path: Path) -> None:
+    with served(tmp_path, era=era) as server:
+        sent = send_creates(server, 50)
+        server.close_stdin()
+        answered = set()
+        while (answer := server.read()) is not None:
+            assert not answer["result"]["isError"]
+            answered.add(answer["id"])
+        assert server.end() == (0, "")
+        assert answered == set(sent)
+    assert names_on_disk(tmp_path) == set(sent.values())
+
+
+@pytest.mark.parametrize(("era", "number"), [(LEGACY, signal.SIGTERM), (MODERN, signal.SIGINT)])
+def test_at_a_signal_everything_acknowledged_is_on_disk(
+    era: Era, number: signal.Signals, tmp_path: Path
+) -> None:
+    with served(tmp_path, era=era) as server:
+        sent = send_creates(server, 50)
+        acknowledged = set()
+        while (answer := server.read()) is not None:
+            acknowledged.add(sent[answer["id"]])
+            if len(acknowledged) == 5:
+                server.popen.send_signal(number)
+        assert server.end() == (0, "")
+    assert len(acknowledged) >= 5
+    assert acknowledged <= names_on_disk(tmp_path)
+
+
+def test_an_idle_server_that_loaded_the_model_ends_cleanly(tmp_path: Path) -> None:
+    with served(tmp_path, MEMLOG_EMBEDDER="minilm") as server:
+        server("create_entities", entities=[MARY])
+        server("search_nodes", query="who can bake bread?", mode="semantic")
+        server.popen.send_signal(signal.SIGTERM)
+        assert server.end() == (0, "")

@@ -1,0 +1,295 @@
+"""Who is told of a change: in both eras, of this process's writes and of another's."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp.client.subscriptions import ResourcesListChanged, ResourceUpdated
+from mcp_types import INVALID_PARAMS, INVALID_REQUEST
+
+from server import subscriptions
+from server.refusals import RESOURCE_NOT_FOUND
+from tests.connected import ERAS, Joined, Mode, joined, run
+from tests.served import Message, Pipe, served
+from tests.service import client_on
+
+pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
+
+GRAPH = "memory://knowledge-graph"
+JON = {"name": "Jon", "entityType": "person"}
+Told = Callable[[], Any]
+
+
+@asynccontextmanager
+async def listening(server: Joined, mode: Mode, *uris: str) -> AsyncIterator[Told]:
+    """Listens to the URIs as the era has it; yields what waits for the next one that changed."""
+    if mode == "legacy":
+        for uri in uris:
+            await server.client.session.subscribe_resource(uri)
+        yield server.told
+        return
+    async with server.client.listen(resource_subscriptions=uris) as events:
+
+        async def told() -> str:
+            event = await anext(events)
+            assert isinstance(event, ResourceUpdated)
+            return event.uri
+
+        yield told
+
+
+# -- what is told
+
+
+@ERAS
+def test_a_change_of_the_graph_is_told(tmp_path: Path, mode: Mode) -> None:
+    async def scenario() -> None:
+        async with joined(tmp_path, mode) as server, listening(server, mode, GRAPH) as told:
+            await server.call("create_entities", entities=[JON])
+            assert await told() == GRAPH
+            fact = {"entityName": "Jon", "contents": ["Likes tea"]}
+            await server.call("add_observations", observations=[fact])
+            assert await told() == GRAPH
+            edge = {"from": "Jon", "to": "Ann", "relationType": "knows"}
+            await server.call("create_relations", relations=[edge])
+            assert await told() == GRAPH
+            await server.call("delete_entities", entityNames=["Jon"])
+            assert await told() == GRAPH
+
+    run(scenario)
+
+
+@ERAS
+def test_only_what_a_write_touched_is_told(tmp_path: Path, mode: Mode) -> None:
+    """Each write is followed by what it must have told; what else it told would come first."""
+
+    async def scenario() -> None:
+        async with joined(tmp_path, mode) as server:
+            one = await server.note("one", tags=["a"])
+            other = await server.note("other", type="todo")
+            item, fresh = f"mem://item/{one}", "mem://recent?limit=3"
+            uris = (GRAPH, item, "mem://by-tags/a", "mem://by-tags/b", "mem://by-type/todo", fresh)
+            async with listening(server, mode, *uris) as told:
+                await server.call("create_entities", entities=[JON])
+                assert await told() == GRAPH
+                await server.note("third")
+                assert await told() == fresh
+                await server.note("fourth", type="todo", tags=["b"])
+                assert {await told() for _ in range(3)} == {
+                    "mem://by-tags/b",
+                    "mem://by-type/todo",
+                    fresh,
+                }
+                await server.note("one", tags=["b"])
+                assert {await told() for _ in range(4)} == {
+                    item,
+                    "mem://by-tags/a",
+                    "mem://by-tags/b",
+                    fresh,
+                }
+                await server.call("supersede_memory", old_memory_id=one, new_memory_id=other)
+                assert {await told() for _ in range(5)} == set(uris) - {GRAPH}
+
+    run(scenario)
+
+
+@ERAS
+def test_saying_again_what_is_so_changes_nothing(tmp_path: Path, mode: Mode) -> None:
+    async def scenario() -> None:
+        async with joined(tmp_path, mode) as server:
+            await server.call("create_project", name="shop")
+            async with listening(server, mode, GRAPH, f"{GRAPH}?project=default") as told:
+                edge = {"from": "Jon", "to": "Ann", "relationType": "knows"}
+                for _ in range(2):
+                    await server.call("create_relations", relations=[edge])
+                assert await told() == GRAPH
+                await server.call("create_entities", entities=[JON], project="default")
+                assert await told() == f"{GRAPH}?project=default"
+
+    run(scenario)
+
+
+@ERAS
+def test_another_active_project_is_another_graph(tmp_path: Path, mode: Mode) -> None:
+    async def scenario() -> None:
+        async with joined(tmp_path, mode) as server:
+            await server.call("create_project", name="shop")
+            async with listening(server, mode, GRAPH) as told:
+                await server.call("create_project", name="other")
+                assert await told() == GRAPH
+                await server.call("switch_project", name="shop")
+                assert await told() == GRAPH
+                await server.call("archive_project", name="shop")
+                assert await told() == GRAPH
+
+    run(scenario)
+
+
+@ERAS
+def test_after_very_many_writes_everything_counts_as_changed(
+    tmp_path: Path, mode: Mode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subscriptions, "ENTRIES_READ_MAX", 2)
+
+    async def scenario() -> None:
+        async with joined(tmp_path, mode) as server:
+            note = await server.note("x")
+            async with listening(server, mode, f"mem://item/{note}") as told:
+                people = [{"name": name, "entityType": "person"} for name in "abc"]
+                await server.call("create_entities", entities=people)
+                assert await told() == f"mem://item/{note}"
+
+    run(scenario)
+
+
+def test_a_client_that_asked_hears_of_a_changed_list(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with joined(tmp_path) as server:
+            async with server.client.listen(resources_list_changed=True) as events:
+                await server.call("create_entities", entities=[JON])
+                await server.note("x")
+                assert await anext(events) == ResourcesListChanged()
+            async with server.client.listen(resource_subscriptions=["mem://recent"]) as events:
+                await server.note("y")
+                assert await anext(events) == ResourceUpdated("mem://recent")
+
+    run(scenario)
+
+
+# -- beginning and ending
+
+
+def test_who_unsubscribed_is_told_no_more(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with joined(tmp_path, "legacy") as server:
+            session = server.client.session
+            for _ in range(2):
+                await session.subscribe_resource(GRAPH)
+            await session.subscribe_resource("mem://recent")
+            await session.unsubscribe_resource(GRAPH)
+            await session.unsubscribe_resource("mem://never/subscribed")
+            await server.call("create_entities", entities=[JON])
+            await server.note("x")
+            assert await server.told() == "mem://recent"
+
+    run(scenario)
+
+
+def test_what_is_not_there_is_not_subscribed_to(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with joined(tmp_path, "legacy") as server:
+            for uri, code in (
+                ("mem://everything", RESOURCE_NOT_FOUND),
+                ("mem://item/mem_01h455vb4pex5vsknk084sn02q", RESOURCE_NOT_FOUND),
+                (f"{GRAPH}?project=nowhere", RESOURCE_NOT_FOUND),
+                ("mem://recent?limit=0", INVALID_PARAMS),
+            ):
+                error = await server.refusal(server.client.session.subscribe_resource(uri))
+                assert error.code == code
+
+    run(scenario)
+
+
+def test_one_who_listens_to_the_unknown_still_hears_the_rest(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with joined(tmp_path) as server:
+            uris = ["mem://everything", "mem://recent?limit=x%", GRAPH, GRAPH]
+            async with server.client.listen(resource_subscriptions=uris) as events:
+                await server.call("create_entities", entities=[JON])
+                assert await anext(events) == ResourceUpdated(GRAPH)
+
+    run(scenario)
+
+
+@ERAS
+def test_there_is_a_limit_to_what_is_listened_to(
+    tmp_path: Path, mode: Mode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subscriptions, "URIS_MAX", 2)
+
+    async def scenario() -> None:
+        async with joined(tmp_path, mode) as server:
+
+            async def listen_to(*uris: str) -> None:
+                async with listening(server, mode, *uris):
+                    pass
+
+            error = await server.refusal(
+                listen_to("mem://recent", "mem://recent?limit=1", "mem://recent?limit=2")
+            )
+            assert error.code == INVALID_REQUEST
+            assert error.message.startswith("More than 2 resources are subscribed to.")
+            await listen_to("mem://recent")
+
+    run(scenario)
+
+
+@ERAS
+def test_the_server_says_that_it_can_be_subscribed_to(tmp_path: Path, mode: Mode) -> None:
+    async def scenario() -> None:
+        async with joined(tmp_path, mode) as server:
+            resources = server.client.server_capabilities.resources
+            assert resources is not None and resources.subscribe is True
+            assert bool(resources.list_changed) is (mode == "auto")
+
+    run(scenario)
+
+
+def test_who_listens_to_the_service_hears_of_each_write_until_it_stops(tmp_path: Path) -> None:
+    heard: list[str] = []
+    with client_on(tmp_path) as client:
+        stop = client.service.listen(lambda: heard.append("one"))
+        client.service.listen(lambda: heard.append("other"))
+        client("create_entities", entities=[JON])
+        stop()
+        stop()
+        client("delete_entities", entityNames=["Jon"])
+        client("read_graph")
+    assert heard == ["one", "other", "other"]
+
+
+# -- several processes
+
+
+def next_update(server: Pipe) -> Message:
+    """The next notification of a change; answers on the way are passed over."""
+    while True:
+        message = server.read()
+        assert message is not None, server.stderr()
+        if message.get("method") == "notifications/resources/updated":
+            params: Message = message["params"]
+            return params
+
+
+def test_a_write_of_another_process_is_told(tmp_path: Path) -> None:
+    with served(tmp_path, era="2025-11-25") as server, served(tmp_path) as other:
+        for uri in (GRAPH, "mem://recent"):
+            assert "result" in server.request("resources/subscribe", uri=uri)
+        other("create_entities", entities=[JON])
+        assert next_update(server) == {"uri": GRAPH}
+        other("store_memory", content="User moved to Austin")
+        assert next_update(server) == {"uri": "mem://recent"}
+        server.send_call("store_memory", content="User likes tea")
+        assert next_update(server) == {"uri": "mem://recent"}
+        server.close_stdin()
+        assert server.end() == (0, "")
+
+
+def test_a_listener_is_told_of_a_write_of_another_process(tmp_path: Path) -> None:
+    with served(tmp_path) as server, served(tmp_path) as other:
+        wanted = {"resourceSubscriptions": [GRAPH]}
+        number = server.send("subscriptions/listen", notifications=wanted)
+        acknowledged = server.read() or {}
+        assert acknowledged["method"] == "notifications/subscriptions/acknowledged"
+        assert acknowledged["params"]["notifications"] == wanted
+        other("create_entities", entities=[JON])
+        assert next_update(server) == {
+            "uri": GRAPH,
+            "_meta": {"io.modelcontextprotocol/subscriptionId": number},
+        }
+        server.close_stdin()
+        assert server.end() == (0, "")

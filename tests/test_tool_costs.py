@@ -1,0 +1,55 @@
+"""What the tools cost a model in every conversation: run with `-s` to see it tool by tool.
+
+A token is counted as four characters of what a client hands to the model: name, description and the
+schema of the arguments. Clients do not hand on the schema of the result.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from memlog.settings import TOOLSETS
+from server.dispatch import listed
+from server.registry import Tool, tools
+
+CHARACTERS_PER_TOKEN = 4
+TOKENS_MAX = {"graph": 2_000}
+TOKENS_MAX_OF_ALL = 7_000
+TOKENS_MAX_OF_A_TOOL = 500
+
+
+def tokens(tool: Tool) -> int:
+    shown = listed(tool)
+    schema = json.dumps(shown.input_schema, ensure_ascii=False, separators=(",", ":"))
+    characters = len(shown.name) + len(shown.description or "") + len(schema)
+    return -(-characters // CHARACTERS_PER_TOKEN)
+
+
+def test_all_tools_together_stay_within_their_budget() -> None:
+    costs = dict.fromkeys(TOOLSETS, 0)
+    for name, tool in tools(TOOLSETS).items():
+        cost = tokens(tool)
+        costs[tool.toolset] += cost
+        print(f"{tool.toolset:10} {name:26} {cost:6}")
+        assert cost <= TOKENS_MAX_OF_A_TOOL, name
+    for toolset, cost in costs.items():
+        print(f"{toolset:10} {'':26} {cost:6}")
+        assert 0 < cost <= TOKENS_MAX.get(toolset, TOKENS_MAX_OF_ALL), toolset
+    print(f"{'all':10} {'':26} {sum(costs.values()):6}")
+    assert sum(costs.values()) <= TOKENS_MAX_OF_ALL
+
+
+def test_those_that_only_read_cost_less() -> None:
+    reading = sum(map(tokens, tools(TOOLSETS, read_only=True).values()))
+    assert 0 < reading < sum(map(tokens, tools(TOOLSETS).values())) / 1.5
+
+
+@pytest.mark.parametrize("name", sorted(tools(TOOLSETS)))
+def test_no_description_was_shortened_to_nothing(name: str) -> None:
+    tool = tools(TOOLSETS)[name]
+    assert tool.title
+    assert "Example: {" in tool.description
+    assert len(tool.description.partition("Example: ")[0]) >= 35, "what it is for"
+    assert tool.description == tool.description.strip()
