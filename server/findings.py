@@ -1,4 +1,4 @@
-"""A search as a person reads it: what was found, grouped by the entity it belongs to."""
+"""A search as a person reads it: entities with the facts that matched, facts and records, together."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import msgspec
 from memlog.settings import Mode
 from memlog.state import State
 from projections.search import Hit
+from server.memories import text_of
 from server.service import Opened
 
 LINES_MAX = 5
 
 
 class Group(msgspec.Struct, frozen=True):
-    """An entity, the facts of it that matched best first, and its best score."""
+    """An entity with the facts of it that matched, best first; or a memory, under its text."""
 
     name: str
     kind: str
@@ -30,18 +31,30 @@ class Findings(msgspec.Struct, frozen=True):
 def findings(opened: Opened, query: str, mode: Mode, limit: int) -> Findings:
     """The best `limit` groups for `query`, each with up to `LINES_MAX` of its facts."""
     found = opened.searcher.search(query, mode=mode)
-    by_entity: dict[str, list[Hit]] = {}
+    grouped: dict[str, list[Hit]] = {}
     for hit in found.hits:
-        by_entity.setdefault(hit.entity, []).append(hit)
+        grouped.setdefault(hit.entity or hit.ref, []).append(hit)
     groups: list[Group] = []
     with opened.project.read() as state:
-        for entity_id, hits in by_entity.items():
-            group = _group(entity_id, hits, state)
+        for thing_id, hits in grouped.items():
+            group = (
+                _memory(hits[0], state)
+                if hits[0].kind == "memory"
+                else _group(thing_id, hits, state)
+            )
             if group is not None:
                 groups.append(group)
             if len(groups) == limit:
                 break
     return Findings(groups, found.notice)
+
+
+def _memory(hit: Hit, state: State) -> Group | None:
+    row = state.memory(hit.ref)
+    if row is None or not row.active:
+        return None
+    kind = " ".join((row.memory_type, *row.tags))
+    return Group(text_of(row.content), kind, row.id, round(hit.score, 4), [])
 
 
 def _group(entity_id: str, hits: list[Hit], state: State) -> Group | None:

@@ -257,7 +257,7 @@ def meant(wanted: AnyCommand | str, project: Project) -> AnyCommand | None:
     return None if isinstance(wanted, str) else wanted
 
 
-@settings(max_examples=60)
+@settings(max_examples=50)
 @given(steps=st.lists(step, min_size=4, max_size=25), unranked_max=st.sampled_from([0, 1, 3, 128]))
 def test_whatever_happened_and_however_it_was_read_analytics_say_what_the_state_says(
     steps: Sequence[tuple[AnyCommand | str, str | None, int, bool]], unranked_max: int

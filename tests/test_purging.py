@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
-import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -51,12 +47,8 @@ from memlog.settings import Settings
 from memlog.state import State
 from memlog.store import Store
 from projections.check import compare
-from projections.embedding import VectorCache
 from projections.embeddings import Embeddings
 from projections.follow import Projections
-from server.cli import cli
-from tests.served import served
-from tests.service import Client, client_on
 
 
 def do(project: Project, command: AnyCommand, thread: str | None = None) -> int:
@@ -352,27 +344,6 @@ def test_indexes_that_someone_still_has_open_cannot_come_back(store: Store) -> N
     assert all(each.endswith(".1") for each in folders)
 
 
-def test_a_server_under_way_goes_on_with_the_new_file_and_brings_nothing_back(
-    tmp_path: Path,
-) -> None:
-    data_dir = tmp_path / "data"
-    with served(data_dir) as server:
-        made = [{"name": SECRETS[0], "entityType": "person", "observations": [SECRETS[2]]}]
-        server("create_entities", entities=made)
-        assert server("search_nodes", query=SECRETS[2])["entities"] != []
-        store = Store(data_dir)
-        store.purge("default", Target((SECRETS[0],)))
-        assert server("search_nodes", query=SECRETS[2])["entities"] == []
-        made = [{"name": "Gina", "entityType": "person", "observations": ["runs a shop"]}]
-        server("create_entities", entities=made)
-        assert server("search_nodes", query="shop")["entities"][0]["name"] == "Gina"
-        with store.project("default").read() as state:
-            assert told(state) == {"Gina", "Gina: runs a shop"}
-        assert_whole(store.project("default"))
-        store.close()
-    assert holding(data_dir, SECRETS) == set()
-
-
 def test_what_a_crash_left_of_a_rewriting_is_in_nobodys_way(store: Store) -> None:
     project = store.project("one")
     do(project, create("Jon"))
@@ -455,142 +426,3 @@ def test_whatever_happened_the_rest_replays_and_knows_nothing_of_it(
         projections.analytics()
         projections.close()
         store.close()
-
-
-# -- no byte of it
-
-SECRETS = ("Zürich-Xaver", "xyzzybank", "plughstreet", "qwoxtag", "frobnicate")
-
-
-def searched(text: str) -> set[bytes]:
-    """The spellings under which a text may stand in a file."""
-    folded = [text, text.lower(), text.casefold(), *text.lower().replace("-", " ").split()]
-    forms = [
-        unicodedata.normalize(form, each) for each in folded for form in ("NFC", "NFD", "NFKC")
-    ]
-    return {form.encode(code) for form in forms for code in ("utf-8", "utf-16-le")}
-
-
-def holding(folder: Path, texts: tuple[str, ...]) -> set[tuple[str, str]]:
-    """Which texts stand in which files."""
-    return {
-        (text, str(path.relative_to(folder)))
-        for path in folder.rglob("*")
-        if path.is_file()
-        for text in texts
-        if any(form in path.read_bytes() for form in searched(text))
-    }
-
-
-def fill(client: Client) -> list[str]:
-    """A project in which the secrets were kept, changed, deleted, undone; ids of the secret records."""
-    client(
-        "create_entities",
-        entities=[
-            {
-                "name": SECRETS[0],
-                "entityType": "person",
-                "observations": ["worked at XyzzyBank until 2019", "lives at Plughstreet 7"],
-            },
-            {"name": "Gina", "entityType": "person", "observations": ["runs a shop"]},
-        ],
-    )
-    client(
-        "create_relations",
-        relations=[{"from": SECRETS[0], "to": "Gina", "relationType": "frobnicates"}],
-    )
-    client(
-        "delete_observations",
-        deletions=[{"entityName": SECRETS[0], "observations": ["lives at Plughstreet 7"]}],
-    )
-    record = client(
-        "memory_create",
-        type="note",
-        content={"summary": "the qwoxtag of it all"},
-        source="chat://1",
-        tags=["qwoxtag"],
-        confidence=0.9,
-    )
-    for number in range(40):
-        client(
-            "create_entities",
-            entities=[
-                {
-                    "name": f"Other {number}",
-                    "entityType": "thing",
-                    "observations": [f"fact {number} " + "of no import " * 20],
-                }
-            ],
-        )
-    client.as_command("cmd-1", "search_nodes", {"query": "xyzzybank"})
-    client.as_command(
-        "cmd-2",
-        "add_observations",
-        {"observations": [{"entityName": SECRETS[0], "contents": ["frobnicate at xyzzybank"]}]},
-    )
-    opened = client.service.open("default")
-    opened.projections.text()
-    opened.projections.analytics()
-    return [record["id"]]
-
-
-def test_no_file_of_the_data_directory_holds_a_byte_of_what_was_purged(tmp_path: Path) -> None:
-    data_dir = tmp_path / "data"
-    with client_on(data_dir) as client:
-        ids = fill(client)
-    cache = VectorCache(data_dir / "embeddings" / "some-key.mdb")
-    texts = [f"{SECRETS[0]} (person)", "Gina (person)"]
-    cache.put_many(texts, np.ones((2, 4), np.float32))
-    cache.close()
-    assert {text for text, _ in holding(data_dir, SECRETS)} == set(SECRETS)
-    arguments = ["purge", "default", "--entity", SECRETS[0], "--memory", ids[0], "--yes"]
-    environment = {"MEMLOG_EMBEDDER": "none"}
-    result = CliRunner().invoke(
-        cli, [*arguments, "--data-dir", str(data_dir)], env=environment, catch_exceptions=False
-    )
-    assert result.exit_code == 0, result.output
-    assert holding(data_dir, SECRETS) == set()
-
-    cache = VectorCache(data_dir / "embeddings" / "some-key.mdb")
-    first, second = cache.get_many(texts)
-    assert first is None and second is not None
-    cache.close()
-    for checking in (["verify"], ["replay", "default", "--check"]):
-        result = CliRunner().invoke(
-            cli, [*checking, "--data-dir", str(data_dir)], env=environment, catch_exceptions=False
-        )
-        assert result.exit_code == 0, result.output
-    with client_on(data_dir) as client:
-        assert client("search_nodes", query="shop")["entities"][0]["name"] == "Gina"
-        client.as_command(
-            "cmd-2",
-            "create_entities",
-            {"entities": [{"name": "New", "entityType": "thing", "observations": []}]},
-        )
-
-
-def test_the_command_tells_what_goes_asks_and_does_nothing_on_no(tmp_path: Path) -> None:
-    data_dir = tmp_path / "data"
-    with client_on(data_dir) as client:
-        client(
-            "create_entities", entities=[{"name": "Jon", "entityType": "p", "observations": ["a"]}]
-        )
-        client("store_memory", content="lives in Rome")
-        (old,) = memory_ids(client.service.open("default").project)
-        client("store_memory", content="lives in Oslo")
-        new = memory_ids(client.service.open("default").project)[0]
-        client("supersede_memory", oldMemoryId=old, newMemoryId=new)
-    base = ["purge", "default", "--data-dir", str(data_dir), "--entity", "Jon", "--memory", new]
-    environment = {"MEMLOG_EMBEDDER": "none"}
-    result = CliRunner().invoke(cli, base, input="n\n", env=environment)
-    assert result.exit_code == 1
-    assert "Names: Jon" in result.output
-    assert "1 entity created" in result.output
-    assert "Positions: 2-3, 5-6" in result.output
-    assert "lives in Rome' is there again" in result.output
-    with client_on(data_dir) as client:
-        assert client("open_nodes", names=["Jon"])["entities"] != []
-    result = CliRunner().invoke(cli, [*base, "--yes", "--json"], env=environment)
-    report = json.loads(result.stdout)
-    assert report["positions"] == [2, 3, 5, 6]
-    assert report["names"] == ["Jon"]

@@ -113,7 +113,7 @@ def _report(service: Service, wanted: str | None) -> Report:
         entity_types=_most_first((row.type, row.number) for row in counts if row.what == "entity"),
         memory_types=memories,
         threads=_most_first((row.thread, row.entities) for row in threads),
-        days=_days(opened.project, totals.time_us),
+        days=events_by_day(opened.project, totals.time_us),
     )
 
 
@@ -157,7 +157,7 @@ def _most_first(pairs: Iterable[tuple[str, int]]) -> dict[str, int]:
     return dict(sorted(pairs, key=lambda pair: (-pair[1], pair[0])))
 
 
-def _days(project: Project, last_us: int) -> dict[str, int]:
+def events_by_day(project: Project, last_us: int) -> dict[str, int]:
     """Events of each of the days (UTC) up to the last entry, found by seeking: the log is not read."""
     last = (_EPOCH + timedelta(microseconds=last_us)).replace(
         hour=0, minute=0, second=0, microsecond=0
