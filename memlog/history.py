@@ -34,7 +34,7 @@ from memlog.events import (
 )
 from memlog.graph import find_observation, missing_entity, unfit_observation
 from memlog.memories import missing_memory
-from memlog.restoring import Blocked, Restored, restore
+from memlog.restoring import Blocked, Restored, changes_after, restore
 from memlog.state import Entity, State
 
 SEARCHED_BACK_MAX = 100_000
@@ -192,14 +192,33 @@ def _undo_command(entry: Entry, cascade: bool, state: State, context: Context) -
             f"Position {entry.position} is about the life of the project, which undo does not change",
             suggestion="Use archive_project and restore_project.",
         )
+    tried: set[int] = set()
     while standing := blockers(first, last, state):
-        if not cascade:
-            raise _depended_on(first, last, standing, context)
-        latest = context.entry_at(max(standing))
+        effective = (standing & _effective(last, context)) - tried
+        if not cascade or not effective:
+            raise _depended_on(first, last, effective or standing, context)
+        latest = context.entry_at(max(effective))
         assert latest is not None, "what changed a row is in the log"
+        start, end = _span(latest, context)
+        tried.update(range(start, end + 1))
         yield from _undo_command(latest, cascade, state, context)
     if any(isinstance(each, Restored) for each in restore(first, last, state)):
         yield CommandUndone(first, last)
+
+
+def _effective(last: int, context: Context) -> set[int]:
+    """Positions beyond `last` that are neither undone nor an undo that stands."""
+    undone: set[int] = set()
+    found = set()
+    for position in range(context.head(), last, -1):
+        entry = context.entry_at(position)
+        if entry is None or position in undone:
+            continue
+        if isinstance(entry.event, CommandUndone):
+            undone.update(range(entry.event.first, entry.event.last + 1))
+        else:
+            found.add(position)
+    return found
 
 
 def _span(entry: Entry, context: Context) -> tuple[int, int]:
@@ -229,7 +248,10 @@ def _is_of_the_project(entry: Entry | None) -> bool:
 def blockers(first: int, last: int, state: State) -> set[int]:
     """Positions of later entries that depend on what is to be undone."""
     rows = list(restore(first, last, state))
-    found = {each.position for each in rows if isinstance(each, Blocked)}
+    found: set[int] = set()
+    for each in rows:
+        if isinstance(each, Blocked):
+            found |= changes_after(each.key, last, state)
     changed = {each.key: each.value for each in rows if isinstance(each, Restored)}
     for key, value in changed.items():
         if key[:1] == b"E" and value is None:
@@ -237,8 +259,7 @@ def blockers(first: int, last: int, state: State) -> set[int]:
         elif key[:1] == b"O" and value is not None:
             owner = b"E" + key[1:-8]
             if changed.get(owner, state.row(owner)) is None:
-                ended = state.changed_after(owner, last)
-                found |= {ended} if ended is not None else set()
+                found |= changes_after(owner, last, state)
     return found
 
 

@@ -26,10 +26,9 @@ class Restored(msgspec.Struct, frozen=True):
 
 
 class Blocked(msgspec.Struct, frozen=True):
-    """The row under `key` was changed again at `position`, in a way that cannot be kept."""
+    """The row under `key` was changed again, in a way that cannot be kept."""
 
     key: bytes
-    position: int
 
 
 def restore(first: int, last: int, state: State) -> Iterator[Restored | Blocked]:
@@ -48,9 +47,27 @@ def restore(first: int, last: int, state: State) -> Iterator[Restored | Blocked]
         if merged is not None:
             yield merged
         elif now != was:
-            position = state.changed_after(key, last)
-            assert position is not None, "a row that differs from what it was has been changed"
-            yield Blocked(key, position)
+            yield Blocked(key)
+
+
+def changes_after(key: bytes, last: int, state: State) -> set[int]:
+    """Positions beyond `last` at which the row was changed in more than when it was last touched."""
+    dated = [position for each, position, _ in state.images(key) if each == key]
+    return {
+        position
+        for position in dated
+        if position > last
+        and _told_apart(key, state.at(position - 1).row(key), state.at(position).row(key))
+    }
+
+
+def _told_apart(key: bytes, one: bytes | None, other: bytes | None) -> bool:
+    kind = ROW_TYPES.get(key[:1])
+    if kind is None or one is None or other is None:
+        return one != other
+    rows = [msgspec.msgpack.decode(row, type=kind) for row in (one, other)]
+    names = set(kind.__struct_fields__) - SOFT_FIELDS
+    return any(_differ(name, rows[0], rows[1]) for name in names)
 
 
 def _merged(

@@ -231,10 +231,6 @@ class State:
         """The keys that the entry at `position` changed."""
         return self._tables.touched(position)
 
-    def changed_after(self, key: bytes, position: int) -> int | None:
-        """The first position beyond `position` at which the row was changed."""
-        return self._tables.changed_after(key, position)
-
     def images(self, prefix: bytes) -> Iterator[tuple[bytes, int, bytes]]:
         """Each change ever made to rows under `prefix`: key, position, and the row it replaced."""
         return self._tables.images(prefix)

@@ -135,10 +135,6 @@ class Reader(Protocol):
         """The keys that the entry at `position` changed, in the order of their first change."""
         ...
 
-    def changed_after(self, key: bytes, position: int) -> int | None:
-        """The first position beyond `position` at which the key was changed."""
-        ...
-
     def images(self, prefix: bytes) -> Iterator[tuple[bytes, int, bytes]]:
         """For each change ever made to keys with this prefix: the key, the position, what it replaced."""
         ...
@@ -157,12 +153,6 @@ class _Past:
     def touched(self, position: int) -> list[bytes]:
         stored = self._past.get(TOUCHED + place(position))
         return [] if stored is None else msgspec.msgpack.decode(stored, type=list[bytes])
-
-    def changed_after(self, key: bytes, position: int) -> int | None:
-        image = self._past.ceiling(key + place(position + 1))
-        if image is None or image[0][:-8] != key:
-            return None
-        return int.from_bytes(image[0][-8:], "big")
 
     def images(self, prefix: bytes) -> Iterator[tuple[bytes, int, bytes]]:
         for dated, value in self._past.scan(prefix):
@@ -218,29 +208,30 @@ class _At(_Past):
         return self._now.get(key)
 
     def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        images = self._images(prefix, start)
+        """Whoever takes the first rows pays for the images beside them only, not for all the past."""
+        images = self._past.scan(prefix, start)
         image = next(images, None)
+        done = b""
         for key, value in self._now.scan(prefix, start):
-            while image is not None and image[0] < key:
-                if image[1]:
-                    yield image
+            while image is not None and image[0][:-8] <= key:
+                if self._first(image, done, start):
+                    done = image[0][:-8]
+                    if image[1]:
+                        yield done, image[1]
                 image = next(images, None)
-            if image is not None and image[0] == key:
-                if image[1]:
-                    yield image
-                image = next(images, None)
-            else:
+            if done != key:
                 yield key, value
         while image is not None:
-            if image[1]:
-                yield image
+            if self._first(image, done, start):
+                done = image[0][:-8]
+                if image[1]:
+                    yield done, image[1]
             image = next(images, None)
 
-    def _images(self, prefix: bytes, start: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """For each key changed after the position, its value at the position, in order of key."""
-        done = b""
-        for dated, value in self._past.scan(prefix, start):
-            key, made = dated[:-8], dated[-8:]
-            if key != done and made >= self._next:
-                done = key
-                yield key, value
+    def _first(self, image: tuple[bytes, bytes], done: bytes, start: bytes) -> bool:
+        """Whether it is the first image of its key made after the position: the value at the position.
+
+        An image of the key just before `start` is met, too, where the start is that key and a zero byte.
+        """
+        key, made = image[0][:-8], image[0][-8:]
+        return made >= self._next and key != done and key >= start

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from itertools import islice
 from typing import Literal
 
 import msgspec
@@ -202,22 +203,24 @@ class Analytics:
     def ranked(self, order: Order, thread: str | None = None) -> Iterator[Counts]:
         """Entities in this order, the first place first; of all, or of those that a thread touched.
 
-        At the present each costs a seek or two; in the past, every place that was left before or taken
-        since is passed over on the way.
+        At the present each costs a seek or two. In the past, places that were left before or taken since
+        are passed over on the way; so the way ends where as many were found as there are.
         """
+        totals = self.totals()
         if thread is None:
-            return self._scanned(order, ALL)
+            there_are = {"connected": totals.related, "orphaned": totals.orphaned}
+            return islice(self._scanned(order, ALL, totals), there_are.get(order))
         scope = text_key(thread)
         row = self.thread(scope)
         if row is not None and row.ranked:
-            return self._scanned(order, scope)
+            return self._scanned(order, scope, totals)
         return self._sorted(order, scope)
 
-    def _scanned(self, order: Order, scope: bytes) -> Iterator[Counts]:
+    def _scanned(self, order: Order, scope: bytes, totals: Totals) -> Iterator[Counts]:
         prefix = rank_key(order, scope)
         start = b""
         if order == "recent":
-            start = prefix + newest_first(self.totals().time_us)
+            start = prefix + newest_first(totals.time_us)
         elif order == "orphaned":
             start = prefix + newest_first(self.position)
         for key, _ in self._tables.scan(prefix, start):

@@ -310,6 +310,16 @@ def test_undo_refuses_and_names_what_depends_on_it_unless_told_to_cascade(
     assert project.digest() != before
 
 
+def test_a_cascade_undoes_what_really_stands_in_the_way_and_ends(project: Project) -> None:
+    before = project.digest()
+    do(project, create(entity("D", "x")))
+    position = project.head()
+    do(project, add("D", "y"))
+    do(project, RenameEntity(name="D", new_name="C"))
+    do(project, Undo(position=position, cascade=True))
+    assert project.digest() == before
+
+
 def test_a_fact_does_not_come_back_to_an_entity_that_was_deleted(project: Project) -> None:
     do(project, create(entity("Jon", "a")))
     do(

@@ -331,6 +331,7 @@ def test_indexes_that_someone_still_has_open_cannot_come_back(store: Store) -> N
     stale = Projections(store.project("one"), embeddings)
     stale.text()
     purge(store, "Jon")
+    assert not any(each.is_dir() for each in store.project("one").folder.iterdir())
     with pytest.raises(StorageError):
         stale.rebuild("text")
     with pytest.raises(StorageError):

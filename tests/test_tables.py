@@ -78,9 +78,10 @@ def test_every_past_of_a_timeline_reads_as_it_was(writes: list[tuple[bytes, byte
             for prefix in (b"", b"A", b"B", b"A0"):
                 wanted = {key: value for key, value in expected.items() if key.startswith(prefix)}
                 assert list(at.scan(prefix)) == sorted(wanted.items())
-            assert list(at.scan(b"A", b"A02")) == [
-                row for row in sorted(expected.items()) if b"A02" <= row[0] < b"B"
-            ]
+            for start in (b"A02", b"A02\0"):
+                assert list(at.scan(b"A", start)) == [
+                    row for row in sorted(expected.items()) if start <= row[0] < b"B"
+                ]
             for key in {key for key, _ in writes}:
                 assert at.get(key) == expected.get(key)
         assert list(timeline.scan(b"")) == sorted(pasts[-1].items())
@@ -101,3 +102,20 @@ def test_several_changes_of_a_key_at_one_position_are_one_change() -> None:
     assert timeline.at(0).get(b"Ak") is None
     assert timeline.at(1).get(b"Ak") == b"1"
     assert timeline.at(2).get(b"Ak") == b"3"
+
+
+def test_the_first_rows_of_a_past_are_read_without_all_that_lies_behind_them() -> None:
+    read = []
+
+    class Watched(MemoryRows):
+        def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+            for row in super().scan(prefix, start):
+                read.append(row)
+                yield row
+
+    timeline = Timeline(Watched(), Watched())
+    for position in range(1, 101):
+        timeline.position = position
+        timeline.put(b"A%03d" % position, b"x")
+    assert next(timeline.at(50).scan(b"A")) == (b"A001", b"x")
+    assert len(read) <= 4
