@@ -48,6 +48,9 @@ class Counting:
         self._totals = self._counted.totals()
         self._scopes: dict[int, list[bytes]] = {}
         """By birth: the scopes of the rankings an entity is in, as far as they were looked up."""
+        self._threads: dict[str, bytes] = {}
+        self._joined: set[bytes] = set()
+        """Hashes of threads, and keys of what they touched: most entries bring no new ones."""
 
     def count(self, entry: Entry) -> None:
         self._timeline.position = entry.position
@@ -106,12 +109,8 @@ class Counting:
 
     def _join(self, name: str, touched: set[int]) -> bool:
         """Makes the entities some that the thread touched; true where the thread is new."""
-        scope = text_key(name)
-        joining = [
-            born
-            for born in sorted(touched)
-            if self._timeline.get(tables.touched_key(scope, born)) is None
-        ]
+        scope = self._threads.get(name) or self._threads.setdefault(name, text_key(name))
+        joining = [born for born in sorted(touched) if self._is_new(scope, born)]
         if touched and not joining:
             return False
         thread = self._counted.thread(scope)
@@ -127,6 +126,13 @@ class Counting:
                 self._rank(scope, born)
         self._timeline.put(tables.thread_key(scope), encode_row(Thread(name, entities, ranked)))
         return thread is None
+
+    def _is_new(self, scope: bytes, born: int) -> bool:
+        key = tables.touched_key(scope, born)
+        if key in self._joined:
+            return False
+        self._joined.add(key)
+        return self._timeline.get(key) is None
 
     def _rank(self, scope: bytes, born: int) -> None:
         self._scopes_of(born).append(scope)

@@ -35,7 +35,7 @@ PROJECTIONS: tuple[Name, ...] = ("text", "analytics", "vectors")
 Progress = Callable[[str, int, int], None]
 """Told the projection's name, its position, and the position it is going to."""
 
-BATCH_ENTRIES = {"text": 20_000, "analytics": 5_000, "vectors": 64}
+BATCH_ENTRIES = {"text": 20_000, "analytics": 2_000, "vectors": 64}
 
 READS_STATE = frozenset({"analytics"})
 """Projections that read the state as they apply, so inside the snapshot. The others apply after it: a log

@@ -194,6 +194,18 @@ def dies_after_the_commit():
             die()
     Environment._write_once = written
 
+def dies_after_a_commit_of_text():
+    open_writer = TextProjector._writer
+    class Writer:
+        def __init__(self, writer):
+            self.writer = writer
+        def __getattr__(self, name):
+            return getattr(self.writer, name)
+        def commit(self):
+            self.writer.commit()
+            die()
+    TextProjector._writer = lambda self, changes: Writer(open_writer(self, changes))
+
 def remember(name):
     fact = {"name": name, "entityType": "thing", "observations": ["fact of " + name]}
     client("create_entities", entities=[fact])
@@ -222,7 +234,8 @@ CRASHES = {
     "in a write, after its commit": ("dies_after_the_commit()", THEN, True),
     "before text is indexed": ("dies_before(TextProjector, 'apply')", THEN, True),
     "before text is committed": ("dies_after(TextProjector, '_write')", THEN, True),
-    "after text is committed": ("dies_before(TextProjector, '_release')", THEN, True),
+    "after a commit of text": ("dies_after_a_commit_of_text()", THEN, True),
+    "before the writer of text is let go": ("dies_before(TextProjector, '_release')", THEN, True),
     "after text is indexed": ("dies_after(TextProjector, 'apply')", THEN, True),
     "before vectors are added": ("dies_before(VectorProjector, 'apply')", THEN, True),
     "after vectors are added": ("dies_after(VectorProjector, 'apply')", THEN, True),
