@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from bench import append, calls, found, importing, replay, search, startup
+from bench import append, calls, found, importing, memories, replay, search, startup
 from bench.rows import Section
 from bench.world import World
 
@@ -34,6 +34,7 @@ BENCHMARKS = (
     Benchmark("search", search.run),
     Benchmark("found", found.run),
     Benchmark("calls", calls.run),
+    Benchmark("memories", memories.run),
     Benchmark("replay", replay.run),
     Benchmark("import", importing.run, canonical=False),
 )

@@ -1,0 +1,69 @@
+"""Facts and analytics over stdio at each size: storing, superseding, listing; what a graph amounts to.
+
+Storing a fact embeds it to find what is similar; the rest touches a few rows. The graph beside them is as
+large as the section says, the facts are those that the run itself stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bench.calls import NO_OP_NAME, no_op_step
+from bench.floors import SyncedWrite
+from bench.rows import Row, Section, at_most_ms, floor, row
+from bench.timing import Step, beside
+from bench.wire import Server, result_of
+from bench.world import World
+
+STORE_MS_MAX, SUPERSEDE_MS_MAX, LIST_MS_MAX, ANALYTICS_MS_MAX = 15.0, 2.0, 2.0, 3.0
+
+
+def run(world: World) -> Iterator[Section]:
+    for size in sorted(world.scale.sizes):
+        project = world.prepared(size).project
+        server = world.server(project, model=world.has_model)
+        rows = list(_measured(world, server))
+        yield Section(f"Facts and analytics over stdio, {size:,} entities", rows)
+
+
+def _measured(world: World, server: Server) -> Iterator[Row]:
+    """The rows, then their floors."""
+    count = world.scale.warm_up + world.scale.calls
+    facts = [entity.observations[0] for entity in world.draw(2 * count)]
+    ids = [_stored(server, fact) for fact in facts[count:]]
+    storing = [server.call("store_memory", {"content": fact}) for fact in facts[:count]]
+    superseding = [
+        server.call("supersede_memory", {"old_memory_id": old, "new_memory_id": ids[-1]})
+        for old in ids[:-1]
+    ]
+    superseding.append(server.call("list_recent_memories", {"limit": 1}))
+    listing = server.call("list_recent_memories", {})
+    counting = server.call("get_analytics", {})
+    synced = SyncedWrite(world.folder / "synced")
+    steps = {
+        "store_memory": Step(lambda number: server.ask(storing[number]), result_of),
+        "supersede_memory": Step(lambda number: server.ask(superseding[number]), result_of),
+        "list_recent_memories": Step(lambda _: server.ask(listing), result_of),
+        "get_analytics": Step(lambda _: server.ask(counting), result_of),
+        NO_OP_NAME: no_op_step(world),
+        synced.name: Step(synced.write),
+    }
+    times = beside(world.scale.calls, steps, warm_up=world.scale.warm_up)
+    synced.close()
+    no_op, write = floor(NO_OP_NAME, times[NO_OP_NAME]), floor(synced.name, times[synced.name])
+    goals = {
+        "store_memory": (STORE_MS_MAX, [no_op, write]),
+        "supersede_memory": (SUPERSEDE_MS_MAX, [no_op, write]),
+        "list_recent_memories": (LIST_MS_MAX, [no_op]),
+        "get_analytics": (ANALYTICS_MS_MAX, [no_op]),
+    }
+    for name, (ms_max, floors) in goals.items():
+        yield row(name, times[name], floors, goals=[at_most_ms(ms_max)])
+    yield no_op
+    yield write
+
+
+def _stored(server: Server, fact: str) -> str:
+    answer = result_of(server.ask(server.call("store_memory", {"content": fact})))
+    memory_id: str = answer["structuredContent"]["created"]["id"]
+    return memory_id
