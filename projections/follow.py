@@ -121,9 +121,9 @@ class Projections:
 
     # -- upkeep
 
-    def behind(self, projector: Projector) -> int:
+    def behind(self, name: str) -> int:
         """How many entries of the log a projection has not seen."""
-        return max(0, self._project.head() - projector.position)
+        return max(0, self._project.head() - self._open(name).projector.position)
 
     def positions(self) -> dict[str, int]:
         """How far each projection that is open has come."""

@@ -11,6 +11,7 @@ query that nothing answers finds nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import msgspec
 
@@ -22,7 +23,7 @@ from projections.follow import Projections
 from projections.query import Query, parse
 from projections.vectors import VectorHit
 
-CANDIDATES_MAX = 100
+DEPTH = 100
 COSINE_MIN = 0.35
 PATIENCE_SECONDS: dict[Mode, float] = {"hybrid": 2.0, "semantic": 20.0}
 """How long a search waits for texts to be embedded; the rest is searched by words, and it says so."""
@@ -43,10 +44,19 @@ class Hit(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """Hits, best first, and a notice where the search was poorer than asked for."""
+    """Hits, best first; a notice where the search was poorer than asked for; whether a deeper one may
+    find more."""
 
     hits: list[Hit]
     notice: str | None = None
+    deeper: bool = False
+
+
+class _Scope(NamedTuple):
+    at: int | None
+    kinds: frozenset[Kind] | None
+    labels: tuple[str, ...]
+    depth: int
 
 
 class _Candidate(msgspec.Struct):
@@ -73,27 +83,28 @@ class Searcher:
         at: int | None = None,
         kinds: frozenset[Kind] | None = None,
         labels: tuple[str, ...] = (),
+        depth: int = DEPTH,
     ) -> Found:
-        """Everything relevant among the best `CANDIDATES_MAX` of each way, best first.
+        """Everything relevant among the best `depth` of each way, best first.
 
         Reads everything that was committed before the call. Raises EmbeddingError only where
         `semantic` was asked for and cannot be had; `hybrid` then goes by words and says so.
         """
         parsed = parse(query)
+        scope = _Scope(at, kinds, labels, depth)
         candidates: dict[str, _Candidate] = {}
-        notice = None
+        notice, deeper = None, False
         if mode != "semantic":
-            self._by_words(query, parsed, candidates, at, kinds, labels)
+            deeper = self._by_words(query, parsed, candidates, scope)
         if mode != "text" and parsed.is_plain and query.strip():
             try:
-                notice = self._by_meaning(
-                    query, candidates, at, kinds, labels, PATIENCE_SECONDS[mode]
-                )
+                deeper |= self._by_meaning(query, candidates, scope, PATIENCE_SECONDS[mode])
+                notice = self._not_yet_embedded()
             except EmbeddingError as error:
                 if mode == "semantic":
                     raise
                 notice = f"Searched by words only: {error.message}"
-        return Found(_joined(candidates.values()), notice)
+        return Found(_joined(candidates.values()), notice, deeper)
 
     def nearest(
         self,
@@ -110,44 +121,47 @@ class Searcher:
         return vectors.search(vector, at=at, limit=limit, kinds=kinds, labels=labels)
 
     def _by_words(
-        self,
-        query: str,
-        parsed: Query,
-        candidates: dict[str, _Candidate],
-        at: int | None,
-        kinds: frozenset[Kind] | None,
-        labels: tuple[str, ...],
-    ) -> None:
+        self, query: str, parsed: Query, candidates: dict[str, _Candidate], scope: _Scope
+    ) -> bool:
+        """Adds what has the words, or the query as a part; whether there may be more further down."""
+        at, kinds, labels, depth = scope
         text = self._projections.text()
-        for hit in text.search(parsed, at=at, limit=CANDIDATES_MAX, kinds=kinds, labels=labels):
+        worded = text.search(parsed, at=at, limit=depth, kinds=kinds, labels=labels)
+        for hit in worded:
             found = candidates.setdefault(hit.ref, _Candidate(hit.kind, hit.ref, hit.entity))
             found.bm25 = hit.score
         if not parsed.is_plain:
-            return
-        for hit in text.substring(query, at=at, limit=CANDIDATES_MAX, kinds=kinds, labels=labels):
+            return len(worded) == depth
+        parts = text.substring(query, at=at, limit=depth, kinds=kinds, labels=labels)
+        for hit in parts:
             found = candidates.setdefault(hit.ref, _Candidate(hit.kind, hit.ref, hit.entity))
             found.part = hit.score
+        return depth in (len(worded), len(parts))
 
     def _by_meaning(
         self,
         query: str,
         candidates: dict[str, _Candidate],
-        at: int | None,
-        kinds: frozenset[Kind] | None,
-        labels: tuple[str, ...],
+        scope: _Scope,
         patience_seconds: float,
-    ) -> str | None:
-        """Adds what is near in meaning; a sentence where some texts have no vectors yet."""
+    ) -> bool:
+        """Adds what is near in meaning; whether there may be more further down."""
+        at, kinds, labels, depth = scope
         vector = self._embeddings.get().query_vector(query)
         vectors = self._projections.vectors(patience_seconds)
         for ref, cosine in vectors.cosines(vector, list(candidates), at=at).items():
             candidates[ref].cosine = cosine
-        for hit in vectors.search(vector, at=at, limit=CANDIDATES_MAX, kinds=kinds, labels=labels):
+        near = vectors.search(vector, at=at, limit=depth, kinds=kinds, labels=labels)
+        for hit in near:
             if hit.cosine < COSINE_MIN:
-                break
+                return False
             found = candidates.setdefault(hit.ref, _Candidate(hit.kind, hit.ref, hit.entity))
             found.cosine = hit.cosine
-        behind = self._projections.behind(vectors)
+        return len(near) == depth
+
+    def _not_yet_embedded(self) -> str | None:
+        """A sentence where some texts have no vectors yet."""
+        behind = self._projections.behind("vectors")
         if not behind:
             return None
         return (

@@ -303,7 +303,7 @@ def test_what_grew_equals_what_is_rebuilt_and_every_past_what_it_was(
             assert everything(state) == now
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(moves=st.lists(move, min_size=1, max_size=10), data=st.data())
 def test_a_search_finds_then_and_now_what_lived_and_nothing_else(
     moves: Moves, data: st.DataObject

@@ -290,3 +290,17 @@ def test_more_items_than_a_call_may_carry_are_refused_with_the_limit(client: Cli
     error = refused(client, "create_entities", entities=many)
     assert error["code"] == "LIMIT_EXCEEDED"
     assert "1000" in json.dumps(error)
+
+
+def test_everything_that_matches_is_reached_however_much_it_is(client: Client) -> None:
+    many = [{"name": f"e{n}", "entityType": "t", "observations": ["common"]} for n in range(450)]
+    client("create_entities", entities=many)
+    assert len(client("search_nodes", query="common", limit=1000)["entities"]) == 450
+    found: set[str] = set()
+    page = client("search_nodes", query="common")
+    while True:
+        found |= set(names(page))
+        if "nextCursor" not in page:
+            break
+        page = client("search_nodes", query="common", cursor=page["nextCursor"])
+    assert found == {f"e{n}" for n in range(450)}

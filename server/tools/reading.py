@@ -15,7 +15,7 @@ from memlog.commands import ITEMS_MAX, EntityName
 from memlog.settings import Mode
 from memlog.state import State
 from projections.documents import Kind
-from projections.search import Hit
+from projections.search import DEPTH, Found, Hit
 from server.moments import AsOf, position_of
 from server.registry import Arguments, Call, Result, tool
 from server.views import (
@@ -31,6 +31,10 @@ from server.views import (
 GRAPH_KINDS: frozenset[Kind] = frozenset({"entity", "observation"})
 LIMIT_MAX = 1_000
 SEARCH_LIMIT = 25
+DOCUMENTS_PER_ENTITY = 4
+"""How many documents are looked at for each entity wanted: several are often of the same one."""
+
+DEEPER_TIMES = 4
 QUERY_CHARACTERS_MAX = 10_000
 SUGGESTED_FOR_MAX = 10
 
@@ -160,10 +164,21 @@ class SearchNodesResult(Result, frozen=True):
 
 
 class _SearchCursor(msgspec.Struct, array_like=True):
-    """The same search as of `position`, beyond the first `offset` entities."""
+    """The same search as of `position`, so many candidates deep, beyond the first `offset` entities.
 
-    position: int
+    A deeper search orders anew; so what a search of depth `told` found was told on pages before, and
+    the pages of this one leave it out.
+    """
+
+    position: int | None
     offset: int
+    depth: int
+    told: int = 0
+
+    def after(self, position: int, reached: int, *, more: bool) -> _SearchCursor:
+        if more:
+            return _SearchCursor(position, reached, self.depth, self.told)
+        return _SearchCursor(position, 0, self.depth * DEEPER_TIMES, self.depth)
 
 
 @tool("graph", "Search the graph")
@@ -174,24 +189,28 @@ def search_nodes(call: Call, arguments: SearchNodes) -> SearchNodesResult:
     Example: {"query": "who prefers dark mode in editors"}
     """
     project, opened = call.open(arguments)
-    at = position_of(arguments.as_of, opened.project)
-    offset = 0
-    if arguments.cursor is not None:
+    if arguments.cursor is None:
+        at = position_of(arguments.as_of, opened.project)
+        cursor = _SearchCursor(at, 0, max(DEPTH, DOCUMENTS_PER_ENTITY * (arguments.limit or 0)))
+    else:
         cursor = read_cursor(arguments.cursor, _SearchCursor)
-        at, offset = cursor.position, cursor.offset
-    found = opened.searcher.search(
-        arguments.query,
-        mode=arguments.mode or call.service.settings.search_mode,
-        at=at,
-        kinds=GRAPH_KINDS,
-    )
-    ranked = list(_by_entity(found.hits).items())
-    with opened.project.read(at) as state:
-        bundles = _bundles(ranked, offset, state, arguments.provenance)
+
+    def search(depth: int) -> Found:
+        mode = arguments.mode or call.service.settings.search_mode
+        return opened.searcher.search(
+            arguments.query, mode=mode, at=cursor.position, kinds=GRAPH_KINDS, depth=depth
+        )
+
+    found = search(cursor.depth)
+    told = _by_entity(search(cursor.told).hits) if cursor.told else {}
+    ranked = [each for each in _by_entity(found.hits).items() if each[0] not in told]
+    with opened.project.read(cursor.position) as state:
+        bundles = _bundles(ranked, cursor.offset, state, arguments.provenance)
         page = list(_page(bundles, arguments.limit, SEARCH_LIMIT))
         position = state.position
     reached = page[-1].rank + 1 if page else len(ranked)
-    following = _SearchCursor(position, reached)
+    more = reached < len(ranked)
+    following = cursor.after(position, reached, more=more)
     return SearchNodesResult(
         project=project,
         entities=[
@@ -199,7 +218,7 @@ def search_nodes(call: Call, arguments: SearchNodes) -> SearchNodesResult:
             for bundle in page
         ],
         relations=_relations(page),
-        next_cursor=write_cursor(following) if reached < len(ranked) else None,
+        next_cursor=write_cursor(following) if more or found.deeper else None,
         notice=found.notice,
     )
 
