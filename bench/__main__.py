@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 import tempfile
 from pathlib import Path
 
@@ -63,6 +65,8 @@ def main(
     """
     if every and (sizes or only or tiny):
         raise click.UsageError("--all measures everything; leave --size, --only and --tiny out")
+    # As an exception, so that the folder, which may be large, goes and the children with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     scale = TINY if tiny else Scale()
     if sizes:
         scale = msgspec.structs.replace(scale, sizes=sizes)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -27,8 +28,10 @@ from server.usage import Usage
 
 log = logging.getLogger("memlog.service")
 
-QUIET_SECONDS = 0.02
-"""How long the follower waits after a write for the next one: writes that come in a run are one batch."""
+QUIET_SECONDS = 0.2
+BEHIND_SECONDS_MAX = 2.0
+"""The follower begins when no write came for so long, or after so long in any case: writes that come in a
+run are one batch, and the indexes' own syncs do not stand in the way of theirs on the disk."""
 
 Answer = TypeVar("Answer")
 
@@ -172,8 +175,10 @@ class Follower:
             with self._changed:
                 while not (self._behind or self._stopping):
                     self._changed.wait()
-                if self._behind and not self._stopping:
-                    self._changed.wait(QUIET_SECONDS)
+                latest = time.monotonic() + BEHIND_SECONDS_MAX
+                while not self._stopping and time.monotonic() < latest:
+                    if not self._changed.wait(QUIET_SECONDS):
+                        break
                 if self._stopping:
                     return
                 behind, self._behind = list(self._behind.values()), {}
