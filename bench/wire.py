@@ -38,6 +38,15 @@ def environment(more: Mapping[str, str]) -> dict[str, str]:
     return {**kept, "PYTHONPATH": str(ROOT), "MEMLOG_LOG_LEVEL": "error", **more}
 
 
+_living: set[Pipe] = set()
+
+
+def close_all() -> None:
+    """Ends every child, also one whose start or whose call an exception cut short."""
+    for pipe in list(_living):
+        pipe.close()
+
+
 class Pipe:
     """`python ARGUMENTS` as a child that answers lines. Its stderr is ours."""
 
@@ -49,6 +58,7 @@ class Pipe:
             env=environment(variables),
             cwd=ROOT,
         )
+        _living.add(self)
         assert self._popen.stdin and self._popen.stdout
         self._stdin, self._stdout = self._popen.stdin, self._popen.stdout
         # A child that hangs would hang its caller in readline for ever.
@@ -83,6 +93,7 @@ class Pipe:
             self._popen.wait()
         self._stdout.close()
         self._end_of_life.cancel()
+        _living.discard(self)
 
 
 class Server(Pipe):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from time import perf_counter_ns
@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bench import corpus
-from bench.wire import NO_OP, SERVE, Server
+from bench.wire import NO_OP, SERVE, Server, close_all
 from memlog.commands import AnyCommand, CreateEntities
 from memlog.errors import EmbeddingError
 from memlog.project import Project
@@ -94,7 +94,6 @@ class World:
         self.scale = scale
         self.console = console
         self.memory_file = memory_file
-        self._children = ExitStack()
         self._servers: dict[tuple[str, bool], Server] = {}
         self._prepared: dict[int, Prepared] = {}
         self._drawn = 0
@@ -103,21 +102,22 @@ class World:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._children.close()
+        close_all()
 
     # -- children, and memlog in this process
 
     @cached_property
     def no_op(self) -> Server:
         """A server with one tool that does nothing, for floors."""
-        return self._children.enter_context(Server(NO_OP))
+        return Server(NO_OP)
 
     def server(self, project: str, *, model: bool) -> Server:
         """`memlog serve` over the data directory, as a child that lives until the end of the run."""
         if (project, model) not in self._servers:
             variables = self.variables(project)
-            server = Server(SERVE, MEMLOG_EMBEDDER="minilm" if model else "none", **variables)
-            self._servers[project, model] = self._children.enter_context(server)
+            self._servers[project, model] = Server(
+                SERVE, MEMLOG_EMBEDDER="minilm" if model else "none", **variables
+            )
         return self._servers[project, model]
 
     def settings(self, *, model: bool, folder: Path | None = None) -> Settings:

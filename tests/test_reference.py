@@ -187,7 +187,6 @@ def test_we_differ_where_it_is_said_and_in_nothing_else(both: Both, difference: 
     assert [at(each, path) for each in answers] == [theirs, ours]
 
 
-@pytest.mark.xfail(reason="a search keeps the best 100 documents of each way and drops the rest")
 def test_every_match_of_the_reference_is_reached_page_by_page(both: Both) -> None:
     many = [{"name": f"e{n:03}", "entityType": "thing", "observations": []} for n in range(300)]
     ask_both(both, "create_entities", {"entities": many})
