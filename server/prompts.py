@@ -44,6 +44,7 @@ from server.refusals import refusing
 from server.registry import Tool
 from server.resources import headline
 from server.session import Session
+from server.tools.reading import GRAPH_KINDS
 from server.tools.records import labels
 from server.views import within_budget
 
@@ -146,7 +147,7 @@ class Prompts:
         groups: list[Group] = []
         if not asked.tags and "search_nodes" in self._tools:
             mode: Mode = service.settings.search_mode
-            groups = findings(opened, asked.query, mode, GROUPS_MAX).groups
+            groups = findings(opened, asked.query, mode, GROUPS_MAX, GRAPH_KINDS).groups
         return "\n\n".join(_recalled(asked.query, project, records, groups, found.notice))
 
     # -- saving
