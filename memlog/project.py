@@ -32,7 +32,7 @@ from memlog.log import Damage, Head, Log
 from memlog.state import State
 from memlog.tables import LmdbRows, MemoryRows, Timeline, place
 
-STATE_VERSION = 2
+STATE_VERSION = 3
 """Of the state tables' layout; a log whose tables are of another version is evolved anew."""
 
 LOG_FILE = "log.mdb"
@@ -256,16 +256,15 @@ class Project:
     def digest(self) -> str:
         """SHA-256 over every row of the present state tables."""
         with self._environment.read() as transaction:
-            return _digest(LmdbRows(transaction, self._environment.databases["now"]))
+            return _digest(self._timeline(transaction))
 
     def digest_rebuilt(self) -> str:
         """The same, over tables evolved in memory from the log alone."""
-        rows = MemoryRows()
-        timeline = Timeline(rows, MemoryRows())
+        timeline = Timeline(MemoryRows(), MemoryRows())
         with self._environment.read() as transaction:
             for entry in self._log(transaction).read():
                 evolve(timeline, entry)
-        return _digest(rows)
+        return _digest(timeline)
 
     # -- erasing
 
@@ -376,8 +375,9 @@ def _receipt_key(command_id: str) -> bytes:
     return sha256(command_id.encode()).digest()
 
 
-def _digest(rows: LmdbRows | MemoryRows) -> str:
+def _digest(timeline: Timeline) -> str:
+    """Of what the rows hold, not of since when: an undo brings back the one, not the other."""
     hashed = sha256()
-    for key, value in rows.scan(b""):
+    for key, value in timeline.scan(b""):
         hashed.update(len(key).to_bytes(4, "big") + key + len(value).to_bytes(4, "big") + value)
     return hashed.hexdigest()

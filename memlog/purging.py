@@ -33,7 +33,7 @@ from memlog.graph import missing_entity
 from memlog.history import blockers
 from memlog.log import Log
 from memlog.memories import missing_memory
-from memlog.state import ABSENT_ROW, Entity, State, decode_entity, entity_key
+from memlog.state import Entity, State, decode_entity, entity_key, memory_key
 from memlog.tables import MemoryRows, Timeline
 from memlog.touching import entity_ids
 
@@ -89,7 +89,7 @@ def _entities(target: Target, state: State) -> frozenset[str]:
         if not found:
             missing.append((EntityNotFound, missing_entity(name, "entity", state)))
     for memory_id in target.memories:
-        if state.memory(memory_id) is None and not any(state.images(b"M" + memory_id.encode())):
+        if state.memory(memory_id) is None and not any(state.versions(memory_key(memory_id))):
             missing.append((MemoryNotFound, missing_memory(memory_id, "memory", state)))
     if missing:
         raise refusal(missing)
@@ -115,21 +115,19 @@ def _bearers(name: str, state: State) -> list[str]:
 
 def _last_row(entity_id: str, state: State) -> Entity | None:
     """The entity as it is, or as it was last."""
-    return state.entity(entity_id) or next(iter(_rows(entity_id, state)[::-1]), None)
+    return next(iter(_rows(entity_id, state)[::-1]), None)
 
 
 def _rows(entity_id: str, state: State) -> list[Entity]:
-    """The entity as it was before each of its changes."""
-    images = (image for _, _, image in state.images(entity_key(entity_id)))
-    return [decode_entity(image) for image in images if image != ABSENT_ROW]
+    """The entity as it ever was, its last form last."""
+    return [decode_entity(each.value) for each in state.versions(entity_key(entity_id))]
 
 
 def _names(entity_ids: Iterable[str], state: State) -> dict[str, str]:
     """Every name that the entities ever had, by its canonical form."""
     names: dict[str, str] = {}
     for entity_id in entity_ids:
-        living = state.entity(entity_id)
-        for row in (*_rows(entity_id, state), *([living] if living else [])):
+        for row in _rows(entity_id, state):
             names |= {canonical(name): name for name in (row.name, *row.aliases)}
     return names
 

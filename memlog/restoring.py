@@ -52,10 +52,11 @@ def restore(first: int, last: int, state: State) -> Iterator[Restored | Blocked]
 
 def changes_after(key: bytes, last: int, state: State) -> set[int]:
     """Positions beyond `last` at which the row was changed in more than when it was last touched."""
-    dated = [position for each, position, _ in state.images(key) if each == key]
+    kept = (each for each in state.versions(key) if each.key == key)
+    made = {position for each in kept for position in (each.since, each.until) if position}
     return {
         position
-        for position in dated
+        for position in made
         if position > last
         and _told_apart(key, state.at(position - 1).row(key), state.at(position).row(key))
     }

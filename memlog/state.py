@@ -27,7 +27,7 @@ from typing import Any, Literal
 import msgspec
 
 from memlog.canonical import canonical, canonical_json
-from memlog.tables import ABSENT, Reader, place
+from memlog.tables import Reader, Version, place
 
 Status = Literal["active", "archived"]
 
@@ -114,7 +114,7 @@ class Memory(Row, frozen=True):
 
 encode_row = msgspec.msgpack.Encoder().encode
 _project = msgspec.msgpack.Decoder(Project).decode
-_entity = msgspec.msgpack.Decoder(Entity).decode
+decode_entity = msgspec.msgpack.Decoder(Entity).decode
 _observation = msgspec.msgpack.Decoder(Observation).decode
 _relation = msgspec.msgpack.Decoder(Relation).decode
 _memory = msgspec.msgpack.Decoder(Memory).decode
@@ -128,11 +128,6 @@ ROW_TYPES: dict[bytes, type[Row]] = {
     b"M": Memory,
 }
 """What the rows of a table are; tables not listed hold plain references."""
-
-decode_entity = _entity
-
-ABSENT_ROW = ABSENT
-"""What an image holds where there was no row."""
 
 PROJECT_KEY = b"P"
 
@@ -231,9 +226,9 @@ class State:
         """The keys that the entry at `position` changed."""
         return self._tables.touched(position)
 
-    def images(self, prefix: bytes) -> Iterator[tuple[bytes, int, bytes]]:
-        """Each change ever made to rows under `prefix`: key, position, and the row it replaced."""
-        return self._tables.images(prefix)
+    def versions(self, prefix: bytes) -> Iterator[Version]:
+        """Every value that rows under `prefix` ever had, whatever moment this is the state of."""
+        return self._tables.versions(prefix)
 
     def project(self) -> Project | None:
         row = self._tables.get(PROJECT_KEY)
@@ -241,7 +236,7 @@ class State:
 
     def entity(self, entity_id: str) -> Entity | None:
         row = self._tables.get(entity_key(entity_id))
-        return None if row is None else _entity(row)
+        return None if row is None else decode_entity(row)
 
     def entity_id_of(self, name: str) -> str | None:
         found = self._tables.get(name_key(name))
@@ -260,7 +255,7 @@ class State:
         """Living entities by id, that is in the order of their creation, beyond the id `after`."""
         start = b"E" + after.encode() + b"\0" if after else b""
         for _, row in self._tables.scan(b"E", start):
-            yield _entity(row)
+            yield decode_entity(row)
 
     def observations(self, entity_id: str) -> list[Observation]:
         prefix = b"O" + entity_id.encode()

@@ -1,33 +1,44 @@
 """Ordered tables of bytes, and a timeline over them that remembers every value a key ever had.
 
 `Rows` is the whole of what the state asks of storage; it has two backings, LMDB and memory.
-`Timeline` is written once over it: `now` holds the present, `past` holds, for each change, the value
-that the change replaced, under key + position. The value of a key as of position p is therefore the
-first image in `past` made after p, or the present value where there is none. Nothing is copied to
-look back, and looking back costs one seek. Under each position `past` also lists the keys that were
-changed there, so that a change can be taken back.
+`Timeline` is written once over it: `now` holds the present, `past` holds each value that was replaced,
+under key + position of the replacement. Every value begins with the position since which it holds (eight
+bytes). The value of a key as of position p is therefore the first one in `past` that was replaced after
+p, or the present one where there is none, and nothing where that holds only since after p. Nothing is
+copied to look back, and looking back costs one seek; what is new costs nothing in `past`. Under each
+position `past` also lists the keys that were changed there, so that a change can be taken back.
 
-Within one table (keys that share a first byte) all keys have the same length; so an image's key is
-never mistaken for another key's.
+Within one table (keys that share a first byte) all keys have the same length; so the key of what was
+replaced is never mistaken for another key's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import lmdb
 import msgspec
 from sortedcontainers import SortedDict
 
-ABSENT = b""
 TOUCHED = b"\0"
 """First byte of the lists of changed keys; no table may use it."""
 
+_SINCE_BYTES = 8
+
+
+class Version(NamedTuple):
+    """A value that a key has or had: from the position `since` on, until it was replaced or deleted."""
+
+    key: bytes
+    since: int
+    until: int | None
+    value: bytes
+
 
 class Rows(Protocol):
-    """An ordered map of bytes to bytes. Values are never empty but for images of absence."""
+    """An ordered map of bytes to bytes."""
 
     def get(self, key: bytes) -> bytes | None: ...
     def replace(self, key: bytes, value: bytes) -> bytes | None:
@@ -135,8 +146,9 @@ class Reader(Protocol):
         """The keys that the entry at `position` changed, in the order of their first change."""
         ...
 
-    def images(self, prefix: bytes) -> Iterator[tuple[bytes, int, bytes]]:
-        """For each change ever made to keys with this prefix: the key, the position, what it replaced."""
+    def versions(self, prefix: bytes) -> Iterator[Version]:
+        """Every value that keys with this prefix ever had at the end of an entry, also after this moment:
+        first those that were replaced, of each key the oldest first, then the present ones."""
         ...
 
 
@@ -154,9 +166,11 @@ class _Past:
         stored = self._past.get(TOUCHED + place(position))
         return [] if stored is None else msgspec.msgpack.decode(stored, type=list[bytes])
 
-    def images(self, prefix: bytes) -> Iterator[tuple[bytes, int, bytes]]:
-        for dated, value in self._past.scan(prefix):
-            yield dated[:-8], int.from_bytes(dated[-8:], "big"), value
+    def versions(self, prefix: bytes) -> Iterator[Version]:
+        for dated, stored in self._past.scan(prefix):
+            yield Version(dated[:-8], _since(stored), _number(dated[-8:]), stored[_SINCE_BYTES:])
+        for key, stored in self._now.scan(prefix):
+            yield Version(key, _since(stored), None, stored[_SINCE_BYTES:])
 
 
 class Timeline(_Past):
@@ -165,33 +179,44 @@ class Timeline(_Past):
     def __init__(self, now: Rows, past: Rows) -> None:
         super().__init__(now, past)
         self.position = 0
+        self._place = place(0)
         self._keys: dict[bytes, None] = {}
 
     @contextmanager
     def writing(self, position: int) -> Iterator[None]:
         """What is put and deleted meanwhile happened at `position`."""
-        self.position = position
-        self._keys = {}
+        self.move_to(position)
         yield
         if self._keys:
-            self._past.add(TOUCHED + place(position), msgspec.msgpack.encode(list(self._keys)))
+            self._past.add(TOUCHED + self._place, msgspec.msgpack.encode(list(self._keys)))
+
+    def move_to(self, position: int) -> None:
+        """What is put and deleted from now on happens at `position`; for those who need no `touched`."""
+        self.position, self._place = position, place(position)
+        self._keys = {}
 
     def get(self, key: bytes) -> bytes | None:
-        return self._now.get(key)
+        stored = self._now.get(key)
+        return None if stored is None else stored[_SINCE_BYTES:]
 
     def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        return self._now.scan(prefix, start)
+        for key, stored in self._now.scan(prefix, start):
+            yield key, stored[_SINCE_BYTES:]
 
     def put(self, key: bytes, value: bytes) -> None:
-        old = self._now.replace(key, value)
+        self._keep(key, self._now.replace(key, self._place + value))
         self._keys[key] = None
-        self._past.add(key + place(self.position), ABSENT if old is None else old)
 
     def delete(self, key: bytes) -> None:
         old = self._now.pop(key)
         if old is not None:
+            self._keep(key, old)
             self._keys[key] = None
-            self._past.add(key + place(self.position), old)
+
+    def _keep(self, key: bytes, old: bytes | None) -> None:
+        """What this very entry put there never held at the end of one."""
+        if old is not None and old[:_SINCE_BYTES] != self._place:
+            self._past.add(key + self._place, old)
 
 
 class _At(_Past):
@@ -202,36 +227,56 @@ class _At(_Past):
         self._next = place(position + 1)
 
     def get(self, key: bytes) -> bytes | None:
-        image = self._past.ceiling(key + self._next)
-        if image is not None and image[0][:-8] == key:
-            return image[1] or None
-        return self._now.get(key)
+        replaced = self._past.ceiling(key + self._next)
+        if replaced is not None and replaced[0][:-8] == key:
+            return self._held(replaced[1])
+        stored = self._now.get(key)
+        return None if stored is None else self._held(stored)
 
     def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        """Whoever takes the first rows pays for the images beside them only, not for all the past."""
-        images = self._past.scan(prefix, start)
-        image = next(images, None)
-        done = b""
-        for key, value in self._now.scan(prefix, start):
-            while image is not None and image[0][:-8] <= key:
-                if self._first(image, done, start):
-                    done = image[0][:-8]
-                    if image[1]:
-                        yield done, image[1]
-                image = next(images, None)
-            if done != key:
+        for key, stored in self._first_after(prefix, start):
+            value = self._held(stored)
+            if value is not None:
                 yield key, value
-        while image is not None:
-            if self._first(image, done, start):
-                done = image[0][:-8]
-                if image[1]:
-                    yield done, image[1]
-            image = next(images, None)
 
-    def _first(self, image: tuple[bytes, bytes], done: bytes, start: bytes) -> bool:
-        """Whether it is the first image of its key made after the position: the value at the position.
+    def _held(self, stored: bytes) -> bytes | None:
+        """The value, if it held at the position and not only later."""
+        return stored[_SINCE_BYTES:] if stored[:_SINCE_BYTES] < self._next else None
 
-        An image of the key just before `start` is met, too, where the start is that key and a zero byte.
+    def _first_after(self, prefix: bytes, start: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """For each key what it was first to lose after the position, or what it has now.
+
+        Whoever takes the first rows pays for the past of these only, not for all of it.
         """
-        key, made = image[0][:-8], image[0][-8:]
+        past = self._past.scan(prefix, start)
+        replaced = next(past, None)
+        done = b""
+        for key, stored in self._now.scan(prefix, start):
+            while replaced is not None and replaced[0][:-8] <= key:
+                if self._first(replaced, done, start):
+                    done = replaced[0][:-8]
+                    yield done, replaced[1]
+                replaced = next(past, None)
+            if done != key:
+                yield key, stored
+        while replaced is not None:
+            if self._first(replaced, done, start):
+                done = replaced[0][:-8]
+                yield done, replaced[1]
+            replaced = next(past, None)
+
+    def _first(self, replaced: tuple[bytes, bytes], done: bytes, start: bytes) -> bool:
+        """Whether it is the first of its key to be replaced after the position.
+
+        One of the key just before `start` is met, too, where the start is that key and a zero byte.
+        """
+        key, made = replaced[0][:-8], replaced[0][-8:]
         return made >= self._next and key != done and key >= start
+
+
+def _since(stored: bytes) -> int:
+    return _number(stored[:_SINCE_BYTES])
+
+
+def _number(placed: bytes) -> int:
+    return int.from_bytes(placed, "big")

@@ -27,7 +27,7 @@ from projections.protocol import Batch
 
 log = logging.getLogger("memlog.analytics")
 
-ANALYTICS_VERSION = 1
+ANALYTICS_VERSION = 2
 """Of the tables and of everything that decides what is in them. The folder's name carries it."""
 
 FILE = "analytics.mdb"

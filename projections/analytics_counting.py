@@ -53,7 +53,7 @@ class Counting:
         """Hashes of threads, and keys of what they touched: most entries bring no new ones."""
 
     def count(self, entry: Entry) -> None:
-        self._timeline.position = entry.position
+        self._timeline.move_to(entry.position)
         changes = Changes(entry.position, self._state_at)
         before, after = (0, 0, 0, 0), (0, 0, 0, 0)
         for born in sorted({*changes.entities, *changes.counts}):
