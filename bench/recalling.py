@@ -117,9 +117,10 @@ def store(service: Service, conversation: Conversation) -> None:
             for start in range(0, len(said), ITEMS_PER_COMMAND)
         ),
     ]
+    opened = service.open(conversation.name)
     for command in commands:
-        service.execute(conversation.name, command, lambda _: None)
-    projections = service.open(conversation.name).projections
+        service.execute(opened, command, lambda _: None)
+    projections = opened.projections
     projections.caught_up("text")
     if not service.embeddings.switched_off:
         projections.caught_up("vectors")

@@ -146,7 +146,7 @@ class Environment:
 
             self.write(body)
 
-    def was_replaced(self, path: Path) -> bool:
+    def was_replaced(self, path: str) -> bool:
         """Whether the file at `path`, where this one is now, is another one."""
         try:
             return _identity(path) != self._identity
@@ -205,7 +205,7 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def _identity(path: Path) -> tuple[int, int]:
+def _identity(path: Path | str) -> tuple[int, int]:
     found = os.stat(path)
     return found.st_dev, found.st_ino
 

@@ -182,10 +182,10 @@ def _unfit_additions(command: AddObservations, state: State) -> Iterator[Refusal
         if entity_id is None:
             yield EntityNotFound, missing_entity(item.entity_name, f"{path}.entityName", state)
             continue
-        living = state.observations(entity_id)
         for place, content in enumerate(item.contents):
             if isinstance(content, str) or content.supersedes is None:
                 continue
+            living = state.observations(entity_id)
             if find_observation(living, content.supersedes) is None:
                 where = f"{path}.contents[{place}].supersedes"
                 yield unfit_observation(content.supersedes, where, living, state)

@@ -8,6 +8,7 @@ is searched, and to the catalogue which projects there are.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -88,6 +89,15 @@ class Project:
         """How often something was erased from the log: what was derived from an earlier one is void."""
         if self._stored_number(_VERSION_KEY) != STATE_VERSION:
             self.rebuild()
+
+    @property
+    def folder(self) -> Path:
+        """Where the file is; archiving moves it."""
+        return self._folder
+
+    @folder.setter
+    def folder(self, folder: Path) -> None:
+        self._folder, self._path = folder, os.fspath(folder / LOG_FILE)
 
     # -- writing
 
@@ -296,9 +306,14 @@ class Project:
         self._environment.rewrite(fill)
 
     @property
+    def moved(self) -> bool:
+        """Whether another process took the file to another folder, or removed it."""
+        return not os.path.exists(self._path)
+
+    @property
     def replaced(self) -> bool:
         """Whether another file took the place of this one, because something was erased."""
-        return self._environment.was_replaced(self.folder / LOG_FILE)
+        return self._environment.was_replaced(self._path)
 
     def _require_current(self) -> None:
         if self.replaced:

@@ -216,8 +216,7 @@ class Store:
     def _opened(self, project_id: str) -> Project:
         with self._opening:
             project = self._open.get(project_id)
-            if project is not None and not (project.folder / LOG_FILE).exists():
-                # another process moved it
+            if project is not None and project.moved:
                 project.folder = self._folder(project_id) or project.folder
             if project is None or project.replaced:
                 with self._lock():  # nobody is replacing the file

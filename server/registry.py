@@ -64,16 +64,16 @@ class Call(msgspec.Struct, frozen=True):
 
     def execute(
         self,
-        project: str,
+        opened: Opened,
         command: AnyCommand,
         answer: Callable[[Outcome], Returned],
         result: type[Returned],
     ) -> Returned:
         """Makes `command` true. With a command id of the client's, a retry gives the stored answer."""
         if self.origin.command_id is None:
-            return self.service.execute(project, command, answer, self.origin)
+            return self.service.execute(opened, command, answer, self.origin)
         stored = self.service.execute(
-            project, command, lambda outcome: msgspec.to_builtins(answer(outcome)), self.origin
+            opened, command, lambda outcome: msgspec.to_builtins(answer(outcome)), self.origin
         )
         return msgspec.convert(stored, result)
 

@@ -75,13 +75,12 @@ class Service:
 
     def execute(
         self,
-        name: str,
+        opened: Opened,
         command: AnyCommand,
         answer: Callable[[Outcome], Answer],
         origin: Origin = Origin(),
     ) -> Answer:
         """Makes `command` true in the project; durable when it returns."""
-        opened = self.open(name)
         result = opened.project.execute(command, self.store.context, answer, origin)
         self._follower.wrote(opened)
         for listener in self._listeners:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from memlog.errors import NoActiveProject, ProjectExists, ProjectNotFound
 from memlog.project import Project
 from server.service import Opened, Service
+
+Found = TypeVar("Found")
 
 
 class Session:
@@ -25,15 +30,19 @@ class Session:
         return name
 
     def open(self, asked: str | None) -> tuple[str, Opened]:
-        name = self.project_name(asked)
-        self.ensure_default(name)
-        return name, self.service.open(name)
+        return self._found(asked, self.service.open)
 
     def project(self, asked: str | None) -> tuple[str, Project]:
         """The same without its indexes, for those who search nothing."""
+        return self._found(asked, self.service.store.project)
+
+    def _found(self, asked: str | None, find: Callable[[str], Found]) -> tuple[str, Found]:
         name = self.project_name(asked)
-        self.ensure_default(name)
-        return name, self.service.store.project(name)
+        try:
+            return name, find(name)
+        except ProjectNotFound:
+            self.ensure_default(name)
+            return name, find(name)
 
     def ensure_default(self, name: str) -> None:
         """Makes the project the server was started with, if it was never made."""

@@ -50,11 +50,11 @@ def undo_command(
         raise click.UsageError("--position names one command: leave out --last and --thread.")
     command = Undo(position=position, last=last, thread=thread, cascade=cascade)
     with service_of(settings) as service:
-        name, opened = open_project(service, project)
+        _, opened = open_project(service, project)
         if dry_run:
             undone = opened.project.rehearse(command, service.store.context, _undone)
         else:
-            undone = service.execute(name, command, _undone, Origin(actor="memlog undo"))
+            undone = service.execute(opened, command, _undone, Origin(actor="memlog undo"))
     if as_json:
         print_json({"dryRun": dry_run, "undone": undone})
         return

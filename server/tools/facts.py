@@ -94,7 +94,7 @@ def store_memory(call: Call, arguments: StoreMemory) -> StoreMemoryResult:
             notice=notice,
         )
 
-    return call.execute(project, arguments, answer, StoreMemoryResult)
+    return call.execute(opened, arguments, answer, StoreMemoryResult)
 
 
 class SupersedeMemoryResult(Result, frozen=True):
@@ -110,13 +110,13 @@ def supersede_memory(call: Call, arguments: SupersedeMemory) -> SupersedeMemoryR
     The old one leaves every list and search; mem://item/{id} still reads it.
     Example: {"old_memory_id": "mem_01h2xcejqtf2nbrexx3vqjhp41", "new_memory_id": "mem_01h455vb4pex5vsknk084sn02q"}
     """
-    project, _ = call.open(arguments)
+    project, opened = call.open(arguments)
     result = SupersedeMemoryResult(
         project=project,
         success=True,
         message=f"Memory {arguments.old_memory_id} marked as superseded by {arguments.new_memory_id}",
     )
-    return call.execute(project, arguments, lambda _: result, SupersedeMemoryResult)
+    return call.execute(opened, arguments, lambda _: result, SupersedeMemoryResult)
 
 
 class SearchMemories(Arguments, frozen=True):

@@ -71,8 +71,8 @@ def create_entities(call: Call, arguments: CreateEntities) -> CreateEntitiesResu
             views.append(_created(entity, outcome))
         return CreateEntitiesResult(project=project, entities=views)
 
-    project, _ = call.open(arguments)
-    return call.execute(project, arguments, answer, CreateEntitiesResult)
+    project, opened = call.open(arguments)
+    return call.execute(opened, arguments, answer, CreateEntitiesResult)
 
 
 def _created(entity: Entity, outcome: Outcome) -> CreatedEntity:
@@ -115,8 +115,8 @@ def delete_entities(call: Call, arguments: DeleteEntities) -> DeleteEntitiesResu
             not_found=[name for name in arguments.entity_names if canonical(name) not in names],
         )
 
-    project, _ = call.open(arguments)
-    return call.execute(project, arguments, answer, DeleteEntitiesResult)
+    project, opened = call.open(arguments)
+    return call.execute(opened, arguments, answer, DeleteEntitiesResult)
 
 
 # -- observations
@@ -172,8 +172,8 @@ def add_observations(call: Call, arguments: AddObservations) -> AddObservationsR
                 results.append(_additions(entity.name, mine))
         return AddObservationsResult(project=project, results=results)
 
-    project, _ = call.open(arguments)
-    return call.execute(project, arguments, answer, AddObservationsResult)
+    project, opened = call.open(arguments)
+    return call.execute(opened, arguments, answer, AddObservationsResult)
 
 
 def _text(content: str | NewObservation) -> str:
@@ -241,8 +241,8 @@ def delete_observations(call: Call, arguments: DeleteObservations) -> DeleteObse
             not_found=missing,
         )
 
-    project, _ = call.open(arguments)
-    return call.execute(project, arguments, answer, DeleteObservationsResult)
+    project, opened = call.open(arguments)
+    return call.execute(opened, arguments, answer, DeleteObservationsResult)
 
 
 # -- relations
@@ -285,8 +285,8 @@ def create_relations(call: Call, arguments: CreateRelations) -> CreateRelationsR
             ],
         )
 
-    project, _ = call.open(arguments)
-    return call.execute(project, arguments, answer, CreateRelationsResult)
+    project, opened = call.open(arguments)
+    return call.execute(opened, arguments, answer, CreateRelationsResult)
 
 
 class EdgeView(Result, frozen=True):
@@ -328,8 +328,8 @@ def delete_relations(call: Call, arguments: DeleteRelations) -> DeleteRelationsR
             ],
         )
 
-    project, _ = call.open(arguments)
-    return call.execute(project, arguments, answer, DeleteRelationsResult)
+    project, opened = call.open(arguments)
+    return call.execute(opened, arguments, answer, DeleteRelationsResult)
 
 
 def _edge(source: str, target: str, relation_type: str) -> tuple[str, str, str]:

@@ -212,7 +212,7 @@ def undo(call: Call, arguments: UndoArguments) -> UndoResult:
     project, opened = call.open(arguments)
     if arguments.dry_run:
         return opened.project.rehearse(command, call.service.store.context, answer)
-    return call.execute(project, command, answer, UndoResult)
+    return call.execute(opened, command, answer, UndoResult)
 
 
 # -- rename and merge
@@ -243,9 +243,9 @@ def rename_entity(call: Call, arguments: RenameEntity) -> NamedEntityResult:
 
     Example: {"name": "jon", "newName": "john-doe"}
     """
-    project, _ = call.open(arguments)
+    project, opened = call.open(arguments)
     return call.execute(
-        project,
+        opened,
         arguments,
         lambda outcome: NamedEntityResult(
             project=project, entity=_named(arguments.new_name, outcome)
@@ -260,9 +260,9 @@ def merge_entities(call: Call, arguments: MergeEntities) -> NamedEntityResult:
 
     undo splits them again. Example: {"names": ["jon", "J. Doe"], "into": "john-doe"}
     """
-    project, _ = call.open(arguments)
+    project, opened = call.open(arguments)
     return call.execute(
-        project,
+        opened,
         arguments,
         lambda outcome: NamedEntityResult(project=project, entity=_named(arguments.into, outcome)),
         NamedEntityResult,
@@ -311,8 +311,8 @@ def update_observation(call: Call, arguments: UpdateObservation) -> UpdateObserv
             supersedes=row.supersedes,
         )
 
-    project, _ = call.open(arguments)
-    return call.execute(project, arguments, answer, UpdateObservationResult)
+    project, opened = call.open(arguments)
+    return call.execute(opened, arguments, answer, UpdateObservationResult)
 
 
 class ForgetMemoryResult(Result, frozen=True):
@@ -336,8 +336,8 @@ def forget_memory(call: Call, arguments: ForgetMemory) -> ForgetMemoryResult:
             message=f"Memory {arguments.id} {'was forgotten' if gone else 'was forgotten before'}",
         )
 
-    project, _ = call.open(arguments)
-    return call.execute(project, arguments, answer, ForgetMemoryResult)
+    project, opened = call.open(arguments)
+    return call.execute(opened, arguments, answer, ForgetMemoryResult)
 
 
 # -- threads

@@ -74,7 +74,7 @@ def save_memory(call: Call, arguments: SaveMemory) -> SaveMemoryResult:
     project, opened = call.open(arguments)
     usage = call.service.usage
     try:
-        result = call.execute(project, arguments, answer, SaveMemoryResult)
+        result = call.execute(opened, arguments, answer, SaveMemoryResult)
     except InvalidParameter as error:
         usage.count(saves_key(opened.project.folder.name, refused=True))
         raise _unsaved(error) from error

@@ -82,8 +82,8 @@ def memory_create(call: Call, arguments: CreateMemory) -> CreateMemoryResult:
             updated_at=iso(row.updated_us),
         )
 
-    project, _ = call.open(arguments)
-    return call.execute(project, arguments, answer, CreateMemoryResult)
+    project, opened = call.open(arguments)
+    return call.execute(opened, arguments, answer, CreateMemoryResult)
 
 
 class MemorySearch(Arguments, frozen=True):
