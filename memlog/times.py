@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from memlog.errors import InvalidParameter, Problem, shorten
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+@lru_cache(maxsize=4_096)
 def iso(time_us: int) -> str:
-    """`time_us` as 2026-11-20T10:02:11.123456Z."""
+    """`time_us` as 2026-11-20T10:02:11.123456Z. An answer tells the same times again and again."""
     moment = _EPOCH + timedelta(microseconds=time_us)
     return moment.isoformat(timespec="microseconds")[:-6] + "Z"
 

@@ -227,7 +227,8 @@ def _by_entity(hits: Iterable[Hit]) -> dict[str, float]:
     """Entities by their best document, best first; a score is at most 1."""
     best: dict[str, float] = {}
     for hit in hits:
-        best.setdefault(hit.entity, round(min(hit.score, 1.0), 4))
+        if hit.entity not in best:
+            best[hit.entity] = round(min(hit.score, 1.0), 4)
     return best
 
 
