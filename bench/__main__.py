@@ -44,6 +44,7 @@ COLUMNS_MIN = 150
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="A memory.json of the reference server to import.",
 )
+@click.option("--peer", metavar="COMMAND", help="A memory server to stand beside, for `peers`.")
 @click.option(
     "--dir",
     "parent",
@@ -57,6 +58,7 @@ def main(
     tiny: bool,
     json_file: Path | None,
     memory: Path | None,
+    peer: str | None,
     parent: Path | None,
 ) -> None:
     """Measure memlog beside the bare parts under it.
@@ -70,14 +72,17 @@ def main(
     scale = TINY if tiny else Scale()
     if sizes:
         scale = msgspec.structs.replace(scale, sizes=sizes)
-    names = only or [each.name for each in BENCHMARKS if each.canonical or every or memory]
+    asked = {"import": memory, "peers": peer}
+    names = only or [
+        each.name for each in BENCHMARKS if each.canonical or every or asked.get(each.name)
+    ]
     console, progress = Console(highlight=False), Console(stderr=True)
     if not console.is_terminal:
         console.width = max(console.width, COLUMNS_MIN)
     with tempfile.TemporaryDirectory(prefix="memlog-bench-", dir=parent) as folder:
         machine = describe(Path(folder))
         measured = []
-        with World(Path(folder), scale, progress, memory) as world:
+        with World(Path(folder), scale, progress, memory, peer) as world:
             for benchmark, section in run(world, names):
                 console.print(report.table(section), "")
                 measured.append((benchmark.name, section))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from bench import append, calls, found, importing, memories, replay, search, startup
+from bench import append, calls, found, importing, memories, peers, replay, search, startup
 from bench.rows import Section
 from bench.world import World
 
@@ -37,6 +37,7 @@ BENCHMARKS = (
     Benchmark("memories", memories.run),
     Benchmark("replay", replay.run),
     Benchmark("import", importing.run, canonical=False),
+    Benchmark("peers", peers.run, canonical=False),
 )
 
 

@@ -21,11 +21,12 @@ LIFE_SECONDS_MAX = 3_600.0
 CLOSING_SECONDS_MAX = 60.0
 
 ECHO = (
+    sys.executable,
     "-c",
     "import sys\nfor line in sys.stdin.buffer:\n sys.stdout.buffer.write(line)\n sys.stdout.flush()",
 )
-NO_OP = ("-m", "bench.no_op_server")
-SERVE = ("-m", "memlog", "serve")
+NO_OP = (sys.executable, "-m", "bench.no_op_server")
+SERVE = (sys.executable, "-m", "memlog", "serve")
 
 
 def environment(more: Mapping[str, str]) -> dict[str, str]:
@@ -48,11 +49,11 @@ def close_all() -> None:
 
 
 class Pipe:
-    """`python ARGUMENTS` as a child that answers lines. Its stderr is ours."""
+    """A command as a child that answers lines. Its stderr is ours."""
 
-    def __init__(self, arguments: Sequence[str], **variables: str) -> None:
+    def __init__(self, command: Sequence[str], **variables: str) -> None:
         self._popen = subprocess.Popen(
-            [sys.executable, *arguments],
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment(variables),
@@ -99,8 +100,8 @@ class Pipe:
 class Server(Pipe):
     """A child that speaks MCP, past its handshake."""
 
-    def __init__(self, arguments: Sequence[str], **variables: str) -> None:
-        super().__init__(arguments, **variables)
+    def __init__(self, command: Sequence[str], **variables: str) -> None:
+        super().__init__(command, **variables)
         self._ids = itertools.count(1)
         self.ask(self.hello())
         self._stdin.write(initialized())

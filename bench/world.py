@@ -85,15 +85,22 @@ class Prepared(msgspec.Struct, frozen=True):
 
 
 class World:
-    """One run, closed at its end. `memory_file` is a file of the reference server, if there is one to import."""
+    """One run, closed at its end. `memory_file` is a file of the reference server, if there is one to
+    import; `peer` the command of a memory server to stand beside memlog, in place of the reference."""
 
     def __init__(
-        self, folder: Path, scale: Scale, console: Console, memory_file: Path | None = None
+        self,
+        folder: Path,
+        scale: Scale,
+        console: Console,
+        memory_file: Path | None = None,
+        peer: str | None = None,
     ) -> None:
         self.folder = folder
         self.scale = scale
         self.console = console
         self.memory_file = memory_file
+        self.peer = peer
         self._servers: dict[tuple[str, bool], Server] = {}
         self._prepared: dict[int, Prepared] = {}
         self._drawn = 0

@@ -8,58 +8,29 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from platformdirs import user_cache_path
 
+from bench import reference
 from tests.reference_calls import DIFFERENCES, SCRIPT, Arguments
 from tests.served import Era, Pipe, run_memlog, served
 
-REFERENCE = "@modelcontextprotocol/server-memory"
-VERSION = "2026.8.31"
 ERA: Era = "2025-11-25"
-INSTALL_S_MAX = 120
-
-
-def installed() -> Path:
-    """The reference's script, installing it where it is not there yet."""
-    home = user_cache_path("memlog-tests") / f"server-memory-{VERSION}"
-    script = home / "node_modules" / REFERENCE / "dist" / "index.js"
-    if script.exists():
-        return script
-    npm = shutil.which("npm")
-    if npm is None or shutil.which("node") is None:
-        pytest.skip(f"npm and node are not installed, so {REFERENCE} cannot be compared with")
-    home.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=home.parent) as folder:
-        what = f"{REFERENCE}@{VERSION}"
-        command = [npm, "install", "--no-audit", "--no-fund", "--silent", "--prefix", folder, what]
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=INSTALL_S_MAX, check=False
-        )
-        if done.returncode != 0:
-            pytest.skip(f"npm could not install {what}: {done.stderr.strip()[-300:]}")
-        if not home.exists():
-            os.rename(folder, home)
-            os.mkdir(folder)  # for the context manager to remove
-    return script
 
 
 @pytest.fixture(scope="module")
-def script() -> Path:
-    return installed()
+def command() -> list[str]:
+    try:
+        return reference.command()
+    except reference.Unavailable as reason:
+        pytest.skip(str(reason))
 
 
-def start_reference(script: Path, file: Path) -> Pipe:
-    node = shutil.which("node")
-    assert node is not None
-    return Pipe([node, str(script)], {**os.environ, "MEMORY_FILE_PATH": str(file)}, ERA)
+def start_reference(command: list[str], file: Path) -> Pipe:
+    return Pipe(command, {**os.environ, "MEMORY_FILE_PATH": str(file)}, ERA)
 
 
 class Both(NamedTuple):
@@ -74,10 +45,10 @@ class Both(NamedTuple):
 
 @pytest.fixture(scope="module")
 def servers(
-    script: Path, tmp_path_factory: pytest.TempPathFactory
+    command: list[str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Pipe, Pipe, Path]]:
     folder = tmp_path_factory.mktemp("reference")
-    reference = start_reference(script, folder / "memory.jsonl")
+    reference = start_reference(command, folder / "memory.jsonl")
     as_the_reference = {"MEMLOG_IF_EXISTS": "skip", "MEMLOG_SEARCH_MODE": "text"}
     try:
         with served(folder / "data", era=ERA, **as_the_reference) as memlog:
@@ -224,7 +195,7 @@ def test_a_file_that_the_reference_wrote_is_imported_whole(both: Both, tmp_path:
 
 
 def test_a_file_that_we_exported_is_read_by_the_reference(
-    both: Both, script: Path, tmp_path: Path
+    both: Both, command: list[str], tmp_path: Path
 ) -> None:
     for tool, arguments in SCRIPT[:16]:
         both.memlog.result(tool, **arguments)
@@ -233,7 +204,7 @@ def test_a_file_that_we_exported_is_read_by_the_reference(
     done = run_memlog("export", exported, "--project", both.project, data_dir=both.data_dir)
     assert done.returncode == 0, done.stderr
     assert len(ours["entities"]) == 4
-    reference = start_reference(script, exported)
+    reference = start_reference(command, exported)
     try:
         assert graph_of(reference) == ours
     finally:

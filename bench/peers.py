@@ -1,0 +1,102 @@
+"""memlog side by side with another memory server over stdio, through the nine tools that both have.
+
+The peer is the reference server, or the one that `--peer` names; it is told by `MEMORY_FILE_PATH` where to
+keep its file. Both hold the same entities and relations; every ratio is memlog's time over the peer's, so below
+1 memlog is faster. What they do is not the same: memlog's writes are on the disk when it answers, the
+reference's are not; memlog's `read_graph` is a page, the reference's is everything.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from bench import corpus, reference
+from bench.rows import Row, Section, Skipped, floor, row
+from bench.timing import Step, beside
+from bench.wire import SERVE, Server, result_of
+from bench.world import ITEMS_PER_COMMAND, World
+from memlog.commands import NewRelation
+
+Calls = Callable[[int], tuple[str, dict[str, Any]]]
+"""The call of a tool for each number of a sample."""
+
+
+def run(world: World) -> Iterator[Section]:
+    size = min(world.scale.sizes)
+    title = f"Beside another memory server, {size:,} entities with two facts each"
+    try:
+        command = shlex.split(world.peer) if world.peer else reference.command()
+    except reference.Unavailable as reason:
+        yield Section(title, [], [Skipped("the nine tools", str(reason))])
+        return
+    name = world.peer or f"{reference.NAME} {reference.VERSION}"
+    with (
+        Server(command, MEMORY_FILE_PATH=str(world.folder / "peer.jsonl")) as peer,
+        Server(SERVE, MEMLOG_EMBEDDER="none", **world.variables("peers")) as memlog,
+    ):
+        entities = world.draw(size)
+        for server in (peer, memlog):
+            _fill(server, entities)
+        yield Section(f"{title}: {name}", list(_rows(world, entities, memlog, peer)))
+
+
+def _fill(server: Server, entities: Sequence[corpus.Entity]) -> None:
+    for start in range(0, len(entities), ITEMS_PER_COMMAND):
+        batch = [each.as_json() for each in entities[start : start + ITEMS_PER_COMMAND]]
+        result_of(server.ask(server.call("create_entities", {"entities": batch})))
+    edges = [_edge(each) for each in corpus.relations(entities)]
+    result_of(server.ask(server.call("create_relations", {"relations": edges})))
+
+
+def _rows(
+    world: World, entities: Sequence[corpus.Entity], memlog: Server, peer: Server
+) -> Iterator[Row]:
+    samples, warm_up = world.scale.calls, world.scale.warm_up
+    count = samples + warm_up
+    for calls in _calls(entities, world.draw(count), corpus.queries(entities, count)):
+        tool, _ = calls(0)
+        steps = {"memlog": _step(memlog, calls, count), "peer": _step(peer, calls, count)}
+        times = beside(samples, steps, warm_up=warm_up)
+        theirs = floor(f"{tool} of the peer", times["peer"])
+        yield row(tool, times["memlog"], [theirs])
+        yield theirs
+
+
+def _step(server: Server, calls: Calls, count: int) -> Step:
+    messages = [server.call(*calls(number)) for number in range(count)]
+    return Step(lambda number: server.ask(messages[number]), result_of)
+
+
+def _calls(
+    known: Sequence[corpus.Entity], fresh: Sequence[corpus.Entity], queries: Sequence[str]
+) -> Iterator[Calls]:
+    """In an order in which each finds what it works on: what is created is read, and deleted at the end."""
+    first = known[0].name
+
+    def edge(number: int) -> dict[str, str]:
+        return {"from": fresh[number].name, "to": first, "relationType": "knows"}
+
+    def fact(number: int) -> tuple[str, list[str]]:
+        return known[number % len(known)].name, [f"fact {number} that was not there before"]
+
+    yield lambda number: ("create_entities", {"entities": [fresh[number].as_json()]})
+    yield lambda number: ("create_relations", {"relations": [edge(number)]})
+    yield lambda number: (
+        "add_observations",
+        {"observations": [dict(zip(("entityName", "contents"), fact(number), strict=True))]},
+    )
+    yield lambda number: ("search_nodes", {"query": queries[number].split()[0]})
+    yield lambda number: ("open_nodes", {"names": [fresh[number].name]})
+    yield lambda number: ("read_graph", {})
+    yield lambda number: (
+        "delete_observations",
+        {"deletions": [dict(zip(("entityName", "observations"), fact(number), strict=True))]},
+    )
+    yield lambda number: ("delete_relations", {"relations": [edge(number)]})
+    yield lambda number: ("delete_entities", {"entityNames": [fresh[number].name]})
+
+
+def _edge(relation: NewRelation) -> dict[str, str]:
+    return {"from": relation.source, "to": relation.target, "relationType": relation.relation_type}
