@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 from bench.rows import Section, at_most_ms, floor, row
@@ -28,8 +29,8 @@ def run(world: World) -> Iterator[Section]:
 
     steps = {
         "tools/list answered": Step(started, stopped),
-        SDK: Step(lambda _: Pipe(("-c", "import mcp.server.lowlevel")).close()),
-        BARE: Step(lambda _: Pipe(("-c", "pass")).close()),
+        SDK: Step(lambda _: Pipe(_python("import mcp.server.lowlevel")).close()),
+        BARE: Step(lambda _: Pipe(_python("pass")).close()),
     }
     warm_up = min(1, world.scale.warm_up)
     times = beside(world.scale.starts, steps, warm_up=warm_up, block=1)
@@ -40,3 +41,7 @@ def run(world: World) -> Iterator[Section]:
         "Start of the server",
         [row("tools/list answered", taken, [sdk], goals=goals), sdk, bare],
     )
+
+
+def _python(program: str) -> list[str]:
+    return [sys.executable, "-c", program]
