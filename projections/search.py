@@ -115,8 +115,11 @@ class Searcher:
         labels: tuple[str, ...] = (),
         limit: int,
     ) -> list[VectorHit]:
-        """The documents nearest in meaning, best first, however far. Raises EmbeddingError."""
-        vector = self._embeddings.get().query_vector(text)
+        """The documents nearest in meaning, best first, however far. Raises EmbeddingError.
+
+        `text` is about to be a document itself, so its vector is kept where the projection will look.
+        """
+        vector = self._embeddings.get().vectors([text])[0]
         vectors = self._projections.vectors()
         return vectors.search(vector, at=at, limit=limit, kinds=kinds, labels=labels)
 

@@ -8,7 +8,7 @@ pairs that should not be offered. What is asserted here is what `docs/guide.md` 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +17,8 @@ import pytest
 
 from memlog.settings import Settings
 from projections.embeddings import Embeddings
+from projections.vector_index import Vectors
+from tests.embedder_by_hash import ByHash
 from tests.service import client_on
 
 PAIRS = json.loads((Path(__file__).parent / "pairs.json").read_text())
@@ -107,3 +109,21 @@ def test_what_the_tool_offers_is_what_the_cosines_say(tmp_path: Path) -> None:
     assert scores == sorted(scores, reverse=True)
     assert min(scores) >= CHOSEN
     assert answer["action_required"].startswith(f'Call supersede_memory("{ids[offered[0]]}", ')
+
+
+def test_what_is_stored_is_embedded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To find what is like it, and to be found by meaning itself."""
+    embedded: list[str] = []
+
+    class Counted(ByHash):
+        def embed(self, texts: Sequence[str]) -> Vectors:
+            embedded.extend(texts)
+            return super().embed(texts)
+
+    monkeypatch.setattr("projections.embeddings.open_embedder", lambda spec: Counted())
+    told = ["User lives in Seattle", "User has a dog named Rex"]
+    with client_on(tmp_path, embedder="minilm") as client:
+        for text in told:
+            client("store_memory", content=text)
+        client.session.open(None)[1].projections.vectors()
+    assert [text for text in embedded if text in told] == told
