@@ -153,6 +153,15 @@ def test_every_item_says_which_event_brought_it_when_asked(client: Client) -> No
     assert "provenance" not in client("search_nodes", query="banker")["entities"][0]
 
 
+def test_a_fact_is_updated_by_its_text_in_any_normal_form(client: Client) -> None:
+    composed, apart = "Likes caf\u00e9s", "Likes cafe\u0301s"
+    client("create_entities", entities=[{**JON, "observations": [composed]}])
+    same = client("update_observation", entityName="Jon", observation=apart, newContent=apart)
+    assert (same["content"], same["version"], same["supersedes"]) == (composed, 1, None)
+    new = client("update_observation", entityName="Jon", observation=apart, newContent="Likes tea")
+    assert (new["content"], new["version"], new["supersedes"]) == ("Likes tea", 2, same["id"])
+
+
 def test_threads_are_listed_with_counts_and_times(client: Client) -> None:
     client("create_entities", entities=[JON], threadId="a")
     client("create_entities", entities=[GINA], threadId="b")

@@ -22,7 +22,7 @@ from memlog.commands import (
 )
 from memlog.errors import EntityNotFound, InvalidParameter, refusal
 from memlog.events import CommandUndone, MemoryDeleted, ObservationSuperseded
-from memlog.graph import missing_entity
+from memlog.graph import find_observation, missing_entity
 from memlog.log import Log
 from memlog.project import Outcome
 from memlog.sentences import sentence
@@ -297,11 +297,8 @@ def update_observation(call: Call, arguments: UpdateObservation) -> UpdateObserv
         entity = outcome.after.entity_named(arguments.entity_name)
         assert entity is not None, "the decision found it"
         rows = outcome.after.observations(entity.id)
-        row = next(
-            row
-            for row in rows
-            if (row.id in new) or (not new and arguments.observation in (row.id, row.content))
-        )
+        row = find_observation(rows, new[0] if new else arguments.observation)
+        assert row is not None, "it was there, or was made in this very transaction"
         return UpdateObservationResult(
             project=project,
             entity_name=entity.name,
