@@ -58,8 +58,6 @@ class Outcome(msgspec.Struct, frozen=True):
     entries: Sequence[Entry]
     before: State
     after: State
-    entry_at: Callable[[int], Entry | None]
-    """The log, as far as this command wrote it."""
 
 
 class _Receipt(msgspec.Struct, frozen=True, array_like=True):
@@ -124,9 +122,12 @@ class Project:
                     return receipt.answer  # type: ignore[no-any-return]
             timeline = self._timeline(transaction)
             entries = self._append(transaction, timeline, command, context, origin)
-            first = entries[0].position if entries else timeline.position + 1
-            before = State(timeline.at(first - 1)) if entries else State(timeline)
-            result = answer(Outcome(entries, before, State(timeline), self._log(transaction).entry))
+            log = self._log(transaction)
+            head = log.position()
+            after = State(timeline, head, log.entry)
+            ahead = head - len(entries)
+            before = State(timeline.at(ahead), ahead, log.entry) if entries else after
+            result = answer(Outcome(entries, before, after))
             if origin.command_id:
                 self._keep_receipt(transaction, origin.command_id, fingerprint, result)
             return result

@@ -69,7 +69,7 @@ def _undone(outcome: Outcome) -> list[dict[str, Any]]:
     """Each entry that was undone, in words."""
     spans = [entry.event for entry in outcome.entries if isinstance(entry.event, CommandUndone)]
     positions = [p for each in spans for p in range(each.first, each.last + 1)]
-    found = [outcome.entry_at(position) for position in positions]
+    found = [outcome.after.entry_at(position) for position in positions]
     return [
         {"position": entry.position, "says": sentence(entry, outcome.after.at)}
         for entry in found

@@ -198,7 +198,7 @@ def undo(call: Call, arguments: UndoArguments) -> UndoResult:
     def answer(outcome: Outcome) -> UndoResult:
         spans = [entry.event for entry in outcome.entries if isinstance(entry.event, CommandUndone)]
         positions = [p for each in spans for p in range(each.first, each.last + 1)]
-        shown = [outcome.entry_at(position) for position in positions[:UNDONE_SHOWN_MAX]]
+        shown = [outcome.after.entry_at(position) for position in positions[:UNDONE_SHOWN_MAX]]
         return UndoResult(
             project=project,
             dry_run=arguments.dry_run,
