@@ -15,6 +15,7 @@ from memlog.state import Memory, State
 from projections.documents import Kind
 from projections.search import Hit
 from server.service import Opened
+from server.views import Provenance, view_provenance
 
 MEMORY_KINDS: frozenset[Kind] = frozenset({"memory"})
 SIMILAR_MAX = 5
@@ -29,6 +30,11 @@ def found_memories(hits: Sequence[Hit], state: State, limit: int) -> list[tuple[
     """The memories behind hits that are active in `state`, best first."""
     rows = ((state.memory(hit.ref), hit) for hit in hits)
     return list(islice(((row, hit) for row, hit in rows if row is not None and row.active), limit))
+
+
+def source_of(row: Memory, current: State, *, blame: bool) -> Provenance | None:
+    """With `blame`, which event stored the memory first."""
+    return view_provenance(row.id, row.born, current) if blame else None
 
 
 def relevance(hit: Hit) -> float:

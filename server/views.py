@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
-from msgspec import field
+from msgspec import Meta, field
 
 from memlog import state
 from memlog.codec import Entry
@@ -18,6 +18,10 @@ from server.registry import Result
 
 ANSWER_CHARACTERS = 32_000
 """About 8,000 tokens at four characters each: what an answer holds unless the caller asks for more."""
+
+
+Blame = Annotated[bool, Meta(description="Tell which event brought each item")]
+"""The argument `provenance`, of every tool whose answer can tell."""
 
 
 class Provenance(Result, frozen=True):

@@ -151,6 +151,35 @@ def test_every_item_says_which_event_brought_it_when_asked(client: Client) -> No
     assert fact["id"].startswith("obs_")
     assert answer["relations"][0]["provenance"]["position"] == 6
     assert "provenance" not in client("search_nodes", query="banker")["entities"][0]
+    listed = client("query_nodes", threadId="planning", provenance=True)["entities"]
+    assert [each["provenance"][1]["position"] for each in listed] == [3, 5]
+
+
+def test_every_memory_says_which_event_brought_it_when_asked(client: Client) -> None:
+    client("create_entities", entities=[JON])
+    client("store_memory", content="Lives in Seattle", threadId="planning")
+    record = {"type": "note", "content": {"says": "Lives in Seattle"}, "source": "chat"}
+    client("memory_create", **record, confidence=0.9, tags=["a"], threadId="records")
+    client("memory_create", **record, confidence=0.9, tags=["b"], threadId="again")
+    asked = {
+        "search_memories": ("memories", {"query": "Seattle"}),
+        "list_recent_memories": ("memories", {}),
+        "memory_search": ("results", {"query": "Seattle"}),
+        "memory_list": ("results", {}),
+    }
+    for tool, (key, arguments) in asked.items():
+        for moment in ({}, {"asOf": 5}):
+            rows = client(tool, **arguments, **moment, provenance=True)[key]
+            assert {row["provenance"]["id"] for row in rows} == {row["id"] for row in rows}, tool
+            brought = {row["provenance"]["position"]: row["provenance"] for row in rows}
+            assert {at: each["thread"] for at, each in brought.items()} == {
+                4: "planning",
+                5: "records",
+            }, tool
+            for at, each in brought.items():
+                (event,) = client("get_history", since=at - 1, limit=50)["events"][-1:]
+                assert (each["command"], each["time"]) == (event["command"], event["time"])
+        assert all("provenance" not in row for row in client(tool, **arguments)[key]), tool
 
 
 def test_a_fact_is_updated_by_its_text_in_any_normal_form(client: Client) -> None:

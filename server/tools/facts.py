@@ -17,12 +17,13 @@ from server.memories import (
     found_memories,
     relevance,
     similar_memories,
+    source_of,
     stored,
     text_of,
 )
 from server.moments import AsOf, position_of
 from server.registry import Arguments, Call, Result, tool
-from server.views import within_budget
+from server.views import Blame, Provenance, within_budget
 
 QUERY_CHARACTERS_MAX = 1_000
 
@@ -40,9 +41,15 @@ class FactView(Result, frozen=True):
     supersedes: str | None = None
     superseded_by: str | None = None
     relevance_score: float | None = None
+    provenance: Provenance | None = None
 
 
-def view_fact(row: Memory, accessed_us: int, relevance: float | None = None) -> FactView:
+def view_fact(
+    row: Memory,
+    accessed_us: int,
+    relevance: float | None = None,
+    provenance: Provenance | None = None,
+) -> FactView:
     return FactView(
         id=row.id,
         content=text_of(row.content),
@@ -54,6 +61,7 @@ def view_fact(row: Memory, accessed_us: int, relevance: float | None = None) -> 
         supersedes=row.supersedes,
         superseded_by=row.superseded_by,
         relevance_score=None if relevance is None else round(min(1.0, max(0.0, relevance)), 4),
+        provenance=provenance,
     )
 
 
@@ -126,6 +134,7 @@ class SearchMemories(Arguments, frozen=True):
     ]
     limit: Annotated[int, Meta(ge=1, le=20)] = 5
     as_of: AsOf | None = field(name="asOf", default=None)
+    provenance: Blame = False
 
 
 class FactsResult(Result, frozen=True):
@@ -146,7 +155,15 @@ def search_memories(call: Call, arguments: SearchMemories) -> FactsResult:
     usage = call.service.usage
     with opened.project.read(at) as state:
         rows = found_memories(found.hits, state, arguments.limit)
-    views = [view_fact(row, usage.accessed_us(row.id), relevance(hit)) for row, hit in rows]
+        views = [
+            view_fact(
+                row,
+                usage.accessed_us(row.id),
+                relevance(hit),
+                source_of(row, state, blame=arguments.provenance),
+            )
+            for row, hit in rows
+        ]
     usage.read(row.id for row, _ in rows)
     return FactsResult(project=project, memories=list(within_budget(views)), notice=found.notice)
 
@@ -154,6 +171,7 @@ def search_memories(call: Call, arguments: SearchMemories) -> FactsResult:
 class ListRecentMemories(Arguments, frozen=True):
     limit: Annotated[int, Meta(ge=1, le=50)] = 10
     as_of: AsOf | None = field(name="asOf", default=None)
+    provenance: Blame = False
 
 
 @tool("facts", "List recent facts")
@@ -163,6 +181,13 @@ def list_recent_memories(call: Call, arguments: ListRecentMemories) -> FactsResu
     usage = call.service.usage
     with opened.project.read(position_of(arguments.as_of, opened.project)) as state:
         rows = list(islice(state.memories(), arguments.limit))
-    views = [view_fact(row, usage.accessed_us(row.id)) for row in rows]
+        views = [
+            view_fact(
+                row,
+                usage.accessed_us(row.id),
+                provenance=source_of(row, state, blame=arguments.provenance),
+            )
+            for row in rows
+        ]
     usage.read(row.id for row in rows)
     return FactsResult(project=project, memories=list(within_budget(views)))

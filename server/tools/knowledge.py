@@ -27,7 +27,7 @@ from memlog.state import Entity, Observation, State
 from memlog.times import iso, parse_iso
 from server.moments import AsOf, position_of
 from server.registry import Arguments, Call, Result, ThreadId, tool
-from server.views import EntityView, read_cursor, view_entity, within_budget, write_cursor
+from server.views import Blame, EntityView, read_cursor, view_entity, within_budget, write_cursor
 
 DEPTH_MAX = 20
 VISITED_MAX = 200_000
@@ -200,6 +200,7 @@ class QueryNodes(Arguments, frozen=True):
     limit: Annotated[int, Meta(ge=1, le=1_000)] | None = None
     cursor: str | None = None
     as_of: AsOf | None = field(name="asOf", default=None)
+    provenance: Blame = False
 
 
 class NodeView(EntityView, frozen=True, kw_only=True):
@@ -233,7 +234,7 @@ def query_nodes(call: Call, arguments: QueryNodes) -> QueryNodesResult:
     updated_us = _moment(arguments.updated_after, "updatedAfter")
     with opened.project.read(at) as state:
         matching = (
-            _node(row, state)
+            _node(row, state, blame=arguments.provenance)
             for row in state.entities(after=after)
             if _fits(row, arguments) and row.created_us > created_us and row.updated_us > updated_us
             if _of_thread(row, arguments.thread_id, state)
@@ -269,8 +270,8 @@ def _of_thread(row: Entity, thread: str | None, state: State) -> bool:
     return any(observation.thread == thread for observation in state.observations(row.id))
 
 
-def _node(row: Entity, state: State) -> NodeView:
-    view = msgspec.structs.asdict(view_entity(row, state))
+def _node(row: Entity, state: State, *, blame: bool) -> NodeView:
+    view = msgspec.structs.asdict(view_entity(row, state, blame=blame))
     return NodeView(**view, importance=row.importance, confidence=row.confidence)
 
 

@@ -19,6 +19,7 @@ from projections.search import DEPTH, Found, Hit
 from server.moments import AsOf, position_of
 from server.registry import Arguments, Call, Result, tool
 from server.views import (
+    Blame,
     EntityView,
     RelationView,
     read_cursor,
@@ -39,7 +40,6 @@ QUERY_CHARACTERS_MAX = 10_000
 SUGGESTED_FOR_MAX = 10
 
 Limit = Annotated[int, Meta(ge=1, le=LIMIT_MAX)]
-Blame = Annotated[bool, Meta(description="Tell which event brought each item")]
 CursorText = Annotated[str, Meta(description="nextCursor of the answer before")]
 
 

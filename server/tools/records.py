@@ -15,15 +15,15 @@ from memlog.project import Outcome
 from memlog.state import Memory
 from memlog.times import iso
 from server.addresses import item_uri
-from server.memories import MEMORY_KINDS, found_memories, relevance, stored
+from server.memories import MEMORY_KINDS, found_memories, relevance, source_of, stored
 from server.moments import AsOf, position_of
 from server.registry import Arguments, Call, Link, Result, tool
-from server.views import read_cursor, write_cursor
+from server.views import Blame, Provenance, read_cursor, write_cursor
 
 QUERY_CHARACTERS_MAX = 1_000
 
 
-class RecordView(Result, frozen=True, omit_defaults=False):
+class RecordView(Result, frozen=True):
     """A record without its content, which `resources/read` of its uri gives."""
 
     id: str
@@ -32,6 +32,7 @@ class RecordView(Result, frozen=True, omit_defaults=False):
     similarity: float | None
     tags: list[str]
     created_at: str = field(name="createdAt")
+    provenance: Provenance | None = None
 
 
 class CreateMemoryResult(Result, frozen=True, omit_defaults=False):
@@ -48,7 +49,12 @@ class CreateMemoryResult(Result, frozen=True, omit_defaults=False):
     updated_at: str = field(name="updatedAt")
 
 
-def view_record(row: Memory, uri: str, similarity: float | None = None) -> RecordView:
+def view_record(
+    row: Memory,
+    uri: str,
+    similarity: float | None = None,
+    provenance: Provenance | None = None,
+) -> RecordView:
     return RecordView(
         id=row.id,
         uri=uri,
@@ -56,6 +62,7 @@ def view_record(row: Memory, uri: str, similarity: float | None = None) -> Recor
         similarity=None if similarity is None else round(min(1.0, max(0.0, similarity)), 4),
         tags=list(row.tags),
         created_at=iso(row.created_us),
+        provenance=provenance,
     )
 
 
@@ -94,6 +101,7 @@ class MemorySearch(Arguments, frozen=True):
     tags: Annotated[list[Tag], Meta(description="All of these")] = field(default_factory=list)
     limit: Annotated[int, Meta(ge=1)] | None = None
     as_of: AsOf | None = field(name="asOf", default=None)
+    provenance: Blame = False
 
 
 class RecordsResult(Result, frozen=True):
@@ -120,11 +128,15 @@ def memory_search(call: Call, arguments: MemorySearch) -> RecordsResult:
         arguments.query, at=at, kinds=MEMORY_KINDS, labels=labels(arguments.type, arguments.tags)
     )
     with opened.project.read(at) as state:
-        rows = found_memories(found.hits, state, limit)
-    active = call.session.active
-    views = [
-        view_record(row, item_uri(row.id, project, active), relevance(hit)) for row, hit in rows
-    ]
+        views = [
+            view_record(
+                row,
+                item_uri(row.id, project, call.session.active),
+                relevance(hit),
+                source_of(row, state, blame=arguments.provenance),
+            )
+            for row, hit in found_memories(found.hits, state, limit)
+        ]
     return RecordsResult(project=project, results=views, notice=found.notice)
 
 
@@ -134,6 +146,7 @@ class MemoryList(Arguments, frozen=True):
     limit: Annotated[int, Meta(ge=1)] | None = None
     cursor: str | None = None
     as_of: AsOf | None = field(name="asOf", default=None)
+    provenance: Blame = False
 
 
 class _Cursor(msgspec.Struct, array_like=True):
@@ -156,11 +169,18 @@ def memory_list(call: Call, arguments: MemoryList) -> RecordsResult:
         memories = state.memories(labels(arguments.type, arguments.tags), before)
         rows = list(islice(memories, limit + 1))
         position = state.position
-    page, more = rows[:limit], len(rows) > limit
-    active = call.session.active
+        page, more = rows[:limit], len(rows) > limit
+        views = [
+            view_record(
+                row,
+                item_uri(row.id, project, call.session.active),
+                provenance=source_of(row, state, blame=arguments.provenance),
+            )
+            for row in page
+        ]
     return RecordsResult(
         project=project,
-        results=[view_record(row, item_uri(row.id, project, active)) for row in page],
+        results=views,
         next_cursor=write_cursor(_Cursor(position, page[-1].born)) if more else None,
     )
 
