@@ -48,9 +48,10 @@ class Counting:
         self._totals = self._counted.totals()
         self._scopes: dict[int, list[bytes]] = {}
         """By birth: the scopes of the rankings an entity is in, as far as they were looked up."""
-        self._threads: dict[str, bytes] = {}
+        self._threads: dict[str, tuple[bytes, Thread]] = {}
+        """By name: the scope of a thread and its newest row."""
         self._joined: set[bytes] = set()
-        """Hashes of threads, and keys of what they touched: most entries bring no new ones."""
+        """Keys of what threads touched: most entries bring no new ones."""
 
     def count(self, entry: Entry) -> None:
         self._timeline.move_to(entry.position)
@@ -62,7 +63,7 @@ class Counting:
             if new != old:
                 self._replace(born, old, new)
                 before, after = _plus(before, old), _plus(after, new)
-        new_thread = entry.thread is not None and self._join(entry.thread, changes.touched)
+        new_thread = entry.thread is not None and self._join(entry.thread, entry, changes.touched)
         for (what, of_type), change in changes.types.items():
             self._add_to_type(what, of_type, change)
         totals = self._totals
@@ -107,25 +108,37 @@ class Counting:
 
     # -- threads and types
 
-    def _join(self, name: str, touched: set[int]) -> bool:
-        """Makes the entities some that the thread touched; true where the thread is new."""
-        scope = self._threads.get(name) or self._threads.setdefault(name, text_key(name))
+    def _join(self, name: str, entry: Entry, touched: set[int]) -> bool:
+        """Counts the entry and what it touched as the thread's; true where the thread is new."""
+        scope, known = self._known(name)
         joining = [born for born in sorted(touched) if self._is_new(scope, born)]
-        if touched and not joining:
-            return False
-        thread = self._counted.thread(scope)
-        if thread is not None and not joining:
-            return False
         for born in joining:
             self._timeline.put(tables.touched_key(scope, born), _PRESENT)
-        known = thread or Thread(name)
         entities = known.entities + len(joining)
         ranked = entities > self._unranked_max
         if ranked:
             for born in joining if known.ranked else list(self._counted.touched(scope)):
                 self._rank(scope, born)
-        self._timeline.put(tables.thread_key(scope), encode_row(Thread(name, entities, ranked)))
-        return thread is None
+        row = Thread(
+            name,
+            entities,
+            ranked,
+            events=known.events + 1,
+            commands=known.commands + (entry.command_id != known.command),
+            first_us=known.first_us if known.events else entry.time_us,
+            last_us=entry.time_us,
+            last_position=entry.position,
+            command=entry.command_id,
+        )
+        self._threads[name] = scope, row
+        self._timeline.put(tables.thread_key(scope), encode_row(row))
+        return not known.events
+
+    def _known(self, name: str) -> tuple[bytes, Thread]:
+        if name not in self._threads:
+            scope = text_key(name)
+            self._threads[name] = scope, self._counted.thread(scope) or Thread(name)
+        return self._threads[name]
 
     def _is_new(self, scope: bytes, born: int) -> bool:
         key = tables.touched_key(scope, born)

@@ -94,11 +94,20 @@ class Totals(Row, frozen=True):
 
 
 class Thread(Row, frozen=True):
-    """A thread and how many entities it ever touched, living or not."""
+    """A thread: how many entities it ever touched, living or not, and what it wrote.
+
+    `command` is the last one's id, by which the next entry is known to be of the same.
+    """
 
     thread: str
     entities: int = 0
     ranked: bool = False
+    events: int = 0
+    commands: int = 0
+    first_us: int = 0
+    last_us: int = 0
+    last_position: int = 0
+    command: str = ""
 
 
 class Count(Row, frozen=True):

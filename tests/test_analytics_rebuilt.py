@@ -10,7 +10,9 @@ from typing import Any, get_args
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from memlog.codec import Entry
 from memlog.commands import (
     AddObservations,
     AnyCommand,
@@ -42,7 +44,7 @@ from memlog.events import MemoryStored
 from memlog.project import Project
 from memlog.state import Entity, Relation, State
 from projections.analytics import AnalyticsProjector
-from projections.analytics_tables import Count, Counts, Order, Totals
+from projections.analytics_tables import Count, Counts, Order, Thread, Totals
 from tests.counted import catch_up, do
 
 ORDERS: tuple[Order, ...] = get_args(Order)
@@ -294,6 +296,7 @@ def test_whatever_happened_and_however_it_was_read_analytics_say_what_the_state_
 def everywhere_as_the_state_says(analytics: AnalyticsProjector, project: Project) -> None:
     ids = memory_ids(project)
     touched: dict[str, set[str]] = {}
+    wrote: dict[str, list[Entry]] = {}
     with project.snapshot() as (log, state_at):
         before = World(state_at(0))
         for entry in log.read():
@@ -301,13 +304,14 @@ def everywhere_as_the_state_says(analytics: AnalyticsProjector, project: Project
             if entry.thread is not None:
                 known = touched.setdefault(entry.thread, set())
                 known |= touched_between(before, after)
+                wrote.setdefault(entry.thread, []).append(entry)
             before = after
             at = None if entry.position == analytics.position else entry.position
             with analytics.read(at) as counted:
                 assert counted.totals() == after.totals(entry.time_us, len(touched))
                 assert set(counted.counts()) == types_of(after, ids)
-                assert {row.thread: row.entities for row in counted.threads()} == {
-                    thread: len(entities) for thread, entities in touched.items()
+                assert {row.thread: replace(row, ranked=False) for row in counted.threads()} == {
+                    thread: as_counted(thread, touched[thread], wrote[thread]) for thread in wrote
                 }
                 rows = [after.counts(entity) for entity in after.entities.values()]
                 for order in ORDERS:
@@ -316,3 +320,16 @@ def everywhere_as_the_state_says(analytics: AnalyticsProjector, project: Project
                         members = touched.get(thread, set())
                         theirs = [row for row in rows if row.id in members]
                         assert list(counted.ranked(order, thread)) == in_order(theirs, order)
+
+
+def as_counted(thread: str, touched: set[str], wrote: list[Entry]) -> Thread:
+    return Thread(
+        thread,
+        entities=len(touched),
+        events=len(wrote),
+        commands=len({entry.command_id for entry in wrote}),
+        first_us=wrote[0].time_us,
+        last_us=wrote[-1].time_us,
+        last_position=wrote[-1].position,
+        command=wrote[-1].command_id,
+    )

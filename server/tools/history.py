@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from typing import Annotated
@@ -364,26 +363,17 @@ class ThreadsResult(Result, frozen=True):
 def list_threads(call: Call, arguments: ListThreads) -> ThreadsResult:
     """List the threads that wrote in this project, the latest first, with counts and times. Example: {}"""
     project, opened = call.open(arguments)
-    threads: dict[str, list[Entry]] = {}
-    events: Counter[str] = Counter()
-    commands: dict[str, set[str]] = {}
-    with opened.project.snapshot() as (log, _):
-        for entry in log.read():
-            if entry.thread is not None:
-                first = threads.setdefault(entry.thread, [entry, entry])
-                first[1] = entry
-                events[entry.thread] += 1
-                commands.setdefault(entry.thread, set()).add(entry.command_id)
-    latest = sorted(threads, key=lambda thread: -threads[thread][1].position)
+    with opened.projections.analytics().read() as counted:
+        latest = sorted(counted.threads(), key=lambda row: -row.last_position)
     views = [
         ThreadView(
-            thread=thread,
-            events=events[thread],
-            commands=len(commands[thread]),
-            first=iso(threads[thread][0].time_us),
-            last=iso(threads[thread][1].time_us),
+            thread=row.thread,
+            events=row.events,
+            commands=row.commands,
+            first=iso(row.first_us),
+            last=iso(row.last_us),
         )
-        for thread in latest
+        for row in latest
     ]
     shown = list(within_budget(views))
     return ThreadsResult(project=project, threads=shown, left_out=len(views) - len(shown))
