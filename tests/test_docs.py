@@ -1,15 +1,16 @@
-"""Every tool call that the documentation shows is made, in the order of the page, and what it shows of an
-answer is looked for in the real one.
+"""Every tool call and command that the documentation shows is made, in the order of the page, and what it
+shows of an answer is looked for in the real one.
 
-Above a block of JSON stands what it is: `<!-- tool: NAME -->` a call; with `refused: CODE` one that
-fails so; with `id: mem_old` one whose new memory later blocks call `mem_old`; `<!-- answer -->` a part
-of the answer to the call before.
+Above a block stands what it is: `<!-- tool: NAME -->` a call; with `refused: CODE` one that fails so; with
+`id: mem_old` one whose new memory later blocks call `mem_old`; `<!-- answer -->` a part of the answer to
+the call before; `<!-- terminal -->` commands; `<!-- printed -->` lines that the last of them printed.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,18 +20,19 @@ import pytest
 from memlog.settings import TOOLSETS
 from server.arguments import decode
 from server.registry import tools
+from tests.served import run_memlog
 from tests.service import Client, Refused, client_on
 
 REPOSITORY = Path(__file__).parents[1]
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
 TRIED = ["guide.md", "history.md", "migration.md"]
-BLOCK = re.compile(r"<!-- (?P<says>[^>]+) -->\n```json\n(?P<json>.*?)\n```", re.DOTALL)
+BLOCK = re.compile(r"<!-- (?P<says>[^>]+) -->\n```(?:json|sh|text)\n(?P<text>.*?)\n```", re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:)(?P<file>[^)#]*)(?:#(?P<heading>[^)]+))?\)")
 
 
 class Block(NamedTuple):
     says: dict[str, str]
-    json: str
+    text: str
 
 
 def blocks(page: Path) -> list[Block]:
@@ -39,7 +41,7 @@ def blocks(page: Path) -> list[Block]:
         words = match["says"].replace(":", "").split()
         assert len(words) == 1 or len(words) % 2 == 0, match["says"]
         says = dict(zip(words[::2], words[1::2], strict=False)) or {words[0]: ""}
-        found.append(Block(says, match["json"]))
+        found.append(Block(says, match["text"]))
     return found
 
 
@@ -50,14 +52,32 @@ class Reader:
         self.client = client
         self.ids: dict[str, str] = {}
         self.last: dict[str, Any] = {}
+        self.printed: list[str] = []
 
     def try_out(self, block: Block) -> None:
-        text = block.json
+        if "terminal" in block.says:
+            self.run(block.text)
+        elif "printed" in block.says:
+            assert set(block.text.splitlines()) <= set(self.printed), self.printed
+        else:
+            self.call(block)
+
+    def run(self, commands: str) -> None:
+        """As a user does, in another process than the server."""
+        for line in commands.splitlines():
+            memlog, *arguments = shlex.split(line)
+            assert memlog == "memlog"
+            done = run_memlog(*arguments, data_dir=self.client.service.settings.data_dir)
+            assert done.returncode == 0, done.stderr
+            self.printed = done.stdout.splitlines()
+
+    def call(self, block: Block) -> None:
+        text = block.text
         for name, real in self.ids.items():
             text = text.replace(name, real)
         shown = json.loads(text)
         if "tool" not in block.says:
-            assert holds(self.last, shown), f"{block.json}\nis not in\n{json.dumps(self.last)}"
+            assert holds(self.last, shown), f"{block.text}\nis not in\n{json.dumps(self.last)}"
         elif code := block.says.get("refused"):
             with pytest.raises(Refused) as refused:
                 self.client(block.says["tool"], shown)
@@ -97,7 +117,7 @@ def test_every_page_with_calls_is_tried() -> None:
 def test_json_in_a_page_is_a_call_an_answer_or_a_client_s_configuration(page: Path) -> None:
     text = page.read_text()
     fenced = re.findall(r"```json\n(.*?)\n```", text, re.DOTALL)
-    said = [block.json for block in blocks(page)]
+    said = [block.text for block in blocks(page)]
     for block in fenced:
         parsed = json.loads(block)
         assert block in said or parsed.keys() <= {"mcpServers", "servers"}, block
