@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from msgspec import field
 
+from memlog.canonical import strings
 from memlog.commands import (
     AnyCommand,
     Content,
@@ -25,7 +26,8 @@ from memlog.commands import (
     NewRelation,
     TypeName,
 )
-from memlog.errors import InvalidParameter, Problem, refusal
+from memlog.controls import CONTROL, control_character
+from memlog.errors import InvalidParameter, Problem, refusal, shorten
 from memlog.state import State
 
 ITEMS_PER_COMMAND = 200
@@ -65,14 +67,25 @@ def read(data: bytes) -> list[Line]:
     problems = []
     for number, text in _objects(data):
         try:
-            found.append(_line.decode(text))
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            found.append(_decoded(text))
+        except ValueError as error:
             shown = text[:80].decode("utf-8", "replace")
             problem = Problem(f"line {number}", str(error), "Mend the line or remove it.", shown)
             problems.append((InvalidParameter, problem))
     if problems:
         raise refusal(problems)
     return found
+
+
+def _decoded(text: bytes) -> Line:
+    """Raises ValueError for what no tool would take either."""
+    line: Line = _line.decode(text)
+    for value in strings(msgspec.to_builtins(line)):
+        control = CONTROL.search(value)
+        if control is not None:
+            problem, _ = control_character(value, control.start() + 1)
+            raise ValueError(f"{shorten(value)!r} {problem}")
+    return line
 
 
 def _objects(data: bytes) -> Iterator[tuple[int, bytes]]:

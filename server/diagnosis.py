@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect as mi
 
+from memlog.controls import CONTROL, control_character
 from memlog.errors import (
     MEND_ALL,
     InvalidParameter,
@@ -292,7 +293,7 @@ _FREE = mi.AnyType()
 _FREE_DICT = mi.DictType(key_type=mi.StrType(), value_type=_FREE)
 _FAULTS = (
     (wording.SURROGATE, wording.lone_surrogate),
-    (wording.CONTROL, wording.control_character),
+    (CONTROL, control_character),
 )
 
 

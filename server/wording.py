@@ -25,8 +25,6 @@ Sizeable = mi.StrType | mi.DictType | Sequential
 
 INTEGER_MIN, INTEGER_MAX = -(2**63), 2**64 - 1
 SURROGATE = re.compile("[\ud800-\udfff]")
-CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-NAMED = {0: "NUL", 7: "bell", 8: "backspace", 12: "form feed", 27: "escape", 127: "delete"}
 EMPTY = '"…"'
 SKETCH_LEVELS_MAX = 4
 SKETCH_CHARACTERS_MAX = 200
@@ -315,13 +313,6 @@ def lone_surrogate(text: str, position: int, what: str = "") -> Words:
         f"{what}contains a lone surrogate U+{ord(text[position - 1]):04X} at character {position}"
     )
     return f"{problem}, which is not valid Unicode", "Remove it or send the full pair."
-
-
-def control_character(text: str, position: int, what: str = "") -> Words:
-    code = ord(text[position - 1])
-    name = f"U+{code:04X}" + (f" ({NAMED[code]})" if code in NAMED else "")
-    problem = f"{what}contains the control character {name} at character {position}"
-    return problem, "Remove it; of these only tab, line feed and carriage return are taken."
 
 
 def too_long(kind: Sizeable, count: int) -> Words:

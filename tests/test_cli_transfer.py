@@ -101,6 +101,8 @@ BAD_LINES = {
     "a key nobody knows": b'{"type":"entity","name":"x","entityType":"t","observation":[]}',
     "a name too long": b'{"type":"entity","name":"%b","entityType":"t"}' % (b"x" * 501),
     "half a surrogate pair": b'{"type":"entity","name":"\\ud800","entityType":"t"}',
+    "an escape sequence": b'{"type":"entity","name":"x","entityType":"t","observations":["\\u001b[2J"]}',
+    "a control of C1": b'{"type":"relation","from":"x","to":"\\u009b2J","relationType":"t"}',
     "Latin-1": b'{"type":"entity","name":"\xe9","entityType":"t"}',
     "two objects": b'{"type":"entity","name":"x","entityType":"t"} {}',
 }

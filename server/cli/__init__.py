@@ -13,6 +13,7 @@ import click
 
 from memlog import __version__
 from memlog.errors import MemlogError
+from server.cli.common import say
 
 COMMANDS = {
     "serve": "server.cli.serve",
@@ -65,7 +66,7 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         cli.main(args=arguments, prog_name="memlog")
     except MemlogError as error:
-        click.echo(explained(error), err=True)
+        say(explained(error), err=True)
         sys.exit(1)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import logging
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ import click
 from memlog.settings import LogLevel, Settings, load
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.progress import Progress
 
     from server.service import Opened, Service
@@ -28,6 +30,9 @@ LEVELS: dict[LogLevel, int] = {
 }
 
 Command = Callable[..., Any]
+
+_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""Every control character but tab and line feed. A log may hold some: older versions imported them."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for other programs.")
 
@@ -89,10 +94,9 @@ def open_project(service: Service, name: str | None) -> tuple[str, Opened]:
 @contextmanager
 def progress_bar(*, hidden: bool = False) -> Iterator[Progress]:
     """A bar on stderr, so that output can be piped; nothing where there is no terminal."""
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    console = Console(stderr=True)
+    console = open_console(stderr=True)
     with Progress(
         TextColumn("{task.description:<9}"),
         BarColumn(),
@@ -116,7 +120,30 @@ def bar_for(progress: Progress) -> Callable[[str, int, int], None]:
     return show
 
 
+# -- printing: every text that a command shows goes through `safe`
+
+
+def safe(text: str) -> str:
+    """`text` with control characters as JSON spells them, so that a terminal shows and obeys none.
+
+    A text in a table is made safe before: columns are measured, and a control character has no width.
+    """
+    return _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Prints a line."""
+    click.echo(safe(text), err=err)
+
+
+def open_console(*, stderr: bool = False) -> Console:
+    """Where coloured text and tables are printed."""
+    from server.cli.terminal import Terminal
+
+    return Terminal(stderr=stderr, highlight=False, soft_wrap=True)
+
+
 def print_json(value: Any) -> None:
     import msgspec
 
-    click.echo(json.dumps(msgspec.to_builtins(value), ensure_ascii=False, indent=2))
+    say(json.dumps(msgspec.to_builtins(value), ensure_ascii=False, indent=2))

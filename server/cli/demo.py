@@ -13,12 +13,11 @@ import click
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp_types import CallToolResult
-from rich.console import Console
 
 from memlog.settings import Settings
-from server.cli.common import service_of
+from server.cli.common import open_console, service_of
 
-console = Console(highlight=False, soft_wrap=True)
+console = open_console()
 
 ASKED = ("editors dark", "who can bake bread?", "ohn")
 

@@ -8,6 +8,7 @@ from memlog.differences import Difference, differences
 from memlog.settings import Settings
 from server.cli.common import (
     json_option,
+    open_console,
     open_project,
     print_json,
     project_option,
@@ -44,10 +45,9 @@ def diff_command(
     if as_json:
         print_json({"from": first or 0, "to": to, "differences": found})
         return
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = open_console()
     console.print(Text(f"position {first or 0} to {to}", "dim"))
     for each in found:
         sign, style = _STYLES[each.how]

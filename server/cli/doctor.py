@@ -12,7 +12,7 @@ import click
 from memlog import __version__
 from memlog.errors import MemlogError
 from memlog.settings import SETTINGS, Settings, load
-from server.cli.common import json_option, print_json, service_of, with_settings
+from server.cli.common import json_option, open_console, print_json, service_of, with_settings
 from server.service import Service
 
 PACKAGES = ("mcp", "lmdb", "tantivy", "faiss-cpu", "onnxruntime", "msgspec", "anyio")
@@ -92,10 +92,9 @@ def _version(package: str) -> str:
 
 
 def _print(report: dict[str, Any]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = open_console()
     packages = ", ".join(f"{name} {number}" for name, number in report["packages"].items())
     console.print(f"memlog {report['memlog']} on Python {report['python']} ({packages})")
     table = Table(box=None, header_style="bold")

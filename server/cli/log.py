@@ -20,6 +20,7 @@ from memlog.times import iso
 from memlog.touching import entity_ids, entity_positions
 from server.cli.common import (
     json_option,
+    open_console,
     open_project,
     print_json,
     project_option,
@@ -67,10 +68,9 @@ def log_command(
     if as_json:
         print_json(lines)
         return
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = open_console()
     for line in lines:
         shown = Text(f"{line.position:>6} ", "cyan").append(f"{line.time} ", "dim")
         shown.append(f"· thread {line.thread} " if line.thread else "", "dim")

@@ -8,7 +8,15 @@ from memlog.commands import CreateProject
 from memlog.settings import Settings
 from memlog.store import Wanted
 from server.arguments import decode
-from server.cli.common import json_option, print_json, service_of, with_settings
+from server.cli.common import (
+    json_option,
+    open_console,
+    print_json,
+    safe,
+    say,
+    service_of,
+    with_settings,
+)
 from server.views import view_project
 
 
@@ -34,15 +42,17 @@ def projects_command(ctx: click.Context, settings: Settings, status: Wanted, as_
     if as_json:
         print_json(rows)
         return
-    from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, header_style="bold")
     for column in ("name", "status", "created", "description"):
         table.add_column(column)
     for row in rows:
-        table.add_row(row.name, row.status, row.created_at[:19] + "Z", row.description)
-    Console(highlight=False, soft_wrap=True).print(table if rows else "There are no projects yet.")
+        created = row.created_at[:19] + "Z"
+        name, description = Text(safe(row.name)), Text(safe(row.description))
+        table.add_row(name, row.status, created, description)
+    open_console().print(table if rows else "There are no projects yet.")
 
 
 @projects_command.command("create")
@@ -58,7 +68,7 @@ def create(settings: Settings, name: str, description: str) -> None:
     wanted = decode({"name": name, "description": description}, CreateProject)
     with service_of(settings) as service:
         service.store.create(wanted.name, wanted.description)
-    click.echo(f"Created project '{name}'.")
+    say(f"Created project '{name}'.")
 
 
 @projects_command.command("archive")
@@ -72,7 +82,7 @@ def archive(settings: Settings, name: str) -> None:
     """
     with service_of(settings) as service:
         service.store.archive(name)
-    click.echo(f"Archived project '{name}'.")
+    say(f"Archived project '{name}'.")
 
 
 @projects_command.command("restore")
@@ -86,7 +96,7 @@ def restore(settings: Settings, name: str) -> None:
     """
     with service_of(settings) as service:
         service.store.restore(name)
-    click.echo(f"Restored project '{name}'.")
+    say(f"Restored project '{name}'.")
 
 
 @projects_command.command("delete")
@@ -103,4 +113,4 @@ def delete(settings: Settings, name: str, yes: bool) -> None:
         click.confirm(f"Delete project '{name}' and its history for good?", abort=True)
     with service_of(settings) as service:
         service.store.delete(name)
-    click.echo(f"Deleted project '{name}'.")
+    say(f"Deleted project '{name}'.")

@@ -16,6 +16,7 @@ from server.cli.common import (
     json_option,
     print_json,
     progress_bar,
+    say,
     service_of,
     with_settings,
 )
@@ -63,10 +64,10 @@ def purge_command(
     if as_json:
         print_json(_report(erased, others, behind))
         return
-    click.echo(f"Erased {len(erased.positions)} entries of project '{project}'.")
-    click.echo("Answers that were kept for retries were dropped; indexes were built anew.")
+    say(f"Erased {len(erased.positions)} entries of project '{project}'.")
+    say("Answers that were kept for retries were dropped; indexes were built anew.")
     for said in behind:
-        click.echo(said)
+        say(said)
 
 
 def _planned(service: Service, project: str, target: Target) -> tuple[Plan, list[str]]:
@@ -87,18 +88,18 @@ _OTHERWISE = {"added": "there again", "changed": "as it was before", "removed": 
 
 def _tell(planned: Plan, others: list[str]) -> None:
     if planned.names:
-        click.echo(f"Names: {', '.join(planned.names)}")
+        say(f"Names: {', '.join(planned.names)}")
     for kind, count in planned.kinds.items():
-        click.echo(f"{count:>6} {kind.replace('_', ' ')}")
-    click.echo(f"Positions: {_ranges(sorted(planned.positions))}")
+        say(f"{count:>6} {kind.replace('_', ' ')}")
+    say(f"Positions: {_ranges(sorted(planned.positions))}")
     for each in others[:SHOWN_MAX]:
-        click.echo(f"Then {each}.")
+        say(f"Then {each}.")
     if len(others) > SHOWN_MAX:
-        click.echo(f"… and {len(others) - SHOWN_MAX} more.")
+        say(f"… and {len(others) - SHOWN_MAX} more.")
     if planned.mentions:
         positions = _ranges(planned.mentions[:SHOWN_MAX])
         more = " …" if len(planned.mentions) > SHOWN_MAX else ""
-        click.echo(f"A name stays in {len(planned.mentions)} other entries: {positions}{more}")
+        say(f"A name stays in {len(planned.mentions)} other entries: {positions}{more}")
 
 
 def _ranges(positions: Any) -> str:

@@ -16,6 +16,7 @@ from server.cli.common import (
     open_project,
     print_json,
     progress_bar,
+    say,
     service_of,
     with_settings,
 )
@@ -67,10 +68,10 @@ def replay_command(
         print_json(reports)
     else:
         if catalog:
-            click.echo("The list of projects was rebuilt from the logs.")
+            say("The list of projects was rebuilt from the logs.")
         for name, report in reports.items():
             for part, said in report.items():
-                click.echo(f"{name}: {part} {said}")
+                say(f"{name}: {part} {said}")
     if any(said == DIFFERENT for report in reports.values() for said in report.values()):
         sys.exit(1)
 

@@ -7,6 +7,7 @@ import click
 from memlog.settings import Mode, Settings
 from server.cli.common import (
     json_option,
+    open_console,
     open_project,
     print_json,
     project_option,
@@ -35,7 +36,6 @@ def search_command(
     \b
     Example: memlog search "who lost their job and started a dance studio"
     """
-    from rich.console import Console
     from rich.text import Text
 
     from server.findings import findings
@@ -46,7 +46,7 @@ def search_command(
     if as_json:
         print_json(found)
         return
-    console = Console(highlight=False, soft_wrap=True)
+    console = open_console()
     if found.notice:
         console.print(f"[yellow]{found.notice}[/]")
     if not found.groups:

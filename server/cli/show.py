@@ -11,6 +11,7 @@ from memlog.graph import missing_entity
 from memlog.settings import Settings
 from server.cli.common import (
     json_option,
+    open_console,
     open_project,
     print_json,
     project_option,
@@ -53,10 +54,9 @@ def show_command(
 
 
 def _print(entity: EntityView, relations: list[RelationView]) -> None:
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = open_console()
     brought = list(entity.provenance or ())
     title = Text(entity.name, "bold").append(f" ({entity.entity_type})", "default")
     console.print(title.append(_from(brought[0]), "dim"))

@@ -16,7 +16,15 @@ import msgspec
 from memlog.project import Project
 from memlog.settings import Settings
 from projections.analytics_tables import Count, Totals
-from server.cli.common import json_option, open_project, print_json, service_of, with_settings
+from server.cli.common import (
+    json_option,
+    open_console,
+    open_project,
+    print_json,
+    safe,
+    service_of,
+    with_settings,
+)
 from server.service import Service
 
 if TYPE_CHECKING:
@@ -87,9 +95,7 @@ def stats_command(settings: Settings, project: str | None, as_json: bool) -> Non
     if as_json:
         print_json(report)
         return
-    from rich.console import Console
-
-    _print(report, Console(highlight=False, soft_wrap=True))
+    _print(report, open_console())
 
 
 # -- counting
@@ -222,7 +228,7 @@ def _bars(heading: str, numbers: Mapping[str, int]) -> Table:
     most = max(numbers.values())
     for name, number in list(numbers.items())[:LINES_MAX]:
         cells = round(BAR_CELLS_MAX * number / most) if most else 0
-        table.add_row(Text(name), f"{number:,}", Text("█" * cells or "▏", "cyan"))
+        table.add_row(Text(safe(name)), f"{number:,}", Text("█" * cells or "▏", "cyan"))
     if len(numbers) > LINES_MAX:
         table.add_row(f"[dim]and {len(numbers) - LINES_MAX:,} more[/]", "", "")
     return table

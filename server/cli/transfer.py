@@ -16,6 +16,8 @@ from server.cli.common import (
     print_json,
     progress_bar,
     project_option,
+    safe,
+    say,
     service_of,
     with_settings,
 )
@@ -47,7 +49,7 @@ def import_command(settings: Settings, file: BinaryIO, project: str | None, as_j
     if as_json:
         print_json({"project": name, "lines": len(lines), "events": events})
     else:
-        click.echo(f"Imported {len(lines)} lines into project '{name}': {events} new events.")
+        say(f"Imported {len(lines)} lines into project '{name}': {events} new events.")
 
 
 @click.command("export")
@@ -65,8 +67,8 @@ def export_command(settings: Settings, file: BinaryIO, project: str | None) -> N
         _, opened = open_project(service, project)
         with opened.project.read() as state:
             for line in transfer.write(state):
-                file.write(line)
+                file.write(safe(line.decode()).encode())
                 count += 1
     file.flush()
     if file is not sys.stdout.buffer:
-        click.echo(f"Exported {count} lines to {file.name}.")
+        say(f"Exported {count} lines to {file.name}.")

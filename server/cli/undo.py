@@ -16,6 +16,7 @@ from server.cli.common import (
     open_project,
     print_json,
     project_option,
+    say,
     service_of,
     with_settings,
 )
@@ -60,9 +61,9 @@ def undo_command(
         return
     verb = "Would undo" if dry_run else "Undone"
     for each in undone:
-        click.echo(f"{verb}: {each['position']} · {each['says']}")
+        say(f"{verb}: {each['position']} · {each['says']}")
     if not undone:
-        click.echo("Nothing to undo: it is as it was before already.")
+        say("Nothing to undo: it is as it was before already.")
 
 
 def _undone(outcome: Outcome) -> list[dict[str, Any]]:

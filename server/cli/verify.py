@@ -9,7 +9,7 @@ import msgspec
 
 from memlog.log import Damage
 from memlog.settings import Settings
-from server.cli.common import json_option, print_json, progress_bar, service_of, with_settings
+from server.cli.common import json_option, print_json, progress_bar, say, service_of, with_settings
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -43,10 +43,10 @@ def verify_command(settings: Settings, project: str | None, as_json: bool) -> No
         print_json(reports)
     for name, report in () if as_json else reports.items():
         if report.damages:
-            click.echo(f"{name}: DAMAGED")
+            say(f"{name}: DAMAGED")
             for damage in report.damages:
-                click.echo(f"  position {damage.position}: {damage.problem}")
+                say(f"  position {damage.position}: {damage.problem}")
         else:
-            click.echo(f"{name}: {report.positions} entries, whole.")
+            say(f"{name}: {report.positions} entries, whole.")
     if any(report.damages for report in reports.values()):
         sys.exit(1)

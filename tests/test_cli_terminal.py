@@ -1,0 +1,94 @@
+"""What a log holds is shown by the command line and never obeyed by the terminal."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from memlog.commands import CreateEntities, CreateRelations, NewEntity, NewRelation
+from memlog.project import Origin
+from memlog.store import Store
+from tests.command_line import CommandLine
+
+CLEAR, TITLE, BACK = "\x1b[2J", "\x9d0;owned\x9c", "was\rwill be"
+EVIL = f"Jon{CLEAR}{TITLE}"
+OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+@pytest.fixture
+def memlog(tmp_path: Path) -> CommandLine:
+    """Over a log that an import of an older version left with control characters."""
+    store = Store(tmp_path / "data")
+    store.create("default", f"the [bold]old[/] one{CLEAR}")
+    project, context = store.project("default"), store.context
+    jon = NewEntity(name=EVIL, entity_type=f"person{CLEAR}", observations=[f"dances{CLEAR}", BACK])
+    knows = NewRelation(source=EVIL, target="Gina", relation_type=f"knows{TITLE}")
+    for command in (CreateEntities(entities=[jon]), CreateRelations(relations=[knows])):
+        project.execute(command, context, lambda _: None, Origin(thread=f"one{CLEAR}"))
+    store.close()
+    return CommandLine(tmp_path / "data")
+
+
+COMMANDS = (
+    "search dances",
+    "log",
+    "show NAME",
+    "diff --from 0",
+    "stats",
+    "undo --dry-run",
+    "projects",
+    "doctor",
+    "verify",
+    "replay --check",
+    "export",
+)
+
+
+@pytest.mark.parametrize(
+    "command", [*COMMANDS, *(f"{each} --json" for each in COMMANDS if each != "export")]
+)
+def test_no_command_prints_a_control_character_of_what_is_stored(
+    memlog: CommandLine, command: str
+) -> None:
+    words = [EVIL if word == "NAME" else word for word in command.split()]
+    ended = memlog(*words)
+    assert ended.code == 0, ended.stderr
+    assert not OBEYED.search(ended.stdout + ended.stderr)
+
+
+def test_control_characters_are_shown_as_json_spells_them(memlog: CommandLine) -> None:
+    found = memlog("search", "dances").stdout
+    assert "Jon\\u001b[2J\\u009d0;owned\\u009c" in found
+    assert "dances\\u001b[2J" in found
+    assert memlog("search", "dances", "--json").json["groups"][0]["name"] == EVIL
+    assert "the [bold]old[/] one\\u001b[2J" in memlog("projects").stdout
+
+
+def test_an_error_that_quotes_what_is_stored_obeys_nothing(memlog: CommandLine) -> None:
+    refused = memlog("show", "Jon")
+    assert refused.code == 1
+    assert "Did you mean 'Jon\\x1b[2J" in refused.stderr
+    assert not OBEYED.search(refused.stderr)
+
+
+def test_what_was_exported_is_what_was_stored_and_is_not_imported_again(
+    memlog: CommandLine, tmp_path: Path
+) -> None:
+    file = tmp_path / "out.jsonl"
+    assert memlog("export", file).code == 0
+    refused = memlog("import", file)
+    assert refused.code == 1
+    assert "line 1" in refused.stderr and "line 2" in refused.stderr
+    assert "contains the control character U+001B (escape) at character" in refused.stderr
+    assert not OBEYED.search(refused.stderr)
+
+
+def test_commands_print_in_one_way() -> None:
+    """Who calls click or rich directly passes by what makes texts safe."""
+    folder = Path(__file__).parents[1] / "server" / "cli"
+    for module in folder.glob("*.py"):
+        if module.name not in ("common.py", "terminal.py"):
+            direct = re.findall(r"click\.echo\(|\bprint\(.*\bfile=|\bConsole\(", module.read_text())
+            assert not direct, module.name
