@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from server.cli.transfer import written_whole
 from tests.command_line import (
     BARE,
     JON,
@@ -53,6 +54,42 @@ def test_importing_again_adds_nothing_and_more_adds_what_is_new(
     assert remembered("import", more, "--json").json["events"] == 1
     jon = lines_of(remembered("export").stdout)[0]
     assert jon["observations"] == ["was a banker", "dances"]
+
+
+def test_an_export_that_fails_leaves_the_file_as_it_was(
+    remembered: CommandLine, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.jsonl"
+    assert remembered("export", out).code == 0
+    before = out.read_bytes()
+    assert remembered("export", out, "--project", "nobody").code == 1
+    assert out.read_bytes() == before
+    assert remembered("export", tmp_path / "new.jsonl", "--project", "nobody").code == 1
+    assert not (tmp_path / "new.jsonl").exists()
+
+
+def test_an_export_that_ends_halfway_leaves_the_file_as_it_was(
+    remembered: CommandLine, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.jsonl"
+    out.write_text("dear to somebody\n")
+    with pytest.raises(RuntimeError), written_whole(out) as written:
+        written.write(b"half of")
+        raise RuntimeError
+    assert out.read_text() == "dear to somebody\n"
+    assert list(tmp_path.glob("out.jsonl*")) == [out]
+
+
+def test_an_export_keeps_a_link_and_who_may_read_its_file(
+    remembered: CommandLine, tmp_path: Path
+) -> None:
+    out, link = tmp_path / "out.jsonl", tmp_path / "link.jsonl"
+    out.touch(mode=0o600)
+    link.symlink_to(out)
+    assert remembered("export", link).code == 0
+    assert link.is_symlink()
+    assert lines_of(out.read_text()) == LINES
+    assert out.stat().st_mode & 0o777 == 0o600
 
 
 def as_one_object(lines: list[Line]) -> dict[str, Any]:

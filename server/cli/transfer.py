@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import BinaryIO
 
 import click
@@ -53,11 +57,15 @@ def import_command(settings: Settings, file: BinaryIO, project: str | None, as_j
 
 
 @click.command("export")
-@click.argument("file", type=click.File("wb"), default="-")
+@click.argument(
+    "file", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True), default="-"
+)
 @project_option
 @with_settings()
-def export_command(settings: Settings, file: BinaryIO, project: str | None) -> None:
+def export_command(settings: Settings, file: Path, project: str | None) -> None:
     """Write the graph as a memory.json of the reference server, to a file or to stdout.
+
+    A file that is there is replaced when all is written; until then it stays as it is.
 
     \b
     Example: memlog export memory.json
@@ -65,10 +73,38 @@ def export_command(settings: Settings, file: BinaryIO, project: str | None) -> N
     count = 0
     with service_of(settings) as service:
         _, opened = open_project(service, project)
-        with opened.project.read() as state:
+        with opened.project.read() as state, written_whole(file) as written:
             for line in transfer.write(state):
-                file.write(safe(line.decode()).encode())
+                written.write(safe(line.decode()).encode())
                 count += 1
-    file.flush()
-    if file is not sys.stdout.buffer:
-        say(f"Exported {count} lines to {file.name}.")
+    if str(file) != "-":
+        say(f"Exported {count} lines to {file}.")
+
+
+@contextmanager
+def written_whole(file: Path) -> Iterator[BinaryIO]:
+    """What is written takes the place of `file` at the end, all of it, or nothing does.
+
+    A pipe or a device has no content to lose, and nothing may take its place: it is written to as it is.
+    """
+    if str(file) == "-":
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    target = file.resolve()  # where it is a link, what it leads to is replaced
+    if target.exists() and not target.is_file():
+        with target.open("wb") as opened:
+            yield opened
+        return
+    draft = target.with_name(f"{target.name}.{os.getpid()}.new")
+    try:
+        with draft.open("xb") as opened:
+            yield opened
+            opened.flush()
+            os.fsync(opened.fileno())
+        if target.exists():
+            draft.chmod(target.stat().st_mode)
+        draft.replace(target)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
