@@ -45,12 +45,20 @@ class Session:
             return name, find(name)
 
     def ensure_default(self, name: str) -> None:
-        """Makes the project the server was started with, if it was never made."""
+        """Makes the project the server was started with, if it was never made.
+
+        Raises ProjectNotFound instead where the server is told to write nothing.
+        """
         if name != self.service.settings.project:
             return
         try:
             self.service.store.find(name)
         except ProjectNotFound:
+            if self.service.settings.read_only:
+                raise ProjectNotFound(
+                    f"Project '{name}' was never made, and this server is read-only",
+                    suggestion="Start it once without --read-only, or name a project that exists.",
+                ) from None
             try:
                 self.service.store.create(name)
             except ProjectExists:

@@ -17,7 +17,7 @@ from mcp.client.stdio import StdioServerParameters
 
 from memlog.store import Store
 from tests.served import DEADLINE_S, Era, Message, Pipe, environment, run_memlog, served
-from tests.service import client_on
+from tests.service import Refused, client_on
 
 Structured = dict[str, Any]
 Call = Callable[[str, Structured], Awaitable[Structured]]
@@ -312,6 +312,21 @@ def test_read_only_hides_every_tool_that_writes_and_still_reads(
         )["error"]
         assert error["code"] == -32601
         assert names(reader("read_graph")) == ["Jon"]
+
+
+def test_read_only_over_an_empty_directory_makes_no_project_and_says_so(tmp_path: Path) -> None:
+    with served(tmp_path, "--read-only") as reader:
+        for tool, arguments in {
+            "read_graph": {},
+            "search_nodes": {"query": "banker"},
+            "list_threads": {},
+            "get_current_project": {},
+        }.items():
+            with pytest.raises(Refused, match="PROJECT_NOT_FOUND") as refused:
+                reader(tool, **arguments)
+            assert "read-only" in refused.value.error["message"]
+        assert reader("list_projects")["projects"] == []
+    assert not list(tmp_path.glob("projects/*"))
 
 
 def test_the_environment_sets_toolsets_and_read_only_too(tmp_path: Path) -> None:
