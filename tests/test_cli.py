@@ -166,6 +166,28 @@ def test_projects_live_from_the_command_line(remembered: CommandLine) -> None:
     assert "shop" not in remembered("projects").stdout
 
 
+@pytest.mark.parametrize("life", ["create", "archive", "restore", "delete"])
+def test_the_data_directory_is_taken_before_and_after_what_is_done(
+    memlog: CommandLine, tmp_path: Path, life: str
+) -> None:
+    elsewhere = CommandLine(tmp_path / "elsewhere")
+    option = ["--data-dir", str(elsewhere.data_dir)]
+    yes = ["--yes"] if life == "delete" else []
+    for name, words in {
+        "after": [life, "after", *yes, *option],
+        "before": [*option, life, "before", *yes],
+    }.items():
+        if life != "create":
+            assert elsewhere("projects", "create", name).code == 0
+        if life == "restore":
+            assert elsewhere("projects", "archive", name).code == 0
+        ended = memlog("projects", *words)
+        assert ended.code == 0, ended.stderr
+    expected = {"archive": {"archived"}, "delete": set[str]()}.get(life, {"active"})
+    assert {row["status"] for row in elsewhere("projects", "--json").json} == expected
+    assert memlog("projects", "--json").json == []
+
+
 @pytest.mark.parametrize("name", ["", "x" * 101, "a\x1b[2Jb"])
 def test_a_name_that_no_tool_would_take_makes_no_project(memlog: CommandLine, name: str) -> None:
     assert memlog("projects", "create", name).code == 1

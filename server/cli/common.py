@@ -38,7 +38,10 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON f
 
 
 def with_settings(**defaults: Any) -> Callable[[Command], Command]:
-    """Gives a command `--data-dir` and the settings object, as its first argument."""
+    """Gives a command `--data-dir` and the settings object, as its first argument.
+
+    Of a command within a group, the option may stand before its name as well as behind it.
+    """
 
     def decorate(command: Command) -> Command:
         @click.option(
@@ -48,7 +51,9 @@ def with_settings(**defaults: Any) -> Callable[[Command], Command]:
         )
         @functools.wraps(command)
         def run(data_dir: Path | None, **arguments: Any) -> Any:
-            flags = {"data_dir": data_dir, **defaults}
+            group = click.get_current_context().parent
+            before = group.params.get("data_dir") if group else None
+            flags = {"data_dir": data_dir or before, **defaults}
             return command(load(flags)[0], **arguments)
 
         return run

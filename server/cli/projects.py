@@ -34,7 +34,6 @@ def projects_command(ctx: click.Context, settings: Settings, status: Wanted, as_
     Example: memlog projects
     Example: memlog projects archive old-app
     """
-    ctx.obj = settings
     if ctx.invoked_subcommand is not None:
         return
     with service_of(settings) as service:
@@ -58,7 +57,7 @@ def projects_command(ctx: click.Context, settings: Settings, status: Wanted, as_
 @projects_command.command("create")
 @click.argument("name")
 @click.option("--description", default="")
-@click.pass_obj
+@with_settings()
 def create(settings: Settings, name: str, description: str) -> None:
     """Create a project.
 
@@ -73,7 +72,7 @@ def create(settings: Settings, name: str, description: str) -> None:
 
 @projects_command.command("archive")
 @click.argument("name")
-@click.pass_obj
+@with_settings()
 def archive(settings: Settings, name: str) -> None:
     """Put a project away; nothing is lost.
 
@@ -87,7 +86,7 @@ def archive(settings: Settings, name: str) -> None:
 
 @projects_command.command("restore")
 @click.argument("name")
-@click.pass_obj
+@with_settings()
 def restore(settings: Settings, name: str) -> None:
     """Bring an archived project back.
 
@@ -102,7 +101,7 @@ def restore(settings: Settings, name: str) -> None:
 @projects_command.command("delete")
 @click.argument("name")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.pass_obj
+@with_settings()
 def delete(settings: Settings, name: str, yes: bool) -> None:
     """Delete a project and its history for good.
 
