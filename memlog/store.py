@@ -103,11 +103,18 @@ class Store:
             project.execute(command, context, lambda _: None, origin)
         return self.find(name)
 
-    def archive(self, name: str, origin: Origin = Origin()) -> ProjectRow:
+    def archive(
+        self,
+        name: str,
+        origin: Origin = Origin(),
+        let_go: Callable[[], None] = lambda: None,
+    ) -> ProjectRow:
+        """`let_go` is called when nobody may read the project any more and its folder has not moved."""
         row = self.find(name)
         with self._changing(row.id):
             command = ArchiveProject(name=name)
             self._opened(row.id).execute(command, self.context, lambda _: None, origin)
+            let_go()
         return self.find(name)
 
     def restore(self, name: str, origin: Origin = Origin()) -> ProjectRow:

@@ -19,6 +19,7 @@ from memlog.errors import EmbeddingError, MemlogError
 from memlog.project import Origin, Outcome, Project
 from memlog.purging import Plan, Target, plan
 from memlog.settings import Settings
+from memlog.state import Project as ProjectRow
 from memlog.store import Store
 from projections.documents import texts_about
 from projections.embeddings import Embeddings
@@ -112,6 +113,12 @@ class Service:
         planned = self.store.purge(name, target)
         self.usage.forget(planned.memories)
         return planned
+
+    def archive(self, name: str, origin: Origin = Origin()) -> ProjectRow:
+        """Puts a project away. Whoever is reading it learns that it is archived, not that it is gone:
+        its indexes are closed when the log says so already.
+        """
+        return self.store.archive(name, origin, lambda: self.close_project(name))
 
     def close_project(self, name: str) -> None:
         """Lets go of a project's indexes, before its folder moves or goes."""

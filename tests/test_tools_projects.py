@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
+from filelock import FileLock
 
+from memlog.errors import ProjectArchived
+from tests.served import DEADLINE_S
 from tests.service import Client, Refused, client_on
 
 JON = {"name": "Jon", "entityType": "person", "observations": ["was a banker"]}
@@ -66,6 +70,29 @@ def test_an_archived_project_is_read_and_written_by_nobody_until_restored(client
     client("switch_project", name="one")
     assert client("read_graph")["entities"][0]["observations"] == ["was a banker"]
     assert client("search_nodes", query="banker")["entities"][0]["name"] == "Jon"
+
+
+def test_a_call_in_flight_learns_that_its_project_was_archived_and_never_that_it_is_gone(
+    client: Client, tmp_path: Path
+) -> None:
+    client("create_project", name="one")
+    client("create_entities", project="one", entities=[JON])
+    opened = client.service.open("one")
+    opened.projections.caught_up("text")
+    elsewhere = Client(client.service)
+    archiving = Thread(target=elsewhere, args=("archive_project",), kwargs={"name": "one"})
+    with FileLock(tmp_path / "catalog.lock"):  # as if another process changed a life just now
+        archiving.start()
+        for _ in range(500):
+            opened.projections.caught_up("text")
+            opened.searcher.search("banker")
+    archiving.join(DEADLINE_S)
+    assert not archiving.is_alive()
+    for _ in range(2):
+        with pytest.raises(ProjectArchived):
+            opened.projections.caught_up("text")
+        with pytest.raises(ProjectArchived):
+            opened.searcher.search("banker")
 
 
 def test_archiving_the_active_project_leaves_none_active(client: Client) -> None:

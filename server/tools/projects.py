@@ -95,8 +95,7 @@ def archive_project(call: Call, arguments: Named) -> ProjectResult:
 
     Example: {"name": "old-app"}
     """
-    call.service.close_project(arguments.name)
-    row = call.service.store.archive(arguments.name, call.origin)
+    row = call.service.archive(arguments.name, call.origin)
     _leave(call, row.name)
     return _result(view_project(row), f"Archived project '{row.name}'")
 
