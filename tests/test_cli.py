@@ -166,6 +166,42 @@ def test_projects_live_from_the_command_line(remembered: CommandLine) -> None:
     assert "shop" not in remembered("projects").stdout
 
 
+TOOLS = re.compile(rf"\b({'|'.join(name for name in tools(TOOLSETS) if '_' in name)})\b")
+REFUSED = {
+    "search x --project nobody": "memlog projects create",
+    "search x --project away": "memlog projects restore away",
+    "projects create away": "choose another name",
+    "show Zoe": "memlog search",
+    "log --entity Zoe": "memlog search",
+    "purge default --memory mem_0 --yes": "memlog search --json",
+    "undo --position 1": "memlog projects archive",
+    "undo --position 99": "memlog log",
+    "undo --position 2": "--cascade",
+    "show Jon --as-of 2999-01-01": "Leave it out",
+}
+
+
+@pytest.mark.parametrize("command", REFUSED)
+def test_what_an_error_advises_is_a_command_and_no_tool(
+    remembered: CommandLine, command: str
+) -> None:
+    assert remembered("projects", "create", "away").code == 0
+    assert remembered("projects", "archive", "away").code == 0
+    more = b'{"type":"entity","name":"Jon","entityType":"person","observations":["dances"]}'
+    assert remembered("import", "-", stdin=more).code == 0
+    refused = remembered(*command.split())
+    assert refused.code == 1
+    assert REFUSED[command] in refused.stderr, refused.stderr
+    assert not TOOLS.search(refused.stderr), refused.stderr
+
+
+def test_without_a_project_the_option_is_named(remembered: CommandLine) -> None:
+    refused = remembered("search", "x", MEMLOG_PROJECT="")
+    assert refused.code == 1
+    assert "--project" in refused.stderr
+    assert not TOOLS.search(refused.stderr), refused.stderr
+
+
 @pytest.mark.parametrize("life", ["create", "archive", "restore", "delete"])
 def test_the_data_directory_is_taken_before_and_after_what_is_done(
     memlog: CommandLine, tmp_path: Path, life: str

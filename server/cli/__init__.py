@@ -14,6 +14,7 @@ import click
 from memlog import __version__
 from memlog.errors import MemlogError
 from server.cli.common import say
+from server.cli.hints import spoken
 
 COMMANDS = {
     "serve": "server.cli.serve",
@@ -87,4 +88,4 @@ def explained(error: MemlogError) -> str:
                 lines.append(f"    {problem.suggestion}")
     if error.suggestion:
         lines.append(f"hint: {error.suggestion}")
-    return "\n".join(lines)
+    return "\n".join(map(spoken, lines))

@@ -1,0 +1,43 @@
+"""What an error advises, in the words of the command line: the core advises callers of tools."""
+
+from __future__ import annotations
+
+import re
+
+_SPOKEN: tuple[tuple[str, str], ...] = (
+    (
+        r'Call restore_project with \{"name": "(.*)"\}, or switch_project to another one\.',
+        r"Run `memlog projects restore \1`, or name another project with --project.",
+    ),
+    (
+        r"Call create_project to make it, or list_projects to see all\.",
+        "Run `memlog projects create` to make it, or `memlog projects` to see all.",
+    ),
+    (r"Call switch_project to use it,", "Name it with --project to use it,"),
+    (r"Use switch_project to select one\.", "Name one with --project."),
+    (r"Or name one in the call itself: .*", "Or set MEMLOG_PROJECT."),
+    (r"Use archive_project and restore_project\.", "Use `memlog projects archive` or `restore`."),
+    (r"Call list_projects to see what there is\.", "Run `memlog projects` to see what there is."),
+    (r"Call get_history", "Run `memlog log`"),
+    (r"Pass cascade=true", "Pass --cascade"),
+    (r"Create it first with create_entities\.", "Run `memlog search` to find what there is."),
+    (
+        r"Pass an id as store_memory, search_memories or list_recent_memories gave it",
+        "Pass an id as `memlog search --json` gives it",
+    ),
+    (r"Leave asOf out to ask for now\.", "Leave it out to ask for now."),
+    (
+        r"Mend every item under `problems`, then send the whole request again\.",
+        "Mend every one of them, then run the command again.",
+    ),
+)
+"""What a tool's caller is told, and what to tell instead. A test looks that no tool's name is left over."""
+
+_PATTERNS = tuple((re.compile(told), instead) for told, instead in _SPOKEN)
+
+
+def spoken(text: str) -> str:
+    """An error's message or suggestion, with commands in place of tools."""
+    for told, instead in _PATTERNS:
+        text = told.sub(instead, text)
+    return text
