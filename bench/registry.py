@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from bench import append, calls, found, importing, memories, peers, replay, search, startup
+from bench import append, calls, found, importing, memories, past, peers, replay, search, startup
 from bench.rows import Section
 from bench.world import World
 
@@ -35,6 +35,7 @@ BENCHMARKS = (
     Benchmark("found", found.run),
     Benchmark("calls", calls.run),
     Benchmark("memories", memories.run),
+    Benchmark("past", past.run),
     Benchmark("replay", replay.run),
     Benchmark("import", importing.run, canonical=False),
     Benchmark("peers", peers.run, canonical=False),

@@ -6,7 +6,7 @@ also reading them from the cache and adding them to a flat index.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from bench import corpus
 from bench.floors import BareText, BareVectors
@@ -33,7 +33,7 @@ def _state_and_text(world: World) -> Section:
         service.store.create("replay")
         opened = service.open("replay")
         wanted = -(-world.scale.replay_events // EVENTS_PER_ENTITY)
-        world.execute("replay: log", service, opened, _commands(world, wanted))
+        world.execute("replay: log", service, opened, made(world.draw(wanted)))
         texts = document_texts(opened.project)
         steps = {
             "state": Step(lambda _: opened.project.rebuild()),
@@ -78,9 +78,8 @@ def _vectors(world: World) -> Section:
     return Section(title, [row("vectors", times["vectors"], [scan, flat]), scan, flat])
 
 
-def _commands(world: World, entity_count: int) -> list[CreateEntities | CreateRelations]:
-    """Entities with their facts, then one relation from each."""
-    entities = world.draw(entity_count)
+def made(entities: Sequence[corpus.Entity]) -> list[CreateEntities | CreateRelations]:
+    """Commands that make entities with their facts, then one relation from each."""
     relations = corpus.relations(entities)
     starts = range(0, len(relations), ITEMS_PER_COMMAND)
     return [
