@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from memlog.commands import CreateEntities, CreateRelations, NewEntity, NewRelation
 from memlog.project import Origin
 from memlog.store import Store
+from server.cli.common import SafeFormatter
 from tests.command_line import CommandLine
 
 CLEAR, TITLE, BACK = "\x1b[2J", "\x9d0;owned\x9c", "was\rwill be"
@@ -83,6 +85,12 @@ def test_what_was_exported_is_what_was_stored_and_is_not_imported_again(
     assert "line 1" in refused.stderr and "line 2" in refused.stderr
     assert "contains the control character U+001B (escape) at character" in refused.stderr
     assert not OBEYED.search(refused.stderr)
+
+
+def test_a_message_of_the_log_to_stderr_obeys_nothing() -> None:
+    record = logging.LogRecord("memlog", logging.WARNING, "", 0, "%s is behind", (EVIL,), None)
+    told = SafeFormatter("%(levelname)s: %(message)s").format(record)
+    assert told == "WARNING: Jon\\u001b[2J\\u009d0;owned\\u009c is behind"
 
 
 def test_commands_print_in_one_way() -> None:

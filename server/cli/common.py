@@ -68,11 +68,9 @@ def project_option(command: Command) -> Command:
 
 
 def log_to_stderr(level: LogLevel) -> None:
-    logging.basicConfig(
-        level=LEVELS[level],
-        stream=sys.stderr,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(SafeFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=LEVELS[level], handlers=[handler])
 
 
 @contextmanager
@@ -126,6 +124,11 @@ def bar_for(progress: Progress) -> Callable[[str, int, int], None]:
 
 
 # -- printing: every text that a command shows goes through `safe`
+
+
+class SafeFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return safe(super().format(record))
 
 
 def safe(text: str) -> str:
