@@ -100,3 +100,9 @@ def test_commands_print_in_one_way() -> None:
         if module.name not in ("common.py", "terminal.py"):
             direct = re.findall(r"click\.echo\(|\bprint\(.*\bfile=|\bConsole\(", module.read_text())
             assert not direct, module.name
+
+
+def test_doctor_shows_brackets_in_names_as_they_are(tmp_path: Path) -> None:
+    memlog = CommandLine(tmp_path)
+    assert memlog("projects", "create", "v[red]1").code == 0
+    assert "project v[red]1: status active" in memlog("doctor").stdout

@@ -92,6 +92,7 @@ def _version(package: str) -> str:
 
 
 def _print(report: dict[str, Any]) -> None:
+    from rich.markup import escape
     from rich.table import Table
 
     console = open_console()
@@ -101,9 +102,10 @@ def _print(report: dict[str, Any]) -> None:
     for column in ("setting", "value", "from"):
         table.add_column(column, overflow="fold")
     for field, each in report["settings"].items():
-        table.add_row(field, each["value"], each["from"])
+        table.add_row(field, escape(each["value"]), each["from"])
     console.print(table)
-    console.print("embedder: " + ", ".join(each for each in report["embedder"].values() if each))
+    embedder = ", ".join(each for each in report["embedder"].values() if each)
+    console.print(f"embedder: {embedder}", markup=False)
     for name, each in report["projects"].items():
         said = ", ".join(f"{key} {value}" for key, value in each.items())
-        console.print(f"project {name}: {said}")
+        console.print(f"project {name}: {said}", markup=False)

@@ -48,7 +48,7 @@ def search_command(
         return
     console = open_console()
     if found.notice:
-        console.print(f"[yellow]{found.notice}[/]")
+        console.print(found.notice, style="yellow", markup=False)
     if not found.groups:
         console.print("Nothing relevant was found.")
     for group in found.groups:
