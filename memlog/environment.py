@@ -50,10 +50,14 @@ class Environment:
                 max_readers=READERS_MAX,
                 readahead=False,
             )
+        except (lmdb.Error, OSError) as error:
+            raise storage_error(path, error) from error
+        try:
             self._env.reader_check()
             self.databases = {name: self._open(name) for name in databases}
             self._identity = _identity(path)
         except (lmdb.Error, OSError) as error:
+            self._env.close()  # a process opens a file once: the next try needs it closed
             raise storage_error(path, error) from error
 
     def _open(self, name: str) -> lmdb._Database:
@@ -61,7 +65,15 @@ class Environment:
 
     @contextmanager
     def read(self) -> Iterator[lmdb.Transaction]:
-        """A snapshot; leave it in the thread that entered it, and soon."""
+        """A snapshot; leave it in the thread that entered it, and soon. Raises StorageError."""
+        try:
+            with self._snapshot() as transaction:
+                yield transaction
+        except lmdb.Error as error:
+            raise storage_error(self.path, error) from error
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[lmdb.Transaction]:
         with self._gate.passing():
             try:
                 transaction = self._env.begin()
@@ -77,7 +89,7 @@ class Environment:
                     transaction.abort()
                 return
         self._resize(0)
-        with self.read() as adopted:
+        with self._snapshot() as adopted:
             yield adopted
 
     def write(self, body: Callable[[lmdb.Transaction], Result]) -> Result:

@@ -83,10 +83,14 @@ class Project:
         self.folder = folder
         self._clock = clock
         self._environment = Environment(folder / LOG_FILE, _DATABASES, map_bytes=map_bytes)
-        self.generation = self._stored_number(_GENERATION_KEY)
-        """How often something was erased from the log: what was derived from an earlier one is void."""
-        if self._stored_number(_VERSION_KEY) != STATE_VERSION:
-            self.rebuild()
+        try:
+            self.generation = self._stored_number(_GENERATION_KEY)
+            """How often something was erased from the log: what was derived from an earlier one is void."""
+            if self._stored_number(_VERSION_KEY) != STATE_VERSION:
+                self.rebuild()
+        except BaseException:
+            self._environment.close()
+            raise
 
     @property
     def folder(self) -> Path:

@@ -13,6 +13,7 @@ before; so a crash between any two steps is mended by settling the pending proje
 
 from __future__ import annotations
 
+import logging
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -26,8 +27,8 @@ import msgspec
 from memlog.closest import did_you_mean
 from memlog.commands import ArchiveProject, CreateProject, RestoreProject
 from memlog.context import Context
-from memlog.environment import Environment, sync_folder
-from memlog.errors import ProjectArchived, ProjectExists, ProjectNotFound
+from memlog.environment import Environment, storage_error, sync_folder
+from memlog.errors import ProjectArchived, ProjectExists, ProjectNotFound, StorageError
 from memlog.log import Log
 from memlog.project import LOG_FILE, Origin, Project, clock_us
 from memlog.purging import Plan, Target, plan
@@ -37,6 +38,8 @@ from memlog.state import State, encode_row, text_key
 Wanted = Literal["active", "archived", "all"]
 
 _PENDING = b"pending"
+
+log = logging.getLogger("memlog.store")
 _decode = msgspec.msgpack.Decoder(ProjectRow).decode
 
 
@@ -53,14 +56,20 @@ class Store:
         self._opening = threading.RLock()
         self._locked = False
         self._catalog = Environment(data_dir / "catalog.mdb", ("projects", "meta"))
-        pending = self._pending()
-        if pending or self._ids_on_disk() != {row.id for row in self.projects("all")}:
-            self.rebuild_catalog()
+        try:
+            pending = self._pending()
+            if pending or self._ids_on_disk() != {row.id for row in self.projects("all")}:
+                self.rebuild_catalog()
+        except BaseException:
+            self.close()
+            raise
 
     # -- finding
 
     def projects(self, status: Wanted = "active") -> list[ProjectRow]:
         """The catalogue, oldest first."""
+        if self._pending():
+            self._mend()
         with self._catalog.read() as transaction:
             cursor = transaction.cursor(db=self._catalog.databases["projects"])
             rows = [_decode(value) for _, value in cursor]
@@ -84,7 +93,11 @@ class Store:
         row = self.find(name)
         if row.status == "archived":
             raise ProjectArchived.named(name)
-        return self._opened(row.id)
+        try:
+            return self._opened(row.id)
+        except ProjectNotFound:
+            self._mend()
+            raise
 
     # -- lives
 
@@ -179,7 +192,24 @@ class Store:
                 yield
             finally:
                 self._settle(project_id)
-                self._catalog.write(lambda transaction: transaction.delete(key, db=meta))
+                self._settled(project_id)
+
+    def _settled(self, project_id: str) -> None:
+        meta, key = self._catalog.databases["meta"], _PENDING + project_id.encode()
+        self._catalog.write(lambda transaction: transaction.delete(key, db=meta))
+
+    def _mend(self) -> None:
+        """Settles what a change of a life left undone, in this process or another, because the disk failed.
+
+        A change that is under way ends first.
+        """
+        try:
+            with self._lock():
+                for project_id in self._pending():
+                    self._settle(project_id)
+                    self._settled(project_id)
+        except StorageError as error:
+            log.warning("the list of projects is not up to date: %s", error.message)
 
     def _settle(self, project_id: str) -> None:
         """Makes the folder's place and the catalogue's row agree with the project's log."""
@@ -224,7 +254,12 @@ class Store:
         with self._opening:
             project = self._open.get(project_id)
             if project is not None and project.moved:
-                project.folder = self._folder(project_id) or project.folder
+                with self._lock():  # nobody is moving it
+                    folder = self._folder(project_id)
+                if folder is None:
+                    self._discard(project_id)
+                    raise ProjectNotFound("This project was deleted a moment ago")
+                project.folder = folder
             if project is None or project.replaced:
                 with self._lock():  # nobody is replacing the file
                     folder = self._folder(project_id)
@@ -272,9 +307,12 @@ class Store:
             if self._locked:  # by this thread, further up
                 yield
                 return
-            with FileLock(self.data_dir / "catalog.lock"):
-                self._locked = True
-                try:
-                    yield
-                finally:
-                    self._locked = False
+            try:
+                with FileLock(self.data_dir / "catalog.lock"):
+                    self._locked = True
+                    try:
+                        yield
+                    finally:
+                        self._locked = False
+            except OSError as error:
+                raise storage_error(self.data_dir, error) from error

@@ -12,14 +12,15 @@ import math
 import shutil
 import threading
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import Literal
 
 from filelock import FileLock
 
+from memlog.environment import storage_error
 from memlog.errors import ProjectNotFound, StorageError
 from memlog.project import Project
 from projections.analytics import ANALYTICS_VERSION, AnalyticsProjector
@@ -56,7 +57,7 @@ class _Followed:
         self._shared_lock = shared_lock
 
     def excluding_processes(self) -> AbstractContextManager[object]:
-        return nullcontext() if self._shared_lock is None else self._shared_lock
+        return nullcontext() if self._shared_lock is None else _held(self._shared_lock)
 
 
 class Projections:
@@ -101,7 +102,7 @@ class Projections:
         """
         try:
             return self._caught_up(name, progress, time.monotonic() + patience_seconds)
-        except (OSError, StorageError, ProjectNotFound):
+        except (StorageError, ProjectNotFound):
             with self._project.read():  # says why, where the project was put away meanwhile
                 raise
 
@@ -212,8 +213,19 @@ class Projections:
             return _Followed(self.fresh(name, folder), None)
         lock = FileLock(self._project.folder / f"{name}.lock", poll_interval=LOCK_POLL_SECONDS)
         folder = self._project.folder / f"{name}-v{_VERSIONS[name]}{of}"
-        with lock:
+        with _held(lock):
             for other in self._project.folder.glob(f"{name}-v*"):
                 if other != folder:
                     shutil.rmtree(other, ignore_errors=True)
             return _Followed(self.fresh(name, folder), lock)
+
+
+@contextmanager
+def _held(lock: FileLock) -> Iterator[None]:
+    """Raises StorageError where the system gives no lock, or nothing can be written beside it."""
+    path = Path(lock.lock_file)
+    try:
+        with lock:
+            yield
+    except OSError as error:
+        raise storage_error(path, error) from error
