@@ -1,0 +1,164 @@
+"""The disk is full, the locks are gone, the readers are too many: refused in words, and well again after.
+
+The failures come from the fault layer of the simulation, which stands at the boundaries of the product;
+a full disk for real is in `test_full_disk`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.service import Client, Refused, client_on
+from tests.simulated_faults import Fault, Faults, installed
+
+
+@pytest.fixture
+def faults() -> Iterator[Faults]:
+    watched = Faults()
+    with installed(watched):
+        yield watched
+
+
+def entity(name: str) -> dict[str, Any]:
+    return {"name": name, "entityType": "thing", "observations": [f"fact of {name}"]}
+
+
+def names(answer: dict[str, Any]) -> list[str]:
+    return [each["name"] for each in answer["entities"]]
+
+
+def refused(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
+    with pytest.raises(Refused) as caught:
+        client(tool, **arguments)
+    return caught.value.error
+
+
+ALWAYS = {
+    "a full disk, seen at the commit": "before commit of log.mdb",
+    "a lock that cannot be had": "before a write to log.mdb",
+    "more readers than there is room for": "snapshot",
+}
+"""What goes on failing, and at which boundary."""
+
+
+@pytest.mark.parametrize("cause", ALWAYS)
+def test_a_write_that_cannot_be_kept_is_refused_and_goes_well_once_the_cause_is_gone(
+    tmp_path: Path, faults: Faults, cause: str
+) -> None:
+    with client_on(tmp_path) as client:
+        client("create_entities", entities=[entity("before")])
+        faults.plan(Fault("failures", 0, ALWAYS[cause]))
+        for _ in range(3):
+            error = refused(client, "create_entities", entities=[entity("lost")])
+            assert error["code"] == "STORAGE_ERROR"
+            assert error["suggestion"]
+        faults.plan(None)
+        assert names(client("read_graph")) == ["before"]
+        client("create_entities", entities=[entity("after")])
+        assert set(names(client("search_nodes", query="fact", mode="text"))) == {"before", "after"}
+        project = client.service.store.project("default")
+        assert list(project.verify()) == list(range(1, project.head() + 1))
+        assert project.digest() == project.digest_rebuilt()
+
+
+def test_reads_go_on_while_nothing_can_be_written(tmp_path: Path, faults: Faults) -> None:
+    with client_on(tmp_path) as client:
+        client("create_entities", entities=[entity("Jon")])
+        client("search_nodes", query="Jon", mode="text")
+        faults.plan(Fault("failures", 0, "before"))
+        assert refused(client, "create_entities", entities=[entity("Gina")])
+        assert names(client("read_graph")) == ["Jon"]
+        assert names(client("search_nodes", query="Jon", mode="text")) == ["Jon"]
+
+
+def test_a_full_map_is_made_larger_and_nobody_notices(tmp_path: Path, faults: Faults) -> None:
+    with client_on(tmp_path) as client:
+        client("create_entities", entities=[entity("Jon")])
+        for boundary in ("row of log.mdb", "before commit of log.mdb"):
+            faults.plan(Fault("failure", 0 if boundary.startswith("row") else 1, boundary))
+            client("create_entities", entities=[entity(boundary)])
+        faults.plan(None)
+        assert len(names(client("read_graph"))) == 3
+
+
+def test_a_project_that_could_not_be_opened_is_opened_by_the_next_call(
+    tmp_path: Path, faults: Faults
+) -> None:
+    with client_on(tmp_path) as client:
+        client("create_entities", entities=[entity("Jon")])
+    with client_on(tmp_path) as client:
+        faults.plan(Fault("failures", 0, "snapshot log.mdb"))
+        assert refused(client, "read_graph")["code"] == "STORAGE_ERROR"
+        faults.plan(None)
+        assert names(client("read_graph")) == ["Jon"]
+
+
+@pytest.mark.parametrize("tool", ["create_project", "archive_project", "delete_project"])
+def test_a_life_that_cannot_be_locked_is_refused_in_words(
+    tmp_path: Path, faults: Faults, tool: str
+) -> None:
+    with client_on(tmp_path) as client:
+        client("create_entities", entities=[entity("Jon")])
+        faults.plan(Fault("failures", 0, "a lock"))
+        name = "other" if tool == "create_project" else "default"
+        assert refused(client, tool, name=name)["code"] == "STORAGE_ERROR"
+        faults.plan(None)
+        client(tool, name=name)
+
+
+def test_a_deletion_whose_bookkeeping_failed_is_finished_by_the_next_look(
+    tmp_path: Path, faults: Faults
+) -> None:
+    """The log says it is deleted, and the list of projects could not be written."""
+    with client_on(tmp_path) as client:
+        client("create_project", name="doomed")
+        faults.plan(Fault("failures", 1, "before a write to catalog.mdb"))
+        assert refused(client, "delete_project", name="doomed")["code"] == "STORAGE_ERROR"
+        faults.plan(None)
+        listed = client("list_projects", status="all")["projects"]
+        assert "doomed" not in [each["name"] for each in listed]
+        client("create_project", name="doomed")
+
+
+def test_a_folder_that_was_taken_away_gets_no_more_acknowledged_writes(tmp_path: Path) -> None:
+    with client_on(tmp_path) as client:
+        client("create_entities", entities=[entity("Jon")])
+        folder = client.service.store.project("default").folder
+        folder.rename(tmp_path / "elsewhere")
+        error = refused(client, "create_entities", project="default", entities=[entity("Gina")])
+        assert error["code"] in ("PROJECT_NOT_FOUND", "STORAGE_ERROR")
+
+
+def test_a_lock_file_that_was_lost_costs_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    """Locks that nobody holds are made anew; LMDB's own, which processes share, at the next start."""
+    with client_on(tmp_path) as client:
+        client("create_entities", entities=[entity("Jon")])
+        client("search_nodes", query="Jon", mode="text")
+        for lock in [*tmp_path.rglob("*.lock")]:
+            lock.unlink()
+        client("create_entities", entities=[entity("Gina")])
+        assert set(names(client("search_nodes", query="fact", mode="text"))) == {"Jon", "Gina"}
+    for lock in [*tmp_path.rglob("*.lock"), *tmp_path.rglob("*-lock")]:
+        lock.unlink()
+    with client_on(tmp_path) as client:
+        assert set(names(client("search_nodes", query="fact", mode="text"))) == {"Jon", "Gina"}
+        client("create_project", name="other")
+
+
+def test_a_failing_embedder_leaves_writes_and_words_alone(tmp_path: Path, faults: Faults) -> None:
+    with client_on(tmp_path, embedder="minilm") as client:
+        client("create_entities", entities=[entity("Jon")])
+        faults.plan(Fault("failures", 0, "before embedder"))
+        client("create_entities", entities=[entity("Gina")])
+        found = client("search_nodes", query="Gina", mode="hybrid")
+        assert names(found)[0] == "Gina"
+        assert "words only" in found["notice"]
+        assert refused(client, "search_nodes", query="x", mode="semantic")["code"] == (
+            "EMBEDDING_ERROR"
+        )
+        faults.plan(None)
+        assert "notice" not in client("search_nodes", query="Gina", mode="hybrid")
