@@ -103,7 +103,7 @@ class Life:
         self, project: str, command: AnyCommand, command_id: str, thread: str | None
     ) -> list[list[Any]]:
         origin = Origin(command_id=command_id, thread=thread)
-        return self.service.execute(project, command, _told, origin)
+        return self.service.execute(self.service.open(project), command, _told, origin)
 
     def life(self, change: str, project: str) -> None:
         """`create`, `archive`, `restore` or `delete`."""
