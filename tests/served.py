@@ -108,7 +108,7 @@ class Pipe:
         """Sends a request and returns its id, without waiting."""
         number = next(self._ids)
         if self._era == "2026-07-28":
-            params["_meta"] = ENVELOPE
+            params["_meta"] = ENVELOPE | params.get("_meta", {})
         message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
         self.write(json.dumps(message).encode() + b"\n")
         return number
