@@ -115,6 +115,8 @@ class Environment:
             except lmdb.MapResizedError:
                 self._resize(0)
             except lmdb.MapFullError:
+                if self._env.reader_check():  # who died while reading kept old pages from reuse
+                    continue
                 size = self._env.info()["map_size"]
                 self._resize(size + min(size, GROWTH_STEP_BYTES_MAX))
 

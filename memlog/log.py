@@ -103,9 +103,14 @@ class Log:
                 high = middle - 1
         return low
 
-    def stored(self) -> Iterator[tuple[int, bytes]]:
-        """Each position with the value that is stored there, for those who copy a log."""
-        return self._values(0)
+    def stored(self, after: int = 0) -> Iterator[tuple[int, bytes]]:
+        """Each position beyond `after` with the value that is stored there, for those who copy a log."""
+        return self._values(after)
+
+    def chain_at(self, position: int) -> bytes:
+        """The chain up to and with the entry at `position`; empty where there is none."""
+        value = self._transaction.get(place(position), b"", db=self._database)
+        return bytes(value[1:CHAIN_END])
 
     def verify(self) -> Iterator[int | Damage]:
         """Walks the whole chain; yields each sound position, and a Damage for each unsound one.

@@ -37,9 +37,9 @@ STATE_VERSION = 3
 """Of the state tables' layout; a log whose tables are of another version is evolved anew."""
 
 LOG_FILE = "log.mdb"
-_DATABASES = ("log", "now", "past", "receipts", "meta")
+DATABASES = ("log", "now", "past", "receipts", "meta")
 _VERSION_KEY, _REMOVED_KEY = b"state_version", b"removed"
-_GENERATION_KEY = b"generation"
+GENERATION_KEY = b"generation"
 
 Answer = TypeVar("Answer")
 
@@ -82,9 +82,9 @@ class Project:
     ) -> None:
         self.folder = folder
         self._clock = clock
-        self._environment = Environment(folder / LOG_FILE, _DATABASES, map_bytes=map_bytes)
+        self._environment = Environment(folder / LOG_FILE, DATABASES, map_bytes=map_bytes)
         try:
-            self.generation = self._stored_number(_GENERATION_KEY)
+            self.generation = self._stored_number(GENERATION_KEY)
             """How often something was erased from the log: what was derived from an earlier one is void."""
             if self._stored_number(_VERSION_KEY) != STATE_VERSION:
                 self.rebuild()
@@ -233,6 +233,14 @@ class Project:
             timeline = self._timeline(transaction)
             yield self._log(transaction), lambda position: State(timeline.at(position), position)
 
+    @contextmanager
+    def stored(self) -> Iterator[tuple[Log, Iterator[tuple[bytes, bytes]]]]:
+        """The log and the receipts as they are stored, in one snapshot, for those who copy them."""
+        with self._environment.read() as transaction:
+            self._require_current()
+            receipts = LmdbRows(transaction, self._environment.databases["receipts"])
+            yield self._log(transaction), receipts.scan(b"")
+
     def status(self) -> tables.Project | None:
         """The project's own row, also of an archived one; None where it was removed or never made."""
         with self._environment.read() as transaction:
@@ -301,10 +309,10 @@ class Project:
                 (place(position), _erased(position, value) if position in positions else value)
                 for position, value in log.stored()
             )
-            fresh = Environment(path, _DATABASES)
+            fresh = Environment(path, DATABASES)
             fresh.fill("log", rows)
             generation = (self.generation + 1).to_bytes(4, "big")
-            fresh.fill("meta", [(_GENERATION_KEY, generation)])
+            fresh.fill("meta", [(GENERATION_KEY, generation)])
             fresh.close()
             _prove(path.parent)
 
@@ -323,7 +331,8 @@ class Project:
     def _require_current(self) -> None:
         if self.replaced:
             raise StorageError(
-                "Something was erased from this project's log a moment ago; nothing was done",
+                "This project's log was replaced a moment ago: something was erased from it, or a "
+                "backup was restored; nothing was done",
                 suggestion="Call again.",
             )
 

@@ -99,6 +99,10 @@ class Store:
             self._mend()
             raise
 
+    def by_id(self, project_id: str) -> Project:
+        """The project of this id, whatever its status. Raises ProjectNotFound."""
+        return self._opened(project_id)
+
     # -- lives
 
     def create(self, name: str, description: str = "", origin: Origin = Origin()) -> ProjectRow:
@@ -162,6 +166,44 @@ class Store:
             for beside in [each for each in project.folder.iterdir() if each.is_dir()]:
                 self._throw_away(beside)
         return made[-1]
+
+    def adopt(self, folder: Path, *, replace: bool = False) -> ProjectRow:
+        """Takes a folder with the log of a project into the store: it is moved there.
+
+        Raises ProjectExists where a project of that name is there, and also where it is this very one,
+        unless it may be replaced. What is replaced is moved to DATA/replaced and never removed.
+        """
+        project = Project(folder, clock=self._clock)
+        try:
+            row = project.status()
+        finally:
+            project.close()
+        if row is None:
+            raise ProjectNotFound(f"{folder.name} holds no project")
+        with self._lock():
+            there = [each for each in self.projects("all") if row.name == each.name]
+            present = self._folder(row.id)
+            if any(each.id != row.id for each in there) or (present is not None and not replace):
+                raise ProjectExists(
+                    f"Project '{row.name}' exists already",
+                    suggestion="Delete it, or name the backup's project with --replace if it is the "
+                    "same one: the present one is then put aside, not removed.",
+                )
+            with self._changing(row.id):
+                self._discard(row.id)
+                if present is not None:
+                    self._put_aside(present)
+                home = self.data_dir / "projects" / row.id
+                home.parent.mkdir(exist_ok=True)
+                folder.rename(home)
+                sync_folder(home.parent)
+        return self.find(row.name)
+
+    def _put_aside(self, folder: Path) -> None:
+        aside = self.data_dir / "replaced" / self.context.new_id("prj")
+        aside.parent.mkdir(exist_ok=True)
+        folder.rename(aside)
+        log.warning("what was in %s is now in %s", folder, aside)
 
     # -- the catalogue as a projection
 

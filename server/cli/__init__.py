@@ -28,6 +28,8 @@ COMMANDS = {
     "projects": "server.cli.projects",
     "import": "server.cli.transfer",
     "export": "server.cli.transfer",
+    "backup": "server.cli.backup",
+    "restore": "server.cli.backup",
     "replay": "server.cli.replay",
     "verify": "server.cli.verify",
     "purge": "server.cli.purge",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
+    from memlog.store import Store
     from server.service import Opened, Service
 
 LEVELS: dict[LogLevel, int] = {
@@ -85,6 +86,19 @@ def service_of(settings: Settings, *, quiet: bool = True) -> Iterator[Service]:
         yield service
     finally:
         service.close()
+
+
+@contextmanager
+def store_of(settings: Settings) -> Iterator[Store]:
+    """The projects of the data directory, for commands that need no index."""
+    from memlog.store import Store
+
+    log_to_stderr("warn" if settings.log_level == "info" else settings.log_level)
+    store = Store(settings.data_dir)
+    try:
+        yield store
+    finally:
+        store.close()
 
 
 def open_project(service: Service, name: str | None) -> tuple[str, Opened]:

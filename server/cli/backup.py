@@ -1,0 +1,71 @@
+"""`memlog backup` and `memlog restore`: the logs of all projects, out to another folder and back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from memlog import backup
+from memlog.settings import Settings
+from server.cli.common import (
+    bar_for,
+    json_option,
+    print_json,
+    progress_bar,
+    store_of,
+    with_settings,
+)
+
+folder_argument = click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+
+
+@click.command("backup")
+@folder_argument
+@json_option
+@with_settings()
+def backup_command(settings: Settings, folder: Path, as_json: bool) -> None:
+    """Copy the log of every project to FOLDER while servers run; again: only what is new.
+
+    Each copy is one consistent point of its project and is read back and checked before it counts.
+
+    \b
+    Example: memlog backup ~/memlog-backup
+    """
+    with store_of(settings) as store, progress_bar(hidden=as_json) as progress:
+        done = backup.back_up(store, folder, bar_for(progress))
+    if as_json:
+        print_json(done)
+        return
+    for each in done:
+        click.echo(f"{each.name}: {each.position} entries, {each.added} new, {each.how}")
+    click.echo(f"{len(done)} projects are in {folder}.")
+
+
+@click.command("restore")
+@folder_argument
+@click.argument("projects", nargs=-1)
+@click.option(
+    "--replace", is_flag=True, help="Put a project aside that is there and take the backup's."
+)
+@json_option
+@with_settings()
+def restore_command(
+    settings: Settings, folder: Path, projects: tuple[str, ...], replace: bool, as_json: bool
+) -> None:
+    """Bring projects back from the backup in FOLDER: those that are named, or all.
+
+    What is there and whole is left as it is. With --replace the present project is moved to the folder
+    `replaced` of the data directory; nothing is removed.
+
+    \b
+    Example: memlog restore ~/memlog-backup
+    Example: memlog restore ~/memlog-backup my-app --replace
+    """
+    with store_of(settings) as store:
+        done = backup.restore(store, folder, names=frozenset(projects), replace=replace)
+    if as_json:
+        print_json(done)
+        return
+    for each in done:
+        click.echo(f"{each.name}: {each.how}, {each.position} entries")

@@ -1,0 +1,249 @@
+"""Backups: made while servers run, continued, proved, restored; never cut and never mixed."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from memlog.backup import Copy, back_up, restore
+from memlog.commands import CreateEntities, NewEntity, StoreMemory
+from memlog.context import Context
+from memlog.errors import Conflict, InvalidParameter, ProjectExists, StorageError
+from memlog.project import LOG_FILE, Origin, Project
+from memlog.purging import Target
+from memlog.store import Store
+from tests.command_line import holding_lines
+from tests.served import run_memlog, served
+
+
+def remember(
+    store: Store, name: str, project: str = "default", command_id: str | None = None
+) -> None:
+    entity = NewEntity(name=name, entity_type="thing", observations=[f"fact of {name}"])
+    store.project(project).execute(
+        CreateEntities(entities=[entity]), Context(), lambda _: "told", Origin(command_id)
+    )
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    made = Store(tmp_path / "data")
+    made.create("default")
+    remember(made, "Jon", command_id="first")
+    return made
+
+
+def digest(folder: Path, name: str = "default") -> tuple[int, str]:
+    store = Store(folder)
+    try:
+        project = store.project(name)
+        assert list(project.verify()) == list(range(1, project.head() + 1))
+        assert project.digest() == project.digest_rebuilt()
+        return project.head(), project.digest()
+    finally:
+        store.close()
+
+
+def restored(backup: Path, folder: Path) -> Store:
+    fresh = Store(folder)
+    restore(fresh, backup)
+    return fresh
+
+
+def test_what_is_backed_up_comes_back_to_the_byte(store: Store, tmp_path: Path) -> None:
+    store.create("old")
+    store.archive("old")
+    done = back_up(store, tmp_path / "backup")
+    assert {(each.name, each.how) for each in done} == {("default", "whole"), ("old", "whole")}
+    there = restored(tmp_path / "backup", tmp_path / "other")
+    assert {row.name: row.status for row in there.projects("all")} == {
+        "default": "active",
+        "old": "archived",
+    }
+    assert there.project("default").digest() == store.project("default").digest()
+    assert there.project("default").head() == store.project("default").head()
+
+
+def test_a_retry_is_recognised_after_a_restore(store: Store, tmp_path: Path) -> None:
+    back_up(store, tmp_path / "backup")
+    there = restored(tmp_path / "backup", tmp_path / "other")
+    before = there.project("default").head()
+    entity = NewEntity(name="Jon", entity_type="thing", observations=["fact of Jon"])
+    command = CreateEntities(entities=[entity])
+    answer = there.project("default").execute(
+        command, Context(), lambda _: "made anew", Origin("first")
+    )
+    assert (answer, there.project("default").head()) == ("told", before)
+
+
+def test_the_next_run_adds_what_is_new_and_nothing_else(store: Store, tmp_path: Path) -> None:
+    back_up(store, tmp_path / "backup")
+    (unchanged,) = back_up(store, tmp_path / "backup")
+    assert (unchanged.how, unchanged.added) == ("unchanged", 0)
+    remember(store, "Gina", command_id="second")
+    (continued,) = back_up(store, tmp_path / "backup")
+    assert (continued.how, continued.added) == ("continued", 2)
+    there = restored(tmp_path / "backup", tmp_path / "other")
+    assert there.project("default").digest() == store.project("default").digest()
+
+
+def test_a_backup_of_another_history_is_left_alone(store: Store, tmp_path: Path) -> None:
+    back_up(store, tmp_path / "early")
+    remember(store, "Gina")
+    back_up(store, tmp_path / "backup")
+    behind = restored(tmp_path / "early", tmp_path / "other")
+    with pytest.raises(Conflict, match="reaches to position 5; the project ends at 3"):
+        back_up(behind, tmp_path / "backup")
+    remember(behind, "Mia")
+    with pytest.raises(Conflict, match="another history"):
+        back_up(behind, tmp_path / "backup")
+    again = restored(tmp_path / "backup", tmp_path / "third")
+    assert again.project("default").head() == 5
+
+
+def test_after_a_purge_the_backup_forgets_it_too(store: Store, tmp_path: Path) -> None:
+    remember(store, "Gina")
+    back_up(store, tmp_path / "backup")
+    assert b"fact of Jon" in next((tmp_path / "backup").rglob(LOG_FILE)).read_bytes()
+    store.purge("default", Target(("Jon",), ()))
+    (anew,) = back_up(store, tmp_path / "backup")
+    assert anew.how == "whole"
+    assert b"fact of Jon" not in next((tmp_path / "backup").rglob(LOG_FILE)).read_bytes()
+    assert {path.name for path in (tmp_path / "backup").iterdir()} == {anew.id, "backup.lock"}
+
+
+def test_damage_is_found_and_does_not_reach_the_backup(store: Store, tmp_path: Path) -> None:
+    back_up(store, tmp_path / "backup")
+    remember(store, "Gina" * 20)
+    file = store.project("default").folder / LOG_FILE
+    store.close()
+    flip(file, b"fact of Gina")
+    damaged = Store(tmp_path / "data")
+    with pytest.raises(StorageError, match="damaged at position 5"):
+        back_up(damaged, tmp_path / "backup")
+    there = restored(tmp_path / "backup", tmp_path / "other")
+    assert there.project("default").head() == 3
+
+
+def flip(file: Path, text: bytes) -> None:
+    data = bytearray(file.read_bytes())
+    at = data.find(text)
+    while at >= 0:
+        data[at] ^= 1
+        at = data.find(text)
+    file.write_bytes(data)
+
+
+def test_a_damaged_backup_is_not_restored(store: Store, tmp_path: Path) -> None:
+    remember(store, "Gina" * 20)
+    back_up(store, tmp_path / "backup")
+    flip(next((tmp_path / "backup").rglob(LOG_FILE)), b"fact of Gina")
+    with pytest.raises(StorageError, match="is damaged at position 5"):
+        restored(tmp_path / "backup", tmp_path / "other")
+    assert Store(tmp_path / "third").projects("all") == []
+
+
+def test_what_is_there_is_replaced_only_when_asked_and_put_aside(
+    store: Store, tmp_path: Path
+) -> None:
+    back_up(store, tmp_path / "backup")
+    (same,) = restore(store, tmp_path / "backup")
+    assert same.how == "already there"
+    remember(store, "Gina")
+    (ahead,) = restore(store, tmp_path / "backup")
+    assert (ahead.how, store.project("default").head()) == ("already there", 5)
+    file = store.project("default").folder / LOG_FILE
+    store.close()
+    flip(file, b"fact of Jon")
+    damaged = Store(tmp_path / "data")
+    with pytest.raises(ProjectExists):
+        restore(damaged, tmp_path / "backup")
+    (replaced,) = restore(damaged, tmp_path / "backup", replace=True)
+    assert replaced.how == "replaced"
+    assert damaged.project("default").head() == 3
+    (aside,) = (tmp_path / "data" / "replaced").iterdir()
+    kept = Project(aside)
+    assert kept.head() == 5
+    kept.close()
+
+
+def test_another_project_of_the_name_is_never_replaced(store: Store, tmp_path: Path) -> None:
+    back_up(store, tmp_path / "backup")
+    other = Store(tmp_path / "other")
+    other.create("default")
+    with pytest.raises(ProjectExists):
+        restore(other, tmp_path / "backup", replace=True)
+
+
+def test_a_folder_that_is_no_backup_is_not_written_to(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "one.jpg").write_bytes(b"x")
+    with pytest.raises(InvalidParameter, match="no backup"):
+        back_up(store, tmp_path / "photos")
+    with pytest.raises(InvalidParameter, match="its own backup"):
+        back_up(store, tmp_path / "data")
+    with pytest.raises(InvalidParameter, match="holds no backup"):
+        restore(store, tmp_path / "photos")
+
+
+def test_a_backup_that_broke_off_is_continued(store: Store, tmp_path: Path) -> None:
+    """What a crash leaves is a beginning of the log, whole as far as it goes."""
+    project = store.project("default")
+    for number in range(5):
+        remember(store, f"n{number}")
+    copy = Copy(tmp_path / "backup" / project.folder.name)
+    with project.stored() as (log, _):
+        copy.add(list(log.stored())[:4], ())
+    copy.close()
+    (continued,) = back_up(store, tmp_path / "backup")
+    assert (continued.how, continued.added) == ("continued", project.head() - 4)
+
+
+def test_a_backup_is_made_while_servers_write_and_restored_on_the_command_line(
+    tmp_path: Path,
+) -> None:
+    with served(tmp_path / "data") as server:
+        sent = [
+            server.send_call("store_memory", content=f"what was said as number {number}")
+            for number in range(150)
+        ]
+        for _ in sent[:50]:
+            server.read()
+        made = run_memlog("backup", tmp_path / "backup", data_dir=tmp_path / "data")
+        assert made.returncode == 0, made.stderr
+        for _ in sent[50:]:
+            server.read()
+    first = restored(tmp_path / "backup", tmp_path / "then")
+    assert 51 <= first.project("default").head() <= 151
+    again = run_memlog("backup", tmp_path / "backup", data_dir=tmp_path / "data")
+    assert "default: 151 entries" in again.stdout
+    back = run_memlog("restore", tmp_path / "backup", data_dir=tmp_path / "other")
+    assert back.stdout == "default: restored, 151 entries\n"
+    assert digest(tmp_path / "data") == digest(tmp_path / "other")
+
+
+def test_a_server_that_runs_serves_what_was_restored(tmp_path: Path) -> None:
+    memlog = holding_lines(tmp_path)
+    assert memlog("backup", tmp_path / "backup").code == 0
+    with served(tmp_path / "data") as server:
+        server("store_memory", content="what came after the backup")
+        log = next((tmp_path / "data").rglob(LOG_FILE))
+        shutil.copy(log, tmp_path / "kept.mdb")
+        done = run_memlog(
+            "restore", tmp_path / "backup", "default", "--replace", data_dir=tmp_path / "data"
+        )
+        assert done.stdout.startswith("default: already there"), done.stdout
+        assert len(server("list_recent_memories")["memories"]) == 1
+
+
+def test_the_memory_of_a_store_that_was_restored_can_be_added_to(
+    store: Store, tmp_path: Path
+) -> None:
+    back_up(store, tmp_path / "backup")
+    there = restored(tmp_path / "backup", tmp_path / "other")
+    project = there.project("default")
+    project.execute(StoreMemory(content="new"), Context(), lambda _: None)
+    assert project.digest() == project.digest_rebuilt()
+    assert list(project.verify()) == list(range(1, project.head() + 1))
