@@ -258,6 +258,35 @@ def restore(
     return done
 
 
+def take_in(
+    store: Store, project_id: str, generation: int, entries: Iterable[tuple[int, bytes]]
+) -> Restored:
+    """Brings in the history of a project, whose chain was checked, as `restore` does one of a backup.
+
+    Raises InvalidParameter where these events cannot have happened one after another.
+    """
+    staged = store.data_dir / STAGED / project_id
+    shutil.rmtree(staged, ignore_errors=True)
+    try:
+        copy = Copy(staged)
+        try:
+            copy.begin(generation)
+            copy.add(entries, ())
+            copy.verify()
+        finally:
+            copy.close()
+        try:
+            described = _described(staged)
+        except (LookupError, ValueError, TypeError, AttributeError, AssertionError) as error:
+            raise InvalidParameter(
+                "These events cannot have happened one after another",
+                suggestion="Nothing was imported. Take the file as `memlog export --full` wrote it.",
+            ) from error
+        return _restored(store, staged, *described, replace=False)
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)
+
+
 def _staged(store: Store, copied: Path) -> Path:
     """A copy of the copy in the data directory, proved; the backup itself is only read."""
     staged = store.data_dir / STAGED / copied.name
@@ -278,7 +307,7 @@ def _described(folder: Path) -> tuple[str, int, bytes]:
     try:
         row = project.status()
         if row is None:
-            raise StorageError(f"the copy {folder.name} holds no project")
+            raise InvalidParameter(f"{folder.name} holds no project")
         with project.stored() as (found, _):
             return row.name, found.position(), found.chain_at(found.position())
     finally:

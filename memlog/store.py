@@ -28,7 +28,13 @@ from memlog.closest import did_you_mean
 from memlog.commands import ArchiveProject, CreateProject, RestoreProject
 from memlog.context import Context
 from memlog.environment import Environment, storage_error, sync_folder
-from memlog.errors import ProjectArchived, ProjectExists, ProjectNotFound, StorageError
+from memlog.errors import (
+    InvalidParameter,
+    ProjectArchived,
+    ProjectExists,
+    ProjectNotFound,
+    StorageError,
+)
 from memlog.log import Log
 from memlog.project import LOG_FILE, Origin, Project, clock_us
 from memlog.purging import Plan, Target, plan
@@ -178,8 +184,8 @@ class Store:
             row = project.status()
         finally:
             project.close()
-        if row is None:
-            raise ProjectNotFound(f"{folder.name} holds no project")
+        if row is None or row.id != folder.name:
+            raise InvalidParameter(f"{folder.name} holds no project of this id")
         with self._lock():
             there = [each for each in self.projects("all") if row.name == each.name]
             present = self._folder(row.id)

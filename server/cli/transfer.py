@@ -1,4 +1,4 @@
-"""`memlog import` and `memlog export`: the reference server's file, both ways."""
+"""`memlog import` and `memlog export`: the reference server's file, or the whole history, both ways."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 import click
 
-from memlog import transfer
+from memlog import backup, chronicle, transfer
 from memlog.settings import Settings
 from server.cli.common import (
     bar_for,
@@ -23,8 +23,10 @@ from server.cli.common import (
     safe,
     say,
     service_of,
+    store_of,
     with_settings,
 )
+from server.service import Opened
 
 
 @click.command("import")
@@ -35,10 +37,17 @@ from server.cli.common import (
 def import_command(settings: Settings, file: BinaryIO, project: str | None, as_json: bool) -> None:
     """Add what a memory.json of the reference server holds. Doing it twice adds nothing.
 
+    A history, as `memlog export --full` writes it, becomes the project that it was, to the last digest.
+
     \b
     Example: memlog import ~/memory.json
+    Example: memlog import history.jsonl
     """
-    lines = transfer.read(file.read())
+    data = file.read()
+    if chronicle.is_history(data):
+        _import_history(settings, data, as_json)
+        return
+    lines = transfer.read(data)
     with service_of(settings) as service, progress_bar(hidden=as_json) as progress:
         name, opened = open_project(service, project)
         before = opened.project.head()
@@ -56,25 +65,43 @@ def import_command(settings: Settings, file: BinaryIO, project: str | None, as_j
         say(f"Imported {len(lines)} lines into project '{name}': {events} new events.")
 
 
+def _import_history(settings: Settings, data: bytes, as_json: bool) -> None:
+    heading, entries = chronicle.read(data)
+    with store_of(settings) as store:
+        done = backup.take_in(store, heading.project, heading.generation, entries)
+    if as_json:
+        print_json({"project": done.name, "position": done.position, "how": done.how})
+    else:
+        say(f"The history of project '{done.name}': {done.how}, {done.position} entries.")
+
+
+def _graph(opened: Opened) -> Iterator[bytes]:
+    with opened.project.read() as state:
+        yield from transfer.write(state)
+
+
 @click.command("export")
 @click.argument(
     "file", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True), default="-"
 )
+@click.option("--full", is_flag=True, help="The whole history, every event with its hash.")
 @project_option
 @with_settings()
-def export_command(settings: Settings, file: Path, project: str | None) -> None:
+def export_command(settings: Settings, file: Path, project: str | None, full: bool) -> None:
     """Write the graph as a memory.json of the reference server, to a file or to stdout.
 
+    With --full it is the whole history, one event a line, which `memlog import` brings back elsewhere.
     A file that is there is replaced when all is written; until then it stays as it is.
 
     \b
     Example: memlog export memory.json
+    Example: memlog export --full history.jsonl
     """
     count = 0
     with service_of(settings) as service:
         _, opened = open_project(service, project)
-        with opened.project.read() as state, written_whole(file) as written:
-            for line in transfer.write(state):
+        with written_whole(file) as written:
+            for line in chronicle.write(opened.project) if full else _graph(opened):
                 written.write(safe(line.decode()).encode())
                 count += 1
     if str(file) != "-":

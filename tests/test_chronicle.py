@@ -1,0 +1,214 @@
+"""The whole history as lines of JSON: out and in again, equal to the last digest, or refused whole."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memlog import chronicle, codec
+from memlog.backup import take_in
+from memlog.commands import CreateMemory, StoreMemory
+from memlog.context import Context
+from memlog.environment import Environment
+from memlog.errors import InvalidParameter, MemlogError, ProjectExists
+from memlog.events import MemoryStored
+from memlog.project import DATABASES, LOG_FILE, Origin, Project
+from memlog.purging import Target
+from memlog.store import Store
+from memlog.tables import place
+from tests.command_line import CommandLine, holding_lines
+from tests.simulated_commands import Draw
+
+
+def history(folder: Path, seed: int, commands: int = 40) -> Store:
+    """A store with one project in which everything happened that can."""
+    store = Store(folder)
+    store.create("default", "what happened")
+    draw, memories = Draw(random.Random(seed)), list[str]()
+    for number in range(commands):
+        try:
+            store.project("default").execute(
+                draw.command(memories, number),
+                Context(),
+                lambda outcome: memories.extend(
+                    entry.event.memory_id
+                    for entry in outcome.entries
+                    if isinstance(entry.event, MemoryStored)
+                ),
+                Origin(thread="one"),
+            )
+        except MemlogError:
+            continue
+    return store
+
+
+def written(project: Project) -> bytes:
+    return b"".join(chronicle.write(project))
+
+
+def digests(project: Project) -> tuple[int, bytes, str]:
+    with project.stored() as (log, _):
+        chain = log.chain_at(log.position())
+    return project.head(), chain, project.digest()
+
+
+@settings(max_examples=15)
+@given(seed=st.integers(0, 10**6), purged=st.booleans())
+def test_a_history_comes_back_with_equal_digests(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, purged: bool
+) -> None:
+    folder = tmp_path_factory.mktemp("history")
+    store = history(folder / "here", seed)
+    if purged:
+        with store.project("default").read() as state:
+            names = tuple(entity.name for entity in state.entities())[:1]
+        if names:
+            store.purge("default", Target(names, ()))
+    lines = written(store.project("default"))
+    heading, entries = chronicle.read(lines)
+    there = Store(folder / "there")
+    done = take_in(there, heading.project, heading.generation, entries)
+    assert (done.how, done.name) == ("restored", "default")
+    assert digests(there.project("default")) == digests(store.project("default"))
+    assert written(there.project("default")) == lines
+    for each in (store, there):
+        each.close()
+    shutil.rmtree(folder)
+
+
+def test_it_reads_well(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.create("default")
+    store.project("default").execute(
+        StoreMemory(content="Ann lives in 東京"),
+        Context(),
+        lambda _: None,
+        Origin("c1", "t1", "me"),
+    )
+    heading, first, second = (
+        json.loads(each) for each in written(store.project("default")).splitlines()
+    )
+    assert heading["memlog"] == "history"
+    assert first["event"]["type"] == "project_created.v1"
+    assert (second["position"], second["command"], second["thread"]) == (2, "c1", "t1")
+    assert second["event"]["content"] == "Ann lives in 東京"
+
+
+def test_an_entry_that_json_cannot_say_to_the_byte_carries_its_bytes(tmp_path: Path) -> None:
+    """As one has that was stored before its event had all the fields of today."""
+    store = Store(tmp_path / "here")
+    store.create("default")
+    folder = store.project("default").folder
+    head, chain, _ = digests(store.project("default"))
+    time_us = store.find("default").created_us + 1
+    store.close()
+    body = msgspec.msgpack.encode(
+        [time_us, "cmd_old", None, None, ["entity_created.v1", "ent_1", "Jon", "person"]]
+    )
+    link = codec.chain(chain, head + 1, sha256(body).digest())
+    environment = Environment(folder / LOG_FILE, DATABASES)
+    environment.fill("log", [(place(head + 1), bytes([codec.WRITTEN]) + link + body)])
+    environment.close()
+    store = Store(tmp_path / "here")
+    store.project("default").rebuild()
+    lines = written(store.project("default"))
+    assert "stored" in json.loads(lines.splitlines()[-1])
+    there = Store(tmp_path / "there")
+    heading, entries = chronicle.read(lines)
+    take_in(there, heading.project, heading.generation, entries)
+    assert digests(there.project("default")) == digests(store.project("default"))
+
+
+DAMAGES: dict[str, tuple[str, Any]] = {
+    "a text was changed": (
+        "line 3: .*does not match",
+        lambda lines: lines[2].replace(b"Jon", b"Jom"),
+    ),
+    "a time was changed": (
+        "line 3: ",
+        lambda lines: lines[2].replace(b'"time_us":1', b'"time_us":2'),
+    ),
+    "no JSON": ("line 3: ", lambda lines: lines[2][:-5]),
+    "an unknown event": ("line 3: ", lambda lines: lines[2].replace(b"created.v1", b"created.v9")),
+    "another line": ("line 3: ", lambda lines: lines[3]),
+    "nothing": ("line 3: ", lambda lines: b"{}"),
+    "an empty event": (
+        "line 3: ",
+        lambda lines: lines[2].replace(b'"event":{', b'"event":{"x":1,'),
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_file_that_is_not_as_it_was_written_is_refused_whole(tmp_path: Path, damage: str) -> None:
+    memlog = holding_lines(tmp_path)
+    lines = memlog("export", "--full").stdout.encode().splitlines()
+    said, change = DAMAGES[damage]
+    lines[2] = change(lines)
+    file = tmp_path / "damaged.jsonl"
+    file.write_bytes(b"\n".join(lines))
+    other = CommandLine(tmp_path / "other")
+    ended = other("import", file)
+    assert ended.code == 1
+    with pytest.raises(InvalidParameter, match=said):
+        try:
+            chronicle.read(file.read_bytes())
+        except InvalidParameter as error:
+            raise InvalidParameter(f"{error.problems[0].path}: {error.message}") from error
+    assert other("projects").stdout.count("default") == 0
+
+
+def test_events_that_cannot_have_happened_are_refused(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    project_id = "prj_" + "0" * 26
+    before, entries = codec.GENESIS, []
+    for position, event in enumerate(
+        (["project_created.v1", project_id, "default", ""], ["entity_deleted.v1", "ent_none"]), 1
+    ):
+        body = msgspec.msgpack.encode([1, "cmd_1", None, None, event])
+        before = codec.chain(before, position, sha256(body).digest())
+        entries.append((position, bytes([codec.WRITTEN]) + before + body))
+    with pytest.raises(InvalidParameter):
+        take_in(store, project_id, 0, entries)
+    assert store.projects("all") == []
+    assert not list(tmp_path.rglob("prj_*"))
+
+
+def test_on_the_command_line_a_history_becomes_the_project_it_was(tmp_path: Path) -> None:
+    memlog = holding_lines(tmp_path)
+    file = tmp_path / "history.jsonl"
+    assert memlog("export", "--full", file).stdout == f"Exported 10 lines to {file}.\n"
+    other = CommandLine(tmp_path / "other")
+    assert (
+        other("import", file).stdout == "The history of project 'default': restored, 9 entries.\n"
+    )
+    assert other("export").stdout == memlog("export").stdout
+    assert "already there" in other("import", file).stdout
+    assert other("verify").code == 0
+    third = CommandLine(tmp_path / "third")
+    assert third("projects", "create", "default").code == 0
+    assert third("import", file).code == 1
+
+
+def test_a_name_that_is_taken_is_not_taken_over(tmp_path: Path) -> None:
+    store = history(tmp_path / "here", 1)
+    other = Store(tmp_path / "other")
+    other.create("default")
+    other.project("default").execute(
+        CreateMemory(memory_type="note", content="mine", source="me", confidence=1.0),
+        Context(),
+        lambda _: None,
+    )
+    heading, entries = chronicle.read(written(store.project("default")))
+    with pytest.raises(ProjectExists):
+        take_in(other, heading.project, heading.generation, entries)
+    assert other.project("default").head() == 2
