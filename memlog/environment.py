@@ -53,12 +53,31 @@ class Environment:
         except (lmdb.Error, OSError) as error:
             raise storage_error(path, error) from error
         try:
+            self._require_uncut()
             self._env.reader_check()
             self.databases = {name: self._open(name) for name in databases}
             self._identity = _identity(path)
         except (lmdb.Error, OSError) as error:
             self._env.close()  # a process opens a file once: the next try needs it closed
             raise storage_error(path, error) from error
+
+    def _require_uncut(self) -> None:
+        """LMDB maps the file as long as it should be, and reading beyond its end ends the process."""
+        bytes_wanted = (self._env.info()["last_pgno"] + 1) * self._env.stat()["psize"]
+        if self.path.stat().st_size >= bytes_wanted:
+            return
+        from memlog.pages import Pages
+
+        pages = Pages(self.path)
+        whole = pages.whole()
+        pages.close()
+        if not whole:
+            raise lmdb.CorruptedError(
+                f"the file was cut: it should have {bytes_wanted} bytes and has "
+                f"{self.path.stat().st_size}"
+            )
+        with self.path.open("rb+") as file:  # only pages that nothing refers to were never written
+            os.posix_fallocate(file.fileno(), bytes_wanted - 1, 1)
 
     def _open(self, name: str) -> lmdb._Database:
         return self._retrying(lambda: self._env.open_db(name.encode()))
@@ -227,6 +246,11 @@ def _identity(path: Path | str) -> tuple[int, int]:
 def storage_error(path: Path, error: Exception) -> StorageError:
     """`error` of LMDB or the system, in words for the reader."""
     suggestion = "Run `memlog doctor` to see the state of the data directory."
+    if isinstance(error, (lmdb.CorruptedError, lmdb.InvalidError)):
+        suggestion = (
+            "The file is damaged. `memlog verify` says where; `memlog restore` brings a project back "
+            "from a backup, indexes are built anew by themselves."
+        )
     if isinstance(error, lmdb.DiskError) or "No space left" in str(error):
         suggestion = "Free some space on the disk and call again; nothing was written."
     elif isinstance(error, (PermissionError, lmdb.ReadonlyError)) or "denied" in str(error):

@@ -6,7 +6,7 @@ where the machine's clock goes backwards; so a time names a position.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import lmdb
 import msgspec
@@ -113,32 +113,45 @@ class Log:
         return bytes(value[1:CHAIN_END])
 
     def verify(self) -> Iterator[int | Damage]:
-        """Walks the whole chain; yields each sound position, and a Damage for each unsound one.
-
-        The time of an erased entry is outside the chain; that it fits between its neighbours is seen.
-        """
-        chain, expected, time_us = GENESIS, 1, 0
-        for position, value in self._values(0):
-            if position != expected:
-                yield Damage(expected, f"missing: the next entry is at position {position}")
-            link = codec.chain(chain, position, codec.digest(value))
-            if link != value[1:CHAIN_END]:
-                yield Damage(position, "its content does not match the chain of hashes")
-            else:
-                try:
-                    entry = codec.decode(position, value)
-                except MemlogError as error:
-                    yield Damage(position, error.message)
-                else:
-                    if entry.time_us < time_us:
-                        yield Damage(position, "its time is before that of the entry ahead of it")
-                    else:
-                        yield position
-                    time_us = max(time_us, entry.time_us)
-            chain, expected = value[1:CHAIN_END], position + 1
+        """See `verified`."""
+        return verified(self._values(0))
 
     def _values(self, after: int) -> Iterator[tuple[int, bytes]]:
         cursor = self._transaction.cursor(db=self._database)
         if cursor.set_range(place(after + 1)):
             for key, value in cursor:
                 yield int.from_bytes(key, "big"), bytes(value)
+
+
+def verified(
+    values: Iterable[tuple[int, bytes]], total: int | None = None
+) -> Iterator[int | Damage]:
+    """Walks the whole chain; yields each sound position, and a Damage for each unsound one.
+
+    `total` is how many entries there should be. The time of an erased entry is outside the chain; that
+    it fits between its neighbours is seen.
+    """
+    chain, expected, time_us = GENESIS, 1, 0
+    for position, value in values:
+        if position > expected:
+            yield Damage(expected, f"missing: the next entry is at position {position}")
+        if position < expected or len(value) <= CHAIN_END:
+            yield Damage(expected, f"an entry of {len(value)} bytes stands there as {position}")
+            continue
+        link = codec.chain(chain, position, codec.digest(value))
+        if link != value[1:CHAIN_END]:
+            yield Damage(position, "its content does not match the chain of hashes")
+        else:
+            try:
+                entry = codec.decode(position, value)
+            except MemlogError as error:
+                yield Damage(position, error.message)
+            else:
+                if entry.time_us < time_us:
+                    yield Damage(position, "its time is before that of the entry ahead of it")
+                else:
+                    yield position
+                time_us = max(time_us, entry.time_us)
+        chain, expected = value[1:CHAIN_END], position + 1
+    if total is not None and expected <= total:
+        yield Damage(expected, f"missing: the log ends before it, and had {total} entries")

@@ -109,6 +109,13 @@ class Store:
         """The project of this id, whatever its status. Raises ProjectNotFound."""
         return self._opened(project_id)
 
+    def file(self, project_id: str) -> Path:
+        """The log's file, for those who read it when it cannot be opened. Raises ProjectNotFound."""
+        folder = self._folder(project_id)
+        if folder is None:
+            raise ProjectNotFound("This project was deleted a moment ago")
+        return folder / LOG_FILE
+
     # -- lives
 
     def create(self, name: str, description: str = "", origin: Origin = Origin()) -> ProjectRow:

@@ -38,8 +38,8 @@ def backup_command(settings: Settings, folder: Path, as_json: bool) -> None:
         print_json(done)
         return
     for each in done:
-        click.echo(f"{each.name}: {each.position} entries, {each.added} new, {each.how}")
-    click.echo(f"{len(done)} projects are in {folder}.")
+        say(f"{each.name}: {each.position} entries, {each.added} new, {each.how}")
+    say(f"{len(done)} projects are in {folder}.")
 
 
 @click.command("restore")
@@ -68,4 +68,4 @@ def restore_command(
         print_json(done)
         return
     for each in done:
-        click.echo(f"{each.name}: {each.how}, {each.position} entries")
+        say(f"{each.name}: {each.how}, {each.position} entries")

@@ -9,7 +9,8 @@ import msgspec
 
 from memlog.log import Damage
 from memlog.settings import Settings
-from server.cli.common import json_option, print_json, progress_bar, say, service_of, with_settings
+from memlog.verifying import verify_file
+from server.cli.common import json_option, print_json, progress_bar, say, store_of, with_settings
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -28,17 +29,17 @@ def verify_command(settings: Settings, project: str | None, as_json: bool) -> No
     Example: memlog verify
     """
     reports: dict[str, Report] = {}
-    with service_of(settings) as service, progress_bar(hidden=as_json) as progress:
-        names = [project] if project else [row.name for row in service.store.projects("active")]
-        for name in names:
-            opened = service.store.project(name)
-            task = progress.add_task(name, total=opened.head())
-            damages = []
-            for found in opened.verify():
+    with store_of(settings) as store, progress_bar(hidden=as_json) as progress:
+        for row in store.projects("active") if project is None else [store.find(project)]:
+            task = progress.add_task(row.name, total=None)
+            positions, damages = 0, []
+            for found in verify_file(store.file(row.id)):
                 progress.advance(task)
                 if isinstance(found, Damage):
                     damages.append(found)
-            reports[name] = Report(opened.head(), damages)
+                else:
+                    positions = found
+            reports[row.name] = Report(positions, damages)
     if as_json:
         print_json(reports)
     for name, report in () if as_json else reports.items():
@@ -46,6 +47,7 @@ def verify_command(settings: Settings, project: str | None, as_json: bool) -> No
             say(f"{name}: DAMAGED")
             for damage in report.damages:
                 say(f"  position {damage.position}: {damage.problem}")
+            say(f"  Bring it back from a backup: memlog restore FOLDER '{name}' --replace")
         else:
             say(f"{name}: {report.positions} entries, whole.")
     if any(report.damages for report in reports.values()):

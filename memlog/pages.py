@@ -1,0 +1,179 @@
+"""What an LMDB file says, read without LMDB: for files that are damaged.
+
+LMDB maps its file and trusts it. A file that was cut ends the process that reads beyond its end, and a
+page of zeros fails an assertion in C. This walks the same B+trees in Python, looks before every step,
+and goes on behind what it cannot read.
+
+Format: LMDB 0.9, `mdb.c` and "LMDB data format" there: little-endian, 64 bit. Two meta pages, the one
+with the newer transaction counts; a page is a header, an array of offsets, and nodes that grow down from
+its end; large values have pages of their own.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+MAGIC, VERSION = 0xBEEFC0DE, 1
+HEADER = struct.Struct("<QHHHH")
+"""Page number, unused, flags, end of the offsets, begin of the nodes."""
+META = struct.Struct("<IIQQ48s48sQQ")
+TREE = struct.Struct("<IHHQQQQQ")
+NODE = struct.Struct("<HHHH")
+BRANCH, LEAF, OVERFLOW, DUPLICATES = 0x01, 0x02, 0x04, 0x20
+BIG, TABLE = 0x01, 0x02
+NOWHERE = 2**64 - 1
+DEPTH_MAX = 32
+PAGE_BYTES_MIN, PAGE_BYTES_MAX = 256, 65_536
+
+
+class Unreadable(NamedTuple):
+    """A page, and with it all rows under it, that cannot be read."""
+
+    problem: str
+
+
+class Tree(NamedTuple):
+    """Where a table begins, and how many rows it has."""
+
+    root: int
+    rows: int
+
+
+class _Meta(NamedTuple):
+    """What a meta page says: the commit that wrote it, the tables, and the size of a page."""
+
+    transaction: int
+    main: Tree
+    free: Tree
+    page_bytes: int
+
+
+Row = tuple[bytes, bytes]
+
+
+class Pages:
+    """A file, opened for reading. `transaction` names the snapshot; default: the newest."""
+
+    def __init__(self, path: Path, transaction: int | None = None) -> None:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            self._data: mmap.mmap | bytes = (
+                mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+            )
+        self.page_bytes, self.transaction = 0, -1
+        """Of the snapshot: the newest commit no later than the transaction."""
+        self._main = self._free = Tree(NOWHERE, 0)
+        for at in self._metas():
+            meta = self._meta(at)
+            fits = meta is not None and (transaction is None or meta.transaction <= transaction)
+            if meta is not None and fits and meta.transaction > self.transaction:
+                self.transaction, self._main, self._free = meta[:3]
+                self.page_bytes = meta.page_bytes
+
+    def _metas(self) -> tuple[int, ...]:
+        """Where meta pages may be: the first page, and the one behind it, whatever its size."""
+        return (0, *(2**bits for bits in range(8, 17)))
+
+    def _meta(self, at: int) -> _Meta | None:
+        if at + HEADER.size + META.size > len(self._data):
+            return None
+        magic, version, _, _, free, main, _, number = META.unpack_from(self._data, at + HEADER.size)
+        if (magic, version) != (MAGIC, VERSION):
+            return None
+        return _Meta(number, _tree(main), _tree(free), TREE.unpack(free)[0])
+
+    @property
+    def newest_is_known(self) -> bool:
+        """Whether both meta pages are sound: where one is not, it may have been that of the last commit."""
+        first, second = self._meta(0), self._meta(self.page_bytes)
+        if first is None or second is None:
+            return False
+        numbers = first.transaction, second.transaction
+        if max(numbers) <= 1:
+            return True
+        return abs(numbers[0] - numbers[1]) == 1 and numbers[0] % 2 == 0
+
+    def close(self) -> None:
+        if isinstance(self._data, mmap.mmap):
+            self._data.close()
+
+    @property
+    def readable(self) -> bool:
+        """Whether there is a meta page that can be believed."""
+        return PAGE_BYTES_MIN <= self.page_bytes <= PAGE_BYTES_MAX
+
+    def table(self, name: bytes) -> Tree | None:
+        """The named table; None where it cannot be found."""
+        for row in self.rows(self._main):
+            if not isinstance(row, Unreadable) and row[0] == name and len(row[1]) == TREE.size:
+                return _tree(row[1])
+        return None
+
+    def rows(self, tree: Tree) -> Iterator[Row | Unreadable]:
+        """The rows of a table in order of key, with a word about each page that is no page."""
+        if self.readable and tree.root != NOWHERE:
+            yield from self._below(tree.root, DEPTH_MAX)
+
+    def whole(self) -> bool:
+        """Whether every page that the file refers to is there."""
+        trees = [self._main, self._free]
+        for row in self.rows(self._main):
+            if isinstance(row, Unreadable):
+                return False
+            if len(row[1]) == TREE.size:
+                trees.append(_tree(row[1]))
+        return self.readable and not any(
+            isinstance(row, Unreadable) for tree in trees for row in self.rows(tree)
+        )
+
+    # -- pages
+
+    def _below(self, number: int, depth: int) -> Iterator[Row | Unreadable]:
+        start = number * self.page_bytes
+        if depth == 0 or start + self.page_bytes > len(self._data):
+            yield Unreadable(f"page {number} is not in the file")
+            return
+        found, _, flags, lower, upper = HEADER.unpack_from(self._data, start)
+        kind = flags & (BRANCH | LEAF | OVERFLOW | DUPLICATES)
+        if found != number or kind not in (BRANCH, LEAF):
+            yield Unreadable(f"page {number} is none of the tree")
+            return
+        if not HEADER.size <= lower <= upper <= self.page_bytes or lower % 2:
+            yield Unreadable(f"page {number} has no order")
+            return
+        page = self._data[start : start + self.page_bytes]
+        for at in struct.unpack_from(f"<{(lower - HEADER.size) // 2}H", page, HEADER.size):
+            if at < upper or at + NODE.size > self.page_bytes:
+                yield Unreadable(f"a row of page {number} is outside of it")
+            elif kind == BRANCH:
+                low, high, top, _ = NODE.unpack_from(page, at)
+                yield from self._below(low | high << 16 | top << 32, depth - 1)
+            else:
+                yield self._row(number, page, at)
+
+    def _row(self, number: int, page: bytes, at: int) -> Row | Unreadable:
+        low, high, flags, key_bytes = NODE.unpack_from(page, at)
+        key_end, value_bytes = at + NODE.size + key_bytes, low | high << 16
+        key = page[at + NODE.size : key_end]
+        if not flags & BIG:
+            if key_end + value_bytes > self.page_bytes:
+                return Unreadable(f"a row of page {number} ends outside of it")
+            return key, page[key_end : key_end + value_bytes]
+        if key_end + 8 > self.page_bytes:
+            return Unreadable(f"a row of page {number} ends outside of it")
+        large = int.from_bytes(page[key_end : key_end + 8], "little")
+        start = large * self.page_bytes
+        if start + HEADER.size + value_bytes > len(self._data):
+            return Unreadable(f"page {large} is not in the file")
+        if HEADER.unpack_from(self._data, start)[:3:2] != (large, OVERFLOW):
+            return Unreadable(f"page {large} is no page of a large value")
+        return key, self._data[start + HEADER.size : start + HEADER.size + value_bytes]
+
+
+def _tree(stored: bytes) -> Tree:
+    *_, rows, root = TREE.unpack(stored)
+    return Tree(root, rows)
