@@ -13,6 +13,7 @@ from server.cli.common import (
     json_option,
     print_json,
     progress_bar,
+    say,
     store_of,
     with_settings,
 )
