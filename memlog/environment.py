@@ -8,6 +8,7 @@ forbidden by LMDB, hence the gate.
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import threading
@@ -21,7 +22,12 @@ import lmdb
 
 from memlog.errors import StorageError
 
+log = logging.getLogger("memlog.environment")
+
 Result = TypeVar("Result")
+
+DAMAGES = (lmdb.InvalidError, lmdb.CorruptedError, lmdb.VersionMismatchError)
+"""What LMDB says of a file that is not, or no longer, one of its files."""
 
 MAP_BYTES_START = 16 * 1024 * 1024
 GROWTH_STEP_BYTES_MAX = 4 * 1024**3
@@ -191,6 +197,36 @@ class Environment:
             self._env.close()
 
 
+def derived(
+    path: Path, databases: tuple[str, ...], *, map_bytes: int = MAP_BYTES_START
+) -> Environment:
+    """A file of what can be computed again: one that is damaged is thrown away and begun anew.
+
+    Its lock file goes first: whoever opens the file in between still finds it damaged, and waits for
+    the new one. The other way round he could open the new file beside the old lock.
+    """
+    try:
+        return Environment(path, databases, map_bytes=map_bytes)
+    except StorageError as error:
+        _require_damage(error)
+    from filelock import FileLock
+
+    with FileLock(f"{path}.opening"):
+        try:
+            return Environment(path, databases, map_bytes=map_bytes)  # another process was quicker
+        except StorageError as error:
+            _require_damage(error)
+            log.warning("%s cannot be read, starting it anew: %s", path, error.message)
+        path.with_name(f"{path.name}-lock").unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
+        return Environment(path, databases, map_bytes=map_bytes)
+
+
+def _require_damage(error: StorageError) -> None:
+    if not isinstance(error.__cause__, DAMAGES):
+        raise error
+
+
 class _Gate:
     """Many may pass at once; one may close it, and then waits until all who passed have left."""
 
@@ -246,7 +282,7 @@ def _identity(path: Path | str) -> tuple[int, int]:
 def storage_error(path: Path, error: Exception) -> StorageError:
     """`error` of LMDB or the system, in words for the reader."""
     suggestion = "Run `memlog doctor` to see the state of the data directory."
-    if isinstance(error, (lmdb.CorruptedError, lmdb.InvalidError)):
+    if isinstance(error, DAMAGES):
         suggestion = (
             "The file is damaged. `memlog verify` says where; `memlog restore` brings a project back "
             "from a backup, indexes are built anew by themselves."

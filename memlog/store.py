@@ -27,7 +27,7 @@ import msgspec
 from memlog.closest import did_you_mean
 from memlog.commands import ArchiveProject, CreateProject, RestoreProject
 from memlog.context import Context
-from memlog.environment import Environment, storage_error, sync_folder
+from memlog.environment import derived, storage_error, sync_folder
 from memlog.errors import (
     InvalidParameter,
     ProjectArchived,
@@ -61,7 +61,7 @@ class Store:
         self._open: dict[str, Project] = {}
         self._opening = threading.RLock()
         self._locked = False
-        self._catalog = Environment(data_dir / "catalog.mdb", ("projects", "meta"))
+        self._catalog = derived(data_dir / "catalog.mdb", ("projects", "meta"))
         try:
             pending = self._pending()
             if pending or self._ids_on_disk() != {row.id for row in self.projects("all")}:

@@ -10,7 +10,6 @@ does to them `analytics_counting`; names and types stay with the state, which ha
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
@@ -18,14 +17,11 @@ from pathlib import Path
 
 import lmdb
 
-from memlog.environment import Environment
-from memlog.errors import StorageError
+from memlog.environment import derived
 from memlog.tables import LmdbRows, Timeline, place
 from projections.analytics_counting import Counting
 from projections.analytics_tables import UNRANKED_MAX, Analytics
 from projections.protocol import Batch
-
-log = logging.getLogger("memlog.analytics")
 
 ANALYTICS_VERSION = 2
 """Of the tables and of everything that decides what is in them. The folder's name carries it."""
@@ -36,7 +32,6 @@ MAP_BYTES = 128 * 1024**2
 
 _DATABASES = ("now", "past", "meta")
 _POSITION_KEY = b"position"
-_UNREADABLE = (lmdb.InvalidError, lmdb.CorruptedError, lmdb.VersionMismatchError)
 
 
 class AnalyticsProjector:
@@ -51,7 +46,7 @@ class AnalyticsProjector:
 
     def __init__(self, path: Path, *, unranked_max: int = UNRANKED_MAX) -> None:
         self._unranked_max = unranked_max
-        self._environment = _opened_or_emptied(path / FILE)
+        self._environment = derived(path / FILE, _DATABASES, map_bytes=MAP_BYTES)
         self._position = 0
         self.refresh()
 
@@ -126,15 +121,3 @@ class AnalyticsProjector:
     def _checkpoint(self, transaction: lmdb.Transaction) -> int:
         stored = transaction.get(_POSITION_KEY, b"", db=self._environment.databases["meta"])
         return int.from_bytes(stored, "big")
-
-
-def _opened_or_emptied(path: Path) -> Environment:
-    try:
-        return Environment(path, _DATABASES, map_bytes=MAP_BYTES)
-    except StorageError as error:
-        if not isinstance(error.__cause__, _UNREADABLE):
-            raise
-        log.warning("%s cannot be read, starting it anew: %s", path, error.message)
-    for each in (path, path.with_name(path.name + "-lock")):
-        each.unlink(missing_ok=True)
-    return Environment(path, _DATABASES, map_bytes=MAP_BYTES)

@@ -8,6 +8,7 @@ behind a long catch-up that it could have joined.
 
 from __future__ import annotations
 
+import logging
 import math
 import shutil
 import threading
@@ -43,6 +44,8 @@ READS_STATE = frozenset({"analytics"})
 whose file must grow waits for its snapshots, and an embedder may take its time."""
 
 _VERSIONS = {"text": TEXT_VERSION, "analytics": ANALYTICS_VERSION}
+
+log = logging.getLogger("memlog.projections")
 
 LOCK_POLL_SECONDS = 0.002
 """How often a process looks whether another has let go; who holds the lock has it for some 10 ms."""
@@ -109,6 +112,8 @@ class Projections:
     def _caught_up(self, name: str, progress: Progress | None, deadline: float) -> Projector:
         followed = self._open(name)
         head = self._project.head()
+        if followed.projector.position > head:
+            self._require_within_log(name, followed)
         while followed.projector.position < head and time.monotonic() < deadline:
             with followed.driving:
                 self._require_open()
@@ -119,6 +124,15 @@ class Projections:
             if progress is not None:
                 progress(name, followed.projector.position, head)
         return followed.projector
+
+    def _require_within_log(self, name: str, followed: _Followed) -> None:
+        """Empties an index that knows more than its log: somebody put an older log in its place."""
+        with followed.driving, followed.excluding_processes():
+            followed.projector.refresh()
+            position = followed.projector.position
+            if position > self._project.head():  # asked after the position, which may have moved on
+                log.warning("%s is beyond the end of its log and is built anew", name)
+                followed.projector.reset()
 
     # -- upkeep
 
@@ -138,6 +152,11 @@ class Projections:
             followed.projector.reset()
         self.caught_up(name, progress)
         self.save()
+
+    def mend(self, name: str, error: StorageError) -> None:
+        """Builds the projection anew, whose damage showed when it was asked."""
+        log.warning("%s is built anew: %s", name, error.message)
+        self.rebuild(name)
 
     def fresh(self, name: str, folder: Path) -> Projector:
         """An empty projector of this kind, elsewhere."""
@@ -182,8 +201,8 @@ class Projections:
         if after >= until:
             return
         count = min(BATCH_ENTRIES[projector.name], until - after)
-        with self._project.snapshot() as (log, state_at):
-            entries = list(islice(log.read(after), count))
+        with self._project.snapshot() as (entries_of, state_at):
+            entries = list(islice(entries_of.read(after), count))
             position = entries[-1].position
             if projector.name in READS_STATE:
                 projector.apply(Batch(position, entries, state_at=state_at))

@@ -15,12 +15,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from memlog.errors import EmbeddingError
+from memlog.errors import EmbeddingError, StorageError
 from memlog.settings import Mode
 from projections.documents import Kind
 from projections.embeddings import Embeddings
 from projections.follow import Projections
 from projections.query import Query, parse
+from projections.text import TextProjector
 from projections.vectors import VectorHit
 
 DEPTH = 100
@@ -127,8 +128,22 @@ class Searcher:
         self, query: str, parsed: Query, candidates: dict[str, _Candidate], scope: _Scope
     ) -> bool:
         """Adds what has the words, or the query as a part; whether there may be more further down."""
-        at, kinds, labels, depth = scope
         text = self._projections.text()
+        try:
+            return self._found_in(text, query, parsed, candidates, scope)
+        except StorageError as error:  # reading needs nothing of the disk: the index is damaged
+            self._projections.mend("text", error)
+        return self._found_in(self._projections.text(), query, parsed, candidates, scope)
+
+    def _found_in(
+        self,
+        text: TextProjector,
+        query: str,
+        parsed: Query,
+        candidates: dict[str, _Candidate],
+        scope: _Scope,
+    ) -> bool:
+        at, kinds, labels, depth = scope
         worded = text.search(parsed, at=at, limit=depth, kinds=kinds, labels=labels)
         for hit in worded:
             found = candidates.setdefault(hit.ref, _Candidate(hit.kind, hit.ref, hit.entity))

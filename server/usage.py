@@ -13,7 +13,7 @@ from pathlib import Path
 
 import lmdb
 
-from memlog.environment import Environment
+from memlog.environment import derived
 from memlog.project import clock_us
 
 
@@ -21,7 +21,7 @@ class Usage:
     """When each memory was last read, and how often calls of a kind went well or did not."""
 
     def __init__(self, path: Path) -> None:
-        self._environment = Environment(path, ("accessed", "counted"))
+        self._environment = derived(path, ("accessed", "counted"))
         self._lock = threading.Lock()
         self._accessed: dict[str, int] = {}
         self._counted: Counter[str] = Counter()

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import lmdb
 
-from memlog.environment import MAP_BYTES_START, Environment, storage_error
+from memlog.environment import DAMAGES, MAP_BYTES_START, Environment, storage_error
 from memlog.errors import StorageError
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 KEY_BYTES = 16
 DATABASE = "vectors"
 HALF = "<f2"
-DAMAGES = (lmdb.InvalidError, lmdb.CorruptedError, lmdb.VersionMismatchError)
 
 log = logging.getLogger("memlog.embeddings")
 
