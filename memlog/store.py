@@ -38,6 +38,7 @@ from memlog.errors import (
 from memlog.log import Log
 from memlog.project import LOG_FILE, Origin, Project, clock_us
 from memlog.purging import Plan, Target, plan
+from memlog.recent import Recent
 from memlog.state import Project as ProjectRow
 from memlog.state import State, encode_row, text_key
 
@@ -58,7 +59,7 @@ class Store:
         self.data_dir = data_dir
         self.context = context
         self._clock = clock
-        self._open: dict[str, Project] = {}
+        self._open: Recent[Project] = Recent()
         self._opening = threading.RLock()
         self._locked = False
         self._catalog = derived(data_dir / "catalog.mdb", ("projects", "meta"))
@@ -127,7 +128,7 @@ class Store:
                     suggestion="Call switch_project to use it, or choose another name.",
                 )
             project = Project(self.data_dir / "projects" / project_id, clock=self._clock)
-            self._open[project_id] = project
+            self._open.put(project_id, project)
             context = msgspec.structs.replace(self.context, new_id=lambda _: project_id)
             command = CreateProject(name=name, description=description)
             project.execute(command, context, lambda _: None, origin)
@@ -230,7 +231,7 @@ class Store:
 
     def close(self) -> None:
         with self._opening:
-            for project in self._open.values():
+            for project in self._open.all():
                 project.close()
             self._open.clear()
         self._catalog.close()
@@ -320,13 +321,14 @@ class Store:
                     folder = self._folder(project_id)
                     if folder is None:
                         raise ProjectNotFound("This project was deleted a moment ago")
-                    project = self._open[project_id] = Project(folder, clock=self._clock)
+                    project = Project(folder, clock=self._clock)
+                    self._open.put(project_id, project)
             return project
 
     def _discard(self, project_id: str) -> None:
         """Forgets it without closing it: a call under way still reads there that it was deleted."""
         with self._opening:
-            self._open.pop(project_id, None)
+            self._open.pop(project_id)
 
     def _folder(self, project_id: str) -> Path | None:
         for home in ("projects", "archive"):

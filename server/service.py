@@ -18,6 +18,7 @@ from memlog.context import Context
 from memlog.errors import EmbeddingError, MemlogError
 from memlog.project import Origin, Outcome, Project
 from memlog.purging import Plan, Target, plan
+from memlog.recent import Recent
 from memlog.settings import Settings
 from memlog.state import Project as ProjectRow
 from memlog.store import Store
@@ -60,7 +61,7 @@ class Service:
         self.store = Store(settings.data_dir, context)
         self.embeddings = Embeddings(settings)
         self.usage = Usage(settings.data_dir / "usage.mdb")
-        self._opened: dict[str, Opened] = {}
+        self._opened: Recent[Opened] = Recent()
         self._opening = threading.Lock()
         self._follower = Follower(self)
         self._listeners: tuple[Callable[[], None], ...] = ()
@@ -71,7 +72,7 @@ class Service:
         with self._opening:
             opened = self._opened.get(name)
             if opened is None or opened.project is not project:
-                opened = self._opened[name] = Opened(project, self.embeddings)
+                opened = self._opened.put(name, Opened(project, self.embeddings))
             return opened
 
     def execute(
@@ -123,7 +124,7 @@ class Service:
     def close_project(self, name: str) -> None:
         """Lets go of a project's indexes, before its folder moves or goes."""
         with self._opening:
-            opened = self._opened.pop(name, None)
+            opened = self._opened.pop(name)
         if opened is not None:
             opened.projections.close()
 
@@ -135,7 +136,7 @@ class Service:
         """Keeps what was computed and lets go of everything. Nothing acknowledged waits for this."""
         self._follower.stop()
         with self._opening:
-            for opened in self._opened.values():
+            for opened in self._opened.all():
                 opened.projections.close()
             self._opened.clear()
         self.embeddings.close()

@@ -1,0 +1,55 @@
+"""Keeps what was used last, so that what is opened in turn does not stay open for ever.
+
+The last few things are kept. Any other is known for as long as somebody uses it, and is closed when the
+last user lets it go: nothing is closed under a call that is under way, and nothing is opened twice, which
+LMDB forbids.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Generic, TypeVar
+from weakref import WeakValueDictionary
+
+Thing = TypeVar("Thing")
+
+KEPT_MAX = 32
+"""Of projects: each takes four file handles, and the memory of its vectors."""
+
+
+class Recent(Generic[Thing]):
+    """Things by key. Whoever shares one among threads takes turns."""
+
+    def __init__(self, kept_max: int = KEPT_MAX) -> None:
+        self._kept_max = kept_max
+        self._kept: OrderedDict[str, Thing] = OrderedDict()
+        self._known: WeakValueDictionary[str, Thing] = WeakValueDictionary()
+
+    def get(self, key: str) -> Thing | None:
+        thing = self._known.get(key)
+        if thing is not None:
+            self._keep(key, thing)
+        return thing
+
+    def put(self, key: str, thing: Thing) -> Thing:
+        self._known[key] = thing
+        self._keep(key, thing)
+        return thing
+
+    def pop(self, key: str) -> Thing | None:
+        """Forgets it: from now on it is unknown, also where somebody still uses it."""
+        self._kept.pop(key, None)
+        return self._known.pop(key, None)
+
+    def all(self) -> list[Thing]:
+        return list(self._known.values())
+
+    def clear(self) -> None:
+        self._kept.clear()
+        self._known.clear()
+
+    def _keep(self, key: str, thing: Thing) -> None:
+        self._kept[key] = thing
+        self._kept.move_to_end(key)
+        if len(self._kept) > self._kept_max:
+            self._kept.popitem(last=False)
