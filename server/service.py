@@ -35,6 +35,9 @@ BEHIND_SECONDS_MAX = 2.0
 """The follower begins when no write came for so long, or after so long in any case: writes that come in a
 run are one batch, and the indexes' own syncs do not stand in the way of theirs on the disk."""
 
+BEHIND_PROJECTS_MAX = 8
+"""So many projects wait for the follower, which keeps them open; any other catches up when it is searched."""
+
 Answer = TypeVar("Answer")
 
 
@@ -157,6 +160,8 @@ class Follower:
     def wrote(self, opened: Opened) -> None:
         with self._changed:
             self._behind[id(opened)] = opened
+            if len(self._behind) > BEHIND_PROJECTS_MAX:
+                del self._behind[next(iter(self._behind))]
             self._wake()
 
     def warm_up(self) -> None:
