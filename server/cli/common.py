@@ -72,6 +72,8 @@ def log_to_stderr(level: LogLevel) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(SafeFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=LEVELS[level], handlers=[handler])
+    # Its loader tells at INFO which variants it tried.
+    logging.getLogger("faiss").setLevel(max(LEVELS[level], logging.WARNING))
 
 
 @contextmanager
