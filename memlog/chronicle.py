@@ -113,7 +113,7 @@ def read(data: bytes) -> tuple[Heading, list[tuple[int, bytes]]]:
     lines = [(number, text) for number, text in numbered if text.strip()]
     try:
         heading = _decode_heading(lines[0][1])
-    except (msgspec.DecodeError, IndexError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, IndexError) as error:
         raise _wrong(1, f"this is no heading of a history: {error}") from error
     if heading.version != VERSION:
         raise _wrong(1, f"version {heading.version} is not known here: upgrade memlog")

@@ -81,11 +81,11 @@ def encode(
 
 def decode(position: int, value: bytes) -> Entry:
     """The entry stored as `value`. Raises StorageError where it cannot be read."""
-    if value[0] != WRITTEN:
+    if not value or value[0] != WRITTEN:
         return _decode_erased(position, value)
     try:
         body = _decode(value[CHAIN_END:])
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise unreadable(position, error) from error
     upcast = UPCASTS.get(type(body.event))
     event = upcast(body.event) if upcast else body.event
@@ -100,8 +100,9 @@ def erase(value: bytes, time_us: int) -> bytes:
 
 
 def _decode_erased(position: int, value: bytes) -> Entry:
-    if value[0] != ERASED or len(value) != ERASED_BYTES:
-        raise unreadable(position, ValueError(f"kind {value[0]} of {len(value)} bytes is unknown"))
+    if len(value) != ERASED_BYTES or value[0] != ERASED:
+        kind = value[:1].hex() or "none"
+        raise unreadable(position, ValueError(f"kind {kind} of {len(value)} bytes is unknown"))
     time_us = int.from_bytes(value[DIGEST_END:], "big")
     return Entry(position, time_us, "", None, None, Erased(), value[1:CHAIN_END])
 

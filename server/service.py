@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 from memlog.commands import AnyCommand
 from memlog.context import Context
@@ -153,7 +154,8 @@ class Follower:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._changed = threading.Condition()
-        self._behind: dict[int, Opened] = {}
+        self._behind: WeakValueDictionary[int, Opened] = WeakValueDictionary()
+        """Weak: a project that nobody uses any more may be let go; its next search catches it up."""
         self._stopping = False
         self._thread: threading.Thread | None = None
 
@@ -193,9 +195,11 @@ class Follower:
                         break
                 if self._stopping:
                     return
-                behind, self._behind = list(self._behind.values()), {}
-            for opened in behind:
-                self._catch_up(opened)
+                behind, self._behind = self._behind.valuerefs(), WeakValueDictionary()
+            for known in behind:
+                if (opened := known()) is not None:
+                    self._catch_up(opened)
+                del opened
             self._service.usage.flush()
 
     def _warm(self) -> None:

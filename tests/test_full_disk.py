@@ -1,0 +1,101 @@
+"""A disk that is full for real: nothing is acknowledged that is not there, and with room again all goes on.
+
+Everywhere a limit on the size of files stands for it, which is set and lifted while the server runs; where
+this user may mount one, also a small file system in memory.
+"""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memlog.store import Store
+from tests.served import Pipe, served
+from tests.service import Refused
+
+WRITES_MAX = 400
+ROOM_BYTES = 6 * 1024 * 1024
+
+
+def big(name: str) -> dict[str, Any]:
+    texts = [f"{number} of {name} " + "x" * 9_000 for number in range(20)]
+    return {"name": name, "entityType": "thing", "observations": texts}
+
+
+def filled(server: Pipe) -> tuple[list[str], dict[str, Any]]:
+    """Writes until it is refused: what was acknowledged, and the error."""
+    acknowledged: list[str] = []
+    for number in range(WRITES_MAX):
+        try:
+            server("create_entities", entities=[big(f"n{number}")])
+        except Refused as refused:
+            return acknowledged, refused.error
+        acknowledged.append(f"n{number}")
+    raise AssertionError("the disk never became full")
+
+
+def require_right_again(server: Pipe, acknowledged: list[str], data_dir: Path) -> None:
+    server("create_entities", entities=[big("after")])
+    names = [*acknowledged, "after"]
+    assert server("open_nodes", names=names, limit=1)["notFound"] == []
+    found = server("search_nodes", query='"0 of after"', mode="text", limit=1)
+    assert [each["name"] for each in found["entities"]] == ["after"]
+    server.close_stdin()
+    server.end()
+    store = Store(data_dir)
+    project = store.project("default")
+    assert list(project.verify()) == list(range(1, project.head() + 1))
+    assert project.head() == 1 + 21 * len(names)
+    store.close()
+
+
+@pytest.mark.skipif(
+    not hasattr(resource, "prlimit"), reason="limits of another process: Linux only"
+)
+def test_files_that_cannot_grow_refuse_writes_until_they_can(tmp_path: Path) -> None:
+    with served(tmp_path) as server:
+        server("list_projects")
+        unlimited = resource.prlimit(server.popen.pid, resource.RLIMIT_FSIZE)
+        limited = (ROOM_BYTES, unlimited[1])
+        resource.prlimit(server.popen.pid, resource.RLIMIT_FSIZE, limited)
+        acknowledged, error = filled(server)
+        assert error["code"] == "STORAGE_ERROR"
+        assert error["suggestion"]
+        assert acknowledged
+        assert server("open_nodes", names=["n0"], limit=1)["notFound"] == []
+        resource.prlimit(server.popen.pid, resource.RLIMIT_FSIZE, unlimited)
+        require_right_again(server, acknowledged, tmp_path)
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[bool]:
+    """A file system of ROOM_BYTES at `folder`; False where this user may not mount one."""
+    folder.mkdir()
+    options = ["-t", "tmpfs", "-o", f"size={ROOM_BYTES}", "tmpfs", str(folder)]
+    done = subprocess.run(["mount", *options], capture_output=True, check=False)
+    try:
+        yield done.returncode == 0
+    finally:
+        if done.returncode == 0:
+            subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_a_full_disk_refuses_writes_until_there_is_room(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk") as mounted:
+        if not mounted:
+            pytest.skip("this user may not mount a file system")
+        ballast = tmp_path / "disk" / "ballast"
+        ballast.write_bytes(bytes(ROOM_BYTES // 3))
+        with served(tmp_path / "disk") as server:
+            acknowledged, error = filled(server)
+            assert error["code"] == "STORAGE_ERROR"
+            assert "space" in error["suggestion"]
+            assert server("open_nodes", names=["n0"], limit=1)["notFound"] == []
+            ballast.unlink()
+            require_right_again(server, acknowledged, tmp_path / "disk")
