@@ -33,6 +33,9 @@ MAP_BYTES_START = 16 * 1024 * 1024
 GROWTH_STEP_BYTES_MAX = 4 * 1024**3
 READERS_MAX = 1024
 ROWS_PER_COMMIT = 10_000
+_DISK_FULL = ("No space left", "Input/output error", "File too large", "Disk quota")
+"""How a full disk is told. LMDB makes an input/output error of a write that the disk took a part of."""
+
 REWRITING = "rewriting"
 """The folder, beside a file, in which another is made to take its place."""
 
@@ -287,7 +290,7 @@ def storage_error(path: Path, error: Exception) -> StorageError:
             "The file is damaged. `memlog verify` says where; `memlog restore` brings a project back "
             "from a backup, indexes are built anew by themselves."
         )
-    if isinstance(error, lmdb.DiskError) or "No space left" in str(error):
+    if isinstance(error, lmdb.DiskError) or any(said in str(error) for said in _DISK_FULL):
         suggestion = "Free some space on the disk and call again; nothing was written."
     elif isinstance(error, (PermissionError, lmdb.ReadonlyError)) or "denied" in str(error):
         suggestion = "Give this user the right to read and write the file, then call again."

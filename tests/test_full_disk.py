@@ -43,7 +43,7 @@ def filled(server: Pipe) -> tuple[list[str], dict[str, Any]]:
 def require_right_again(server: Pipe, acknowledged: list[str], data_dir: Path) -> None:
     server("create_entities", entities=[big("after")])
     names = [*acknowledged, "after"]
-    assert server("open_nodes", names=names, limit=1)["notFound"] == []
+    assert server("open_nodes", names=names)["notFound"] == []
     found = server("search_nodes", query='"0 of after"', mode="text", limit=1)
     assert [each["name"] for each in found["entities"]] == ["after"]
     server.close_stdin()
@@ -68,7 +68,7 @@ def test_files_that_cannot_grow_refuse_writes_until_they_can(tmp_path: Path) -> 
         assert error["code"] == "STORAGE_ERROR"
         assert error["suggestion"]
         assert acknowledged
-        assert server("open_nodes", names=["n0"], limit=1)["notFound"] == []
+        assert server("open_nodes", names=["n0"])["notFound"] == []
         resource.prlimit(server.popen.pid, resource.RLIMIT_FSIZE, unlimited)
         require_right_again(server, acknowledged, tmp_path)
 
@@ -96,6 +96,6 @@ def test_a_full_disk_refuses_writes_until_there_is_room(tmp_path: Path) -> None:
             acknowledged, error = filled(server)
             assert error["code"] == "STORAGE_ERROR"
             assert "space" in error["suggestion"]
-            assert server("open_nodes", names=["n0"], limit=1)["notFound"] == []
+            assert server("open_nodes", names=["n0"])["notFound"] == []
             ballast.unlink()
             require_right_again(server, acknowledged, tmp_path / "disk")
