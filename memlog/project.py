@@ -37,6 +37,8 @@ STATE_VERSION = 3
 """Of the state tables' layout; a log whose tables are of another version is evolved anew."""
 
 LOG_FILE = "log.mdb"
+DAMAGED = ".damaged"
+"""Added to the name of a log: the file, beside it, that says it was found damaged."""
 DATABASES = ("log", "now", "past", "receipts", "meta")
 _VERSION_KEY, _REMOVED_KEY = b"state_version", b"removed"
 GENERATION_KEY = b"generation"
@@ -124,6 +126,7 @@ class Project:
                 receipt = self._receipt(transaction, origin.command_id, fingerprint)
                 if receipt is not None:
                     return receipt.answer  # type: ignore[no-any-return]
+            self._require_sound()
             timeline = self._timeline(transaction)
             entries = self._append(transaction, timeline, command, context, origin)
             log = self._log(transaction)
@@ -255,6 +258,16 @@ class Project:
     def verify(self) -> Iterator[int | Damage]:
         with self._environment.read() as transaction:
             yield from self._log(transaction).verify()
+
+    def _require_sound(self) -> None:
+        """A log that `memlog verify` found damaged is read as far as it goes, and written to no more:
+        what came after would be lost with it when it is brought back from a backup."""
+        if os.path.exists(f"{self._path}{DAMAGED}"):
+            raise StorageError(
+                "The log of this project is damaged: it can be read, and nothing is written to it",
+                suggestion="`memlog verify` says where; `memlog restore FOLDER PROJECT --replace` brings "
+                "the project back from a backup.",
+            )
 
     # -- rebuilding
 

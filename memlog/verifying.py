@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import lmdb
+import msgspec
 
 from memlog.errors import StorageError
 from memlog.log import Damage, verified
 from memlog.pages import Pages, Tree, Unreadable
+from memlog.project import DAMAGED
 
 LOG_TABLE = b"log"
 POSITION_BYTES = 8
@@ -36,6 +38,15 @@ def verify_file(path: Path) -> Iterator[int | Damage]:
             yield Damage(
                 position + 1, "perhaps missing: a page that says where the log ends is damaged"
             )
+
+
+def mark(path: Path, damages: Sequence[Damage]) -> None:
+    """Notes beside the log that it is damaged, or no longer: servers that have it open look there."""
+    note = path.with_name(f"{path.name}{DAMAGED}")
+    if damages:
+        note.write_bytes(msgspec.json.encode(damages))
+    else:
+        note.unlink(missing_ok=True)
 
 
 def _values(pages: Pages, table: Tree) -> Iterator[tuple[int, bytes]]:

@@ -175,3 +175,22 @@ def test_a_server_on_a_cut_log_says_so_and_serves_the_other_projects(tmp_path: P
         back = memlog("restore", tmp_path / "backup", "default", "--replace")
         assert back.code == 0, back.stderr
         assert len(server("read_graph", project="default")["entities"]) == 3
+
+
+def test_a_log_that_verify_found_damaged_is_read_and_written_to_no_more(tmp_path: Path) -> None:
+    memlog: CommandLine = holding_lines(tmp_path)
+    assert memlog("backup", tmp_path / "backup").code == 0
+    log = next((tmp_path / "data").rglob(LOG_FILE))
+    sound_bytes = log.read_bytes()
+    log.write_bytes(sound_bytes.replace(b"was a banker", b"was a bunker"))
+    with served(tmp_path / "data") as server:
+        server("store_memory", content="nobody knows of the damage yet")
+        assert memlog("verify").code == 1
+        with pytest.raises(Refused, match="is damaged") as refused:
+            server("store_memory", content="a new fact")
+        assert refused.value.error["code"] == "STORAGE_ERROR"
+        assert "memlog restore" in refused.value.error["suggestion"]
+        assert len(server("read_graph")["entities"]) == 3
+        assert memlog("restore", tmp_path / "backup", "--replace").code == 0
+        server("store_memory", content="a new fact")
+    assert memlog("verify").code == 0

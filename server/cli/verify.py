@@ -9,7 +9,7 @@ import msgspec
 
 from memlog.log import Damage
 from memlog.settings import Settings
-from memlog.verifying import verify_file
+from memlog.verifying import mark, verify_file
 from server.cli.common import json_option, print_json, progress_bar, say, store_of, with_settings
 
 
@@ -25,6 +25,8 @@ class Report(msgspec.Struct, frozen=True):
 def verify_command(settings: Settings, project: str | None, as_json: bool) -> None:
     """Check that no entry of the log was changed, lost or swapped; all projects unless one is named.
 
+    A log that is damaged is noted as such: servers go on reading it, and write to it no more.
+
     \b
     Example: memlog verify
     """
@@ -33,12 +35,14 @@ def verify_command(settings: Settings, project: str | None, as_json: bool) -> No
         for row in store.projects("active") if project is None else [store.find(project)]:
             task = progress.add_task(row.name, total=None)
             positions, damages = 0, []
-            for found in verify_file(store.file(row.id)):
+            file = store.file(row.id)
+            for found in verify_file(file):
                 progress.advance(task)
                 if isinstance(found, Damage):
                     damages.append(found)
                 else:
                     positions = found
+            mark(file, damages)
             reports[row.name] = Report(positions, damages)
     if as_json:
         print_json(reports)
