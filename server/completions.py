@@ -95,7 +95,7 @@ class Completions:
         if name == "limit":
             return Matches([limit for limit in LIMITS_OFFERED if limit.startswith(typed)])
         if name == "project":
-            return _sorted(typed, (row.name for row in session.service.store.projects()))
+            return _sorted(typed, (row.name for row in session.projects()))
         way = _WAYS.get(name)
         if way is None or len(typed) > TYPED_CHARACTERS_MAX:
             return Matches([])

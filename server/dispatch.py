@@ -6,7 +6,9 @@ A tool that fails is a result with `isError`, never a protocol error; what was n
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import anyio.to_thread
@@ -54,9 +56,12 @@ INSTRUCTIONS = (
 _encode = msgspec.json.Encoder().encode
 
 Answered = Callable[[], None]
+Called = Callable[[str, str, float], None]
+"""Told of each call: the tool, its outcome ("ok" or the code of the error), the seconds it took."""
 Context = ServerRequestContext[Any, Any]
 
 
+@cache
 def listed(tool: Tool) -> ListedTool:
     """The tool as `tools/list` shows it."""
     return ListedTool(
@@ -75,7 +80,11 @@ def listed(tool: Tool) -> ListedTool:
 
 
 def build_server(
-    session: Session, tools: Mapping[str, Tool], *, on_first_answer: Answered
+    session: Session,
+    tools: Mapping[str, Tool],
+    *,
+    on_first_answer: Answered,
+    on_called: Called = lambda tool, outcome, seconds: None,
 ) -> Server[Any]:
     """An MCP server that offers `tools`, and the resources and prompts that belong to their toolsets.
 
@@ -95,10 +104,20 @@ def build_server(
         tool = tools.get(params.name)
         if tool is None:
             raise _unknown_tool(params.name, tools)
-        call = Call(session, Origin(command_id=_command_id(params)))
-        result = await anyio.to_thread.run_sync(run, tool, call, params.arguments)
+        origin = Origin(command_id=_command_id(params), actor=session.grant.name)
+        call = Call(session, origin)
+        outcome, began = "INTERNAL_ERROR", time.perf_counter()
+        try:
+            result = await anyio.to_thread.run_sync(run, tool, call, params.arguments)
+            outcome = _outcome(result)
+        finally:
+            on_called(tool.name, outcome, time.perf_counter() - began)
         answered()
         return result
+
+    def input_schema_of(name: str) -> dict[str, Any] | None:
+        """The SDK wants one before each call over HTTP, and would list all tools to find it."""
+        return listed(tools[name]).input_schema if name in tools else None
 
     server: Server[Any] = Server(
         "memlog",
@@ -107,6 +126,7 @@ def build_server(
         instructions=INSTRUCTIONS,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
+        get_tool_input_schema=input_schema_of,
     )
     resources, prompts = Resources(session, tools), Prompts(session, tools)
     if resources.offered:
@@ -147,6 +167,13 @@ def _failed(error: MemlogError) -> CallToolResult:
         structured_content=structured,
         is_error=True,
     )
+
+
+def _outcome(result: CallToolResult) -> str:
+    if not result.is_error:
+        return "ok"
+    code: str = (result.structured_content or {})["error"]["code"]
+    return code
 
 
 def _command_id(params: CallToolRequestParams) -> str | None:

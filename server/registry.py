@@ -14,6 +14,7 @@ import msgspec
 
 from memlog.commands import AnyCommand, ProjectName
 from memlog.project import Origin, Outcome
+from server.grants import EVERYTHING, Grant, Right
 from server.service import Opened, Service
 from server.session import Session
 
@@ -98,6 +99,13 @@ class Tool(msgspec.Struct, frozen=True):
     bare: Callable[[Any], Any] | None
     links: Callable[[Any], Iterable[Link]] | None
 
+    @property
+    def right(self) -> Right:
+        """What a client must be granted to be offered it."""
+        if not self.writes:
+            return "read"
+        return "admin" if self.toolset == "projects" else "write"
+
     def call(self, call: Call, arguments: msgspec.Struct) -> Result:
         """Runs the tool; the thread that the arguments name is recorded on every event."""
         thread = getattr(arguments, "thread_id", None) if self.writes else None
@@ -174,13 +182,18 @@ def _extended(
     )
 
 
-def tools(toolsets: Iterable[str], *, read_only: bool = False) -> Mapping[str, Tool]:
-    """The tools of these toolsets, in the order of their declaration."""
+def tools(
+    toolsets: Iterable[str], *, read_only: bool = False, grant: Grant = EVERYTHING
+) -> Mapping[str, Tool]:
+    """The tools of these toolsets that are granted, in the order of their declaration."""
     import server.tools  # noqa: F401  (declares them)
 
     wanted = set(toolsets)
     return {
         name: each
         for name, each in _tools.items()
-        if each.toolset in wanted and not (read_only and each.writes)
+        if each.toolset in wanted
+        and not (read_only and each.writes)
+        and grant.allows(each.right)
+        and grant.offers(each.toolset)
     }

@@ -1,23 +1,36 @@
-"""What belongs to one connection: its active project."""
+"""What belongs to one connection: its active project, and what it may reach."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
-from memlog.errors import NoActiveProject, ProjectExists, ProjectNotFound
-from memlog.project import Project
+from memlog.errors import InvalidParameter, NoActiveProject, ProjectExists, ProjectNotFound
+from memlog.project import Origin, Project
+from memlog.state import Project as ProjectRow
+from memlog.store import Wanted
+from server.grants import EVERYTHING, Grant, listed
 from server.service import Opened, Service
 
 Found = TypeVar("Found")
 
 
 class Session:
-    """One client's connection: a stdio process, or an HTTP session where the protocol has one."""
+    """One client's connection: a stdio process, or an HTTP session where the protocol has one.
 
-    def __init__(self, service: Service, project: str) -> None:
+    One that does not last (a single request of a protocol without sessions) has an active project
+    too, but cannot change it. A project out of reach of the grant is not found, whether it exists or
+    not.
+    """
+
+    def __init__(
+        self, service: Service, project: str, grant: Grant = EVERYTHING, *, lasting: bool = True
+    ) -> None:
         self.service = service
         self.active = project
+        self.grant = grant
+        self.lasting = lasting
 
     def project_name(self, asked: str | None) -> str:
         """The project a call works in. Raises NoActiveProject where none was named nor is active."""
@@ -27,6 +40,7 @@ class Session:
                 "No active project. Use switch_project to select one.",
                 suggestion='Or name one in the call itself: {"project": "…"}.',
             )
+        self.require_reach(name)
         return name
 
     def open(self, asked: str | None) -> tuple[str, Opened]:
@@ -38,11 +52,36 @@ class Session:
 
     def _found(self, asked: str | None, find: Callable[[str], Found]) -> tuple[str, Found]:
         name = self.project_name(asked)
-        try:
-            return name, find(name)
-        except ProjectNotFound:
-            self.ensure_default(name)
-            return name, find(name)
+        with self._discreet(name):
+            try:
+                return name, find(name)
+            except ProjectNotFound:
+                self.ensure_default(name)
+                return name, find(name)
+
+    def find(self, name: str) -> ProjectRow:
+        """The catalogue's row of a project within reach."""
+        self.require_reach(name)
+        with self._discreet(name):
+            return self.service.store.find(name)
+
+    def projects(self, status: Wanted = "active") -> list[ProjectRow]:
+        """Those within reach, oldest first."""
+        return [row for row in self.service.store.projects(status) if self.grant.reaches(row.name)]
+
+    def switch(self, name: str) -> None:
+        """Makes a project that exists the active one."""
+        if not self.lasting:
+            raise InvalidParameter(
+                "There is no session that could remember an active project",
+                suggestion=f'Name it in each call instead: {{"project": "{name}"}}.',
+            )
+        self.active = name
+
+    def leave(self, name: str) -> None:
+        """A project that went away is active no more."""
+        if self.lasting and self.active == name:
+            self.active = ""
 
     def ensure_default(self, name: str) -> None:
         """Makes the project the server was started with, if it was never made.
@@ -60,6 +99,26 @@ class Session:
                     suggestion="Start it once without --read-only, or name a project that exists.",
                 ) from None
             try:
-                self.service.store.create(name)
+                self.service.store.create(name, origin=Origin(actor=self.grant.name))
             except ProjectExists:
                 return  # another process was quicker
+
+    def require_reach(self, name: str) -> None:
+        if not self.grant.reaches(name):
+            raise self._not_found(name)
+
+    @contextmanager
+    def _discreet(self, name: str) -> Iterator[None]:
+        """No nearest names for those who may not know all names."""
+        try:
+            yield
+        except ProjectNotFound:
+            if self.grant.projects is None:
+                raise
+            raise self._not_found(name) from None
+
+    def _not_found(self, name: str) -> ProjectNotFound:
+        return ProjectNotFound(
+            f"Project '{name}' not found",
+            suggestion=f"Within reach here: {listed(self.grant.projects or ())}.",
+        )

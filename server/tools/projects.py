@@ -46,7 +46,7 @@ class CurrentProjectResult(Result, frozen=True):
 @tool("projects", "List projects", in_project=False, bare=lambda result: result.projects)
 def list_projects(call: Call, arguments: ListProjects) -> ListProjectsResult:
     """List the projects; each has a memory of its own. Example: {"status": "all"}"""
-    rows = call.service.store.projects(arguments.status)
+    rows = call.session.projects(arguments.status)
     return ListProjectsResult(
         project=call.session.active, projects=[view_project(row) for row in rows]
     )
@@ -58,19 +58,25 @@ def create_project(call: Call, arguments: CreateProject) -> ProjectResult:
 
     Example: {"name": "my-app", "description": "The shop's new front end"}
     """
+    session = call.session
+    session.require_reach(arguments.name)
     row = call.service.store.create(arguments.name, arguments.description, call.origin)
-    call.session.active = row.name
+    if not session.lasting:
+        named = f'name it in each call: {{"project": "{row.name}"}}'
+        return _result(view_project(row), f"Created project '{row.name}'; {named}")
+    session.switch(row.name)
     return _result(view_project(row), f"Created project '{row.name}' and switched to it")
 
 
 @tool("projects", "Switch project", in_project=False)
 def switch_project(call: Call, arguments: Named) -> ProjectResult:
     """Make a project the active one: calls that name no project work in it. Example: {"name": "my-app"}"""
+    call.session.require_reach(arguments.name)
     call.session.ensure_default(arguments.name)
-    row = call.service.store.find(arguments.name)
+    row = call.session.find(arguments.name)
     if row.status == "archived":
         raise ProjectArchived.named(row.name)
-    call.session.active = row.name
+    call.session.switch(row.name)
     return _result(view_project(row), f"Switched to project '{row.name}'")
 
 
@@ -82,7 +88,7 @@ def get_current_project(call: Call, arguments: Nothing) -> CurrentProjectResult:
         message = "No active project. Use switch_project to select one."
         return CurrentProjectResult(project=None, current=None, message=message)
     call.session.ensure_default(name)
-    row = call.service.store.find(name)
+    row = call.session.find(name)
     message = f"The active project is '{name}'"
     if row.status == "archived":
         message += ", which is archived: restore_project brings it back"
@@ -95,14 +101,16 @@ def archive_project(call: Call, arguments: Named) -> ProjectResult:
 
     Example: {"name": "old-app"}
     """
+    call.session.find(arguments.name)
     row = call.service.archive(arguments.name, call.origin)
-    _leave(call, row.name)
+    call.session.leave(row.name)
     return _result(view_project(row), f"Archived project '{row.name}'")
 
 
 @tool("projects", "Restore a project", writes=True, in_project=False)
 def restore_project(call: Call, arguments: Named) -> ProjectResult:
     """Bring an archived project back, with everything in it. Example: {"name": "old-app"}"""
+    call.session.find(arguments.name)
     row = call.service.store.restore(arguments.name, call.origin)
     return _result(view_project(row), f"Restored project '{row.name}'")
 
@@ -113,15 +121,11 @@ def delete_project(call: Call, arguments: Named) -> ProjectResult:
 
     archive_project puts it away without losing anything. Example: {"name": "old-app"}
     """
+    call.session.find(arguments.name)
     call.service.close_project(arguments.name)
     row = call.service.store.delete(arguments.name)
-    _leave(call, row.name)
+    call.session.leave(row.name)
     return _result(view_project(row), f"Deleted project '{row.name}' and all its data")
-
-
-def _leave(call: Call, name: str) -> None:
-    if call.session.active == name:
-        call.session.active = ""
 
 
 def _result(view: ProjectView, message: str) -> ProjectResult:

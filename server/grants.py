@@ -1,0 +1,59 @@
+"""What a client may do and reach: its right, its projects, its toolsets, and the name it acts under.
+
+Whoever starts memlog over stdio may do everything. Over HTTP a grant comes from a token, and is only
+ever narrowed on its way to the tools: what a grant does not reach looks as if it did not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, get_args
+
+import msgspec
+
+from memlog.state import text_key
+
+Right = Literal["read", "write", "admin"]
+"""Each holds those before it: read; write inside projects; make, archive, restore and delete projects."""
+
+RIGHTS: tuple[Right, ...] = get_args(Right)
+
+
+class Grant(msgspec.Struct, frozen=True):
+    """`name` is recorded as the actor on every event; None for `projects` or `toolsets` means all."""
+
+    name: str | None = None
+    right: Right = "admin"
+    projects: tuple[str, ...] | None = None
+    toolsets: tuple[str, ...] | None = None
+
+    def allows(self, right: Right) -> bool:
+        return RIGHTS.index(right) <= RIGHTS.index(self.right)
+
+    def reaches(self, project: str) -> bool:
+        """By the same rule by which two names are one project."""
+        if self.projects is None:
+            return True
+        return text_key(project) in {text_key(name) for name in self.projects}
+
+    def offers(self, toolset: str) -> bool:
+        return self.toolsets is None or toolset in self.toolsets
+
+    def within(self, project: str) -> Grant:
+        """The same for one project alone; for none where that is out of reach."""
+        projects = (project,) if self.reaches(project) else ()
+        return msgspec.structs.replace(self, projects=projects)
+
+    def starting_project(self, usual: str) -> str:
+        """Which project is active at first: the usual one, else the only one there is, else none."""
+        if self.projects is None or self.reaches(usual):
+            return usual
+        return self.projects[0] if len(self.projects) == 1 else ""
+
+
+EVERYTHING = Grant()
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names as they stand in a sentence."""
+    return ", ".join(f"'{name}'" for name in names) or "none"
