@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
 from memlog.closest import did_you_mean
 from memlog.commands import MEMORY_CONTENT_CHARACTERS_MAX, TAGS_MAX, IfExists
@@ -61,6 +62,26 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     embedder_retries: int = 3
     model_dir: Path | None = None
     log_level: LogLevel = "info"
+    http_host: str = "127.0.0.1"
+    http_port: Annotated[int, Meta(ge=0, le=65_535)] = 8081
+    http_path: Annotated[str, Meta(pattern="^(/[A-Za-z0-9._~-]+)+$")] = "/mcp"
+    http_stateless: bool = False
+    allowed_hosts: tuple[str, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
+    token: str = ""
+    tokens_file: Path | None = None
+    oauth_issuer: str = ""
+    oauth_resource: str = ""
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    http_body_bytes_max: Annotated[int, Meta(ge=1_024)] = 4 * 1024 * 1024
+    http_connections_max: Annotated[int, Meta(ge=1)] = 1_000
+    http_requests_max: Annotated[int, Meta(ge=1)] = 100
+    http_requests_per_second: Annotated[float, Meta(gt=0)] = 200.0
+    http_request_seconds: Annotated[float, Meta(gt=0)] = 60.0
+    http_patience_seconds: Annotated[float, Meta(gt=0)] = 15.0
+    http_sessions_max: Annotated[int, Meta(ge=1)] = 1_000
+    http_session_seconds: Annotated[float, Meta(gt=0)] = 1_800.0
 
 
 SETTINGS = (
@@ -137,6 +158,81 @@ SETTINGS = (
         "Folder with model.safetensors and tokenizer.json of all-MiniLM-L6-v2",
     ),
     Setting("log_level", ("MEMLOG_LOG_LEVEL", "LOG_LEVEL"), "debug, info, warn or error"),
+    Setting(
+        "http_host",
+        ("MEMLOG_HTTP_HOST",),
+        "Address to serve HTTP on; one that others can reach needs a token and allowed hosts",
+    ),
+    Setting("http_port", ("MEMLOG_HTTP_PORT",), "Port of HTTP; 0 for any that is free"),
+    Setting(
+        "http_path",
+        ("MEMLOG_HTTP_PATH",),
+        "Path of MCP over HTTP; /p/NAME behind it is fixed to a project",
+    ),
+    Setting(
+        "http_stateless",
+        ("MEMLOG_HTTP_STATELESS",),
+        "Keep no sessions for clients of protocols that have them",
+    ),
+    Setting(
+        "allowed_hosts",
+        ("MEMLOG_ALLOWED_HOSTS",),
+        "Host headers to answer to beside the loopback's, separated by commas; name:* for any port",
+    ),
+    Setting(
+        "allowed_origins",
+        ("MEMLOG_ALLOWED_ORIGINS",),
+        "Origin headers of web pages to answer to beside the loopback's, separated by commas",
+    ),
+    Setting(
+        "token",
+        ("MEMLOG_TOKEN",),
+        "A bearer token that may do everything, of at least 32 characters",
+        secret=True,
+    ),
+    Setting(
+        "tokens_file",
+        ("MEMLOG_TOKENS_FILE",),
+        "File of `memlog token`; by default tokens.json in the data directory",
+    ),
+    Setting(
+        "oauth_issuer",
+        ("MEMLOG_OAUTH_ISSUER",),
+        "Address of the OAuth authorization server whose access tokens (JWT) are taken",
+    ),
+    Setting(
+        "oauth_resource",
+        ("MEMLOG_OAUTH_RESOURCE",),
+        "Address under which clients reach the server, which their OAuth tokens are issued for",
+    ),
+    Setting("tls_cert", ("MEMLOG_TLS_CERT",), "File with the certificate chain, for HTTPS"),
+    Setting("tls_key", ("MEMLOG_TLS_KEY",), "File with the key of the certificate"),
+    Setting(
+        "http_body_bytes_max", ("MEMLOG_HTTP_BODY_BYTES_MAX",), "The largest body of a request"
+    ),
+    Setting("http_connections_max", ("MEMLOG_HTTP_CONNECTIONS_MAX",), "Connections open at a time"),
+    Setting("http_requests_max", ("MEMLOG_HTTP_REQUESTS_MAX",), "Requests worked on at a time"),
+    Setting(
+        "http_requests_per_second",
+        ("MEMLOG_HTTP_REQUESTS_PER_SECOND",),
+        "Requests of one token a second; twice as many in a burst",
+    ),
+    Setting(
+        "http_request_seconds",
+        ("MEMLOG_HTTP_REQUEST_SECONDS",),
+        "Seconds until a request that is still worked on is answered with an error",
+    ),
+    Setting(
+        "http_patience_seconds",
+        ("MEMLOG_HTTP_PATIENCE_SECONDS",),
+        "Seconds a client has to send a request, and to take each part of an answer",
+    ),
+    Setting("http_sessions_max", ("MEMLOG_HTTP_SESSIONS_MAX",), "Sessions open at a time"),
+    Setting(
+        "http_session_seconds",
+        ("MEMLOG_HTTP_SESSION_SECONDS",),
+        "Seconds after which a session that nobody used ends",
+    ),
 )
 
 _YES, _NO = {"1", "true", "yes", "on"}, {"0", "false", "no", "off", ""}
@@ -182,6 +278,8 @@ def load(
 def _convert(name: str, value: Any, wanted: Any) -> Any:
     if name == "toolsets" and isinstance(value, str):
         return _toolsets(value)
+    if wanted == tuple[str, ...] and isinstance(value, str):
+        return tuple(each.strip() for each in value.split(",") if each.strip())
     if wanted is bool and isinstance(value, str):
         if value.lower() not in _YES | _NO:
             raise ValueError(f"{name} is {value!r}: say 1 or 0")

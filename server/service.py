@@ -125,6 +125,11 @@ class Service:
         """
         return self.store.archive(name, origin, lambda: self.close_project(name))
 
+    def opened(self) -> list[Opened]:
+        """The projects in use in this process."""
+        with self._opening:
+            return self._opened.all()
+
     def close_project(self, name: str) -> None:
         """Lets go of a project's indexes, before its folder moves or goes."""
         with self._opening:

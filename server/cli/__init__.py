@@ -33,6 +33,7 @@ COMMANDS = {
     "replay": "server.cli.replay",
     "verify": "server.cli.verify",
     "purge": "server.cli.purge",
+    "token": "server.cli.token",
     "doctor": "server.cli.doctor",
 }
 

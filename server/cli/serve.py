@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
-from memlog.settings import load
+from memlog.settings import Settings, load
 
 
 @click.command("serve")
-@click.option("--transport", type=click.Choice(["stdio"]), default="stdio", show_default=True)
+@click.option(
+    "--transport", type=click.Choice(["stdio", "http"]), default="stdio", show_default=True
+)
 @click.option("--toolsets", help="Toolsets to offer, e.g. graph,projects.  [env: MEMLOG_TOOLSETS]")
 @click.option("--project", help='Active project at the start; "" for none.  [env: MEMLOG_PROJECT]')
 @click.option(
@@ -30,19 +32,50 @@ from memlog.settings import load
     help="minilm, openai, fastembed or none.  [env: MEMLOG_EMBEDDER]",
 )
 @click.option("--log-level", help="debug, info, warn or error.  [env: MEMLOG_LOG_LEVEL]")
+@click.option("--host", "http_host", help="Address for HTTP.  [env: MEMLOG_HTTP_HOST]")
+@click.option("--port", "http_port", type=int, help="Port for HTTP.  [env: MEMLOG_HTTP_PORT]")
+@click.option("--path", "http_path", help="Path of MCP.  [env: MEMLOG_HTTP_PATH]")
+@click.option(
+    "--stateless",
+    "http_stateless",
+    is_flag=True,
+    default=None,
+    help="Keep no sessions over HTTP.  [env: MEMLOG_HTTP_STATELESS]",
+)
+@click.option(
+    "--tls-cert",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="Certificate chain, for HTTPS.  [env: MEMLOG_TLS_CERT]",
+)
+@click.option(
+    "--tls-key",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="Key of the certificate.  [env: MEMLOG_TLS_KEY]",
+)
 def serve_command(transport: str, **flags: Any) -> None:
-    """Serve MCP to one client over stdin and stdout.
+    """Serve MCP: to one client over stdin and stdout, or to many over HTTP.
+
+    HTTP is for this machine unless there are tokens (`memlog token`) and MEMLOG_ALLOWED_HOSTS;
+    docs/security.md tells how to let in others.
 
     \b
     Example: memlog serve --toolsets graph,projects --project my-app
+    Example: memlog serve --transport http --port 8081
     """
+    settings, _ = load(flags)
+    if transport == "http":
+        _serve_http(settings)
+    else:
+        _serve_stdio(settings)
+
+
+def _serve_stdio(settings: Settings) -> NoReturn:
     from server.answers import Answers
     from server.cli.common import log_to_stderr
     from server.prelude import Prelude
     from server.startup import collector_at_rest, switch_quickly
 
     switch_quickly()
-    settings, _ = load(flags)
     log_to_stderr(settings.log_level)
     prelude = Prelude(Answers.of(settings))
     with collector_at_rest():
@@ -59,3 +92,16 @@ def serve_command(transport: str, **flags: Any) -> None:
         on_first_answer=service.warm_up,
     )
     run_stdio(server, on_close=service.close, prelude=prelude)
+
+
+def _serve_http(settings: Settings) -> NoReturn:
+    from server.cli.common import LEVELS
+    from server.startup import collector_at_rest, switch_quickly
+
+    switch_quickly()
+    with collector_at_rest():
+        from server.http.logs import log_json_to_stderr
+        from server.http.serving import run_http
+
+    log_json_to_stderr(LEVELS[settings.log_level])
+    run_http(settings)

@@ -1,0 +1,149 @@
+"""`memlog token`: who may reach the server over HTTP, and what each may do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Annotated
+
+import click
+import msgspec
+
+from memlog.commands import ProjectName
+from memlog.errors import InvalidParameter
+from memlog.settings import TOOLSETS, Settings
+from memlog.times import iso
+from server.cli.common import json_option, print_json, with_settings
+from server.grants import RIGHTS, Grant, Right
+
+TokenName = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._@-]{0,99}$")]
+
+DAY_US = 86_400_000_000
+
+
+@click.group("token")
+@with_settings()
+@click.option(
+    "--tokens-file",
+    type=click.Path(dir_okay=False),
+    help="File of the tokens.  [env: MEMLOG_TOKENS_FILE]",
+)
+@click.pass_context
+def token_command(ctx: click.Context, settings: Settings, tokens_file: str | None) -> None:
+    """Make, list and revoke the bearer tokens of `memlog serve --transport http`.
+
+    \b
+    Example: memlog token new laptop --right write --project my-app
+    """
+    from pathlib import Path
+
+    from server.tokens import Tokens, tokens_path
+
+    ctx.obj = Tokens(Path(tokens_file) if tokens_file else tokens_path(settings))
+
+
+@token_command.command("new")
+@click.argument("name")
+@click.option(
+    "--right",
+    type=click.Choice(RIGHTS),
+    default="write",
+    show_default=True,
+    help="read; write inside projects too; admin: make, archive and delete projects too.",
+)
+@click.option("--project", "projects", multiple=True, help="A project to reach; default: all.")
+@click.option(
+    "--toolset",
+    "toolsets",
+    multiple=True,
+    type=click.Choice(TOOLSETS),
+    help="A toolset to be offered; default: all.",
+)
+@click.option("--days", type=click.FloatRange(0, min_open=True), help="How long it is good for.")
+@click.pass_obj
+def new(
+    tokens: object,
+    name: str,
+    right: Right,
+    projects: Sequence[str],
+    toolsets: Sequence[str],
+    days: float | None,
+) -> None:
+    """Make a token and print it, the only time. The name is recorded on all that is written with it.
+
+    \b
+    Example: memlog token new phone --right read --project home --days 90
+    """
+    from server.tokens import Tokens
+
+    assert isinstance(tokens, Tokens)
+    try:
+        msgspec.convert(name, TokenName)
+        msgspec.convert(projects, list[ProjectName])
+    except msgspec.ValidationError as error:
+        raise InvalidParameter(f"That name cannot be used: {error}") from error
+    grant = Grant(name, right, tuple(projects) or None, tuple(toolsets) or None)
+    expires_us = None if days is None else time.time_ns() // 1_000 + int(days * DAY_US)
+    click.echo(tokens.new(grant, expires_us=expires_us))
+    click.echo("This is the only time it is shown; what is kept is its hash.", err=True)
+
+
+@token_command.command("list")
+@json_option
+@click.pass_obj
+def list_tokens(tokens: object, as_json: bool) -> None:
+    """Show the tokens there are, by name, and what each may do.
+
+    \b
+    Example: memlog token list
+    """
+    from server.tokens import Tokens
+
+    assert isinstance(tokens, Tokens)
+    rows = [
+        {
+            "name": each.name,
+            "right": each.right,
+            "projects": None if each.projects is None else list(each.projects),
+            "toolsets": None if each.toolsets is None else list(each.toolsets),
+            "created": each.created,
+            "expires": None if each.expires_us is None else iso(each.expires_us),
+            "expired": each.expired,
+        }
+        for each in tokens.all()
+    ]
+    if as_json:
+        print_json(rows)
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold")
+    for column in ("name", "right", "projects", "toolsets", "created", "expires"):
+        table.add_column(column)
+    for row, each in zip(rows, tokens.all(), strict=True):
+        table.add_row(
+            each.name,
+            each.right,
+            ", ".join(each.projects) if each.projects is not None else "all",
+            ", ".join(each.toolsets) if each.toolsets is not None else "all",
+            each.created[:19] + "Z",
+            f"{row['expires']}"[:19] + "Z" if each.expires_us else "never",
+        )
+    Console(highlight=False, soft_wrap=True).print(table if rows else "There are no tokens yet.")
+
+
+@token_command.command("revoke")
+@click.argument("name")
+@click.pass_obj
+def revoke(tokens: object, name: str) -> None:
+    """Take a token back; running servers refuse it from their next request on.
+
+    \b
+    Example: memlog token revoke phone
+    """
+    from server.tokens import Tokens
+
+    assert isinstance(tokens, Tokens)
+    tokens.revoke(name)
+    click.echo(f"revoked {name}")

@@ -1,0 +1,92 @@
+"""Who is let in: from a bearer token to a grant.
+
+Tokens come from the environment, from the file of `memlog token`, or from the authorization server
+that was named. Where none of them is set up everybody who reaches the address is let in, and the
+address is the loopback's. Reading the header and refusing with 401 and WWW-Authenticate is the SDK's.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
+from pydantic import InstanceOf
+from starlette.types import Scope
+
+from memlog.errors import InvalidParameter, MemlogError
+from memlog.settings import Settings
+from server.grants import EVERYTHING, Grant
+from server.http.oauth import Issuer
+from server.tokens import GIVEN_CHARACTERS_MIN, Tokens, digest, tokens_path
+
+ENVIRONMENT_NAME = "environment"
+"""The actor of what is written with the token of the environment."""
+
+logger = logging.getLogger("memlog.http.access")
+
+
+class Admitted(AccessToken):
+    """A token as the SDK wants it, with what it grants."""
+
+    grant: InstanceOf[Grant]
+
+
+class Access:
+    """The SDK's `TokenVerifier`, for tokens of every kind."""
+
+    def __init__(self, settings: Settings) -> None:
+        if settings.token and len(settings.token) < GIVEN_CHARACTERS_MIN:
+            raise InvalidParameter(
+                f"MEMLOG_TOKEN is shorter than {GIVEN_CHARACTERS_MIN} characters",
+                suggestion="Make one that nobody guesses: openssl rand -base64 32",
+            )
+        self._given = digest(settings.token) if settings.token else None
+        self._tokens = Tokens(tokens_path(settings))
+        self.issuer = (
+            Issuer(settings.oauth_issuer, settings.oauth_resource)
+            if settings.oauth_issuer
+            else None
+        )
+        kept = self._tokens.all()
+        self.required = bool(self._given or self.issuer or self._tokens.path.exists())
+        """A file whose last token was revoked still asks for one: nobody is let in then."""
+        self.usable = bool(self._given or self.issuer or kept)
+
+    async def verify_token(self, token: str) -> Admitted | None:
+        if self._given is not None and hmac.compare_digest(digest(token), self._given):
+            return _admitted(token, Grant(ENVIRONMENT_NAME))
+        try:
+            found = self._tokens.find(token)
+            if found is not None:
+                return _admitted(token, found.grant)
+            if self.issuer is not None:
+                granted = await self.issuer.granted(token)
+                return None if granted is None else _admitted(token, granted)
+        except MemlogError as error:
+            logger.error("nobody is let in: %s", error.message)
+        return None
+
+    def granted(self, scope: Scope) -> Grant:
+        """What a request that came through may do."""
+        user = scope.get("user")
+        if isinstance(user, AuthenticatedUser) and isinstance(user.access_token, Admitted):
+            return user.access_token.grant
+        assert not self.required, "the SDK lets in nobody without a token"
+        return EVERYTHING
+
+    def still_holds(self, grant: Grant) -> bool:
+        """Whether a token of the file, or whatever else it was, still grants this."""
+        if not self.required or (self._given and grant == Grant(ENVIRONMENT_NAME)):
+            return True
+        try:
+            kept = any(each.grant == grant and not each.expired for each in self._tokens.all())
+        except MemlogError:
+            return False
+        return kept or (self.issuer is not None and self.issuer.still_holds(grant))
+
+
+def _admitted(token: str, grant: Grant) -> Admitted:
+    assert grant.name is not None
+    return Admitted(token=token, client_id=grant.name, scopes=[grant.right], grant=grant)

@@ -1,0 +1,221 @@
+"""The ASGI application: what is served at which path, and what every request passes on its way.
+
+Logged ─ KnownHosts ─ Limits ─ token (SDK) ─ POST, GET, DELETE  /mcp  /mcp/p/{project}
+                                          └─ GET  /metrics
+                              └─ GET  /healthz  /readyz  /.well-known/oauth-protected-resource…
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import Any
+
+import anyio
+import anyio.to_thread
+from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAuthMiddleware
+from mcp.server.auth.routes import build_resource_metadata_url, create_protected_resource_routes
+from mcp.server.lowlevel import Server
+from pydantic import AnyHttpUrl
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware.authentication import AuthenticationMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from memlog.errors import MemlogError
+from server.dispatch import build_server
+from server.faults import guard
+from server.grants import Grant
+from server.http.access import Access
+from server.http.connections import Connections, Door
+from server.http.errors import refused
+from server.http.hosts import KnownHosts, security
+from server.http.limits import Limits, Rates
+from server.http.logs import Logged
+from server.http.metrics import CONTENT_TYPE, Metrics
+from server.http.oauth import SCOPES
+from server.http.progress import progress
+from server.registry import tools
+from server.service import Service
+from server.session import Session
+
+METHODS = ["POST", "GET", "DELETE"]
+
+
+class App:
+    """MCP over HTTP for one service. `running` is entered for as long as it serves."""
+
+    def __init__(self, service: Service, access: Access) -> None:
+        self._service = service
+        self._access = access
+        settings = service.settings
+        self._rates = Rates(settings.http_requests_per_second)
+        self._connections = Connections(
+            settings, security(settings), self._server, access.still_holds
+        )
+        self._metrics = Metrics(service, lambda: self._connections.sessions)
+        self._started = False
+        self.limits = Limits(
+            self._routes(),
+            body_bytes_max=settings.http_body_bytes_max,
+            requests_max=settings.http_requests_max,
+            request_s=settings.http_request_seconds,
+            patience_s=settings.http_patience_seconds,
+        )
+        self.asgi: ASGIApp = Logged(KnownHosts(self.limits, settings), self._metrics.answered)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Leaving ends every session and stream; calls in worker threads end first."""
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(self._connections.running)
+            tasks.start_soon(self._start)
+            yield
+            tasks.cancel_scope.cancel()
+
+    async def _start(self) -> None:
+        """Catches up what clients will most likely ask first, and loads the model."""
+        await anyio.to_thread.run_sync(self._open_usual)
+        self._service.warm_up()
+        self._started = True
+
+    def _open_usual(self) -> None:
+        name = self._service.settings.project
+        try:
+            if name:
+                self._service.open(name).projections.text()
+        except MemlogError:
+            return  # it is made on first use
+
+    # -- MCP
+
+    def _server(self, door: Door, lasting: bool) -> Server[Any]:
+        settings = self._service.settings
+        grant = door.grant if door.project is None else door.grant.within(door.project)
+        project = door.project or grant.starting_project(settings.project)
+        session = Session(self._service, project, grant, lasting=lasting)
+        offered = tools(settings.toolsets, read_only=settings.read_only, grant=grant)
+        server = build_server(
+            session, offered, on_first_answer=lambda: None, on_called=self._metrics.called
+        )
+        guard(server)
+        return server
+
+    async def _mcp(self, scope: Scope, receive: Receive, send: Send) -> None:
+        grant = self._access.granted(scope)
+        wait_s = self._rates.take(grant.name or (scope.get("client") or ("",))[0])
+        if wait_s:
+            answer = refused(
+                HTTPStatus.TOO_MANY_REQUESTS,
+                f"More than {self._rates.per_second:g} requests a second",
+                "Send fewer, or put more items into one call.",
+                retry_after=str(math.ceil(wait_s)),
+            )
+            await answer(scope, receive, send)
+            return
+        project = scope["path_params"].get("project")
+        if project is not None and not await anyio.to_thread.run_sync(
+            self._is_there, grant, project
+        ):
+            answer = refused(
+                HTTPStatus.NOT_FOUND,
+                f"Project {project[:100]!r} not found",
+                f"Create it first, at {self._service.settings.http_path} with create_project.",
+            )
+            await answer(scope, receive, send)
+            return
+        await self._connections.handle(scope, receive, send, Door(grant, project))
+
+    def _is_there(self, grant: Grant, project: str) -> bool:
+        """Also that which is made on first use, and one that is archived: the tools say so."""
+        if project == self._service.settings.project:
+            return grant.reaches(project)
+        try:
+            Session(self._service, project, grant).find(project)
+        except MemlogError:
+            return False
+        return True
+
+    # -- for those who run it
+
+    async def _healthz(self, request: Request) -> Response:
+        return JSONResponse({"status": "alive"})
+
+    async def _readyz(self, request: Request) -> Response:
+        """Counts only: names of projects are for those with a token."""
+        late: set[str] = set()
+        if self._started:
+            for each in await anyio.to_thread.run_sync(lambda: list(progress(self._service))):
+                late.update(each.late)
+        ready = self._started and not late
+        status = "ready" if ready else "catching up" if late else "starting"
+        return JSONResponse(
+            {"status": status, "late": sorted(late)},
+            HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE,
+        )
+
+    async def _metrics_page(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._access.granted(scope).projects is not None:
+            answer = refused(
+                HTTPStatus.FORBIDDEN, "Metrics tell of all projects; this token reaches only some"
+            )
+        else:
+            page = await anyio.to_thread.run_sync(self._metrics.page)
+            answer = Response(page, media_type=CONTENT_TYPE)
+        await answer(scope, receive, send)
+
+    # -- putting it together
+
+    def _routes(self) -> ASGIApp:
+        settings, issuer = self._service.settings, self._access.issuer
+        resource = None if issuer is None else AnyHttpUrl(issuer.resource)
+        metadata = None if resource is None else build_resource_metadata_url(resource)
+
+        def guarded(endpoint: ASGIApp) -> ASGIApp:
+            """The SDK reads the token and refuses with 401."""
+            if not self._access.required:
+                return endpoint
+            return AuthenticationMiddleware(
+                RequireAuthMiddleware(endpoint, [], metadata),
+                backend=BearerAuthBackend(self._access, resource_server_url=None),
+            )
+
+        routes = [
+            Route(settings.http_path, _Endpoint(guarded(self._mcp)), methods=METHODS),
+            Route(
+                f"{settings.http_path}/p/{{project}}",
+                _Endpoint(guarded(self._mcp)),
+                methods=METHODS,
+            ),
+            Route("/metrics", _Endpoint(guarded(self._metrics_page)), methods=["GET"]),
+            Route("/healthz", self._healthz, methods=["GET"]),
+            Route("/readyz", self._readyz, methods=["GET"]),
+        ]
+        if issuer is not None and resource is not None:
+            routes += create_protected_resource_routes(
+                resource, [AnyHttpUrl(issuer.issuer)], SCOPES, "memlog"
+            )
+        return Starlette(routes=routes, exception_handlers={HTTPException: _refused_by_route})
+
+
+class _Endpoint:
+    """An ASGI application as an endpoint: Starlette wraps functions, and leaves objects alone."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app(scope, receive, send)
+
+
+async def _refused_by_route(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    status = HTTPStatus(error.status_code)
+    answer = refused(status, f"{status.phrase}: {request.method} {request.url.path[:200]}")
+    answer.headers.update(error.headers or {})
+    return answer

@@ -1,0 +1,215 @@
+"""From an HTTP request to the MCP server that answers it, one for each session.
+
+A client of the handshake era gets a session of its own, with its own active project, which ends when
+the client says so, when nobody used it for a while, or with the right to it. Clients without sessions
+(2026-07-28, or all with `http_stateless`) share a server for each door, whose active project never
+changes. A session is known only at the door where it was opened: at any other it does not exist.
+Both protocols themselves are the SDK's.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any
+
+import anyio
+import msgspec
+from anyio.abc import TaskGroup, TaskStatus
+from mcp.server.lowlevel import Server
+from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
+from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from starlette.datastructures import Headers
+from starlette.types import Message, Receive, Scope, Send
+
+from memlog.settings import Settings
+from server.grants import Grant
+from server.http.errors import refused
+
+SWEEP_SECONDS = 5.0
+
+logger = logging.getLogger("memlog.http.sessions")
+
+
+class Door(msgspec.Struct, frozen=True):
+    """Where a request came in: with which grant, and for which project alone, if for one."""
+
+    grant: Grant
+    project: str | None = None
+
+
+MakeServer = Callable[[Door, bool], Server[Any]]
+"""A server behind a door; whether its session lasts."""
+
+
+class _Connection:
+    """One server with the SDK's HTTP around it."""
+
+    def __init__(self, door: Door, manager: StreamableHTTPSessionManager) -> None:
+        self.door = door
+        self.manager = manager
+        self.scope = anyio.CancelScope()
+        self.requests = 0
+        self.used_s = time.monotonic()
+
+    async def keep(self, *, task_status: TaskStatus[None]) -> None:
+        with self.scope:
+            async with self.manager.run():
+                task_status.started()
+                await anyio.sleep_forever()
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.requests += 1
+        try:
+            await self.manager.handle_request(scope, receive, send)
+        finally:
+            self.requests -= 1
+            self.used_s = time.monotonic()
+
+
+class Connections:
+    """All that are open. Lives within `running`."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        security: TransportSecuritySettings,
+        make: MakeServer,
+        still_holds: Callable[[Grant], bool],
+    ) -> None:
+        self._settings = settings
+        self._security = security
+        self._make = make
+        self._still_holds = still_holds
+        self._sessions: dict[str, _Connection] = {}
+        self._opening = 0
+        self._shared: dict[Door, _Connection] = {}
+        self._sharing = anyio.Lock()
+        self._tasks: TaskGroup | None = None
+
+    @property
+    def sessions(self) -> int:
+        return len(self._sessions)
+
+    async def running(self, *, task_status: TaskStatus[None]) -> None:
+        """Keeps connections until cancelled, which ends them all; calls in worker threads end first."""
+        async with anyio.create_task_group() as self._tasks:
+            self._tasks.start_soon(self._sweep)
+            task_status.started()
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send, door: Door) -> None:
+        headers = Headers(scope=scope)
+        version = headers.get(MCP_PROTOCOL_VERSION_HEADER)
+        session_id = headers.get(MCP_SESSION_ID_HEADER)
+        if self._settings.http_stateless or (version or "") not in {
+            "",
+            *HANDSHAKE_PROTOCOL_VERSIONS,
+        }:
+            connection = await self._shared_one(door)
+            await connection.handle(scope, receive, send)
+        elif session_id is not None:
+            await self._go_on(session_id, scope, receive, send, door)
+        else:
+            await self._begin(scope, receive, send, door)
+
+    # -- sessions
+
+    async def _begin(self, scope: Scope, receive: Receive, send: Send, door: Door) -> None:
+        """Opens a session, if the request is one that the SDK opens a session for."""
+        if len(self._sessions) + self._opening >= self._settings.http_sessions_max:
+            answer = refused(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                f"{self._settings.http_sessions_max} sessions are open",
+                "End one that is not needed (DELETE), or wait until an idle one ends.",
+            )
+            await answer(scope, receive, send)
+            return
+        opened = None
+        self._opening += 1
+        try:
+            connection = await self._open(door, lasting=True)
+
+            async def watch(message: Message) -> None:
+                nonlocal opened
+                if message["type"] == "http.response.start" and message["status"] < 400:
+                    opened = Headers(raw=message["headers"]).get(MCP_SESSION_ID_HEADER)
+                    if opened is not None:
+                        self._sessions[opened] = connection
+                await send(message)
+
+            try:
+                await connection.handle(scope, receive, watch)
+            finally:
+                if opened is None:
+                    connection.scope.cancel()
+        finally:
+            self._opening -= 1
+
+    async def _go_on(
+        self, session_id: str, scope: Scope, receive: Receive, send: Send, door: Door
+    ) -> None:
+        connection = self._sessions.get(session_id)
+        if connection is None or connection.door != door:
+            answer = refused(
+                HTTPStatus.NOT_FOUND,
+                "There is no such session",
+                "Open a new one with `initialize`.",
+            )
+            await answer(scope, receive, send)
+            return
+        await connection.handle(scope, receive, send)
+        if scope["method"] == "DELETE":
+            self._end(session_id)
+
+    def _end(self, session_id: str) -> None:
+        connection = self._sessions.pop(session_id, None)
+        if connection is not None:
+            connection.scope.cancel()
+
+    # -- without sessions
+
+    async def _shared_one(self, door: Door) -> _Connection:
+        async with self._sharing:
+            if door not in self._shared:
+                self._shared[door] = await self._open(door, lasting=False)
+            return self._shared[door]
+
+    # -- both
+
+    async def _open(self, door: Door, *, lasting: bool) -> _Connection:
+        assert self._tasks is not None, "connections are opened while `running`"
+        server = self._make(door, lasting)
+        manager = StreamableHTTPSessionManager(
+            server,
+            json_response=True,
+            stateless=not lasting,
+            security_settings=self._security,
+            session_idle_timeout=None,
+            max_request_body_size=self._settings.http_body_bytes_max,
+        )
+        connection = _Connection(door, manager)
+        await self._tasks.start(connection.keep)
+        return connection
+
+    async def _sweep(self) -> None:
+        """Ends what nobody uses, and what nobody may use any more, a stream that lasts too."""
+        while True:
+            await anyio.sleep(SWEEP_SECONDS)
+            unused_s = time.monotonic() - self._settings.http_session_seconds
+            for session_id, connection in list(self._sessions.items()):
+                if self._over(connection, unused_s):
+                    logger.info("a session of %s ends", connection.door.grant.name or "a client")
+                    self._end(session_id)
+            for door, connection in list(self._shared.items()):
+                if self._over(connection, unused_s):
+                    del self._shared[door]
+                    connection.scope.cancel()
+
+    def _over(self, connection: _Connection, unused_s: float) -> bool:
+        idle = not connection.requests and connection.used_s < unused_s
+        return idle or not self._still_holds(connection.door.grant)

@@ -1,0 +1,89 @@
+"""Which addresses the server answers to, and where it may listen.
+
+A web page that a user of this machine opens may not reach the server under a name of its own (DNS
+rebinding), so the Host header is one of those known, and so is the Origin, where there is one, on
+every path and whatever address is bound. Who else may come in is left to `access`.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from ipaddress import ip_address
+
+from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
+from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from memlog.errors import InvalidParameter
+from memlog.settings import Settings
+from server.http.errors import refused
+
+_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+
+
+def security(settings: Settings) -> TransportSecuritySettings:
+    """What the SDK checks, too. Without it the SDK's checks are off for most addresses."""
+    hosts = [*_LOOPBACK, *(f"{name}:*" for name in _LOOPBACK)]
+    origins = [f"{scheme}://{host}" for scheme in ("http", "https") for host in hosts]
+    return TransportSecuritySettings(
+        enable_dns_rebinding_protection=True,
+        allowed_hosts=[*hosts, *settings.allowed_hosts],
+        allowed_origins=[*origins, *settings.allowed_origins],
+    )
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def require_safe(settings: Settings, *, has_tokens: bool) -> None:
+    """Raises InvalidParameter for an address that others can reach without having been let in."""
+    if bool(settings.tls_cert) != bool(settings.tls_key):
+        raise InvalidParameter(
+            "--tls-cert and --tls-key belong together: one of them is missing",
+            suggestion="Name the files of both the certificate and its key.",
+        )
+    if is_loopback(settings.http_host):
+        return
+    missing = []
+    if not has_tokens:
+        missing.append("a token (memlog token new NAME, or MEMLOG_TOKEN)")
+    if not settings.allowed_hosts:
+        missing.append("allowed hosts (MEMLOG_ALLOWED_HOSTS, the names clients use for it)")
+    if missing:
+        raise InvalidParameter(
+            f"Serving on {settings.http_host} would let in whoever reaches this machine",
+            suggestion=f"First set up {' and '.join(missing)}; or serve on 127.0.0.1. "
+            "docs/security.md has the steps.",
+        )
+
+
+class KnownHosts:
+    """Middleware: refuses a foreign Host (421) or Origin (403)."""
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self._app = app
+        self._check = TransportSecurityMiddleware(security(settings))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        found = await self._check.validate_request(Request(scope))
+        if found is None:
+            await self._app(scope, receive, send)
+            return
+        status = HTTPStatus(found.status_code)
+        header, setting = (
+            ("Origin", "MEMLOG_ALLOWED_ORIGINS")
+            if status is HTTPStatus.FORBIDDEN
+            else ("Host", "MEMLOG_ALLOWED_HOSTS")
+        )
+        answer = refused(
+            status,
+            f"This {header} is not one that the server answers to",
+            f"If it is right, add it to {setting}.",
+        )
+        await answer(scope, receive, send)

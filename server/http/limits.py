@@ -1,0 +1,193 @@
+"""How much is taken and worked on, each limit with its status and a JSON error.
+
+    413  a body larger than is taken        408  a body that does not arrive in time
+    429  more requests than a token may send  503  more requests than are worked on at a time
+    504  a request that takes too long
+
+What answers with 504 is not stopped: a call that writes ends as it began, whole, and holds its place
+among the requests worked on until then. Streams that last count only until they begin; they are bounded
+by the connections that `sockets` lets in.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from http import HTTPStatus
+
+import anyio
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from server.http.errors import refused
+
+RETRY_SECONDS = 1
+CLIENTS_MAX = 10_000
+
+
+class Rates:
+    """A bucket of tokens for each client: as many a second as given, twice as many in a burst."""
+
+    def __init__(self, per_second: float) -> None:
+        self.per_second = per_second
+        self._burst = max(1.0, 2 * per_second)
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, client: str) -> float:
+        """0 if the client may go on, else after how many seconds it may."""
+        now = time.monotonic()
+        left, seen_s = self._buckets.pop(client, (self._burst, now))
+        left = min(self._burst, left + (now - seen_s) * self.per_second)
+        wait_s = 0.0 if left >= 1 else (1 - left) / self.per_second
+        self._buckets[client] = (left if wait_s else left - 1, now)
+        if len(self._buckets) > CLIENTS_MAX:
+            self._buckets.popitem(
+                last=False
+            )  # the one that was away longest, so its bucket is full
+        return wait_s
+
+
+class Limits:
+    """Middleware around everything else."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        body_bytes_max: int,
+        requests_max: int,
+        request_s: float,
+        patience_s: float,
+    ) -> None:
+        self._app = app
+        self._body_bytes_max = body_bytes_max
+        self._requests_max = requests_max
+        self._request_s = request_s
+        self._patience_s = patience_s
+        self.working = 0
+        self._lasting: set[anyio.CancelScope] = set()
+
+    def end_lasting(self) -> None:
+        """Ends the streams that would last as long as their clients listen."""
+        for stream in self._lasting:
+            stream.cancel()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        declared = Headers(scope=scope).get("content-length", "0")
+        if not declared.isdecimal() or int(declared) > self._body_bytes_max:
+            await self._too_large()(scope, receive, send)
+            return
+        if self.working >= self._requests_max:
+            answer = refused(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                f"{self._requests_max} requests are being worked on; this one is not begun",
+                "Send it again in a moment.",
+                retry_after=str(RETRY_SECONDS),
+            )
+            await answer(scope, receive, send)
+            return
+        working = _Working(self)
+        try:
+            await self._take(scope, receive, send, working)
+        finally:
+            working.end()
+
+    async def _take(self, scope: Scope, receive: Receive, send: Send, working: _Working) -> None:
+        body = bytearray()
+        with anyio.move_on_after(self._patience_s) as waiting:
+            more = True
+            while more:
+                message = await receive()
+                if message["type"] != "http.request":
+                    return  # the client went away before it had asked
+                body += message.get("body", b"")
+                more = message.get("more_body", False)
+                if len(body) > self._body_bytes_max:
+                    await self._too_large()(scope, receive, send)
+                    return
+        if waiting.cancelled_caught:
+            answer = refused(
+                HTTPStatus.REQUEST_TIMEOUT,
+                f"The body did not arrive within {self._patience_s:g} seconds",
+                connection="close",
+            )
+            await answer(scope, receive, send)
+            return
+        await self._answer(scope, _replayed(bytes(body), receive), send, working)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, working: _Working) -> None:
+        begun = late = False
+
+        async def send_in_time(message: Message) -> None:
+            nonlocal begun
+            if late:
+                return
+            if message["type"] == "http.response.start":
+                begun = True
+                if _lasting(message):
+                    working.end()
+                    self._lasting.add(stream)
+            await send(message)
+
+        async def watch() -> None:
+            nonlocal late
+            await anyio.sleep(self._request_s)
+            if begun:
+                return
+            late = True
+            answer = refused(
+                HTTPStatus.GATEWAY_TIMEOUT,
+                f"This took longer than {self._request_s:g} seconds; it may still be done",
+                "Look whether it was, or send it again with the same memlog/commandId in _meta.",
+            )
+            await answer(scope, receive, send)
+
+        stream = anyio.CancelScope()
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(watch)
+                with stream:
+                    await self._app(scope, receive, send_in_time)
+                tasks.cancel_scope.cancel()
+        finally:
+            self._lasting.discard(stream)
+        if stream.cancelled_caught:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    def _too_large(self) -> ASGIApp:
+        return refused(
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+            f"The body is larger than {self._body_bytes_max} bytes",
+            "Send it in parts.",
+            connection="close",
+        )
+
+
+class _Working:
+    """The place of one request among those worked on."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits: Limits | None = limits
+        limits.working += 1
+
+    def end(self) -> None:
+        if self._limits is not None:
+            self._limits.working -= 1
+            self._limits = None
+
+
+def _lasting(start: Message) -> bool:
+    return Headers(raw=start["headers"]).get("content-type", "").startswith("text/event-stream")
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    given = False
+
+    async def replay() -> Message:
+        nonlocal given
+        if not given:
+            given = True
+            return {"type": "http.request", "body": body, "more_body": False}
+        return await receive()
+
+    return replay

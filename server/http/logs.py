@@ -1,0 +1,107 @@
+"""The log of an HTTP server: a JSON object a line on stderr, with the id of the request it belongs to.
+
+The id is the client's `X-Request-Id` where that is short and plain, else made here; it comes back with
+the answer. Neither tokens nor what is stored is logged; paths are, and they may name projects.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import secrets
+import sys
+import time
+from collections.abc import Callable
+from contextvars import ContextVar
+from http import HTTPStatus
+from typing import Any
+
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from memlog.times import iso
+from server.http.errors import refused
+
+REQUEST_ID_HEADER = "X-Request-Id"
+_PLAIN = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
+
+logger = logging.getLogger("memlog.http")
+
+
+class JsonLines(logging.Formatter):
+    """`extra={"fields": {…}}` adds what is known beside the message."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": iso(int(record.created * 1_000_000)),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        asked = request_id.get()
+        if asked is not None:
+            line["request_id"] = asked
+        line |= getattr(record, "fields", {})
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False)
+
+
+def log_json_to_stderr(level: int) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines())
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+    for chatty in ("mcp", "uvicorn"):  # each request is one line of ours
+        logging.getLogger(chatty).setLevel(max(level, logging.WARNING))
+
+
+class Logged:
+    """Middleware: a line for each answer, and an answer also where something failed unforeseen."""
+
+    def __init__(self, app: ASGIApp, answered: Callable[[int], None]) -> None:
+        self._app = app
+        self._answered = answered
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        given = Headers(scope=scope).get(REQUEST_ID_HEADER, "")
+        asked = given if _PLAIN.fullmatch(given) else secrets.token_hex(8)
+        request_id.set(asked)  # of this task; uvicorn starts one for each request
+        status, began = 0, time.perf_counter()
+
+        async def send_with_id(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(raw=message["headers"])[REQUEST_ID_HEADER] = asked
+                self._report(scope, status, time.perf_counter() - began)
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_with_id)
+        except Exception:
+            logger.exception("a request failed in a way nobody foresaw")
+            if status:
+                raise  # half an answer is out: uvicorn closes the connection
+            answer = refused(
+                HTTPStatus.INTERNAL_SERVER_ERROR, f"Internal error (request {asked} in the log)"
+            )
+            await answer(scope, receive, send_with_id)
+
+    def _report(self, scope: Scope, status: int, seconds: float) -> None:
+        self._answered(status)
+        if not logger.isEnabledFor(logging.INFO):
+            return
+        user = scope.get("user")
+        fields = {
+            "method": scope["method"],
+            "path": scope["path"][:200],
+            "status": status,
+            "ms": round(1_000 * seconds, 3),
+            "client": (scope.get("client") or ("",))[0],
+            "actor": user.username if isinstance(user, AuthenticatedUser) else None,
+        }
+        logger.info("%s %s", status, HTTPStatus(status).phrase, extra={"fields": fields})

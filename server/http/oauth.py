@@ -1,0 +1,151 @@
+"""Access tokens of an OAuth authorization server: JSON Web Tokens, checked against its published keys.
+
+Promises that a token counts only if the issuer signed it, for this very resource (RFC 8707: `aud`), and
+that it has not expired. Its scopes say what it grants:
+
+    memlog:read  memlog:write  memlog:admin     one right; the highest counts, without one nothing is
+    memlog:project:NAME  memlog:toolset:NAME    narrows it to those named; otherwise all
+
+`oauth:` and the subject (`sub`) is the actor. Keys are fetched when an unknown one is named, and not more often than
+every `FETCH_SECONDS`, so that nobody makes this server knock at the other by inventing names.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
+
+import anyio
+import anyio.to_thread
+import jwt
+
+from memlog.errors import InvalidParameter
+from memlog.settings import TOOLSETS
+from server.grants import RIGHTS, Grant
+from server.http.hosts import is_loopback
+
+ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA"]
+FETCH_SECONDS = 30.0
+FETCH_TIMEOUT_SECONDS = 5.0
+FETCHED_BYTES_MAX = 1_000_000
+_SCOPE = "memlog:"
+SCOPES = [f"{_SCOPE}{right}" for right in RIGHTS]
+
+logger = logging.getLogger("memlog.http.oauth")
+
+
+class Issuer:
+    """One authorization server, and the address that its tokens must be for."""
+
+    def __init__(self, issuer: str, resource: str) -> None:
+        for name, url in (("MEMLOG_OAUTH_ISSUER", issuer), ("MEMLOG_OAUTH_RESOURCE", resource)):
+            parts = urlsplit(url)
+            plain = parts.scheme == "http" and is_loopback(parts.hostname or "")
+            if not parts.hostname or (parts.scheme != "https" and not plain):
+                raise InvalidParameter(
+                    f"{name} is {url!r}: it must be an https:// address",
+                    suggestion="Set both the issuer and the address under which clients reach this "
+                    "server, such as https://memory.example.com/mcp.",
+                )
+        self.issuer, self.resource = issuer, resource
+        self._keys: dict[str, jwt.PyJWK] = {}
+        self._fetched_s = -FETCH_SECONDS
+        self._fetching = anyio.Lock()
+        self._expiring: dict[Grant, float] = {}
+
+    async def granted(self, token: str) -> Grant | None:
+        """What the token grants; None for one that does not count."""
+        try:
+            header = jwt.get_unverified_header(token)
+            key = await self._key(str(header.get("kid", "")))
+            if key is None:
+                return None
+            claims = jwt.decode(
+                token,
+                key.key,
+                algorithms=ALGORITHMS,
+                audience=self.resource,
+                issuer=self.issuer,
+                options={"require": ["exp", "iss", "aud", "sub"]},
+            )
+        except jwt.PyJWTError as error:
+            logger.info("an access token was refused: %s", error)
+            return None
+        grant = grant_of(claims)
+        if grant is not None:
+            self._expiring[grant] = float(claims["exp"])
+        return grant
+
+    def still_holds(self, grant: Grant) -> bool:
+        """Whether a token with this grant was seen that has not expired."""
+        now = time.time()
+        self._expiring = {each: until for each, until in self._expiring.items() if until > now}
+        return grant in self._expiring
+
+    async def _key(self, name: str) -> jwt.PyJWK | None:
+        if name not in self._keys:
+            async with self._fetching:
+                if name not in self._keys and self._may_fetch():
+                    self._fetched_s = time.monotonic()
+                    try:
+                        self._keys = await anyio.to_thread.run_sync(self._fetch)
+                    except (OSError, ValueError, jwt.PyJWTError) as error:
+                        logger.warning("the keys of %s cannot be had: %s", self.issuer, error)
+        return self._keys.get(name)
+
+    def _may_fetch(self) -> bool:
+        return time.monotonic() - self._fetched_s >= FETCH_SECONDS
+
+    def _fetch(self) -> dict[str, jwt.PyJWK]:
+        parts = urlsplit(self.issuer)
+        base, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
+        known = (
+            f"{base}/.well-known/oauth-authorization-server{path}",  # RFC 8414
+            f"{base}{path}/.well-known/openid-configuration",
+        )
+        failure: Exception = ValueError("it publishes no metadata")
+        for address in known:
+            try:
+                metadata = _fetched(address)
+                if metadata.get("issuer") != self.issuer:
+                    raise ValueError(f"{address} speaks for {metadata.get('issuer')!r}")
+                found = jwt.PyJWKSet.from_dict(_fetched(metadata["jwks_uri"]))
+                return {key.key_id or "": key for key in found.keys}
+            except (OSError, ValueError, KeyError) as error:
+                failure = error
+        raise ValueError(f"no keys: {failure}")
+
+
+def grant_of(claims: dict[str, Any]) -> Grant | None:
+    """What these claims grant. Scopes are one text (RFC 9068) or a list."""
+    given = claims.get("scope", claims.get("scp", ""))
+    scopes = given.split() if isinstance(given, str) else [str(each) for each in given]
+    named = [each.removeprefix(_SCOPE) for each in scopes if each.startswith(_SCOPE)]
+    rights = [right for right in RIGHTS if right in named]
+    if not rights:
+        return None
+    projects = tuple(each[8:] for each in named if each.startswith("project:"))
+    toolsets = tuple(each[8:] for each in named if each.startswith("toolset:"))
+    known = tuple(each for each in toolsets if each in TOOLSETS)
+    return Grant(
+        f"oauth:{claims['sub']}"[:200],
+        rights[-1],
+        projects or None,
+        known if toolsets else None,
+    )
+
+
+def _fetched(address: str) -> dict[str, Any]:
+    parts = urlsplit(address)
+    if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
+        raise ValueError(f"{address} is not https")
+    request = Request(address, headers={"Accept": "application/json"})
+    with urlopen(request, timeout=FETCH_TIMEOUT_SECONDS) as answer:
+        found = json.loads(answer.read(FETCHED_BYTES_MAX))
+    if not isinstance(found, dict):
+        raise ValueError(f"{address} holds no JSON object")
+    return found

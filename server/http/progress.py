@@ -1,0 +1,47 @@
+"""How far the projections of this process have come: for those who watch the server, and for metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from memlog.errors import MemlogError
+from memlog.project import clock_us
+from server.service import Service
+
+LAG_SECONDS_MAX = 10
+"""A projection is caught up if it has seen all that was written longer ago: under a steady stream of
+writes the newest is never in it, and a search catches up itself."""
+
+_NEEDED = ("text", "analytics")
+"""Without vectors a search still finds by words, and says so: an endpoint that is away is no reason to
+send clients elsewhere."""
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """One project: where its log ends, where each projection that is open is, and which are late."""
+
+    project: str
+    head: int
+    positions: dict[str, int]
+    late: tuple[str, ...]
+
+    def behind(self, projection: str) -> int:
+        return max(0, self.head - self.positions.get(projection, self.head))
+
+
+def progress(service: Service) -> Iterator[Progress]:
+    """Of every open project, but for those that go away at this moment."""
+    for opened in service.opened():
+        try:
+            row = opened.project.status()
+            positions = opened.projections.positions()
+            head = opened.project.head()
+            due = opened.project.position_at(clock_us() - LAG_SECONDS_MAX * 1_000_000)
+        except MemlogError:
+            continue
+        if row is None:
+            continue
+        late = tuple(each for each in _NEEDED if positions.get(each, due) < due)
+        yield Progress(row.name, head, positions, late)

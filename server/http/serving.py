@@ -1,0 +1,148 @@
+"""Serving HTTP from a process of its own, and the end of it.
+
+Promises that SIGTERM and SIGINT end it whole: nobody new is let in, requests in flight are answered,
+streams that last are ended, the projections keep what they computed. A second signal, or `DRAIN_S`,
+ends the wait for clients; a call that writes is finished in any case, or was never begun.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import logging
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+import anyio
+import uvicorn
+from anyio.abc import TaskStatus
+
+from memlog.errors import InvalidParameter
+from memlog.settings import Settings
+from server.http.access import Access
+from server.http.app import App
+from server.http.hosts import require_safe
+from server.http.sockets import HEAD_BYTES_MAX, KEEP_ALIVE_SECONDS, protocol
+from server.service import Service
+
+DRAIN_S = 10.0
+TEARDOWN_S = 5.0
+
+logger = logging.getLogger("memlog.http")
+
+
+def run_http(settings: Settings) -> NoReturn:
+    """Serves until a signal comes; exit code 0 then, 1 after a failure (logged).
+
+    Raises a MemlogError where it may not or cannot begin.
+    """
+    access = Access(settings)
+    require_safe(settings, has_tokens=access.usable)
+    with _listening(settings) as listener:
+        config = _config(settings)
+        service = Service(settings)
+        exit_code = 1
+        try:
+            app = App(service, access)
+            config.app = app.asgi
+            anyio.run(_serve, _Server(config), app, listener, service.close)
+            exit_code = 0
+        except BaseException:
+            logger.critical("the HTTP server failed", exc_info=True)
+        finally:
+            logging.shutdown()
+            os._exit(exit_code)
+
+
+class _Server(uvicorn.Server):
+    """Signals are this module's: uvicorn would raise them once more at the end."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def _serve(
+    server: _Server, app: App, listener: socket.socket, on_close: Callable[[], None]
+) -> None:
+    try:
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(_stop_on_signal, server, app)
+            try:
+                async with app.running():
+                    _announce(server.config, listener)
+                    await server.serve([listener])
+            finally:
+                on_close()
+            tasks.cancel_scope.cancel()
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+async def _stop_on_signal(server: _Server, app: App, *, task_status: TaskStatus[None]) -> None:
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        task_status.started()
+        async for number in signals:
+            logger.info("stopping on %s", number.name)
+            # A thread in C: it needs neither the GIL nor a lock that a stuck call may hold.
+            faulthandler.dump_traceback_later(DRAIN_S + TEARDOWN_S, exit=True)
+            server.should_exit = True
+            app.limits.end_lasting()
+            break
+        async for number in signals:
+            logger.info("hurrying on %s", number.name)
+            server.force_exit = True
+
+
+@contextmanager
+def _listening(settings: Settings) -> Iterator[socket.socket]:
+    """The socket, bound before anything is opened."""
+    host = settings.http_host.strip("[]")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host, settings.http_port), family=family, backlog=256)
+    except OSError as error:
+        raise InvalidParameter(
+            f"Cannot listen on {settings.http_host} port {settings.http_port}: {error}",
+            suggestion="Choose another with --port (0 for any that is free) or --host.",
+        ) from error
+    with listener:
+        # Accepted sockets inherit both. asyncio sets TCP_NODELAY itself only on sockets that name their
+        # protocol, which these do not: without it an answer in two writes waits 40 ms for an ACK.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        listener.setsockopt(
+            socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1
+        )  # finds clients that vanished
+        yield listener
+
+
+def _config(settings: Settings) -> uvicorn.Config:
+    config = uvicorn.Config(
+        "",
+        http=protocol(
+            patience_s=settings.http_patience_seconds,
+            connections_max=settings.http_connections_max,
+        ),
+        h11_max_incomplete_event_size=HEAD_BYTES_MAX,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=int(DRAIN_S),
+        ssl_certfile=settings.tls_cert,
+        ssl_keyfile=settings.tls_key,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,  # what they say of the client anybody could say
+    )
+    return config
+
+
+def _announce(config: uvicorn.Config, listener: socket.socket) -> None:
+    host, port = listener.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    url = f"{'https' if config.is_ssl else 'http'}://{shown}:{port}"
+    logger.info("serving on %s", url, extra={"fields": {"url": url}})

@@ -1,0 +1,151 @@
+"""Bearer tokens: a file of names, grants and hashes, never of the tokens themselves.
+
+A token is 256 random bits, so a plain SHA-256 of it tells nobody anything. It is shown once, when it is
+made. Several processes may change the file; a server looks at it again whenever it has changed, so a
+revoked token is refused at once. A file that cannot be read lets nobody in.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+import time
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
+from filelock import FileLock
+
+from memlog.closest import did_you_mean
+from memlog.errors import InvalidParameter, StorageError
+from memlog.settings import Settings
+from memlog.times import iso
+from server.grants import Grant, Right
+
+PREFIX = "memlog_"
+FILE_NAME = "tokens.json"
+GIVEN_CHARACTERS_MIN = 32
+"""Of a token that somebody chose: the environment's is not made here."""
+
+
+class Token(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is kept of a token. Times are ISO 8601, UTC; `expires_us` microseconds since 1970."""
+
+    name: str
+    sha256: str
+    right: Right
+    created: str
+    projects: tuple[str, ...] | None = None
+    toolsets: tuple[str, ...] | None = None
+    expires_us: int | None = None
+
+    @property
+    def grant(self) -> Grant:
+        return Grant(self.name, self.right, self.projects, self.toolsets)
+
+    @property
+    def expired(self) -> bool:
+        return self.expires_us is not None and self.expires_us <= time.time_ns() // 1_000
+
+
+class _Kept(msgspec.Struct, forbid_unknown_fields=True):
+    tokens: tuple[Token, ...] = ()
+
+
+def tokens_path(settings: Settings) -> Path:
+    return settings.tokens_file or settings.data_dir / FILE_NAME
+
+
+def digest(token: str) -> str:
+    return sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class Tokens:
+    """The tokens of one file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._seen: tuple[int, int, int] | None = None
+        self._tokens: tuple[Token, ...] = ()
+
+    def all(self) -> tuple[Token, ...]:
+        """Those in the file now. Raises StorageError where it cannot be read."""
+        try:
+            status = self.path.stat()
+        except FileNotFoundError:
+            self._seen, self._tokens = None, ()
+            return ()
+        seen = (status.st_mtime_ns, status.st_ino, status.st_size)
+        if seen != self._seen:
+            self._tokens = self._read()
+            self._seen = seen
+        return self._tokens
+
+    def find(self, token: str) -> Token | None:
+        """Whose token this is. The time it takes does not depend on how much of one was guessed."""
+        given = digest(token)
+        found = None
+        for each in self.all():
+            if hmac.compare_digest(each.sha256, given):
+                found = each
+        return None if found is None or found.expired else found
+
+    def new(self, grant: Grant, *, expires_us: int | None = None) -> str:
+        """Makes a token for the grant, whose name no other has, and returns it, the only time."""
+        assert grant.name is not None
+        token = PREFIX + secrets.token_urlsafe(32)
+        with self._changing():
+            tokens = self.all()
+            if any(each.name == grant.name for each in tokens):
+                raise InvalidParameter(
+                    f"There is a token named {grant.name!r} already",
+                    suggestion=f"Revoke it first (memlog token revoke {grant.name}), or choose "
+                    "another name.",
+                )
+            made = Token(
+                grant.name,
+                digest(token),
+                grant.right,
+                iso(time.time_ns() // 1_000),
+                grant.projects,
+                grant.toolsets,
+                expires_us,
+            )
+            self._write((*tokens, made))
+        return token
+
+    def revoke(self, name: str) -> None:
+        with self._changing():
+            tokens = self.all()
+            left = tuple(each for each in tokens if each.name != name)
+            if len(left) == len(tokens):
+                names = [each.name for each in tokens]
+                raise InvalidParameter(
+                    f"There is no token named {name!r}",
+                    suggestion=did_you_mean(name, names) or "memlog token list shows all.",
+                )
+            self._write(left)
+
+    def _changing(self) -> FileLock:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        return FileLock(self.path.with_name(self.path.name + ".lock"))
+
+    def _read(self) -> tuple[Token, ...]:
+        try:
+            return msgspec.json.decode(self.path.read_bytes(), type=_Kept).tokens
+        except (OSError, msgspec.MsgspecError) as error:
+            raise StorageError(
+                f"The tokens in {self.path} cannot be read: {error}",
+                suggestion="Mend the file, or remove it and make the tokens anew.",
+            ) from error
+
+    def _write(self, tokens: tuple[Token, ...]) -> None:
+        """In one step, for nobody but the owner to read."""
+        fresh = self.path.with_name(f"{self.path.name}.{secrets.token_hex(4)}")
+        text = msgspec.json.format(msgspec.json.encode(_Kept(tokens)), indent=2)
+        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(text + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(self.path)
