@@ -199,7 +199,7 @@ class Connections:
     async def _sweep(self) -> None:
         """Ends what nobody uses, and what nobody may use any more, a stream that lasts too."""
         while True:
-            await anyio.sleep(SWEEP_SECONDS)
+            await anyio.sleep(min(SWEEP_SECONDS, self._settings.http_session_seconds))
             unused_s = time.monotonic() - self._settings.http_session_seconds
             for session_id, connection in list(self._sessions.items()):
                 if self._over(connection, unused_s):

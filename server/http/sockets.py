@@ -7,6 +7,8 @@ have a time, after which the connection is cut. Bodies and the time of requests 
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from http import HTTPStatus
 from typing import ClassVar
 
@@ -30,6 +32,7 @@ class _PatientProtocol(H11Protocol):
 
     _head: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
+    _early_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -48,6 +51,15 @@ class _PatientProtocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
             return
+        if self._in_request() and not self.cycle.more_body:
+            # The next request, before this one is answered. uvicorn would take in another buffer's
+            # worth after each answer, without end.
+            self._early_bytes += len(data)
+            if self._early_bytes > HEAD_BYTES_MAX:
+                self._cut()
+                return
+        else:
+            self._early_bytes = 0
         super().data_received(data)
         if self._in_request():
             self._stop(self._head)
@@ -86,6 +98,9 @@ class _PatientProtocol(H11Protocol):
         self.transport.close()
 
     def _cut(self) -> None:
+        """At once, and with what the system still holds for the client."""
+        connection = self.transport.get_extra_info("socket")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.transport.abort()
 
     def _stop(self, timer: asyncio.TimerHandle | None) -> None:

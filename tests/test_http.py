@@ -1,0 +1,189 @@
+"""MCP over HTTP as clients see it: both eras, sessions, projects in paths, several processes, the end."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp.client.client import Client
+from mcp.client.session import IncomingMessage
+from mcp_types import ResourceUpdatedNotification
+
+from tests.connected import ERAS, Mode, run
+from tests.http_served import HttpClient, HttpServer, served_http
+from tests.served import Era, served
+from tests.service import Refused
+
+JON = {"name": "Jon", "entityType": "person", "observations": ["likes dancing"]}
+WIRE_ERAS = pytest.mark.parametrize("era", ["2025-11-25", "2026-07-28"])
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
+    with served_http(tmp_path_factory.mktemp("http")) as server:
+        yield server
+
+
+@ERAS
+def test_a_client_stores_searches_and_supersedes(server: HttpServer, mode: Mode) -> None:
+    async def scenario() -> None:
+        async with Client(f"{server.url}/mcp", mode=mode) as client:
+
+            async def call(tool: str, **arguments: Any) -> dict[str, Any]:
+                result = await client.call_tool(tool, {**arguments, "project": project})
+                assert not result.is_error, result.content
+                return result.structured_content or {}
+
+            project = f"round-{mode}"
+            await client.call_tool("create_project", {"name": project})
+            old = (await call("store_memory", content="Lives in Seattle"))["created"]["id"]
+            new = (await call("store_memory", content="Moved to Austin"))["created"]["id"]
+            await call("supersede_memory", old_memory_id=old, new_memory_id=new)
+            found = await call("search_memories", query="Seattle Austin")
+            assert [each["id"] for each in found["memories"]] == [new]
+
+    run(scenario)
+
+
+def test_the_active_project_belongs_to_the_session(server: HttpServer) -> None:
+    one, other = HttpClient(server, "2025-11-25"), HttpClient(server, "2025-11-25")
+    one("create_project", name="of-one")
+    assert one("get_current_project")["project"] == "of-one"
+    assert other("get_current_project")["project"] == "default"
+    assert HttpClient(server, "2025-11-25")("get_current_project")["project"] == "default"
+
+
+def test_a_session_that_was_ended_is_unknown(server: HttpServer) -> None:
+    client = HttpClient(server, "2025-11-25")
+    assert server.ask("DELETE", "/mcp", b"", client.headers).status == 200
+    answer = client.request("tools/list")
+    assert (answer.status, answer.json["error"]["message"]) == (404, "There is no such session")
+
+
+def test_a_session_opened_at_one_path_is_unknown_at_another(server: HttpServer) -> None:
+    client = HttpClient(server, "2025-11-25")
+    client.path = "/mcp/p/default"
+    assert client.request("tools/list").status == 404
+
+
+def test_an_idle_session_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looked for every few seconds; the session of a stream that lasts is in use."""
+    with served_http(tmp_path, MEMLOG_HTTP_SESSION_SECONDS="0.2") as server:
+        client = HttpClient(server, "2025-11-25")
+        for _ in range(100):
+            said = [line["message"] for line in server.log()]
+            if "a session of a client ends" in said:
+                break
+            run(lambda: anyio.sleep(0.1))
+        assert client.request("tools/list").status == 404
+
+
+def test_without_a_session_a_project_is_named_in_each_call(server: HttpServer) -> None:
+    client = HttpClient(server)
+    assert "name it in each call" in client("create_project", name="loose")["message"]
+    assert client("get_current_project")["project"] == "default"
+    with pytest.raises(Refused, match="no session"):
+        client("switch_project", name="loose")
+    client("create_entities", entities=[JON], project="loose")
+    assert client("open_nodes", names=["Jon"], project="loose")["project"] == "loose"
+
+
+def test_the_handshake_era_can_do_without_sessions_too(tmp_path: Path) -> None:
+    with served_http(tmp_path, "--stateless") as server:
+        client = HttpClient(server, "2025-11-25")
+        assert "Mcp-Session-Id" not in client.headers
+        client("create_entities", entities=[JON])
+        assert client("open_nodes", names=["Jon"])["entities"]
+
+
+@WIRE_ERAS
+def test_a_path_fixes_the_project(server: HttpServer, era: Era) -> None:
+    HttpClient(server)("create_project", name=f"fixed {era}")
+    client = HttpClient(server, era, path=f"/mcp/p/fixed%20{era}")
+    assert client("create_entities", entities=[JON])["project"] == f"fixed {era}"
+    assert [each["name"] for each in client("list_projects")["projects"]] == [f"fixed {era}"]
+    with pytest.raises(Refused, match="PROJECT_NOT_FOUND"):
+        client("open_nodes", names=["Jon"], project="default")
+    with pytest.raises(Refused, match="PROJECT_NOT_FOUND"):
+        client("create_project", name="another")
+
+
+def test_a_path_of_no_project_is_not_found(server: HttpServer) -> None:
+    for path in ("/mcp/p/nobody", "/mcp/p/..", "/mcp/p/%2e%2e%2fetc", "/mcp/p/a/b", "/mcp/p/"):
+        client = HttpClient(server, path=path)
+        assert client.request("tools/list").status == 404, path
+
+
+@WIRE_ERAS
+def test_processes_on_stdio_and_http_see_each_others_writes(tmp_path: Path, era: Era) -> None:
+    with served_http(tmp_path) as web, served(tmp_path, era=era) as pipe:
+        client = HttpClient(web, era)
+        client("create_entities", entities=[JON])
+        assert pipe("search_nodes", query="dancing")["entities"][0]["name"] == "Jon"
+        pipe("add_observations", observations=[{"entityName": "Jon", "contents": ["sings"]}])
+        assert client("search_nodes", query="sings")["entities"][0]["name"] == "Jon"
+
+
+@ERAS
+@pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
+def test_a_subscriber_hears_of_a_write_in_another_process(tmp_path: Path, mode: Mode) -> None:
+    uri = "memory://knowledge-graph"
+
+    async def scenario() -> None:
+        heard = anyio.Event()
+
+        async def take(message: IncomingMessage) -> None:
+            if isinstance(message, ResourceUpdatedNotification):
+                heard.set()
+
+        def write() -> None:
+            pipe("create_entities", entities=[JON])
+
+        async with Client(f"{web.url}/mcp", mode=mode, message_handler=take) as client:
+            if mode == "legacy":
+                await client.session.subscribe_resource(uri)
+                await anyio.to_thread.run_sync(write)
+                await heard.wait()
+                return
+            async with client.listen(resource_subscriptions=[uri]) as events:
+                await anyio.to_thread.run_sync(write)
+                assert await anext(events)
+
+    with served_http(tmp_path) as web, served(tmp_path) as pipe:
+        run(scenario)
+
+
+def test_many_clients_lose_no_write(server: HttpServer) -> None:
+    HttpClient(server)("create_project", name="busy")
+
+    def work(number: int) -> None:
+        client = HttpClient(server, "2025-11-25" if number % 2 else "2026-07-28")
+        for each in range(5):
+            name = f"{number}-{each}"
+            client("create_entities", entities=[{**JON, "name": name}], project="busy")
+            assert client("open_nodes", names=[name], project="busy")["entities"]
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
+    graph = HttpClient(server)("read_graph", project="busy", limit=100)
+    assert len(graph["entities"]) == 40
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_whole_with_streams_open(tmp_path: Path, number: signal.Signals) -> None:
+    with served_http(tmp_path) as server:
+        client = HttpClient(server, "2025-11-25")
+        with server.connect() as stream:
+            head = {**client.headers, "Accept": "text/event-stream", "Host": "localhost"}
+            lines = "".join(f"{name}: {value}\r\n" for name, value in head.items())
+            stream.sendall(f"GET /mcp HTTP/1.1\r\n{lines}\r\n".encode())
+            assert stream.recv(100).startswith(b"HTTP/1.1 200")
+            client("create_entities", entities=[JON])
+            assert server.end(number) == 0
+    with served(tmp_path) as pipe:
+        assert pipe("open_nodes", names=["Jon"])["entities"]

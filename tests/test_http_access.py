@@ -1,0 +1,300 @@
+"""Every way in that must be shut: without a token, with the wrong one, from elsewhere, to what is not granted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from memlog.settings import Settings
+from server.grants import Grant
+from server.tokens import Tokens, tokens_path
+from tests.http_served import HttpClient, HttpServer, served_http
+from tests.served import Era, run_memlog
+from tests.service import Refused, client_on
+
+JON = {"name": "Jon", "entityType": "person", "observations": ["likes dancing"]}
+NOTE = {"type": "note", "content": {"text": "x"}, "source": "chat://t", "confidence": 0.9}
+SECRET = "0123456789abcdef0123456789abcdef"
+WIRE_ERAS = pytest.mark.parametrize("era", ["2025-11-25", "2026-07-28"])
+
+
+class Guarded(NamedTuple):
+    """A server with tokens, and what project b holds."""
+
+    server: HttpServer
+    tokens: dict[str, str]
+    memory_of_b: str
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    data_dir = tmp_path_factory.mktemp("guarded")
+    with client_on(data_dir) as client:
+        for name in ("a", "b"):
+            client("create_project", name=name)
+            client("create_entities", entities=[{**JON, "name": f"Jon of {name}"}], project=name)
+        memory_of_b: str = client("memory_create", **NOTE, project="b")["id"]
+    kept = Tokens(tokens_path(Settings(data_dir=data_dir)))
+    grants = [
+        Grant("admin"),
+        Grant("reader", "read"),
+        Grant("writer", "write"),
+        Grant("of-a", "write", ("a",)),
+        Grant("admin-of-a", "admin", ("a",)),
+        Grant("graphs", "read", None, ("graph",)),
+    ]
+    tokens = {str(grant.name): kept.new(grant) for grant in grants}
+    tokens["expired"] = kept.new(Grant("expired"), expires_us=1)
+    with served_http(data_dir, MEMLOG_TOKEN=SECRET) as server:
+        yield Guarded(server, tokens, memory_of_b)
+
+
+# -- tokens
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/mcp/p/a", "/metrics"])
+@pytest.mark.parametrize(
+    "header",
+    ["", "Bearer", "Bearer ", "Bearer wrong", "Basic abc", f"Bearer {SECRET[:-1]}", "Bearer ü"],
+)
+def test_without_the_right_token_nobody_is_let_in(guarded: Guarded, path: str, header: str) -> None:
+    headers = {"Authorization": header} if header else {}
+    method = "GET" if path == "/metrics" else "POST"
+    answer = guarded.server.ask(method, path, b"{}", headers)
+    assert answer.status == 401
+    assert answer.headers["www-authenticate"].startswith('Bearer error="invalid_token"')
+    assert answer.json["error"] == "invalid_token"
+
+
+def test_an_expired_token_is_refused(guarded: Guarded) -> None:
+    client = HttpClient(guarded.server, token=guarded.tokens["expired"])
+    assert client.request("tools/list").status == 401
+
+
+def test_a_token_in_the_address_is_no_token(guarded: Guarded) -> None:
+    token = guarded.tokens["admin"]
+    assert guarded.server.get(f"/metrics?access_token={token}").status == 401
+
+
+def test_a_new_token_counts_at_once_and_a_revoked_one_no_more(tmp_path: Path) -> None:
+    made = run_memlog("token", "new", "first", data_dir=tmp_path)
+    with served_http(tmp_path) as server:
+        first = HttpClient(server, token=made.stdout.strip())
+        assert first.request("tools/list").status == 200
+        second = run_memlog("token", "new", "second", data_dir=tmp_path).stdout.strip()
+        assert HttpClient(server, token=second).request("tools/list").status == 200
+        for name in ("first", "second"):
+            assert run_memlog("token", "revoke", name, data_dir=tmp_path).returncode == 0
+        assert first.request("tools/list").status == 401
+
+
+def test_tokens_that_cannot_be_read_let_nobody_in(tmp_path: Path) -> None:
+    token = run_memlog("token", "new", "first", data_dir=tmp_path).stdout.strip()
+    with served_http(tmp_path) as server:
+        (tmp_path / "tokens.json").write_text("{")
+        assert HttpClient(server, token=token).request("tools/list").status == 401
+
+
+def test_no_token_is_ever_logged(guarded: Guarded) -> None:
+    HttpClient(guarded.server, token=guarded.tokens["admin"]).request("tools/list")
+    said = json.dumps(guarded.server.log())
+    assert '"actor": "admin"' in said
+    assert not [token for token in (*guarded.tokens.values(), SECRET) if token in said]
+
+
+# -- what a token grants
+
+
+def test_rights_narrow_the_list_of_tools(guarded: Guarded) -> None:
+    offered = {
+        name: HttpClient(guarded.server, token=guarded.tokens[name]).tools()
+        for name in ("admin", "reader", "writer", "graphs")
+    }
+    assert "create_entities" not in offered["reader"] and "search_nodes" in offered["reader"]
+    assert "create_entities" in offered["writer"] and "delete_project" not in offered["writer"]
+    assert "delete_project" in offered["admin"]
+    assert offered["graphs"] == {"read_graph", "search_nodes", "open_nodes"}
+
+
+@WIRE_ERAS
+def test_a_tool_that_is_not_granted_cannot_be_called(guarded: Guarded, era: Era) -> None:
+    client = HttpClient(guarded.server, era, token=guarded.tokens["reader"])
+    answer = client.request("tools/call", name="create_entities", arguments={"entities": [JON]})
+    assert answer.json["error"]["code"] == -32601
+
+
+def test_resources_follow_the_toolsets(guarded: Guarded) -> None:
+    client = HttpClient(guarded.server, token=guarded.tokens["graphs"])
+    uri = f"mem://item/{guarded.memory_of_b}?project=b"
+    assert "error" in client.request("resources/read", uri=uri).json
+    templates = client.request("resources/templates/list").json["result"]["resourceTemplates"]
+    assert [each["uriTemplate"] for each in templates] == ["memory://knowledge-graph{?project}"]
+
+
+@WIRE_ERAS
+@pytest.mark.parametrize("name", ["of-a", "admin-of-a"])
+@pytest.mark.parametrize("project", ["b", "B", "\uff42", "no-such-project"])
+def test_another_project_is_not_found_by_name(
+    guarded: Guarded, era: Era, name: str, project: str
+) -> None:
+    """Whether it exists or not, the answer is the same."""
+    client = HttpClient(guarded.server, era, token=guarded.tokens[name])
+    calls = {
+        "read_graph": {"project": project},
+        "search_nodes": {"query": "Jon", "project": project},
+        "create_entities": {"entities": [JON], "project": project},
+        "memory_list": {"project": project},
+        "switch_project": {"name": project},
+    }
+    if name == "admin-of-a":
+        calls |= {
+            tool: {"name": project}
+            for tool in ("create_project", "archive_project", "restore_project", "delete_project")
+        }
+    for tool, arguments in calls.items():
+        with pytest.raises(Refused) as refused:
+            client(tool, **arguments)
+        assert refused.value.error == {
+            "code": "PROJECT_NOT_FOUND",
+            "message": f"Project '{project}' not found",
+            "suggestion": "Within reach here: 'a'.",
+        }, tool
+
+
+@WIRE_ERAS
+def test_another_project_is_not_found_by_path(guarded: Guarded, era: Era) -> None:
+    client = HttpClient(guarded.server, token=guarded.tokens["of-a"])
+    answers = set()
+    for project in ("b", "none"):
+        client.path = f"/mcp/p/{project}"
+        answer = client.request("tools/list")
+        answers.add((answer.status, answer.body.replace(project.encode(), b"?", 1)[:60]))
+    assert len(answers) == 1 and answers.pop()[0] == 404
+
+
+@WIRE_ERAS
+def test_another_project_is_not_found_by_uri_or_id(guarded: Guarded, era: Era) -> None:
+    client = HttpClient(guarded.server, era, token=guarded.tokens["of-a"])
+    item = f"mem://item/{guarded.memory_of_b}"
+    for uri in (
+        item,
+        f"{item}?project=b",
+        "mem://recent?project=b",
+        "memory://knowledge-graph?project=b",
+    ):
+        answer = client.request("resources/read", uri=uri)
+        assert "not found" in answer.json["error"]["message"], uri
+    for uri in ("mem://item/../b", "mem://item/..%2fb", "file:///etc/passwd", "mem://recent/../b"):
+        assert "error" in client.request("resources/read", uri=uri).json, uri
+    with pytest.raises(Refused, match="MEMORY_NOT_FOUND"):
+        client("forget_memory", id=guarded.memory_of_b)
+
+
+def test_other_projects_are_in_no_list(guarded: Guarded) -> None:
+    client = HttpClient(guarded.server, token=guarded.tokens["of-a"])
+    assert [each["name"] for each in client("list_projects", status="all")["projects"]] == ["a"]
+    ref = {"type": "ref/resource", "uri": "memory://knowledge-graph{?project}"}
+    answer = client.request(
+        "completion/complete", ref=ref, argument={"name": "project", "value": ""}
+    )
+    assert answer.json["result"]["completion"]["values"] == ["a"]
+    assert (
+        guarded.server.get("/metrics", Authorization=f"Bearer {guarded.tokens['of-a']}").status
+        == 403
+    )
+
+
+def test_the_only_project_of_a_token_is_active_from_the_start(guarded: Guarded) -> None:
+    client = HttpClient(guarded.server, token=guarded.tokens["of-a"])
+    assert client("read_graph")["entities"][0]["name"] == "Jon of a"
+
+
+def test_a_session_is_unknown_to_every_other_token(guarded: Guarded) -> None:
+    session = HttpClient(guarded.server, "2025-11-25", token=guarded.tokens["admin"])
+    session.headers["Authorization"] = f"Bearer {guarded.tokens['reader']}"
+    assert session.request("tools/list").status == 404
+
+
+@WIRE_ERAS
+def test_the_name_of_the_token_is_the_actor_of_every_event(guarded: Guarded, era: Era) -> None:
+    name = f"Written {era}"
+    writer = HttpClient(guarded.server, era, token=guarded.tokens["writer"])
+    writer("create_entities", entities=[{**JON, "name": name}], project="a")
+    events = writer("get_history", entityName=name, project="a")["events"]
+    assert {event["actor"] for event in events} == {"writer"}
+    made = HttpClient(guarded.server, era, token=SECRET)
+    made("create_project", name=f"made {era}")
+    events = made("get_history", project=f"made {era}")["events"]
+    assert {event["actor"] for event in events} == {"environment"}
+
+
+# -- where requests come from
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "evil.example:8081",
+        "127.0.0.1.evil.example",
+        "",
+        "localhost.evil.example:80",
+    ],
+)
+@pytest.mark.parametrize("path", ["/mcp", "/healthz", "/metrics"])
+def test_a_foreign_host_is_refused(guarded: Guarded, host: str, path: str) -> None:
+    """What DNS rebinding sends: the right address under the name of somebody else's page."""
+    assert guarded.server.get(path, Host=host).status == 421
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "https://evil.example",
+        "null",
+        "http://localhost.evil.example",
+        "http://127.0.0.1.evil.example:80",
+    ],
+)
+def test_a_foreign_origin_is_refused(guarded: Guarded, origin: str) -> None:
+    headers = {"Origin": origin, "Authorization": f"Bearer {guarded.tokens['admin']}"}
+    answer = guarded.server.ask("POST", "/mcp", b"{}", headers)
+    assert (answer.status, "Origin" in answer.json["error"]["message"]) == (403, True)
+
+
+def test_allowed_hosts_and_origins_are_answered_on_every_address(tmp_path: Path) -> None:
+    with served_http(
+        tmp_path,
+        "--host",
+        "0.0.0.0",
+        MEMLOG_TOKEN=SECRET,
+        MEMLOG_ALLOWED_HOSTS="memory.example:*",
+        MEMLOG_ALLOWED_ORIGINS="https://app.example",
+    ) as server:
+        assert server.get("/healthz", Host="memory.example:443").status == 200
+        assert server.get("/healthz", Host="evil.example").status == 421
+        assert server.get("/healthz", Origin="https://app.example").status == 200
+        assert server.get("/healthz", Origin="https://evil.example").status == 403
+
+
+@pytest.mark.parametrize(
+    ("variables", "missing"),
+    [
+        ({}, "a token"),
+        ({"MEMLOG_TOKEN": SECRET}, "allowed hosts"),
+        ({"MEMLOG_ALLOWED_HOSTS": "memory.example"}, "a token"),
+        ({"MEMLOG_TOKEN": "short", "MEMLOG_ALLOWED_HOSTS": "memory.example"}, "shorter than 32"),
+    ],
+)
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+def test_an_address_that_others_reach_needs_tokens_and_hosts(
+    tmp_path: Path, variables: dict[str, str], missing: str, host: str
+) -> None:
+    arguments = ("serve", "--transport", "http", "--port", "0", "--host", host)
+    ended = run_memlog(*arguments, data_dir=tmp_path, **variables)
+    assert ended.returncode == 1
+    assert missing in ended.stderr

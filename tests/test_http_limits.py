@@ -1,0 +1,256 @@
+"""What is too large, too much, too slow or too deep: each with its status, and the next client is served."""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.http_served import HttpClient, HttpServer, served_http
+from tests.served import DEADLINE_S, ENVELOPE
+
+PATIENCE_S = 0.5
+BODY_MAX = 100_000
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
+    with served_http(
+        tmp_path_factory.mktemp("limits"),
+        MEMLOG_HTTP_BODY_BYTES_MAX=str(BODY_MAX),
+        MEMLOG_HTTP_PATIENCE_SECONDS=str(PATIENCE_S),
+        MEMLOG_HTTP_CONNECTIONS_MAX="40",
+    ) as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def serves_the_next(server: HttpServer) -> Iterator[None]:
+    """Whatever was done to it."""
+    yield
+    assert HttpClient(server).request("tools/list").status == 200
+
+
+def until_closed(connection: socket.socket) -> bytes:
+    """All that comes until the server closes; a connection that it keeps fails the test."""
+    received = b""
+    try:
+        while data := connection.recv(65_536):
+            received += data
+    except ConnectionError:  # what was still on its way when the server closed
+        return received
+    return received
+
+
+HEAD = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+
+
+# -- sizes
+
+
+def test_a_body_that_says_it_is_huge_is_refused_before_it_is_read(server: HttpServer) -> None:
+    with server.connect() as connection:
+        connection.sendall(HEAD + b"Content-Length: 100000000\r\n\r\n")
+        head, _, body = until_closed(connection).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 413")
+    assert json.loads(body)["error"]["data"]["status"] == 413
+
+
+@pytest.mark.parametrize("length", [b"-1", b"1e3", b"99999999999999999999999", b"5, 6"])
+def test_a_length_that_is_none_is_refused(server: HttpServer, length: bytes) -> None:
+    with server.connect() as connection:
+        connection.sendall(HEAD + b"Content-Length: " + length + b"\r\n\r\n{}")
+        assert until_closed(connection)[:12] in (b"HTTP/1.1 400", b"HTTP/1.1 413")
+
+
+def test_a_body_in_chunks_is_refused_where_it_becomes_too_large(server: HttpServer) -> None:
+    chunk = b"%x\r\n%s\r\n" % (50_000, b"x" * 50_000)
+    with server.connect() as connection:
+        connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunk * 3)
+        assert until_closed(connection).startswith(b"HTTP/1.1 413")
+
+
+def test_a_body_just_within_the_limit_is_read(server: HttpServer) -> None:
+    assert HttpClient(server).post(b" " * BODY_MAX).status == 400
+
+
+@pytest.mark.parametrize("line", [b"X-%d: 1\r\n", b"X-%d: " + b"x" * 2_000 + b"\r\n"])
+def test_a_flood_of_headers_is_refused(server: HttpServer, line: bytes) -> None:
+    with server.connect() as connection:
+        try:
+            for number in range(20_000):
+                connection.sendall(HEAD if number == 0 else line % number)
+        except ConnectionError:
+            return  # refused while it was still sending
+        assert until_closed(connection).startswith(b"HTTP/1.1 400")
+
+
+def test_a_header_without_an_end_is_refused(server: HttpServer) -> None:
+    with server.connect() as connection:
+        connection.sendall(HEAD + b"X-Long: " + b"x" * 200_000)
+        assert until_closed(connection)[:12] in (b"", b"HTTP/1.1 400")
+
+
+def test_what_is_no_http_is_refused_as_json(server: HttpServer) -> None:
+    with server.connect() as connection:
+        connection.sendall(b"\x16\x03\x01 not http\r\n\r\n")
+        head, _, body = until_closed(connection).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400") and json.loads(body)["error"]["data"]["status"] == 400
+
+
+# -- JSON
+
+
+@pytest.mark.parametrize("era", ["2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize("opening", [b"[", b'{"a":'])
+@pytest.mark.parametrize("depth", [150, 3_000, 15_000])
+def test_nesting_without_end_is_refused(
+    server: HttpServer, era: str, opening: bytes, depth: int
+) -> None:
+    client = HttpClient(server)
+    closing = b"]" if opening == b"[" else b"0}"
+    deep = opening * depth + closing * (depth if opening == b"[" else 1)
+    body = b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"a":' + deep + b"}}"
+    for sent in (deep, body):
+        answer = client.post(sent, MCP_Protocol_Version=era, Mcp_Method="tools/list")
+        assert 400 <= answer.status < 500, answer
+        assert "error" in answer.json
+
+
+@pytest.mark.parametrize("era", ["2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b"null", b'"x"', b"\xff\xfe", b"9" * 5_000, b'{"jsonrpc":"2.0"}']
+)
+def test_what_is_no_message_is_refused(server: HttpServer, era: str, body: bytes) -> None:
+    answer = HttpClient(server).post(body, MCP_Protocol_Version=era)
+    assert answer.status in (202, 400, 406), answer
+
+
+# -- time
+
+
+def test_a_request_that_never_comes_loses_its_connection(server: HttpServer) -> None:
+    with server.connect() as connection:
+        assert until_closed(connection) == b""
+
+
+def test_a_head_that_trickles_in_loses_its_connection(server: HttpServer) -> None:
+    """Each byte comes in time, all of them together never do."""
+    with server.connect() as connection:
+        connection.settimeout(PATIENCE_S / 5)
+        for number in range(100):
+            try:
+                connection.sendall(HEAD[number % len(HEAD) :][:1])
+                if connection.recv(1) == b"":
+                    return
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                return
+    raise AssertionError("the server waits without end")
+
+
+def test_a_body_that_trickles_in_is_refused(server: HttpServer) -> None:
+    with server.connect() as connection:
+        connection.sendall(HEAD + b"Content-Length: 1000\r\n\r\n{")
+        assert until_closed(connection).startswith(b"HTTP/1.1 408")
+
+
+def test_half_open_clients_hold_up_nobody(server: HttpServer) -> None:
+    idle = [server.connect() for _ in range(30)]
+    try:
+        for connection in idle:
+            connection.sendall(HEAD[:20])
+        assert HttpClient(server).request("tools/list").status == 200
+        for connection in idle:
+            assert until_closed(connection) == b""
+    finally:
+        for connection in idle:
+            connection.close()
+
+
+def test_more_connections_than_are_taken_are_refused(server: HttpServer) -> None:
+    held = [server.connect() for _ in range(40)]
+    try:
+        with server.connect() as one_more:
+            assert until_closed(one_more).startswith(b"HTTP/1.1 503")
+        for connection in held:
+            until_closed(connection)
+    finally:
+        for connection in held:
+            connection.close()
+
+
+def asking(method: str) -> bytes:
+    message = json.dumps(
+        {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"_meta": ENVELOPE}}
+    )
+    names = f"MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: {method}\r\n"
+    lines = f"Accept: application/json\r\n{names}Content-Length: {len(message)}\r\n\r\n{message}"
+    return HEAD + lines.encode()
+
+
+def test_a_client_that_asks_on_and_on_without_reading_is_cut_off(server: HttpServer) -> None:
+    with server.connect() as connection, pytest.raises(ConnectionError):
+        for _ in range(1_000_000):
+            connection.sendall(asking("tools/list"))
+
+
+def test_a_client_that_does_not_take_its_answers_is_cut_off(server: HttpServer) -> None:
+    """Its window is small and its requests are few; the answers are more than the system holds."""
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2_048)
+        connection.connect(("127.0.0.1", server.port))
+        connection.sendall(asking("tools/list") * 80)
+        gone = select.poll()
+        gone.register(connection, select.POLLERR | select.POLLHUP)
+        assert gone.poll(1_000 * DEADLINE_S)
+
+
+# -- amounts
+
+
+def test_more_requests_a_second_than_a_token_may_send_are_refused(tmp_path: Path) -> None:
+    with served_http(tmp_path, MEMLOG_HTTP_REQUESTS_PER_SECOND="2") as limited:
+        client = HttpClient(limited)
+        answers = [client.request("tools/list") for _ in range(20)]
+        refused = [answer for answer in answers if answer.status == 429]
+        assert refused and answers[0].status == 200
+        assert refused[0].headers["retry-after"] == "1"
+        assert refused[0].json["error"]["data"]["status"] == 429
+
+
+def test_a_request_that_takes_too_long_is_answered_and_still_done(tmp_path: Path) -> None:
+    entities = [{"name": f"e{n}", "entityType": "t", "observations": ["x y"]} for n in range(500)]
+    with served_http(tmp_path, MEMLOG_HTTP_REQUEST_SECONDS="0.001") as hasty:
+        client = HttpClient(hasty)
+        answer = client.request(
+            "tools/call", name="create_entities", arguments={"entities": entities}
+        )
+        assert answer.status == 504 and "may still be done" in answer.json["error"]["message"]
+        assert hasty.end() == 0
+    with served_http(tmp_path) as patient:
+        assert HttpClient(patient)("open_nodes", names=["e499"])["entities"]
+
+
+def test_more_requests_at_a_time_than_are_worked_on_are_refused(tmp_path: Path) -> None:
+    entities = [{"name": f"e{n}", "entityType": "t", "observations": ["x y"]} for n in range(300)]
+
+    def write(_: int) -> int:
+        client = HttpClient(busy)
+        return client.request(
+            "tools/call", name="create_entities", arguments={"entities": entities}
+        ).status
+
+    with served_http(tmp_path, MEMLOG_HTTP_REQUESTS_MAX="1") as busy, ThreadPoolExecutor(8) as pool:
+        deadline = time.monotonic() + 30
+        statuses: set[int] = set()
+        while statuses != {200, 503} and time.monotonic() < deadline:
+            statuses |= set(pool.map(write, range(8)))
+        assert statuses == {200, 503}
