@@ -11,7 +11,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import msgspec
 
@@ -220,6 +220,8 @@ def settings_page() -> str:
 
 
 def _taken(kind: Any) -> str:
+    if get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
     if get_origin(kind) is Literal:
         return " · ".join(f"`{value}`" for value in get_args(kind))
     if kind is bool:
@@ -229,7 +231,7 @@ def _taken(kind: Any) -> str:
     if kind is float:
         return "a number"
     if kind in (Path, Path | None):
-        return "a folder"
+        return "a path"
     return "names, with commas between" if get_origin(kind) is tuple else "text"
 
 
@@ -237,7 +239,7 @@ def _default(field: Any) -> str:
     if field.default_factory is not msgspec.NODEFAULT:
         return "as the system has it; `~/.local/share/memlog` on Linux"
     value = field.default
-    if value in (None, ""):
+    if value in (None, "", ()):
         return ""
     if isinstance(value, tuple):
         value = ",".join(value)

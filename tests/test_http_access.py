@@ -143,7 +143,7 @@ def test_another_project_is_not_found_by_name(
 ) -> None:
     """Whether it exists or not, the answer is the same."""
     client = HttpClient(guarded.server, era, token=guarded.tokens[name])
-    calls = {
+    calls: dict[str, dict[str, object]] = {
         "read_graph": {"project": project},
         "search_nodes": {"query": "Jon", "project": project},
         "create_entities": {"entities": [JON], "project": project},
@@ -295,6 +295,6 @@ def test_an_address_that_others_reach_needs_tokens_and_hosts(
     tmp_path: Path, variables: dict[str, str], missing: str, host: str
 ) -> None:
     arguments = ("serve", "--transport", "http", "--port", "0", "--host", host)
-    ended = run_memlog(*arguments, data_dir=tmp_path, **variables)
+    ended = run_memlog(*arguments, data_dir=tmp_path, stdin=b"", **variables)
     assert ended.returncode == 1
     assert missing in ended.stderr

@@ -200,7 +200,9 @@ class App:
             routes += create_protected_resource_routes(
                 resource, [AnyHttpUrl(issuer.issuer)], SCOPES, "memlog"
             )
-        return Starlette(routes=routes, exception_handlers={HTTPException: _refused_by_route})
+        app = Starlette(routes=routes, exception_handlers={HTTPException: _refused_by_route})
+        app.router.redirect_slashes = False
+        return app
 
 
 class _Endpoint:

@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 import socket
+import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NoReturn
@@ -120,7 +121,18 @@ def _listening(settings: Settings) -> Iterator[socket.socket]:
 
 
 def _config(settings: Settings) -> uvicorn.Config:
-    config = uvicorn.Config(
+    if settings.tls_cert and settings.tls_key:
+        try:
+            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(
+                settings.tls_cert, settings.tls_key
+            )
+        except OSError as error:  # SSLError is one
+            raise InvalidParameter(
+                f"The certificate in {settings.tls_cert} cannot be used: {error}",
+                suggestion="--tls-cert is a PEM file with the chain, --tls-key one with its key, "
+                "without a password.",
+            ) from error
+    return uvicorn.Config(
         "",
         http=protocol(
             patience_s=settings.http_patience_seconds,
@@ -138,7 +150,6 @@ def _config(settings: Settings) -> uvicorn.Config:
         server_header=False,
         proxy_headers=False,  # what they say of the client anybody could say
     )
-    return config
 
 
 def _announce(config: uvicorn.Config, listener: socket.socket) -> None:

@@ -1,0 +1,177 @@
+"""What those see who run the server: health, metrics, the log, TLS."""
+
+from __future__ import annotations
+
+import datetime
+import re
+import ssl
+from collections.abc import Iterator
+from http.client import HTTPSConnection
+from ipaddress import ip_address
+from pathlib import Path
+
+import anyio
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from server.http.progress import progress
+from tests.connected import run
+from tests.http_served import HttpClient, HttpServer, served_http
+from tests.served import DEADLINE_S, run_memlog
+from tests.service import client_on
+
+JON = {"name": "Jon", "entityType": "person", "observations": ["likes dancing"]}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
+    with served_http(tmp_path_factory.mktemp("operated")) as server:
+        HttpClient(server)("create_entities", entities=[JON])
+        HttpClient(server)("search_nodes", query="dancing")
+        yield server
+
+
+def test_it_is_alive_and_ready(server: HttpServer) -> None:
+    assert server.get("/healthz").json == {"status": "alive"}
+    for _ in range(100):
+        answer = server.get("/readyz")
+        if answer.status == 200:
+            break
+        run(lambda: anyio.sleep(0.05))
+    assert answer.json == {"status": "ready", "late": []}
+
+
+def test_it_is_late_while_a_projection_has_not_seen_what_is_due(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The follower never comes, and what was written counts as due at once."""
+    monkeypatch.setattr("server.http.progress.LAG_SECONDS_MAX", -1)
+    monkeypatch.setattr("server.service.QUIET_SECONDS", DEADLINE_S)
+    monkeypatch.setattr("server.service.BEHIND_SECONDS_MAX", DEADLINE_S)
+    with client_on(tmp_path) as client:
+        client("create_entities", entities=[JON])
+        client("search_nodes", query="dancing")
+        (before,) = progress(client.service)
+        client("create_entities", entities=[{**JON, "name": "Ann"}])
+        (after,) = progress(client.service)
+        assert (before.late, after.late) == ((), ("text",))
+        assert (before.behind("text"), after.behind("text")) == (0, 2)
+
+
+def metric(page: str, pattern: str) -> float:
+    found = re.search(rf"^memlog_{pattern} (\S+)$", page, re.MULTILINE)
+    assert found, f"{pattern} is not in\n{page}"
+    return float(found[1])
+
+
+def test_metrics_count_calls_by_tool_and_outcome(server: HttpServer) -> None:
+    HttpClient(server).request("tools/call", name="open_nodes", arguments={"nams": []})
+    page = server.get("/metrics").body.decode()
+    assert metric(page, r'calls_total\{outcome="ok",tool="create_entities"\}') == 1
+    assert metric(page, r'calls_total\{outcome="INVALID_PARAMETER",tool="open_nodes"\}') >= 1
+    assert metric(page, r'call_seconds_count\{tool="create_entities"\}') == 1
+    assert metric(page, r'http_answers_total\{status="200"\}') >= 2
+
+
+def test_metrics_tell_where_the_log_and_its_projections_are(server: HttpServer) -> None:
+    page = server.get("/metrics").body.decode()
+    assert metric(page, r'log_head\{project="default"\}') == 3
+    assert metric(page, r'projection_lag\{project="default",projection="text"\}') == 0
+    assert metric(page, r'embeddings_pending\{project="default"\}') == 0
+    assert metric(page, "open_projects") == 1
+    assert metric(page, "open_sessions") == 0
+    HttpClient(server, "2025-11-25")
+    assert metric(server.get("/metrics").body.decode(), "open_sessions") == 1
+
+
+def test_a_request_id_comes_back_and_stands_in_the_log(server: HttpServer) -> None:
+    given = server.get("/healthz", **{"X-Request-Id": "from-the-client.1"})
+    assert given.headers["x-request-id"] == "from-the-client.1"
+    for odd in ("a b", "x" * 65, "<script>", "ü"):
+        made = server.get("/healthz", **{"X-Request-Id": odd}).headers["x-request-id"]
+        assert re.fullmatch("[0-9a-f]{16}", made)
+    lines = [line for line in server.log() if line.get("request_id") == "from-the-client.1"]
+    assert [(line["path"], line["status"]) for line in lines] == [("/healthz", 200)]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", "/", 404), ("GET", "/mcp/", 404), ("PUT", "/mcp", 405), ("POST", "/healthz", 405)],
+)
+def test_what_is_not_served_is_refused_as_json(
+    server: HttpServer, method: str, path: str, status: int
+) -> None:
+    answer = server.ask(method, path, b"", {})
+    assert (answer.status, answer.json["error"]["data"]["status"]) == (status, status)
+
+
+def test_a_port_that_is_taken_is_named(server: HttpServer, tmp_path: Path) -> None:
+    port = str(server.port)
+    ended = run_memlog("serve", "--transport", "http", "--port", port, data_dir=tmp_path)
+    assert ended.returncode == 1
+    assert f"Cannot listen on 127.0.0.1 port {port}" in ended.stderr
+
+
+# -- TLS
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A certificate for the loopback, and its key."""
+    folder = tmp_path_factory.mktemp("tls")
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "memlog test")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + datetime.timedelta(hours=1))
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False
+        )
+        .sign(key, hashes.SHA256())
+    )
+    cert_file, key_file = folder / "cert.pem", folder / "key.pem"
+    cert_file.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    key_file.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    return cert_file, key_file
+
+
+def test_https_is_served_with_a_certificate(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
+    cert, key = certificate
+    with served_http(tmp_path, "--tls-cert", str(cert), "--tls-key", str(key)) as server:
+        assert server.url.startswith("https://")
+        context = ssl.create_default_context(cafile=str(cert))
+        connection = HTTPSConnection("127.0.0.1", server.port, context=context, timeout=DEADLINE_S)
+        connection.request("GET", "/healthz")
+        assert connection.getresponse().status == 200
+        connection.close()
+
+
+@pytest.mark.parametrize(
+    ("cert", "key", "said"),
+    [
+        (True, False, "one of them is missing"),
+        (True, True, "cannot be used"),
+    ],
+)
+def test_a_certificate_without_its_key_is_refused(
+    tmp_path: Path, certificate: tuple[Path, Path], cert: bool, key: bool, said: str
+) -> None:
+    flags: list[str | Path] = ["--tls-cert", certificate[0]] if cert else []
+    flags += ["--tls-key", certificate[0]] if key else []
+    ended = run_memlog("serve", "--transport", "http", "--port", "0", *flags, data_dir=tmp_path)
+    assert ended.returncode == 1
+    assert said in ended.stderr

@@ -1,0 +1,194 @@
+"""Access tokens of an authorization server, a real one on the loopback that signs with its own key."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from memlog.errors import InvalidParameter
+from server.grants import Grant
+from server.http.oauth import Issuer, grant_of
+from tests.http_served import HttpClient, HttpServer, served_http
+
+RESOURCE = "https://memory.example/mcp"
+Claims = dict[str, Any]
+
+
+class Authority:
+    """The authorization server: its metadata, its keys, and tokens that it signs."""
+
+    def __init__(self) -> None:
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self.asked: list[str] = []
+        authority = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                authority.asked.append(self.path)
+                page = authority.pages().get(self.path)
+                self.send_response(404 if page is None else 200)
+                self.end_headers()
+                self.wfile.write(json.dumps(page).encode())
+
+            def log_message(self, format: str, *arguments: object) -> None:
+                """Nothing."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+    def pages(self) -> dict[str, Any]:
+        key = json.loads(jwt.algorithms.ECAlgorithm.to_jwk(self._key.public_key()))
+        return {
+            "/.well-known/openid-configuration": {
+                "issuer": self.url,
+                "jwks_uri": f"{self.url}/keys",
+            },
+            "/keys": {"keys": [{**key, "kid": "one", "alg": "ES256", "use": "sig"}]},
+        }
+
+    def token(self, key: Any = None, kid: str = "one", **changed: Any) -> str:
+        claims: Claims = {
+            "iss": self.url,
+            "aud": RESOURCE,
+            "sub": "ann",
+            "exp": time.time() + 600,
+            "scope": "openid memlog:write memlog:project:a",
+            **changed,
+        }
+        claims = {name: value for name, value in claims.items() if value is not None}
+        return jwt.encode(claims, key or self._key, "ES256", {"kid": kid})
+
+
+@pytest.fixture(scope="module")
+def authority() -> Iterator[Authority]:
+    authority = Authority()
+    thread = Thread(target=authority.server.serve_forever, daemon=True)
+    thread.start()
+    yield authority
+    authority.server.shutdown()
+    authority.server.server_close()
+
+
+@pytest.fixture(scope="module")
+def server(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
+    with served_http(
+        tmp_path_factory.mktemp("oauth"),
+        MEMLOG_OAUTH_ISSUER=authority.url,
+        MEMLOG_OAUTH_RESOURCE=RESOURCE,
+        MEMLOG_PROJECT="a",
+    ) as server:
+        yield server
+
+
+def test_a_token_of_the_issuer_is_taken_with_its_scopes(
+    server: HttpServer, authority: Authority
+) -> None:
+    client = HttpClient(server, token=authority.token())
+    client("create_entities", entities=[{"name": "Jon", "entityType": "person"}])
+    (created, *_) = client("get_history", entityName="Jon")["events"]
+    assert created["actor"] == "oauth:ann"
+    assert "delete_project" not in client.tools()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"aud": "https://elsewhere.example/mcp"},
+        {"aud": None},
+        {"iss": "https://evil.example"},
+        {"exp": 1},
+        {"exp": None},
+        {"sub": None},
+        {"scope": "openid"},
+        {"scope": None},
+        {"kid": "another"},
+        {"nbf": time.time() + 600},
+        {"key": ec.generate_private_key(ec.SECP256R1())},
+    ],
+)
+def test_a_token_that_is_not_for_this_server_is_refused(
+    server: HttpServer, authority: Authority, changed: Claims
+) -> None:
+    client = HttpClient(server, token=authority.token(**changed))
+    assert client.request("tools/list").status == 401
+
+
+@pytest.mark.parametrize("signed_by", ["none", "HS256"])
+def test_a_token_without_the_issuers_signature_is_refused(
+    server: HttpServer, authority: Authority, signed_by: str
+) -> None:
+    """No algorithm at all, and a secret in place of a key pair."""
+    claims = jwt.decode(authority.token(), options={"verify_signature": False})
+    secret = "" if signed_by == "none" else "s" * 64
+    token = jwt.encode(claims, secret, signed_by, {"kid": "one"})
+    assert HttpClient(server, token=token).request("tools/list").status == 401
+
+
+def test_an_invented_key_does_not_make_the_server_ask_again(
+    server: HttpServer, authority: Authority
+) -> None:
+    assert HttpClient(server, token=authority.token()).request("tools/list").status == 200
+    asked = len(authority.asked)
+    for number in range(5):
+        token = authority.token(kid=f"invented-{number}")
+        assert HttpClient(server, token=token).request("tools/list").status == 401
+    assert len(authority.asked) == asked
+
+
+def test_who_has_no_token_is_told_where_to_get_one(
+    server: HttpServer, authority: Authority
+) -> None:
+    refused = HttpClient(server).request("tools/list")
+    assert refused.status == 401
+    where = "https://memory.example/.well-known/oauth-protected-resource/mcp"
+    assert f'resource_metadata="{where}"' in refused.headers["www-authenticate"]
+    metadata = server.get("/.well-known/oauth-protected-resource/mcp").json
+    assert metadata["resource"] == RESOURCE
+    assert [each.rstrip("/") for each in metadata["authorization_servers"]] == [authority.url]
+    assert metadata["scopes_supported"] == ["memlog:read", "memlog:write", "memlog:admin"]
+
+
+@pytest.mark.parametrize(
+    ("scopes", "grant"),
+    [
+        ("memlog:read", Grant("oauth:ann", "read")),
+        (["memlog:read", "memlog:admin"], Grant("oauth:ann", "admin")),
+        ("memlog:read memlog:toolset:graph", Grant("oauth:ann", "read", None, ("graph",))),
+        ("memlog:read memlog:toolset:none", Grant("oauth:ann", "read", None, ())),
+        ("memlog:write memlog:project:b", Grant("oauth:ann", "write", ("b",))),
+        ("memlog:project:b", None),
+        ("memlog:everything", None),
+    ],
+)
+def test_scopes_say_what_is_granted(scopes: object, grant: Grant | None) -> None:
+    assert grant_of({"sub": "ann", "scope": scopes}) == grant
+
+
+@pytest.mark.parametrize(
+    ("issuer", "resource"),
+    [
+        ("http://issuer.example", RESOURCE),
+        ("https://issuer.example", ""),
+        ("issuer.example", RESOURCE),
+    ],
+)
+def test_an_issuer_over_plain_http_is_refused(issuer: str, resource: str) -> None:
+    with pytest.raises(InvalidParameter, match="https://"):
+        Issuer(issuer, resource)
+
+
+def test_an_issuer_that_is_away_lets_nobody_in(tmp_path: Path, authority: Authority) -> None:
+    variables = {"MEMLOG_OAUTH_ISSUER": "http://127.0.0.1:9", "MEMLOG_OAUTH_RESOURCE": RESOURCE}
+    with served_http(tmp_path, **variables) as server:
+        client = HttpClient(server, token=authority.token(iss="http://127.0.0.1:9"))
+        assert client.request("tools/list").status == 401
+        assert any("cannot be had" in line["message"] for line in server.log())

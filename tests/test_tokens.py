@@ -1,0 +1,121 @@
+"""Tokens: made once, kept as hashes, narrowed, revoked; and the command line for them."""
+
+from __future__ import annotations
+
+import json
+import stat
+import time
+from pathlib import Path
+
+import pytest
+
+from memlog.errors import InvalidParameter, StorageError
+from server.grants import EVERYTHING, Grant
+from server.tokens import Tokens
+from tests.served import run_memlog
+
+
+def test_only_hashes_are_kept_and_only_the_owner_reads_them(tmp_path: Path) -> None:
+    tokens = Tokens(tmp_path / "tokens.json")
+    token = tokens.new(Grant("laptop"))
+    assert token not in tokens.path.read_text()
+    assert stat.S_IMODE(tokens.path.stat().st_mode) == 0o600
+
+
+def test_a_token_is_found_whole_and_by_nothing_less(tmp_path: Path) -> None:
+    tokens = Tokens(tmp_path / "tokens.json")
+    token = tokens.new(Grant("laptop", "read", ("a",), ("graph",)))
+    found = tokens.find(token)
+    assert found is not None and found.grant == Grant("laptop", "read", ("a",), ("graph",))
+    for wrong in ("", token[:-1], token + "x", token.upper(), found.sha256, "\ud800"):
+        assert tokens.find(wrong) is None
+
+
+def test_a_token_is_good_until_it_expires(tmp_path: Path) -> None:
+    tokens = Tokens(tmp_path / "tokens.json")
+    now_us = time.time_ns() // 1_000
+    assert tokens.find(tokens.new(Grant("over"), expires_us=now_us)) is None
+    assert tokens.find(tokens.new(Grant("good"), expires_us=now_us + 3_600_000_000)) is not None
+
+
+def test_a_name_is_taken_until_it_is_revoked(tmp_path: Path) -> None:
+    tokens = Tokens(tmp_path / "tokens.json")
+    first = tokens.new(Grant("laptop"))
+    with pytest.raises(InvalidParameter, match="already"):
+        tokens.new(Grant("laptop"))
+    tokens.revoke("laptop")
+    assert tokens.find(first) is None
+    assert tokens.find(tokens.new(Grant("laptop"))) is not None
+    with pytest.raises(InvalidParameter, match="no token named 'labtop'") as refused:
+        tokens.revoke("labtop")
+    assert "laptop" in (refused.value.suggestion or "")
+
+
+def test_a_change_by_another_process_is_seen_at_once(tmp_path: Path) -> None:
+    one, other = Tokens(tmp_path / "tokens.json"), Tokens(tmp_path / "tokens.json")
+    token = one.new(Grant("laptop"))
+    assert other.find(token) is not None
+    one.revoke("laptop")
+    assert other.find(token) is None
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"tokens": [{"name": "x"}]}', '{"tokns": []}'])
+def test_a_damaged_file_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "tokens.json"
+    path.write_text(text)
+    with pytest.raises(StorageError, match=r"tokens\.json cannot be read"):
+        Tokens(path).find("x")
+
+
+# -- grants
+
+
+def test_a_grant_reaches_a_project_however_its_name_is_spelt() -> None:
+    grant = Grant("x", projects=("Caf\u00e9",))
+    assert grant.reaches("Cafe\u0301")
+    assert not grant.reaches("Cafe") and not grant.reaches("")
+
+
+def test_a_grant_is_only_ever_narrowed() -> None:
+    assert Grant("x", projects=("a", "b")).within("a").projects == ("a",)
+    assert Grant("x", projects=("a", "b")).within("c").projects == ()
+    assert EVERYTHING.within("c").projects == ("c",)
+
+
+@pytest.mark.parametrize(
+    ("projects", "starts"),
+    [(None, "default"), (("default", "a"), "default"), (("a",), "a"), (("a", "b"), ""), ((), "")],
+)
+def test_a_grant_starts_in_a_project_it_reaches(
+    projects: tuple[str, ...] | None, starts: str
+) -> None:
+    assert Grant("x", projects=projects).starting_project("default") == starts
+
+
+# -- the command line
+
+
+def test_tokens_are_made_listed_and_revoked(tmp_path: Path) -> None:
+    flags = ("--right", "read", "--project", "a", "--toolset", "graph", "--days", "1")
+    made = run_memlog("token", "new", "phone", *flags, data_dir=tmp_path)
+    assert made.stdout.startswith("memlog_") and "only time" in made.stderr
+    listed = run_memlog("token", "list", "--json", data_dir=tmp_path)
+    (row,) = json.loads(listed.stdout)
+    assert (row["name"], row["right"], row["projects"], row["toolsets"], row["expired"]) == (
+        "phone",
+        "read",
+        ["a"],
+        ["graph"],
+        False,
+    )
+    assert made.stdout.strip() not in listed.stdout
+    assert "phone" in run_memlog("token", "list", data_dir=tmp_path).stdout
+    assert run_memlog("token", "revoke", "phone", data_dir=tmp_path).stdout == "revoked phone\n"
+    assert run_memlog("token", "list", data_dir=tmp_path).stdout == "There are no tokens yet.\n"
+
+
+@pytest.mark.parametrize("name", ["", "a b", "ü", "../x", "-x", "x" * 101, "a\nb"])
+def test_a_name_that_would_not_stand_in_a_log_is_refused(tmp_path: Path, name: str) -> None:
+    ended = run_memlog("token", "new", "--", name, data_dir=tmp_path)
+    assert ended.returncode == 1
+    assert "cannot be used" in ended.stderr
