@@ -8,7 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from bench import append, calls, found, importing, memories, past, peers, replay, search, startup
+from bench import (
+    append,
+    calls,
+    found,
+    http,
+    importing,
+    memories,
+    past,
+    peers,
+    replay,
+    search,
+    startup,
+)
 from bench.rows import Section
 from bench.world import World
 
@@ -35,6 +47,7 @@ BENCHMARKS = (
     Benchmark("found", found.run),
     Benchmark("calls", calls.run),
     Benchmark("memories", memories.run),
+    Benchmark("http", http.run),
     Benchmark("past", past.run),
     Benchmark("replay", replay.run),
     Benchmark("import", importing.run, canonical=False),

@@ -51,6 +51,7 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True):
     import_entities: int = 1_000
     imports: int = 5
     imports_embedded: int = 2
+    load_seconds: float = 30.0
     warm_up: int = 20
 
 
@@ -66,6 +67,7 @@ TINY = Scale(
     import_entities=10,
     imports=2,
     imports_embedded=1,
+    load_seconds=0.5,
     warm_up=0,
 )
 

@@ -1,0 +1,246 @@
+"""Calls over HTTP on loopback: a read and a search by 8 clients, then 64 clients that read, search and write.
+
+Each client keeps a connection of its own and asks again when it has its answer, so that 8 clients are 8
+requests at any time. They run in other processes than the server, on the same processors. In the load no
+answer may be an error, and every write that was acknowledged is looked for at the end.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from multiprocessing import get_context
+from typing import Any
+
+import msgspec
+
+from bench import corpus
+from bench.rows import Section, at_most_ms, floor, row
+from bench.wire import ROOT, SERVE, environment
+from bench.world import World
+
+CLIENTS, CLIENTS_UNDER_LOAD = 8, 64
+PROCESSES = 2
+READ_MS_MAX, SEARCH_MS_MAX = 2.0, 8.0
+START_SECONDS_MAX = 60.0
+PROTOCOL = "2026-07-28"
+_META = {
+    "io.modelcontextprotocol/protocolVersion": PROTOCOL,
+    "io.modelcontextprotocol/clientInfo": {"name": "bench", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A tool and its arguments; without a tool, a request that does nothing (/healthz)."""
+
+    tool: str = ""
+    arguments: dict[str, Any] = {}
+
+
+NOTHING = Call()
+
+
+class Client:
+    """One connection that is kept. Raises ValueError for an answer that is an error."""
+
+    def __init__(self, port: int) -> None:
+        self._connection = HTTPConnection("127.0.0.1", port, timeout=START_SECONDS_MAX)
+
+    def __call__(self, call: Call) -> dict[str, Any]:
+        if not call.tool:
+            return self._answer("GET", "/healthz", b"", {})
+        params = {"name": call.tool, "arguments": call.arguments, "_meta": _META}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+        headers = {
+            "Content-Type": "application/json",
+            "Accept": "application/json, text/event-stream",
+            "MCP-Protocol-Version": PROTOCOL,
+            "Mcp-Method": "tools/call",
+            "Mcp-Name": call.tool,
+        }
+        answer = self._answer("POST", "/mcp", json.dumps(body).encode(), headers)
+        result: dict[str, Any] = answer["result"]
+        if result.get("isError"):
+            raise ValueError(f"the server answered {result}")
+        return result
+
+    def _answer(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> Any:
+        self._connection.request(method, path, body, headers)
+        answer = self._connection.getresponse()
+        text = answer.read()
+        if answer.status != 200:
+            raise ValueError(f"the server answered {answer.status}: {text[:500]!r}")
+        return json.loads(text)
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def run(world: World) -> Iterator[Section]:
+    prepared = world.prepared(max(world.scale.sizes))
+    names = [entity.name for entity in prepared.entities]
+    reads = [Call("open_nodes", {"names": [name]}) for name in names[: world.scale.calls]]
+    queries = corpus.queries(prepared.entities, 2 * world.scale.calls)
+    searches = [Call("search_nodes", {"query": query, "limit": 10}) for query in queries]
+    with _served(world, prepared.project) as port, _clients() as pool:
+        for start, clients in enumerate((1, CLIENTS)):
+            times = {
+                name: _together(pool, port, clients, calls)
+                for name, calls in (
+                    ("a request that does nothing", [NOTHING] * len(reads)),
+                    ("open_nodes", reads),
+                    ("search_nodes", searches[start::2]),  # none whose vector is in the cache
+                )
+            }
+            nothing = floor("a request that does nothing", times["a request that does nothing"])
+            goals = [at_most_ms(READ_MS_MAX)] if clients == 1 else []
+            sought = [at_most_ms(SEARCH_MS_MAX)] if clients == CLIENTS else []
+            yield Section(
+                f"HTTP, {clients} client{'s' * (clients > 1)}, {len(names):,} entities",
+                [
+                    row("open_nodes", times["open_nodes"], [nothing], goals=goals),
+                    row("search_nodes", times["search_nodes"], [nothing], goals=sought),
+                    nothing,
+                ],
+            )
+        yield _load(world, pool, port, names, queries)
+
+
+def _load(
+    world: World, pool: ProcessPoolExecutor, port: int, names: Sequence[str], queries: Sequence[str]
+) -> Section:
+    seconds, share = world.scale.load_seconds, CLIENTS_UNDER_LOAD // PROCESSES
+    parts = [
+        pool.submit(mixed, port, range(each * share, (each + 1) * share), seconds, names, queries)
+        for each in range(PROCESSES)
+    ]
+    times: list[int] = []
+    written: list[str] = []
+    for part in parts:
+        taken, acknowledged = part.result()
+        times += taken
+        written += acknowledged
+    client = Client(port)
+    for start in range(0, len(written), 100):
+        asked = written[start : start + 100]
+        found = client(Call("open_nodes", {"names": asked}))["structuredContent"]["entities"]
+        lost = set(asked) - {entity["name"] for entity in found}
+        if lost:
+            raise ValueError(f"{len(lost)} acknowledged writes are lost, {min(lost)} among them")
+    nothing = floor("a request that does nothing", _together(pool, port, 1, [NOTHING] * 50))
+    client.close()
+    note = f"{len(times) / seconds:,.0f} calls/s, {len(written):,} writes, none lost"
+    return Section(
+        f"HTTP, {CLIENTS_UNDER_LOAD} clients for {seconds:g} s, mixed",
+        [row("a read, a search or a write", times, [nothing], note=note), nothing],
+    )
+
+
+# -- in the processes of the clients
+
+
+def together(port: int, clients: int, calls: Sequence[Call]) -> list[int]:
+    """Nanoseconds of each call, made by so many clients at a time, each with a share of them."""
+    with ThreadPoolExecutor(clients) as threads:
+        parts = [threads.submit(_one, port, calls[each::clients]) for each in range(clients)]
+        return [taken for part in parts for taken in part.result()]
+
+
+def _one(port: int, calls: Sequence[Call]) -> list[int]:
+    client, times = Client(port), []
+    for call in calls:
+        begun = time.perf_counter_ns()
+        client(call)
+        times.append(time.perf_counter_ns() - begun)
+    client.close()
+    return times
+
+
+def mixed(
+    port: int, numbers: range, seconds: float, names: Sequence[str], queries: Sequence[str]
+) -> tuple[list[int], list[str]]:
+    """What each of these clients does for so long: times, and the names of what was written."""
+    with ThreadPoolExecutor(len(numbers)) as threads:
+        parts = [threads.submit(_mix, port, number, seconds, names, queries) for number in numbers]
+        done = [part.result() for part in parts]
+    return [taken for times, _ in done for taken in times], [w for _, each in done for w in each]
+
+
+def _mix(
+    port: int, number: int, seconds: float, names: Sequence[str], queries: Sequence[str]
+) -> tuple[list[int], list[str]]:
+    client = Client(port)
+    times: list[int] = []
+    written: list[str] = []
+    end = time.monotonic() + seconds
+    turn = 0
+    while time.monotonic() < end:
+        turn += 1
+        at = number * 7 + turn
+        call = Call("open_nodes", {"names": [names[at % len(names)]]})
+        if turn % 4 == 0:
+            call = Call("search_nodes", {"query": queries[at % len(queries)], "limit": 10})
+        elif turn % 4 == 2:
+            entity = {"name": f"load {number}-{turn}", "entityType": "load", "observations": []}
+            call = Call("create_entities", {"entities": [entity]})
+        begun = time.perf_counter_ns()
+        client(call)
+        times.append(time.perf_counter_ns() - begun)
+        if call.tool == "create_entities":
+            written.append(f"load {number}-{turn}")
+    client.close()
+    return times, written
+
+
+# -- processes
+
+
+def _together(
+    pool: ProcessPoolExecutor, port: int, clients: int, calls: Sequence[Call]
+) -> list[int]:
+    return pool.submit(together, port, clients, calls).result()
+
+
+@contextmanager
+def _clients() -> Iterator[ProcessPoolExecutor]:
+    with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as pool:
+        yield pool
+
+
+@contextmanager
+def _served(world: World, project: str) -> Iterator[int]:
+    """`memlog serve --transport http` over the data directory, on a port that is free."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+    variables = {
+        **world.variables(project),
+        "MEMLOG_EMBEDDER": "minilm" if world.has_model else "none",
+        "MEMLOG_HTTP_REQUESTS_PER_SECOND": "1000000",
+    }
+    command = [*SERVE, "--transport", "http", "--port", str(port)]
+    with subprocess.Popen(command, env=environment(variables), cwd=ROOT) as server:
+        try:
+            _await(port)
+            yield port
+        finally:
+            server.terminate()
+            server.wait(START_SECONDS_MAX)
+
+
+def _await(port: int) -> None:
+    deadline = time.monotonic() + START_SECONDS_MAX
+    while time.monotonic() < deadline:
+        try:
+            Client(port)(NOTHING)
+        except ConnectionError:
+            time.sleep(0.05)
+            continue
+        return
+    raise TimeoutError(f"the server did not answer within {START_SECONDS_MAX:g} s")
