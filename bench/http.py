@@ -55,7 +55,8 @@ class Client:
 
     def __call__(self, call: Call) -> dict[str, Any]:
         if not call.tool:
-            return self._answer("GET", "/healthz", b"", {})
+            health: dict[str, Any] = self._answer("GET", "/healthz", b"", {})
+            return health
         params = {"name": call.tool, "arguments": call.arguments, "_meta": _META}
         body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
         headers = {
