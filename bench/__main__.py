@@ -23,7 +23,7 @@ COLUMNS_MIN = 150
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
-    "--size", "sizes", type=click.IntRange(1), multiple=True, help="Entities; repeatable."
+    "--size", "sizes", type=click.IntRange(1), multiple=True, help="Observations; repeatable."
 )
 @click.option(
     "--only",
@@ -44,6 +44,17 @@ COLUMNS_MIN = 150
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="A memory.json of the reference server to import.",
 )
+@click.option(
+    "--plot",
+    "plot_file",
+    type=click.Path(path_type=Path, dir_okay=False, writable=True),
+    help="Write what `scale` measured to a file, as SVG.",
+)
+@click.option(
+    "--vectors",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="A folder that keeps vectors for the next run, which then embeds little.",
+)
 @click.option("--peer", metavar="COMMAND", help="A memory server to stand beside, for `peers`.")
 @click.option(
     "--dir",
@@ -58,6 +69,8 @@ def main(
     tiny: bool,
     json_file: Path | None,
     memory: Path | None,
+    plot_file: Path | None,
+    vectors: Path | None,
     peer: str | None,
     parent: Path | None,
 ) -> None:
@@ -71,28 +84,36 @@ def main(
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     scale = TINY if tiny else Scale()
     if sizes:
-        scale = msgspec.structs.replace(scale, sizes=sizes)
+        scale = msgspec.structs.replace(scale, sizes=sizes, scale_sizes=sizes)
     asked = {"import": memory, "peers": peer}
     names = only or [
         each.name for each in BENCHMARKS if each.canonical or every or asked.get(each.name)
     ]
+    if plot_file is not None and "scale" not in names:
+        raise click.UsageError("--plot draws what `scale` measures; add --only scale")
     console, progress = Console(highlight=False), Console(stderr=True)
     if not console.is_terminal:
         console.width = max(console.width, COLUMNS_MIN)
     with tempfile.TemporaryDirectory(prefix="memlog-bench-", dir=parent) as folder:
         machine = describe(Path(folder))
         measured = []
-        with World(Path(folder), scale, progress, memory, peer) as world:
+        with World(Path(folder), scale, progress, memory, peer, vectors) as world:
             for benchmark, section in run(world, names):
-                console.print(report.table(section), "")
+                for shown in report.tables(section):
+                    console.print(shown, "")
                 measured.append((benchmark.name, section))
-    console.print(report.verdict([section for _, section in measured]))
+    sections = [section for _, section in measured]
+    console.print(report.headlines(measured), "")
+    console.print(report.verdict(sections))
     if json_file is not None:
-        document = report.Document(machine, [section for _, section in measured])
+        document = report.Document(machine, sections)
         json_file.write_bytes(msgspec.json.format(msgspec.json.encode(document)))
+    if plot_file is not None:
+        plot_file.write_text(report.plotted(sections))
     if every:
         PAGE.write_text(report.page(machine, measured))
-        console.print(f"Written: {PAGE.relative_to(ROOT)}")
+        PAGE.with_name(report.PLOT).write_text(report.plotted(sections))
+        console.print(f"Written: {PAGE.relative_to(ROOT)} and {report.PLOT} beside it")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ what was created, on the same processors.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from bench.floors import SyncedWrite
 from bench.rows import Row, Section, at_most_ms, at_most_times, floor, row
@@ -35,10 +35,10 @@ def run(world: World) -> Iterator[Section]:
             server, suffix = world.server(project, model=model), ", with the model" if model else ""
             if not smallest:
                 yield _ping(world, server)
-            created, *floors = _create(world, server, suffix, smallest)
-            smallest.setdefault(created.name, created)
-            rows += [created, *floors]
-        yield Section(f"Creating over stdio, {size:,} entities", rows)
+            measured, *floors = created(world, server, suffix, smallest)
+            smallest.setdefault(measured.name, measured)
+            rows += [measured, *floors]
+        yield Section(f"Creating over stdio, {size:,} observations", rows)
 
 
 def _ping(world: World, server: Server) -> Section:
@@ -56,8 +56,10 @@ def _ping(world: World, server: Server) -> Section:
     )
 
 
-def _create(world: World, server: Server, suffix: str, smallest: dict[str, Row]) -> Iterator[Row]:
-    """The row, then its floors."""
+def created(
+    world: World, server: Server, suffix: str, smallest: Mapping[str, Row]
+) -> Iterator[Row]:
+    """The row, beside that of the smallest size where there is one; then its floors."""
     scale, name = world.scale, f"create_entities{suffix}"
     entities = world.draw(scale.warm_up + scale.calls)
     messages = [server.call("create_entities", {"entities": [e.as_json()]}) for e in entities]
@@ -72,6 +74,6 @@ def _create(world: World, server: Server, suffix: str, smallest: dict[str, Row])
     floors = [floor(each + suffix, times[each]) for each in (NO_OP_NAME, synced.name)]
     goals = [at_most_ms(CREATE_MS_MAX)]
     if name in smallest:
-        goals.append(at_most_times(GROWTH_MAX, smallest[name], f"at {min(scale.sizes):,}"))
+        goals.append(at_most_times(GROWTH_MAX, smallest[name], "at the smallest size"))
     yield row(name, times[name], floors, goals=goals)
     yield from floors

@@ -15,13 +15,16 @@ from typing import Any
 
 import msgspec
 
-from memlog.commands import NewEntity, NewRelation
+from memlog.commands import CreateMemory, NewEntity, NewRelation
 
 SEED = "memlog"
 VOCABULARY_WORDS = 6_000
 SHORT_WORDS = 800
 FACT_WORDS_MIN, FACT_WORDS_MAX = 8, 12
 FACTS_PER_ENTITY = 2
+RECORDS_FROM = 10**9
+"""Facts of records are those of entities with numbers that nothing else comes near."""
+
 QUERY_WORDS = 3
 QUERY_WORD_CHARACTERS_MIN = 4
 
@@ -59,6 +62,8 @@ _ONSETS = (
 _VOWELS = ("a", "e", "i", "o", "u", "ai", "ea", "io")
 _CODAS = ("", "", "", "l", "n", "r", "s", "t")
 _TYPES = ("person", "organization", "project", "place", "event", "tool", "concept", "document")
+_RECORD_TYPES = ("decision", "note", "runbook", "todo")
+_TAGS = tuple(f"topic:{number}" for number in range(20))
 _RELATIONS = ("knows", "works_for", "depends_on", "located_in", "mentions")
 
 
@@ -80,6 +85,23 @@ class Entity(msgspec.Struct, frozen=True):
             "entityType": self.entity_type,
             "observations": list(self.observations),
         }
+
+
+class Record(msgspec.Struct, frozen=True):
+    """A record as the corpus draws it."""
+
+    record_type: str
+    tag: str
+    summary: str
+
+    def as_command(self) -> CreateMemory:
+        return CreateMemory(
+            memory_type=self.record_type,
+            content={"summary": self.summary},
+            source="bench",
+            confidence=1.0,
+            tags=[self.tag],
+        )
 
 
 @cache
@@ -111,6 +133,14 @@ def entities(start: int, count: int) -> list[Entity]:
     return [entity(number) for number in range(start, start + count)]
 
 
+def records(count: int) -> list[Record]:
+    draw = Random(f"{SEED} records")
+    return [
+        Record(draw.choice(_RECORD_TYPES), draw.choice(_TAGS), fact)
+        for fact in (entity(RECORDS_FROM + number).observations[0] for number in range(count))
+    ]
+
+
 def relations(known: Sequence[Entity]) -> list[NewRelation]:
     """One from each entity, to one not far before it."""
     draw = Random(f"{SEED} relations")
@@ -140,16 +170,23 @@ def _fact(draw: Random) -> str:
 
 def queries(known: Sequence[Entity], count: int) -> list[str]:
     """Distinct queries, each of words from one stored fact."""
-    drawn = _queries(known, Random(f"{SEED} queries"))
-    found: dict[str, None] = {}
+    facts = [fact for each in known for fact in each.observations]
+    return [query for query, _ in queries_of(facts, count)]
+
+
+def queries_of(facts: Sequence[str], count: int) -> list[tuple[str, int]]:
+    """Distinct queries, each with the number of the fact whose words it has."""
+    drawn = _queries(facts, Random(f"{SEED} queries"))
+    found: dict[str, int] = {}
     while len(found) < count:
-        found[next(drawn)] = None
-    return list(found)
+        found.update([next(drawn)])
+    return list(found.items())
 
 
-def _queries(known: Sequence[Entity], draw: Random) -> Iterator[str]:
+def _queries(facts: Sequence[str], draw: Random) -> Iterator[tuple[str, int]]:
     while True:
-        words = draw.choice(draw.choice(known).observations).lower().split()
+        number = draw.randrange(len(facts))
+        words = facts[number].lower().split()
         telling = list(dict.fromkeys(w for w in words if len(w) >= QUERY_WORD_CHARACTERS_MIN))
         if len(telling) >= QUERY_WORDS:
-            yield " ".join(draw.sample(telling, QUERY_WORDS))
+            yield " ".join(draw.sample(telling, QUERY_WORDS)), number

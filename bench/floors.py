@@ -31,7 +31,10 @@ class SyncedWrite:
         self._block = bytes(SYNCED_BYTES)
 
     def write(self, _: int) -> None:
-        os.write(self._file, self._block)
+        self.write_all(self._block)
+
+    def write_all(self, data: bytes) -> None:
+        os.write(self._file, data)
         _synced(self._file)
 
     def close(self) -> None:
@@ -97,12 +100,24 @@ class BareText:
 
 
 class BareVectors:
-    """A flat FAISS index over `vectors`, compared exactly."""
+    """A FAISS index over `vectors`: all compared exactly, or a graph from where memlog makes one."""
 
     def __init__(self, vectors: Any) -> None:
         import faiss
 
-        index: Any = faiss.IndexFlatIP(vectors.shape[1])
+        from projections.vector_index import (
+            GRAPH_BUILD_STEPS,
+            GRAPH_FROM_ROWS,
+            GRAPH_NEIGHBOURS,
+            GRAPH_SEARCH_STEPS_MIN,
+        )
+
+        count, dimensions = vectors.shape
+        index: Any = faiss.IndexFlatIP(dimensions)
+        if count >= GRAPH_FROM_ROWS:
+            index = faiss.IndexHNSWFlat(dimensions, GRAPH_NEIGHBOURS, faiss.METRIC_INNER_PRODUCT)
+            index.hnsw.efConstruction = GRAPH_BUILD_STEPS
+            index.hnsw.efSearch = GRAPH_SEARCH_STEPS_MIN
         index.add(vectors)
         self._index = index
         self._vectors = vectors

@@ -25,7 +25,7 @@ Calls = Callable[[int], tuple[str, dict[str, Any]]]
 
 def run(world: World) -> Iterator[Section]:
     size = min(world.scale.sizes)
-    title = f"Beside another memory server, {size:,} entities with two facts each"
+    title = f"Beside another memory server, {size:,} observations"
     try:
         command = shlex.split(world.peer) if world.peer else reference.command()
     except reference.Unavailable as reason:
@@ -36,7 +36,7 @@ def run(world: World) -> Iterator[Section]:
         Server(command, MEMORY_FILE_PATH=str(world.folder / "peer.jsonl")) as peer,
         Server(SERVE, MEMLOG_EMBEDDER="none", **world.variables("peers")) as memlog,
     ):
-        entities = world.draw(size)
+        entities = world.draw(-(-size // corpus.FACTS_PER_ENTITY))
         for server in (peer, memlog):
             _fill(server, entities)
         yield Section(f"{title}: {name}", list(_rows(world, entities, memlog, peer)))

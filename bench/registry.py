@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from bench import (
     append,
     calls,
+    embedding,
     found,
     http,
     importing,
@@ -18,6 +19,7 @@ from bench import (
     past,
     peers,
     replay,
+    scale,
     search,
     startup,
 )
@@ -27,10 +29,12 @@ from bench.world import World
 
 @dataclass(frozen=True)
 class Benchmark:
-    """`canonical` ones run when nothing else is asked for."""
+    """`canonical` ones run when nothing else is asked for; rows named by `headlines` are told again at the
+    end, those of the last section that has them."""
 
     name: str
     run: Callable[[World], Iterator[Section]]
+    headlines: tuple[str, ...] = ()
     canonical: bool = True
 
     @property
@@ -41,17 +45,19 @@ class Benchmark:
 
 
 BENCHMARKS = (
-    Benchmark("append", append.run),
-    Benchmark("startup", startup.run),
-    Benchmark("search", search.run),
-    Benchmark("found", found.run),
-    Benchmark("calls", calls.run),
-    Benchmark("memories", memories.run),
+    Benchmark("append", append.run, ("append",)),
+    Benchmark("startup", startup.run, (startup.LISTED,)),
+    Benchmark("search", search.run, (search.TEXT, search.HYBRID, search.REPEATED)),
+    Benchmark("embedding", embedding.run, (embedding.CACHED,)),
+    Benchmark("found", found.run, (found.BY_WORDS, found.HYBRID)),
+    Benchmark("calls", calls.run, ("create_entities",)),
+    Benchmark("memories", memories.run, ("store_memory",)),
     Benchmark("http", http.run),
     Benchmark("past", past.run),
-    Benchmark("replay", replay.run),
+    Benchmark("replay", replay.run, ("state", "text")),
     Benchmark("import", importing.run, canonical=False),
     Benchmark("peers", peers.run, canonical=False),
+    Benchmark("scale", scale.run, canonical=False),
 )
 
 

@@ -1,81 +1,92 @@
-"""Everything derived is thrown away and built from the log again: state, text, and vectors of known texts.
+"""Everything derived is thrown away and built from the log again: state, text, analytics, and vectors of known texts.
 
 The floor of all is reading the log; that of text also a bare index of the same texts, that of vectors
-also reading them from the cache and adding them to a flat index.
+also reading them from the cache and adding them to a bare index.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from bench import corpus
 from bench.floors import BareText, BareVectors
-from bench.rows import Section, Skipped, at_most_ms, floor, row
+from bench.rows import Goal, Row, Section, Skipped, at_most_ms, floor, row
 from bench.timing import Step, beside
 from bench.world import ITEMS_PER_COMMAND, World, creations, document_texts
 from memlog.commands import CreateEntities, CreateRelations
 from memlog.project import Project
+from server.service import Opened, Service
 
-STATE_MS_MAX = 3_000.0
-TEXT_MS_MAX = 4_000.0
-GOALS_FOR_EVENTS = 100_000
+SECONDS_MAX_PER_MILLION = {"state": 20.0, "text": 30.0, "analytics": 15.0}
+"""Goals for a million events; of fewer, their share, down to where what one commit costs weighs too much."""
+
+GOALS_FROM_EVENTS = 100_000
 EVENTS_PER_ENTITY = 2 + corpus.FACTS_PER_ENTITY
-SCAN = "log scanned and decoded"
+SCAN, TANTIVY = "log scanned and decoded", "tantivy alone"
+FAISS = "vectors read from the cache, added to FAISS"
 
 
 def run(world: World) -> Iterator[Section]:
-    yield _state_and_text(world)
-    yield _vectors(world)
-
-
-def _state_and_text(world: World) -> Section:
+    samples = world.scale.replays
     with world.service(model=False) as service:
         service.store.create("replay")
         opened = service.open("replay")
         wanted = -(-world.scale.replay_events // EVENTS_PER_ENTITY)
         world.execute("replay: log", service, opened, made(world.draw(wanted)))
-        texts = document_texts(opened.project)
-        steps = {
-            "state": Step(lambda _: opened.project.rebuild()),
-            "text": Step(lambda _: opened.projections.rebuild("text")),
-            SCAN: Step(lambda _: _scan(opened.project)),
-            "tantivy alone": Step(lambda _: BareText.over(texts, world.folder / "tantivy-replay")),
-        }
-        times = beside(world.scale.replays, steps, block=1)
-        events = opened.project.head()
-    scan = floor(SCAN, times[SCAN])
-    tantivy = floor(f"tantivy alone, {len(texts):,} texts", times["tantivy alone"])
-    share = events / GOALS_FOR_EVENTS
-    return Section(
-        f"Replay of {events:,} events",
-        [
-            row("state", times["state"], [scan], goals=[at_most_ms(STATE_MS_MAX * share)]),
-            row("text", times["text"], [scan, tantivy], goals=[at_most_ms(TEXT_MS_MAX * share)]),
-            scan,
-            tantivy,
-        ],
-    )
-
-
-def _vectors(world: World) -> Section:
+        rows = replayed(world, service, opened, ("state", "text", "analytics"), samples)
+        yield Section(f"Replay of {opened.project.head():,} events", rows)
     prepared = world.prepared(min(world.scale.sizes))
     title = f"Replay of the vectors of {len(prepared.texts):,} documents, embedded before"
     if not world.has_model:
-        return Section(title, [], [Skipped("vectors", world.without_model or "")])
+        yield Section(title, [], [Skipped("vectors", world.without_model or "")])
+        return
     with world.service(model=True) as service:
         opened = service.open(prepared.project)
         opened.projections.vectors()
-        texts = document_texts(opened.project)
+        yield Section(title, replayed(world, service, opened, ("vectors",), samples))
+
+
+def replayed(
+    world: World, service: Service, opened: Opened, names: Sequence[str], samples: int
+) -> list[Row]:
+    """The state and the projections of these names, each rebuilt so often; then the floors."""
+    project, texts = opened.project, document_texts(opened.project)
+    steps = {name: Step(partial(_rebuild, opened, name)) for name in names}
+    stands_on = {name: [SCAN] for name in names}
+    steps[SCAN] = Step(lambda _: _scan(project))
+    if "text" in names:
+        steps[TANTIVY] = Step(lambda _: BareText.over(texts, world.folder / "tantivy-replay"))
+        stands_on["text"].append(TANTIVY)
+    if "vectors" in names:
         cache = service.embeddings.get()
-        steps = {
-            "vectors": Step(lambda _: opened.projections.rebuild("vectors")),
-            SCAN: Step(lambda _: _scan(opened.project)),
-            "flat": Step(lambda _: BareVectors(cache.vectors(texts))),
-        }
-        times = beside(world.scale.replays, steps, block=1)
-    scan = floor(SCAN, times[SCAN])
-    flat = floor("vectors read from the cache, added to FAISS", times["flat"])
-    return Section(title, [row("vectors", times["vectors"], [scan, flat]), scan, flat])
+        steps[FAISS] = Step(lambda _: BareVectors(cache.vectors(texts)))
+        stands_on["vectors"].append(FAISS)
+    times = beside(samples, steps, block=1)
+    floors = {name: floor(name, times[name]) for name in steps if name not in names}
+    rows = [
+        row(
+            name,
+            times[name],
+            [floors[each] for each in stands_on[name]],
+            goals=_goals(name, project.head()),
+        )
+        for name in names
+    ]
+    return [*rows, *floors.values()]
+
+
+def _rebuild(opened: Opened, name: str, _: int) -> None:
+    if name == "state":
+        opened.project.rebuild()
+    else:
+        opened.projections.rebuild(name)
+
+
+def _goals(name: str, events: int) -> list[Goal]:
+    if name not in SECONDS_MAX_PER_MILLION or events < GOALS_FROM_EVENTS:
+        return []
+    return [at_most_ms(SECONDS_MAX_PER_MILLION[name] * events / 1_000)]
 
 
 def made(entities: Sequence[corpus.Entity]) -> list[CreateEntities | CreateRelations]:

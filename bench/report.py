@@ -1,4 +1,4 @@
-"""The rows for people and for programs: a table in the terminal, a page of Markdown, JSON."""
+"""The rows for people and for programs: a table in the terminal, a page of Markdown, a plot, JSON."""
 
 from __future__ import annotations
 
@@ -7,13 +7,23 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from rich.table import Table
 
+from bench import plot
 from bench.machine import Machine
 from bench.registry import BENCHMARKS
-from bench.rows import Row, Section
+from bench.rows import Judged, Row, Section, Size
+from bench.scale import PLOTTED
+
+PLOT = "benchmarks.svg"
+"""The plot's place, beside the page."""
+
+PLOT_TITLE = "Latency of memlog as its memory grows"
 
 Measured = Sequence[tuple[str, Section]]
 """Names of benchmarks with their sections, in the order of the run."""
 
+STYLES = {True: "green", False: "red", None: ""}
+SIZE_COLUMNS = ("", "MB", "floor", "floor MB", "ratio", "goal")
+HEADLINE_COLUMNS = ("", "", "p50 ms", "p99 ms", "floor p50 ms", "ratio", "goal")
 COLUMNS = ("", "p50 ms", "p99 ms", "n", "floor", "floor p50 ms", "ratio", "goal")
 
 _INTRODUCTION = """# Benchmarks
@@ -34,21 +44,68 @@ class Document(msgspec.Struct, frozen=True):
     sections: list[Section]
 
 
-def table(section: Section) -> Table:
-    drawn = Table(title=section.title, title_justify="left", title_style="bold", box=None)
-    for column in COLUMNS:
-        numeric = column.endswith("ms") or column in {"n", "ratio"}
-        drawn.add_column(column, justify="right" if numeric else "left", no_wrap=numeric)
-    for row in section.rows:
-        style = "dim" if row.is_floor else {True: "green", False: "red", None: ""}[row.met]
-        drawn.add_row(*_cells(row), style=style)
-    for skipped in section.skipped:
-        drawn.add_row(skipped.name, *[""] * (len(COLUMNS) - 2), f"skipped: {skipped.reason}")
+def tables(section: Section) -> Iterator[Table]:
+    """Its rows, with what was skipped, and its sizes."""
+    if section.rows or section.skipped:
+        drawn = _drawn(section.title, COLUMNS)
+        for row in section.rows:
+            drawn.add_row(*_cells(row), style="dim" if row.is_floor else STYLES[row.met])
+        for skipped in section.skipped:
+            drawn.add_row(skipped.name, *[""] * (len(COLUMNS) - 2), f"skipped: {skipped.reason}")
+        yield drawn
+    if section.sizes:
+        drawn = _drawn(section.title, SIZE_COLUMNS)
+        for size in section.sizes:
+            drawn.add_row(*_size_cells(size), style=STYLES[size.met])
+        yield drawn
+
+
+def headlines(measured: Measured) -> Table:
+    """The few rows to be remembered, each as it was at the largest size, with what its floors take."""
+    drawn = _drawn("Headlines", HEADLINE_COLUMNS)
+    for section, row in headline_rows(measured):
+        drawn.add_row(*_headline_cells(section, row), style=STYLES[row.met])
     return drawn
 
 
+def _drawn(title: str, columns: Sequence[str]) -> Table:
+    drawn = Table(title=title, title_justify="left", title_style="bold", box=None)
+    for column in columns:
+        numeric = column.endswith(("ms", "MB")) or column in {"n", "ratio"}
+        drawn.add_column(column, justify="right" if numeric else "left", no_wrap=numeric)
+    return drawn
+
+
+def headline_rows(measured: Measured) -> Iterator[tuple[Section, Row]]:
+    for benchmark in BENCHMARKS:
+        last = {
+            row.name: (section, row)
+            for name, section in measured
+            if name == benchmark.name
+            for row in reversed(section.rows)  # of two with one name the first
+        }
+        yield from (last[name] for name in benchmark.headlines if name in last)
+
+
+def plotted(sections: Sequence[Section]) -> str:
+    """The plot of what `scale` measured, as SVG. Raises ValueError where it measured nothing."""
+    found = {
+        name: [
+            plot.Point(section.observations, row.p50_ms, row.p99_ms)
+            for section in sections
+            if section.observations is not None
+            for row in section.rows
+            if row.name == name
+        ]
+        for name in PLOTTED
+    }
+    return plot.svg(PLOT_TITLE, {name: points for name, points in found.items() if points})
+
+
 def verdict(sections: Sequence[Section]) -> str:
-    judged = [row.met for section in sections for row in section.rows if row.met is not None]
+    met = [row.met for section in sections for row in section.rows]
+    met += [size.met for section in sections for size in section.sizes]
+    judged = [each for each in met if each is not None]
     skipped = sum(len(section.skipped) for section in sections)
     return f"{sum(judged)} of {len(judged)} rows with a goal met it; {skipped} skipped."
 
@@ -56,7 +113,16 @@ def verdict(sections: Sequence[Section]) -> str:
 def page(machine: Machine, measured: Measured) -> str:
     said = verdict([section for _, section in measured])
     return (
-        "\n".join([_INTRODUCTION, _machine(machine), said, "", *_sections(measured)]).rstrip()
+        "\n".join(
+            [
+                _INTRODUCTION,
+                _machine(machine),
+                said,
+                "",
+                *_headlines(measured),
+                *_sections(measured),
+            ]
+        ).rstrip()
         + "\n"
     )
 
@@ -70,18 +136,33 @@ def _machine(machine: Machine) -> str:
     )
 
 
+def _headlines(measured: Measured) -> Iterator[str]:
+    yield "## Headlines\n"
+    yield _line(HEADLINE_COLUMNS)
+    yield _line(["---", "---", *["--:"] * 4, "---"])
+    yield from (_line(_headline_cells(*found)) for found in headline_rows(measured))
+    yield ""
+
+
 def _sections(measured: Measured) -> Iterator[str]:
     about = {benchmark.name: benchmark.about for benchmark in BENCHMARKS}
     before = ""
     for name, section in measured:
         if name != before:
             yield f"## {name}\n\n{about[name]}\n"
+            if name == "scale":
+                yield f"![{PLOT_TITLE}: p50 and p99 against observations]({PLOT})\n"
         before = name
         yield f"**{section.title}**\n"
         if section.rows:
             yield _line(COLUMNS)
             yield _line(["---", *["--:"] * 3, "---", "--:", "--:", "---"])
             yield from (_line(_emphasised(row)) for row in section.rows)
+            yield ""
+        if section.sizes:
+            yield _line(SIZE_COLUMNS)
+            yield _line(["---", "--:", "---", "--:", "--:", "---"])
+            yield from (_line(_size_cells(size)) for size in section.sizes)
             yield ""
         for skipped in section.skipped:
             yield f"Skipped, {skipped.name}: {skipped.reason}\n"
@@ -93,20 +174,41 @@ def _emphasised(row: Row) -> list[str]:
 
 
 def _cells(row: Row) -> list[str]:
-    met = {True: "✓ ", False: "✗ ", None: ""}[row.met]
     return [
         f"{row.name} ({row.note})" if row.note else row.name,
-        _ms(row.p50_ms),
-        _ms(row.p99_ms),
+        _three_digits(row.p50_ms),
+        _three_digits(row.p99_ms),
         f"{row.n:,}",
         row.floor,
-        "" if row.floor_p50_ms is None else _ms(row.floor_p50_ms),
+        "" if row.floor_p50_ms is None else _three_digits(row.floor_p50_ms),
         "" if row.ratio is None else f"{row.ratio:.2f}",
-        met + row.goal,
+        _goals(row.goals),
     ]
 
 
-def _ms(value: float) -> str:
+def _size_cells(size: Size) -> list[str]:
+    return [
+        size.name,
+        _three_digits(size.megabytes),
+        size.floor,
+        _three_digits(size.floor_megabytes),
+        f"{size.ratio:.2f}",
+        _goals(size.goals),
+    ]
+
+
+def _headline_cells(section: Section, row: Row) -> list[str]:
+    floor_ms = "" if row.floor_p50_ms is None else _three_digits(row.floor_p50_ms)
+    ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
+    times = [_three_digits(row.p50_ms), _three_digits(row.p99_ms), floor_ms, ratio]
+    return [section.title, row.name, *times, _goals(row.goals)]
+
+
+def _goals(goals: Sequence[Judged]) -> str:
+    return "; ".join(f"{'✓' if goal.met else '✗'} {goal.says}" for goal in goals)
+
+
+def _three_digits(value: float) -> str:
     """Three digits that count."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 

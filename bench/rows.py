@@ -1,4 +1,4 @@
-"""What a benchmark reports: latencies, the floor they stand on, and whether a goal was met.
+"""What a benchmark reports: latencies and sizes, the floor they stand on, and whether a goal was met.
 
 A floor is the same work done by the bare parts alone (a synced write, one query of tantivy, …), measured in
 the same run. Absolute figures move with the machine and its load by a factor of two; the ratio to
@@ -17,10 +17,18 @@ NS_PER_MS = 1e6
 
 
 class Goal(msgspec.Struct, frozen=True):
-    """The median is to be at most `limit_ms`; `says` tells where that number comes from."""
+    """The percentile at `share` is to be at most `limit_ms`; `says` tells where that number comes from."""
 
     says: str
     limit_ms: float
+    share: float = 0.50
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """A goal as it is shown, and whether it was met."""
+
+    says: str
+    met: bool
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,9 +46,29 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     floor: str = ""
     floor_p50_ms: float | None = None
     ratio: float | None = None
-    goal: str = ""
-    met: bool | None = None
+    goals: list[Judged] = []
     note: str = ""
+
+    @property
+    def met(self) -> bool | None:
+        """Whether every goal was met; None where there is none."""
+        return all(goal.met for goal in self.goals) if self.goals else None
+
+
+class Size(msgspec.Struct, frozen=True, kw_only=True):
+    """What something takes in memory or on the disk, in megabytes of a million bytes, and how many times
+    that is what the `floor` takes."""
+
+    name: str
+    megabytes: float
+    floor: str
+    floor_megabytes: float
+    ratio: float
+    goals: list[Judged] = []
+
+    @property
+    def met(self) -> bool | None:
+        return all(goal.met for goal in self.goals) if self.goals else None
 
 
 class Skipped(msgspec.Struct, frozen=True):
@@ -51,11 +79,16 @@ class Skipped(msgspec.Struct, frozen=True):
 
 
 class Section(msgspec.Struct, frozen=True):
-    """What was measured side by side: rows, floors among them, under one title."""
+    """What was measured side by side: rows, floors among them, under one title; or sizes.
+
+    `observations` is how many the memory held, where that is what a section varies.
+    """
 
     title: str
     rows: list[Row]
     skipped: list[Skipped] = []
+    sizes: list[Size] = []
+    observations: int | None = None
 
 
 def percentile_ns(times_ns: Sequence[int], share: float) -> int:
@@ -92,19 +125,43 @@ def row(
         floor=_together([each.name for each in floors]),
         floor_p50_ms=floor_p50_ms,
         ratio=bare.p50_ms / floor_p50_ms,
-        goal="; ".join(goal.says for goal in goals),
-        met=all(bare.p50_ms <= goal.limit_ms for goal in goals) if goals else None,
+        goals=[_judged(goal, times_ns) for goal in goals],
     )
 
 
-def at_most_ms(limit_ms: float) -> Goal:
-    return Goal(f"≤ {limit_ms:,.4g} ms", limit_ms)
+def at_most_ms(limit_ms: float, share: float = 0.50, *, of: str = "") -> Goal:
+    """`of` names who set the goal, where it is not this project."""
+    said = "" if share == 0.50 else f"p{100 * share:g} "
+    return Goal(f"{of and of + ': '}{said}≤ {limit_ms:,.4g} ms", limit_ms, share)
+
+
+def size(
+    name: str, megabytes: float, floor: tuple[str, float], *, goals: Sequence[Judged] = ()
+) -> Size:
+    """`floor` is what it is compared with, and its megabytes."""
+    says, floor_megabytes = floor
+    return Size(
+        name=name,
+        megabytes=megabytes,
+        floor=says,
+        floor_megabytes=floor_megabytes,
+        ratio=megabytes / floor_megabytes,
+        goals=list(goals),
+    )
+
+
+def at_most_megabytes(limit: float, megabytes: float) -> Judged:
+    return Judged(f"≤ {limit:,.4g} MB", megabytes <= limit)
 
 
 def at_most_times(factor: float, other: Row, called: str = "") -> Goal:
     """At most `factor` times the median of another row of the same run."""
     limit_ms = factor * other.p50_ms
     return Goal(f"≤ {factor:g} × {called or other.name} ({limit_ms:.3g} ms)", limit_ms)
+
+
+def _judged(goal: Goal, times_ns: Sequence[int]) -> Judged:
+    return Judged(goal.says, percentile_ns(times_ns, goal.share) / NS_PER_MS <= goal.limit_ms)
 
 
 def _together(names: Sequence[str]) -> str:

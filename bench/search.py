@@ -35,8 +35,6 @@ def run(world: World) -> Iterator[Section]:
         section = _search(world, prepared, smallest)
         smallest = smallest or {measured.name: measured for measured in section.rows}
         yield section
-        if world.has_model:
-            yield _bulk(world, prepared)
 
 
 def _search(world: World, prepared: Prepared, smallest: Mapping[str, Row]) -> Section:
@@ -59,8 +57,8 @@ def _search(world: World, prepared: Prepared, smallest: Mapping[str, Row]) -> Se
     times = beside(scale.calls, steps, warm_up=scale.warm_up)
     skipped = [] if world.has_model else [Skipped(HYBRID, world.without_model or "")]
     return Section(
-        f"Search over stdio, {len(prepared.entities):,} entities with two facts each",
-        _rows(times, smallest, min(scale.sizes)),
+        f"Search over stdio, {prepared.size:,} observations",
+        _rows(times, smallest),
         skipped,
     )
 
@@ -77,9 +75,7 @@ def _found(answer: bytes) -> None:
         raise ValueError(f"a search did not do what is measured: {answer[:500]!r}")
 
 
-def _rows(
-    times: Mapping[str, Sequence[int]], smallest: Mapping[str, Row], size_min: int
-) -> list[Row]:
+def _rows(times: Mapping[str, Sequence[int]], smallest: Mapping[str, Row]) -> list[Row]:
     floors = {
         name: floor(name, times[name])
         for name in (NO_OP_NAME, BARE_TEXT, MODEL, BARE_VECTORS)
@@ -95,25 +91,7 @@ def _rows(
     for name in filter(times.__contains__, stands_on):
         goals: list[Goal] = [at_most_ms(limits_ms[name])] if name in limits_ms else []
         if name in smallest:
-            goals.append(at_most_times(GROWTH_MAX, smallest[name], f"at {size_min:,}"))
+            goals.append(at_most_times(GROWTH_MAX, smallest[name], "at the smallest size"))
         own = [floors[each] for each in stands_on[name]]
         measured.append(row(name, times[name], own, goals=goals))
     return [*measured, *floors.values()]
-
-
-BATCH_TEXTS = 32
-
-
-def _bulk(world: World, prepared: Prepared) -> Section:
-    """How the project's documents were embedded while it was prepared, a text, in batches."""
-    starts = range(0, len(prepared.texts), BATCH_TEXTS)
-    batches = [prepared.texts[at : at + BATCH_TEXTS] for at in starts][: world.scale.batches]
-    step = Step(lambda number: world.embedder.embed(batches[number]))
-    taken = beside(len(batches), {"bare": step})["bare"]
-    per_text = [ns // len(batch) for ns, batch in zip(taken, batches, strict=True)]
-    bare = floor(f"the model alone, in batches of {BATCH_TEXTS}", per_text)
-    rate = f"{prepared.embedded_texts_per_s:,.0f} texts/s"
-    return Section(
-        f"Embedding {len(prepared.texts):,} documents, time a text",
-        [row("vectors from an empty cache", prepared.embedding, [bare], note=rate), bare],
-    )

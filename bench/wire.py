@@ -73,6 +73,10 @@ class Pipe:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
     def ask(self, line: bytes) -> bytes:
         """Sends a line and waits for one. Raises ConnectionError where the child has gone."""
         self._stdin.write(line)

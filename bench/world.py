@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
+from random import Random
 from time import perf_counter_ns
 from typing import Any, Self
 
@@ -35,17 +36,27 @@ from projections.embedding import (
 from server.service import Opened, Service
 
 ITEMS_PER_COMMAND = 200
+OBSERVATIONS_PER_RECORD = 10
+"""A prepared project has records, too: one for so many observations."""
+
+FRESH_STARTS, FRESH_STEP = 200, 100_000
+"""Where a run begins to draw what no other run has stored."""
 
 
 class Scale(msgspec.Struct, frozen=True, kw_only=True):
-    """How much is measured: `sizes` in entities, all else in samples of one row unless it says so."""
+    """How much is measured: `sizes` in observations, all else in samples of one row unless it says so.
+
+    `scale_sizes` are those of the benchmark `scale`.
+    """
 
     sizes: tuple[int, ...] = (1_000, 10_000)
+    scale_sizes: tuple[int, ...] = (1_000, 10_000, 100_000)
+    bulk_commands: int = 100
     appends: int = 2_000
-    calls: int = 500
-    batches: int = 30
-    found: int = 100
-    starts: int = 10
+    calls: int = 300
+    embedding_batches: int = 30
+    found: int = 60
+    starts: int = 5
     replay_events: int = 100_000
     replays: int = 3
     import_entities: int = 1_000
@@ -57,9 +68,10 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True):
 
 TINY = Scale(
     sizes=(12,),
+    scale_sizes=(12, 24),
     appends=5,
     calls=5,
-    batches=2,
+    embedding_batches=2,
     found=2,
     starts=1,
     replay_events=60,
@@ -73,22 +85,25 @@ TINY = Scale(
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """A project with `size` entities, indexed as far as it can be.
+    """A project with `size` observations, indexed as far as it can be.
 
-    `texts` are its documents. `embedding` holds nanoseconds a text for each batch in which the vector
-    projection embedded them, and `embedded_texts_per_s` says how fast it went as a whole.
+    `texts` are its documents, `middle` is the position in the log at which the first half of the entities
+    was there. `storing_ns` holds nanoseconds an observation, for each command that stored entities.
     """
 
     project: str
+    size: int
     entities: list[corpus.Entity]
+    records: list[corpus.Record]
     texts: list[str]
-    embedding: list[int]
-    embedded_texts_per_s: float
+    middle: int
+    storing_ns: list[int]
 
 
 class World:
     """One run, closed at its end. `memory_file` is a file of the reference server, if there is one to
-    import; `peer` the command of a memory server to stand beside memlog, in place of the reference."""
+    import; `peer` the command of a memory server to stand beside memlog, in place of the reference;
+    `vectors` a folder in which vectors are kept from run to run."""
 
     def __init__(
         self,
@@ -97,6 +112,7 @@ class World:
         console: Console,
         memory_file: Path | None = None,
         peer: str | None = None,
+        vectors: Path | None = None,
     ) -> None:
         self.folder = folder
         self.scale = scale
@@ -104,8 +120,13 @@ class World:
         self.memory_file = memory_file
         self.peer = peer
         self._servers: dict[tuple[str, bool], Server] = {}
-        self._prepared: dict[int, Prepared] = {}
-        self._drawn = 0
+        self._prepared: dict[str, Prepared] = {}
+        self._drawn = max(scale.sizes + scale.scale_sizes)
+        if vectors is not None:
+            (folder / "data").mkdir()
+            (folder / "data" / "embeddings").symlink_to(vectors.resolve())
+            # What is written on the clock must not be known from the run before.
+            self._drawn += Random().randrange(FRESH_STARTS) * FRESH_STEP
 
     def __enter__(self) -> Self:
         return self
@@ -123,11 +144,13 @@ class World:
     def server(self, project: str, *, model: bool) -> Server:
         """`memlog serve` over the data directory, as a child that lives until the end of the run."""
         if (project, model) not in self._servers:
-            variables = self.variables(project)
-            self._servers[project, model] = Server(
-                SERVE, MEMLOG_EMBEDDER="minilm" if model else "none", **variables
-            )
+            self._servers[project, model] = self.started(project, model=model)
         return self._servers[project, model]
+
+    def started(self, project: str, *, model: bool) -> Server:
+        """Another one, which its caller ends."""
+        embedder = "minilm" if model else "none"
+        return Server(SERVE, MEMLOG_EMBEDDER=embedder, **self.variables(project))
 
     def settings(self, *, model: bool, folder: Path | None = None) -> Settings:
         return Settings(
@@ -182,54 +205,63 @@ class World:
 
     # -- projects
 
-    def prepared(self, size: int) -> Prepared:
-        if size not in self._prepared:
-            entities = self.draw(size)
+    def prepared(self, size: int, of: str = "size") -> Prepared:
+        """The project of this size that belongs to `of`; all begin with the same entities."""
+        name = f"{of}-{size}"
+        if name not in self._prepared:
             with self.service(model=self.has_model) as service:
-                self._prepared[size] = self._prepare(service, f"size-{size}", entities)
-        return self._prepared[size]
+                self._prepared[name] = self._prepare(service, name, size)
+        return self._prepared[name]
 
     def draw(self, count: int) -> list[corpus.Entity]:
         """Entities that this run has not had yet."""
         start, self._drawn = self._drawn, self._drawn + count
         return corpus.entities(start, count)
 
-    def _prepare(self, service: Service, name: str, entities: list[corpus.Entity]) -> Prepared:
+    def _prepare(self, service: Service, name: str, size: int) -> Prepared:
         service.store.create(name)
         opened = service.open(name)
+        entities = corpus.entities(0, -(-size // corpus.FACTS_PER_ENTITY))
+        records = corpus.records(-(-size // OBSERVATIONS_PER_RECORD))
+        half = -(-len(entities) // 2)
+        storing_ns = self._store(service, opened, entities[:half])
+        middle = opened.project.head()
+        storing_ns += self._store(service, opened, entities[half:])
+        self.execute(f"{name}: records", service, opened, [each.as_command() for each in records])
+        for projection in ("text", "analytics", *(["vectors"] if self.has_model else [])):
+            with self.progress(f"{name}: {projection}", opened.project.head()) as show:
+                opened.projections.caught_up(projection, lambda _, position, __: show(position))
+        return Prepared(
+            project=name,
+            size=size,
+            entities=entities,
+            records=records,
+            texts=document_texts(opened.project),
+            middle=middle,
+            storing_ns=storing_ns,
+        )
+
+    def _store(self, service: Service, opened: Opened, entities: list[corpus.Entity]) -> list[int]:
+        """Nanoseconds an observation, of each command."""
         commands = creations(entities)
-        self.execute(f"{name}: log", service, opened, commands)
-        with self.progress(f"{name}: text", opened.project.head()) as show:
-            opened.projections.caught_up("text", lambda _, position, __: show(position))
-        embedding: list[int] = []
-        seconds = self._embed(name, opened, embedding) if self.has_model else 0.0
-        texts = document_texts(opened.project)
-        return Prepared(name, entities, texts, embedding, len(texts) / seconds if seconds else 0.0)
-
-    def _embed(self, name: str, opened: Opened, batches_ns: list[int]) -> float:
-        """Brings the vectors up to date, noting each batch; the seconds it took."""
-        with self.progress(f"{name}: vectors", opened.project.head()) as show:
-            reached, begun = 0, perf_counter_ns()
-            since = begun
-
-            def batch(_: str, position: int, __: int) -> None:
-                nonlocal reached, since
-                now = perf_counter_ns()
-                batches_ns.append((now - since) // (position - reached))
-                reached, since = position, now
-                show(position)
-
-            opened.projections.caught_up("vectors", batch)
-        return (since - begun) / 1e9
+        taken = self.execute(f"{len(entities):,} entities: log", service, opened, commands)
+        return [
+            ns // (len(command.entities) * corpus.FACTS_PER_ENTITY)
+            for ns, command in zip(taken, commands, strict=True)
+        ]
 
     def execute(
         self, what: str, service: Service, opened: Opened, commands: Sequence[AnyCommand]
-    ) -> None:
-        """The commands one after the other, durable, without a follower behind them."""
+    ) -> list[int]:
+        """The commands one after the other, durable, without a follower behind them; nanoseconds of each."""
+        taken = []
         with self.progress(what, len(commands)) as show:
             for number, command in enumerate(commands, 1):
+                begun = perf_counter_ns()
                 opened.project.execute(command, service.store.context, lambda _: None)
+                taken.append(perf_counter_ns() - begun)
                 show(number)
+        return taken
 
     @contextmanager
     def progress(self, what: str, total: int) -> Iterator[Callable[[int], None]]:
