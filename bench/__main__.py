@@ -103,7 +103,8 @@ def main(
                     console.print(shown, "")
                 measured.append((benchmark.name, section))
     sections = [section for _, section in measured]
-    console.print(report.headlines(measured), "")
+    if any(report.headline_rows(measured)):
+        console.print(report.headlines(measured), "")
     console.print(report.verdict(sections))
     if json_file is not None:
         document = report.Document(machine, sections)

@@ -61,7 +61,7 @@ def svg(title: str, lines: Mapping[str, Sequence[Point]]) -> str:
         raise ValueError("A plot needs at least one point; measure a size first")
     sizes = _decades(point.size for point in points)
     times = _decades(ms for point in points for ms in point[1:])
-    height = TOP + PANEL_HEIGHT + 64 + LEGEND_ROW * -(-len(lines) // LEGEND_COLUMNS)
+    height = TOP + PANEL_HEIGHT + 72 + LEGEND_ROW * -(-len(lines) // LEGEND_COLUMNS)
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
@@ -100,20 +100,20 @@ def _told(point: Point) -> str:
 
 
 def _style() -> str:
-    def theme(page: str, ink: str, faint: str, colours: Sequence[str]) -> str:
-        inks = "".join(f".l{n}{{--c:{colour}}}" for n, colour in enumerate(colours))
-        return f"svg{{--page:{page};--ink:{ink};--faint:{faint}}}{inks}"
-
-    light = theme("#ffffff", "#1f2328", "#d0d7de", LIGHT)
-    dark = theme("#0d1117", "#e6edf3", "#30363d", DARK)
+    """Without variables of CSS, which not every program that shows an SVG knows."""
     dashes = "".join(f".l{n} .way{{stroke-dasharray:{dash}}}" for n, dash in enumerate(DASHES))
     return (
-        f"{light}@media (prefers-color-scheme:dark){{{dark}}}"
-        "text{font:12px system-ui,sans-serif;fill:var(--ink)}.heading{font-size:16px;font-weight:600}"
-        ".page{fill:var(--page)}.grid{stroke:var(--faint)}.end{text-anchor:end}"
-        ".middle{text-anchor:middle}.way{fill:none;stroke:var(--c);stroke-width:2}"
-        f".point{{fill:var(--page);stroke:var(--c);stroke-width:2}}{dashes}"
+        "text{font:12px system-ui,sans-serif}.heading{font-size:16px;font-weight:600}"
+        ".end{text-anchor:end}.middle{text-anchor:middle}"
+        f".way,.point{{stroke-width:2}}.way{{fill:none}}{dashes}"
+        f"{_theme('#ffffff', '#1f2328', '#d0d7de', LIGHT)}"
+        f"@media (prefers-color-scheme:dark){{{_theme('#0d1117', '#e6edf3', '#30363d', DARK)}}}"
     )
+
+
+def _theme(page: str, ink: str, faint: str, colours: Sequence[str]) -> str:
+    lines = "".join(f".l{n} path{{stroke:{colour}}}" for n, colour in enumerate(colours))
+    return f".page,.point{{fill:{page}}}text{{fill:{ink}}}.grid{{stroke:{faint}}}{lines}"
 
 
 def _panel(

@@ -7,6 +7,7 @@ the words of that half, so that both moments have an answer.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -74,7 +75,11 @@ def sections(
         steps |= _both(kind, kind.name, _over_stdio(kind, server, scale.warm_up + scale.calls))
         if kind.floors:
             steps |= _both(kind, kind.name + IN_PROCESS, _in_process(kind, call))
+    # The collector is not to walk through what the benchmark itself holds, ever so many texts.
+    gc.collect()
+    gc.freeze()
     times = beside(scale.calls, steps, warm_up=scale.warm_up)
+    gc.unfreeze()
     for where, suffix in (("over stdio", ""), ("in process", IN_PROCESS)):
         own = [floor(name, times[name]) for name in floors if name != NO_OP_NAME or not suffix]
         rows = _rows(kinds, suffix, times, own, prepared.size, smallest)

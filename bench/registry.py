@@ -57,7 +57,7 @@ BENCHMARKS = (
     Benchmark("replay", replay.run, ("state", "text")),
     Benchmark("import", importing.run, canonical=False),
     Benchmark("peers", peers.run, canonical=False),
-    Benchmark("scale", scale.run, canonical=False),
+    Benchmark("scale", scale.run, scale.HEADLINES, canonical=False),
 )
 
 

@@ -69,7 +69,7 @@ def replayed(
             name,
             times[name],
             [floors[each] for each in stands_on[name]],
-            goals=_goals(name, project.head()),
+            goals=goals_of(name, project.head()),
         )
         for name in names
     ]
@@ -83,7 +83,7 @@ def _rebuild(opened: Opened, name: str, _: int) -> None:
         opened.projections.rebuild(name)
 
 
-def _goals(name: str, events: int) -> list[Goal]:
+def goals_of(name: str, events: int) -> list[Goal]:
     if name not in SECONDS_MAX_PER_MILLION or events < GOALS_FROM_EVENTS:
         return []
     return [at_most_ms(SECONDS_MAX_PER_MILLION[name] * events / 1_000)]

@@ -13,7 +13,7 @@ import msgspec
 
 from bench import calls, corpus, reads
 from bench.floors import SyncedWrite
-from bench.footprint import Resident, disk_megabytes
+from bench.footprint import BYTES_PER_MEGABYTE, Resident, disk_megabytes
 from bench.found import BY_WORDS, HYBRID, written_then_found
 from bench.replay import replayed
 from bench.rows import Row, Section, Skipped, at_most_megabytes, floor, row, size
@@ -27,6 +27,11 @@ REPLAYS_FEW_FROM = 100_000
 """From this size on everything is rebuilt once: linking a graph anew takes minutes."""
 
 BARE_BULK = "the same as JSON, written and synced"
+HEADLINES = (
+    "search_nodes, hybrid",
+    "search_nodes, hybrid, in process, repeated query",
+    HYBRID,
+)
 BULK = "stored in bulk, time an observation"
 PLOTTED = (
     "search_nodes, text",
@@ -61,7 +66,7 @@ def _sections(world: World, prepared: Prepared, smallest: Mapping[str, Row]) -> 
             yield from reads.sections(world, prepared, server, service, smallest)
             resident, bare = Resident.of(server.pid), Resident.of(world.no_op.pid)
         folder = service.open(prepared.project).project.folder
-        yield _footprint(prepared, folder, resident, bare)
+        yield _footprint(world, prepared, folder, resident, bare)
         yield _replay(world, prepared, service)
     query = corpus.queries(prepared.entities, 1)[0]
     searches = {"first search by words answered": {"query": query, "mode": "text"}}
@@ -80,7 +85,11 @@ def _sections(world: World, prepared: Prepared, smallest: Mapping[str, Row]) -> 
 
 
 def _footprint(
-    prepared: Prepared, folder: Path, resident: Resident | None, bare: Resident | None
+    world: World,
+    prepared: Prepared,
+    folder: Path,
+    resident: Resident | None,
+    bare: Resident | None,
 ) -> Section:
     """The server's after the searches; a project's before anything is rebuilt."""
     sizes, skipped = [], []
@@ -102,9 +111,19 @@ def _footprint(
                 ("server of the bare SDK", bare.anonymous_megabytes),
             ),
         ]
-    texts = ("the texts themselves", sum(len(t.encode()) for t in prepared.texts) / 1e6)
+    bytes_of_texts = sum(len(text.encode()) for text in prepared.texts)
+    texts = ("the texts themselves", bytes_of_texts / BYTES_PER_MEGABYTE)
     on_disk = disk_megabytes(folder)
     sizes += [size(f"on disk: {name}", taken, texts) for name, taken in on_disk.items()]
+    if world.has_model:
+        halves = 2 * world.embedder.dimensions * len(prepared.texts)
+        sizes.append(
+            size(
+                "on disk: vectors by text, of all projects",
+                world.vectors_file.stat().st_size / BYTES_PER_MEGABYTE,
+                ("this project's vectors as float16", halves / BYTES_PER_MEGABYTE),
+            )
+        )
     return Section(f"Memory and disk, {prepared.size:,} observations", [], skipped, sizes)
 
 

@@ -39,7 +39,7 @@ ITEMS_PER_COMMAND = 200
 OBSERVATIONS_PER_RECORD = 10
 """A prepared project has records, too: one for so many observations."""
 
-FRESH_STARTS, FRESH_STEP = 200, 100_000
+FRESH_STARTS, FRESH_STEP = 20_000, 1_000
 """Where a run begins to draw what no other run has stored."""
 
 
@@ -194,10 +194,14 @@ class World:
         assert embedder is not None
         return embedder
 
+    @property
+    def vectors_file(self) -> Path:
+        """The cache of the data directory: vectors by text, for all projects."""
+        return self.folder / "data" / "embeddings" / f"{self.embedder.key}.mdb"
+
     def vectors(self, texts: Sequence[str]) -> Any:
         """Their vectors, from the cache of the data directory where they are in it."""
-        folder = self.settings(model=True).data_dir / "embeddings"
-        cache = VectorCache(folder / f"{self.embedder.key}.mdb")
+        cache = VectorCache(self.vectors_file)
         try:
             return CachedEmbedder(self.embedder, cache).vectors(texts)
         finally:
