@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 
+from bench import corpus
 from bench.calls import NO_OP_NAME, no_op_step
 from bench.floors import BareText, SyncedWrite
 from bench.rows import Row, Section, Skipped, at_most_ms, floor, row
@@ -16,7 +17,8 @@ from bench.wire import Server, result_of
 from bench.world import Prepared, World
 
 FOUND_MS_MAX = 15.0
-COMMIT, MODEL = "tantivy alone, one document committed", "embedding of one text"
+COMMIT = "tantivy alone, one document committed"
+EMBEDDED, ASKED = "embedding of an entity and its facts", "embedding of a query"
 BY_WORDS, HYBRID = "created, then found by words", "created, then found, hybrid"
 
 
@@ -44,7 +46,9 @@ def written_then_found(world: World, prepared: Prepared, memlog: Server) -> list
     }
     if world.has_model:
         steps[HYBRID] = _created_and_found(world, memlog, {})
-        steps[MODEL] = Step(lambda number: world.embedder.embed([f"fact {number}"]))
+        drawn = world.draw(scale.warm_up + scale.found)
+        steps[EMBEDDED] = Step(lambda number: world.embedder.embed(_texts(drawn[number])))
+        steps[ASKED] = Step(lambda number: world.embedder.embed([drawn[number].name]))
     times = beside(scale.found, steps, warm_up=scale.warm_up, block=1)
     synced.close()
     shutil.rmtree(folder)
@@ -77,13 +81,17 @@ def _created_and_found(world: World, server: Server, arguments: dict[str, str]) 
     return Step(run, after)
 
 
+def _texts(entity: corpus.Entity) -> list[str]:
+    return [entity.name, *entity.observations]
+
+
 def _rows(times: dict[str, list[int]], floors: dict[str, Row]) -> list[Row]:
-    """Two calls, a commit of the log and one of the text index; with the model two texts embedded."""
+    """Two calls, a commit of the log and one of the text index; with the model, what came and what is asked."""
     no_op = floors[NO_OP_NAME]
     written = [no_op, no_op, floors[SyncedWrite.name], floors[COMMIT]]
     goals = [at_most_ms(FOUND_MS_MAX)]
     measured = [row(BY_WORDS, times[BY_WORDS], written, goals=goals)]
     if HYBRID in times:
-        embedded = [*written, floors[MODEL], floors[MODEL]]
+        embedded = [*written, floors[EMBEDDED], floors[ASKED]]
         measured.append(row(HYBRID, times[HYBRID], embedded, goals=goals))
     return measured

@@ -17,7 +17,7 @@ from bench.wire import Server, result_of
 from bench.world import Prepared, World
 
 TEXT_MS_MAX = 1.2
-HYBRID_MS_MAX = 5.0
+HYBRID_MS_MAX, HYBRID_MS_P99_MAX = 5.0, 10.0
 GROWTH_MAX = 1.5
 
 TEXT, HYBRID, REPEATED = (
@@ -86,10 +86,13 @@ def _rows(times: Mapping[str, Sequence[int]], smallest: Mapping[str, Row]) -> li
         HYBRID: (NO_OP_NAME, BARE_TEXT, BARE_VECTORS, MODEL),
         REPEATED: (NO_OP_NAME, BARE_TEXT, BARE_VECTORS),
     }
-    limits_ms = {TEXT: TEXT_MS_MAX, HYBRID: HYBRID_MS_MAX}
+    goals_of = {
+        TEXT: [at_most_ms(TEXT_MS_MAX)],
+        HYBRID: [at_most_ms(HYBRID_MS_MAX), at_most_ms(HYBRID_MS_P99_MAX, 0.99)],
+    }
     measured = []
     for name in filter(times.__contains__, stands_on):
-        goals: list[Goal] = [at_most_ms(limits_ms[name])] if name in limits_ms else []
+        goals: list[Goal] = [*goals_of.get(name, [])]
         if name in smallest:
             goals.append(at_most_times(GROWTH_MAX, smallest[name], "at the smallest size"))
         own = [floors[each] for each in stands_on[name]]

@@ -17,7 +17,9 @@ from typing import Any, Self
 
 ROOT = Path(__file__).parent.parent
 PROTOCOL = "2025-11-25"
-LIFE_SECONDS_MAX = 3_600.0
+LIFE_SECONDS_MAX = 43_200.0
+"""Embedding a million observations takes hours, while children that were started before wait."""
+
 CLOSING_SECONDS_MAX = 60.0
 
 ECHO = (

@@ -125,8 +125,8 @@ def test_every_headline_is_the_last_row_of_its_name(measured: list[tuple[str, Se
     assert [name for name, _ in found] == [
         name for benchmark in BENCHMARKS for name in benchmark.headlines
     ]
-    titles = {name: section.title for name, section in measured if name == "scale"}
-    assert titles["scale"] in {title for _, title in found}  # the section of the largest size
+    *_, largest = (section.title for name, section in measured if name == "scale")
+    assert largest in {title for _, title in found}
 
 
 def test_what_scale_measured_is_plotted_at_each_size(measured: list[tuple[str, Section]]) -> None:
