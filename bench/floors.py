@@ -112,6 +112,9 @@ class BareVectors:
             GRAPH_SEARCH_STEPS_MIN,
         )
 
+        # One query in two threads takes many times as long where another program has a processor: each waits
+        # for the other. memlog's own searches, which select rows, stay in theirs.
+        faiss.omp_set_num_threads(1)
         count, dimensions = vectors.shape
         index: Any = faiss.IndexFlatIP(dimensions)
         if count >= GRAPH_FROM_ROWS:
