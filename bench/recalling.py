@@ -1,8 +1,6 @@
 """`python -m bench.recalling PATH`: how much of what answers a question a recall of so many tokens holds.
 
-PATH is a file of LoCoMo (github.com/snap-research/locomo, data/locomo10.json, or conversations out of
-it). Each turn is stored as a fact of its speaker, each conversation in its own project; then every
-question is asked, those of category 5 aside, which have no answer. A question counts under `all` where
+PATH is a file of LoCoMo; how its conversations are stored is `locomo`'s. A question counts under `all` where
 every turn that is its evidence stands whole in the text, under `any` where one does. Beside it stands
 what the answer of `search_nodes`, cut to the same length, holds.
 """
@@ -12,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,31 +19,15 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from memlog.commands import (
-    AddObservations,
-    AnyCommand,
-    CreateEntities,
-    EntityObservations,
-    NewEntity,
-)
+from bench.locomo import Conversation, conversations, store
 from memlog.settings import Settings
 from server.dispatch import run
-from server.packing import CHARACTERS_PER_TOKEN, one_line
+from server.packing import CHARACTERS_PER_TOKEN
 from server.registry import Call, tools
 from server.service import Service
 from server.session import Session
 
 BUDGETS_TOKENS = (200, 1_500, 8_000)
-UNANSWERABLE = 5
-ITEMS_PER_COMMAND = 200
-
-
-class Conversation(msgspec.Struct, frozen=True):
-    """Turns are speaker and text by the id of the turn; questions come with the ids of their evidence."""
-
-    name: str
-    turns: dict[str, tuple[str, str]]
-    questions: list[tuple[str, list[str]]]
 
 
 class Share(msgspec.Struct):
@@ -64,66 +46,23 @@ class Share(msgspec.Struct):
 Shares = dict[tuple[str, int], Share]
 
 
-def conversations(path: Path) -> Iterator[Conversation]:
-    for sample in json.loads(path.read_text()):
-        turns = {
-            turn["dia_id"]: (turn["speaker"], one_line(turn["text"]))
-            for session in sample["conversation"].values()
-            if isinstance(session, list)
-            for turn in session
-            if turn["text"].strip()
-        }
-        questions = [
-            (question["question"], evidence)
-            for question in sample["qa"]
-            if question["category"] != UNANSWERABLE
-            and (evidence := [each for each in question["evidence"] if each in turns])
-        ]
-        yield Conversation(sample["sample_id"], turns, questions)
-
-
 def measured(
     service: Service, conversation: Conversation, budgets: Sequence[int], shares: Shares
 ) -> None:
     """Stores one conversation and adds the outcome of its questions to `shares`."""
     store(service, conversation)
     client = _Client(service, conversation.name)
-    for question, evidence in conversation.questions:
-        texts = [conversation.turns[each][1] for each in evidence]
-        searched = client.answer("search_nodes", {"query": question})
+    for question in conversation.questions:
+        texts = [conversation.turns[each].text for each in question.evidence]
+        searched = client.answer("search_nodes", {"query": question.text})
         for budget in budgets:
-            recalled = client.answer("recall", {"query": question, "budgetTokens": budget})
+            recalled = client.answer("recall", {"query": question.text, "budgetTokens": budget})
             lines = {line.partition(". ")[2] for line in json.loads(recalled)["text"].split("\n")}
             cut = searched[: budget * CHARACTERS_PER_TOKEN]
             shares.setdefault(("recall", budget), Share()).count([text in lines for text in texts])
             shares.setdefault(("search_nodes, cut", budget), Share()).count(
                 [_quoted(text) in cut for text in texts]
             )
-
-
-def store(service: Service, conversation: Conversation) -> None:
-    """One fact a turn, in the order in which they were said, indexed before anything is asked."""
-    service.store.create(conversation.name)
-    speakers = dict.fromkeys(speaker for speaker, _ in conversation.turns.values())
-    entities = [NewEntity(name=speaker, entity_type="person") for speaker in speakers]
-    said = [
-        EntityObservations(entity_name=speaker, contents=(text,))
-        for speaker, text in conversation.turns.values()
-    ]
-    commands: list[AnyCommand] = [
-        CreateEntities(entities=entities),
-        *(
-            AddObservations(observations=said[start : start + ITEMS_PER_COMMAND])
-            for start in range(0, len(said), ITEMS_PER_COMMAND)
-        ),
-    ]
-    opened = service.open(conversation.name)
-    for command in commands:
-        service.execute(opened, command, lambda _: None)
-    projections = opened.projections
-    projections.caught_up("text")
-    if not service.embeddings.switched_off:
-        projections.caught_up("vectors")
 
 
 class _Client:

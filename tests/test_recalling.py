@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from bench.recalling import Conversation, Shares, conversations, measured
+from bench.locomo import Conversation, conversations
+from bench.recalling import Shares, measured
 from server.dispatch import listed
 from tests.service import Client, Refused, client_on
 

@@ -1,0 +1,109 @@
+"""LoCoMo (github.com/snap-research/locomo, data/locomo10.json, or conversations out of it): read and stored.
+
+Long conversations between two people in sessions on different days, and questions about them, each with
+the turns that answer it as its evidence. Questions of category 5 have no answer and are left out, and so
+is evidence that names no turn. The data is for measuring only (CC BY-NC 4.0) and no part of this project.
+
+`store` keeps a turn as an observation of the entity that spoke, in the thread of its session, each
+conversation in a project of its own: what a memory server's nine tools offer, and so what other servers
+can be measured with too. What was said belongs to someone, and several things said in one session belong
+together; a memory without entity would lose the first. The time of storing is that of the run, not the one
+in the data: commands take no time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from memlog.commands import (
+    AddObservations,
+    CreateEntities,
+    EntityObservations,
+    NewEntity,
+)
+from memlog.project import Origin, Outcome
+from server.packing import one_line
+from server.service import Service
+
+CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop"}
+"""As the paper of the data names them (Maharana et al. 2024)."""
+
+UNANSWERABLE = 5
+
+
+class Turn(msgspec.Struct, frozen=True):
+    session: str
+    speaker: str
+    text: str
+
+
+class Question(msgspec.Struct, frozen=True):
+    """`evidence` are ids of turns, at least one."""
+
+    text: str
+    evidence: tuple[str, ...]
+    category: int
+
+
+class Conversation(msgspec.Struct, frozen=True):
+    """Turns by id, in the order in which they were said."""
+
+    name: str
+    turns: dict[str, Turn]
+    questions: list[Question]
+
+
+def conversations(path: Path) -> Iterator[Conversation]:
+    for sample in json.loads(path.read_text()):
+        turns = {
+            turn["dia_id"]: Turn(session, turn["speaker"], one_line(turn["text"]))
+            for session, said in sample["conversation"].items()
+            if isinstance(said, list)
+            for turn in said
+            if turn["text"].strip()
+        }
+        questions = [
+            Question(each["question"], tuple(evidence), each["category"])
+            for each in sample["qa"]
+            if each["category"] != UNANSWERABLE
+            and (evidence := dict.fromkeys(turn for turn in each["evidence"] if turn in turns))
+        ]
+        yield Conversation(sample["sample_id"], turns, questions)
+
+
+def store(service: Service, conversation: Conversation) -> dict[str, str]:
+    """Stores one conversation, indexed when this returns; the id of the observation of each turn.
+
+    A turn that a speaker says word for word again is not stored twice: both turns are one observation.
+    """
+    service.store.create(conversation.name)
+    opened = service.open(conversation.name)
+    speakers = dict.fromkeys(turn.speaker for turn in conversation.turns.values())
+    entities = [NewEntity(name=speaker, entity_type="person") for speaker in speakers]
+    service.execute(opened, CreateEntities(entities=entities), _nothing)
+    for session in dict.fromkeys(turn.session for turn in conversation.turns.values()):
+        said = [
+            EntityObservations(entity_name=turn.speaker, contents=(turn.text,))
+            for turn in conversation.turns.values()
+            if turn.session == session
+        ]
+        command = AddObservations(observations=said)
+        service.execute(opened, command, _nothing, Origin(thread=session))
+    opened.projections.caught_up("text")
+    if not service.embeddings.switched_off:
+        opened.projections.caught_up("vectors")
+    with opened.project.read() as state:
+        stored = {
+            (entity.name, row.content): row.id
+            for entity in state.entities()
+            for row in state.observations(entity.id)
+        }
+    return {turn: stored[said.speaker, said.text] for turn, said in conversation.turns.items()}
+
+
+def _nothing(outcome: Outcome) -> None:
+    return None

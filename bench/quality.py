@@ -1,0 +1,198 @@
+"""`python -m bench.quality PATH`: how much of what answers a question a search finds, and how high up.
+
+PATH is a file of LoCoMo; how its conversations are stored is `locomo`'s. Every question goes through
+`projections.search`, in each mode, and finds observations. Told are, averaged over the questions,
+
+    recall@k    the share of the turns that are the evidence among the first k that come back
+    hit@10      whether any of them is among the first ten
+    MRR         1 / the place of the first of them, 0 where none comes back
+
+and the same by session, where a session has the place of the best of its turns. Two places for two turns
+that were said word for word alike are one, for they are one observation. The latency is that of the whole
+search with the question's embedding, each question asked once.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from statistics import fmean
+from time import perf_counter_ns
+from typing import get_args
+
+import click
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from bench.locomo import CATEGORIES, Conversation, Question, conversations, store
+from bench.rows import percentile_ns
+from memlog.settings import Mode, Settings
+from projections.documents import Kind
+from server.service import Service
+
+DEPTHS = (1, 5, 10, 25, 50)
+HIT_DEPTH = 10
+OBSERVATIONS: frozenset[Kind] = frozenset({"observation"})
+WARM_UP = "what do we know about this?"
+
+Ranking = Callable[[str, Mode], list[str]]
+"""The refs of the observations that a question finds, best first."""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The places, from 1, of the evidence of one question that came back; `wanted` is how many there are."""
+
+    conversation: str
+    category: int
+    mode: Mode
+    wanted: int
+    places: tuple[int, ...]
+    sessions_wanted: int
+    session_places: tuple[int, ...]
+    elapsed_ns: int
+
+
+def asked(service: Service, conversation: Conversation, modes: Sequence[Mode]) -> Iterator[Answer]:
+    """Stores the conversation and asks every question of it in each mode."""
+    refs = store(service, conversation)
+    session_of = {refs[turn]: said.session for turn, said in conversation.turns.items()}
+    searcher = service.open(conversation.name).searcher
+    for mode in modes:
+        searcher.search(WARM_UP, mode=mode, kinds=OBSERVATIONS)
+    for question in conversation.questions:
+        for mode in modes:
+            begun = perf_counter_ns()
+            found = searcher.search(question.text, mode=mode, kinds=OBSERVATIONS)
+            elapsed = perf_counter_ns() - begun
+            ranked = [hit.ref for hit in found.hits]
+            yield _answer(conversation.name, question, mode, ranked, refs, session_of, elapsed)
+
+
+def _answer(
+    name: str,
+    question: Question,
+    mode: Mode,
+    ranked: list[str],
+    refs: dict[str, str],
+    session_of: dict[str, str],
+    elapsed_ns: int,
+) -> Answer:
+    wanted = {refs[turn] for turn in question.evidence}
+    sessions = list(dict.fromkeys(session_of[ref] for ref in ranked))
+    sessions_wanted = {session_of[ref] for ref in wanted}
+    return Answer(
+        name,
+        question.category,
+        mode,
+        len(wanted),
+        _places(ranked, wanted),
+        len(sessions_wanted),
+        _places(sessions, sessions_wanted),
+        elapsed_ns,
+    )
+
+
+def _places(ranked: list[str], wanted: set[str]) -> tuple[int, ...]:
+    return tuple(place for place, each in enumerate(ranked, 1) if each in wanted)
+
+
+class Figures(msgspec.Struct, frozen=True):
+    """Averages over questions, in percent but for the reciprocal rank."""
+
+    questions: int
+    recall: tuple[float, ...]
+    hit: float
+    reciprocal_rank: float
+
+    @classmethod
+    def of(cls, outcomes: Sequence[tuple[int, tuple[int, ...]]]) -> Figures:
+        """Of questions by how many are wanted and the places of those that came back."""
+        return cls(
+            len(outcomes),
+            tuple(
+                100
+                * fmean(
+                    sum(place <= depth for place in places) / wanted for wanted, places in outcomes
+                )
+                for depth in DEPTHS
+            ),
+            100 * fmean(any(place <= HIT_DEPTH for place in places) for _, places in outcomes),
+            fmean(1 / min(places) if places else 0.0 for _, places in outcomes),
+        )
+
+
+def by_turn(answers: Sequence[Answer]) -> Figures:
+    return Figures.of([(answer.wanted, answer.places) for answer in answers])
+
+
+def by_session(answers: Sequence[Answer]) -> Figures:
+    return Figures.of([(answer.sessions_wanted, answer.session_places) for answer in answers])
+
+
+def tables(answers: Sequence[Answer]) -> Iterator[Table]:
+    """By turn and by session, each mode for all questions and for those of each category."""
+    for title, figures in (("by turn", by_turn), ("by session", by_session)):
+        yield _table(title, answers, figures)
+    latency = Table("mode", "p50 ms", "p99 ms", title="search, question embedded")
+    for mode in get_args(Mode):
+        taken = [answer.elapsed_ns for answer in answers if answer.mode == mode]
+        if taken:
+            p50, p99 = (percentile_ns(taken, share) / 1e6 for share in (0.50, 0.99))
+            latency.add_row(mode, f"{p50:.2f}", f"{p99:.2f}")
+    yield latency
+
+
+def _table(
+    title: str, answers: Sequence[Answer], figures: Callable[[Sequence[Answer]], Figures]
+) -> Table:
+    heads = [f"R@{depth}" for depth in DEPTHS]
+    shown = Table("questions", "n", "mode", *heads, f"hit@{HIT_DEPTH}", "MRR", title=title)
+    groups = {"all": set(CATEGORIES)}
+    groups |= {name: {category} for category, name in CATEGORIES.items()}
+    for name, categories in groups.items():
+        for mode in get_args(Mode):
+            chosen = [each for each in answers if each.mode == mode and each.category in categories]
+            if chosen:
+                row = figures(chosen)
+                percents = [f"{share:.1f}" for share in (*row.recall, row.hit)]
+                shown.add_row(
+                    name, str(row.questions), mode, *percents, f"{row.reciprocal_rank:.3f}"
+                )
+        shown.add_section()
+    return shown
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("path", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option("--words-only", is_flag=True, help="Without the model.")
+def main(path: Path, words_only: bool) -> None:
+    """Measure what a search finds of the evidence of questions, over the LoCoMo file at PATH."""
+    modes: tuple[Mode, ...] = ("text",) if words_only else ("text", "semantic", "hybrid")
+    console = Console()
+    answers: list[Answer] = []
+    with tempfile.TemporaryDirectory(prefix="memlog-quality-") as folder:
+        given = os.environ.get("MEMLOG_MODEL_DIR")
+        settings = Settings(
+            data_dir=Path(folder),
+            embedder="none" if words_only else "minilm",
+            model_dir=Path(given) if given else None,
+        )
+        service = Service(settings)
+        try:
+            for conversation in conversations(path):
+                console.print(
+                    f"{conversation.name}: {len(conversation.turns):,} turns, "
+                    f"{len(conversation.questions):,} questions"
+                )
+                answers += asked(service, conversation, modes)
+        finally:
+            service.close()
+    for table in tables(answers):
+        console.print(table)
+
+
+if __name__ == "__main__":
+    main()
