@@ -61,6 +61,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     embedder_key: str = ""
     embedder_retries: int = 3
     model_dir: Path | None = None
+    piece_vectors: bool = True
     log_level: LogLevel = "info"
     http_host: str = "127.0.0.1"
     http_port: Annotated[int, Meta(ge=0, le=65_535)] = 8081
@@ -156,6 +157,11 @@ SETTINGS = (
         "model_dir",
         ("MEMLOG_MODEL_DIR",),
         "Folder with model.safetensors and tokenizer.json of all-MiniLM-L6-v2",
+    ),
+    Setting(
+        "piece_vectors",
+        ("MEMLOG_PIECE_VECTORS",),
+        "Keep the vectors of word pieces, by which hybrid search orders what it found; some 2 KB a text",
     ),
     Setting("log_level", ("MEMLOG_LOG_LEVEL", "LOG_LEVEL"), "debug, info, warn or error"),
     Setting(

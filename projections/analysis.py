@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 
 from tantivy import Filter, Index, TextAnalyzer, TextAnalyzerBuilder, Tokenizer
 
@@ -36,6 +37,9 @@ STOP_WORDS = frozenset(_STOP_WORDS.split())
 _CJK = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003134f"
 _CJK_RUN = re.compile(f"[{_CJK}]+")
 _WORD = re.compile(r"[^\W_]+")
+_QUESTION_MARKS = "?\uff1f\u061f"  # the full-width one and the Arabic one
+_ENDS = f".!\u2026\u3002\uff01{_QUESTION_MARKS}"
+_SENTENCE = re.compile(f"[^{_ENDS}]*[^{_ENDS}\\s][^{_ENDS}]*([{_ENDS}]*)")
 
 
 def normalise(text: str) -> str:
@@ -73,6 +77,19 @@ def repeated(found: list[str]) -> str:
             twice[word] = None
         seen.add(word)
     return " ".join(word for word in twice if word not in STOP_WORDS)
+
+
+@lru_cache(maxsize=4096)
+def name_words(name: str) -> frozenset[str]:
+    """The words of a name."""
+    return frozenset(words(spaced(normalise(name))))
+
+
+def asking(text: str) -> float:
+    """How much of a text are questions: those of its sentences that end in a question mark, 0..1."""
+    ends = _SENTENCE.findall(text)
+    asked = sum(any(mark in end for mark in _QUESTION_MARKS) for end in ends)
+    return asked / max(len(ends), 1)
 
 
 def trigrams(normalised: str) -> list[str]:

@@ -29,7 +29,8 @@ class Document(msgspec.Struct, frozen=True):
     """One text under which something is found, living at positions born <= p < died.
 
     `ref` is the id of the thing, `entity` the id of the entity it belongs to (or empty), `labels` the
-    exact terms a search may be narrowed to.
+    exact terms a search may be narrowed to, `subject` the name of the entity. `written` is there where the
+    thing was written down just then, and not where it changed its name or its place.
     """
 
     kind: Kind
@@ -39,6 +40,15 @@ class Document(msgspec.Struct, frozen=True):
     labels: tuple[str, ...]
     born: int
     died: int = NEVER
+    subject: str = ""
+    written: Written | None = None
+
+
+class Written(msgspec.Struct, frozen=True):
+    """When, in microseconds since 1970, and in which thread of the client's."""
+
+    time_us: int
+    thread: str | None
 
 
 class Born(msgspec.Struct, frozen=True):
@@ -61,6 +71,7 @@ def changes(entries: Iterable[Entry], state_at: Callable[[int], State]) -> Itera
     """The births and deaths that `entries` bring, in the order of the log."""
     for entry in entries:
         position = entry.position
+        written = Written(entry.time_us, entry.thread)
         match entry.event:
             case events.EntityCreated() as event:
                 yield Born(_entity(event.entity_id, event.name, event.entity_type, position))
@@ -72,13 +83,15 @@ def changes(entries: Iterable[Entry], state_at: Callable[[int], State]) -> Itera
                 yield Died(event.entity_id, position)
             case events.ObservationAdded() as event:
                 entity = _present(state_at(position).entity(event.entity_id))
-                yield Born(_observation(entity, event.observation_id, event.content, position))
+                document = _observation(entity, event.observation_id, event.content, position)
+                yield Born(msgspec.structs.replace(document, written=written))
             case events.ObservationSuperseded() as event:
                 state = state_at(position)
                 row = _present(state.observation(event.observation_id))
                 entity = _present(state.entity(row.entity_id))
+                document = _observation(entity, row.id, row.content, position)
                 yield Died(event.supersedes, position)
-                yield Born(_observation(entity, row.id, row.content, position))
+                yield Born(msgspec.structs.replace(document, written=written))
             case events.ObservationDeleted() as event:
                 yield Died(event.observation_id, position)
             case events.EntityRenamed() | events.EntityMerged() | events.CommandUndone():
@@ -92,7 +105,7 @@ def changes(entries: Iterable[Entry], state_at: Callable[[int], State]) -> Itera
             case events.MemoryStored() as event:
                 memory = state_at(position).memory(event.memory_id)
                 assert memory is not None, "a memory is there once it was stored"
-                yield Born(_memory(memory, position))
+                yield Born(msgspec.structs.replace(_memory(memory, position), written=written))
             case events.MemoryMerged() as event:
                 memory = state_at(position).memory(event.memory_id)
                 before = state_at(position - 1).memory(event.memory_id)
@@ -169,12 +182,13 @@ def _of_entity(entity_id: str, state: State, position: int) -> Iterator[tuple[st
 
 
 def _entity(entity_id: str, name: str, entity_type: str, born: int) -> Document:
-    return Document("entity", entity_id, entity_id, f"{name} ({entity_type})", (), born)
+    text = f"{name} ({entity_type})"
+    return Document("entity", entity_id, entity_id, text, (), born, subject=name)
 
 
 def _observation(entity: Entity, observation_id: str, content: str, born: int) -> Document:
     text = f"{entity.name}: {content}"
-    return Document("observation", observation_id, entity.id, text, (), born)
+    return Document("observation", observation_id, entity.id, text, (), born, subject=entity.name)
 
 
 def _memory(row: Memory, born: int) -> Document:

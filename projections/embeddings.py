@@ -86,7 +86,8 @@ class Embeddings:
         try:
             embedder = open_embedder(spec)
             assert embedder is not None, "only the backend 'none' opens nothing"
-            loaded = CachedEmbedder(embedder, VectorCache(folder / f"{embedder.key}.mdb"))
+            cache = VectorCache(folder / f"{embedder.key}.mdb")
+            loaded = CachedEmbedder(embedder, cache, pieces=settings.piece_vectors)
         except EmbeddingError as error:
             log.warning("the embedder %s cannot be loaded: %s", settings.embedder, error)
             self._failure = (now, error)

@@ -225,7 +225,8 @@ class Projections:
     def _start(self, name: str, embedder_key: str) -> _Followed:
         of = f".{self._project.generation}" if self._project.generation else ""
         if name == "vectors":
-            folder = self._project.folder / f"vectors-v{VECTORS_VERSION}-{embedder_key}{of}"
+            pieces = "-pieces" if self._embeddings.get().has_pieces else ""
+            folder = self._project.folder / f"vectors-v{VECTORS_VERSION}-{embedder_key}{pieces}{of}"
             for other in self._project.folder.glob("vectors-v*") if of else ():
                 if not other.name.endswith(of):
                     shutil.rmtree(other, ignore_errors=True)

@@ -1,39 +1,46 @@
 """Search: three ways of finding joined into one order, after both indexes have seen the head of the log.
 
 A document is found by its words (BM25), by its meaning (cosine of embeddings) or because the query is
-a part of it (substring). Each score is brought to 0..1 among the candidates of this query, and the sum
-weighted by `WEIGHTS` orders them: a convex combination (Bruch, Gai, Ingber: "An Analysis of Fusion
-Functions for Hybrid Retrieval", 2023), which on conversational memory does better than rank fusion.
-A document found by neither words nor part counts only with a cosine of at least `COSINE_MIN`; so a
-query that nothing answers finds nothing.
+a part of it (substring). The best of what was found are looked at closely, word by word (`late`), together
+with what was written down right beside them in the same conversation; `ranking` orders them all.
+A document found by neither words nor part counts only with a cosine of at least `COSINE_MIN`, or beside
+one that was found; so a query that nothing answers finds nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
 
 from memlog.errors import EmbeddingError, StorageError
 from memlog.settings import Mode
+from projections import analysis
 from projections.documents import Kind
+from projections.embedding.pieces import Asked
 from projections.embeddings import Embeddings
 from projections.follow import Projections
+from projections.late import interaction, weights
 from projections.query import Query, parse
 from projections.text import TextProjector
-from projections.vectors import VectorHit
+from projections.ranking import BESIDE_SHARES, Features, Places, scores
+from projections.vectors import Surroundings, VectorHit
 
 DEPTH = 100
 COSINE_MIN = 0.35
 PATIENCE_SECONDS: dict[Mode, float] = {"hybrid": 2.0, "semantic": 20.0}
 """How long a search waits for texts to be embedded; the rest is searched by words, and it says so."""
 
-WEIGHTS = {"words": 0.40, "meaning": 0.40, "part": 0.20}
+CLOSE_MAX = 50
+"""How many of the candidates are looked at closely, and what is beside them. Twice as many cost twice as much
+time, and bring half a point of recall."""
 
 
 class Hit(msgspec.Struct, frozen=True):
-    """A document that was found, with its joined score and the three it was made of."""
+    """A document that was found, with its joined score, at most 1, and those it was made of."""
 
     kind: Kind
     ref: str
@@ -42,6 +49,7 @@ class Hit(msgspec.Struct, frozen=True):
     bm25: float = 0.0
     cosine: float = 0.0
     part: float = 0.0
+    late: float = 0.0
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -61,12 +69,15 @@ class _Scope(NamedTuple):
 
 
 class _Candidate(msgspec.Struct):
+    """`cosine` and `late` are NaN where they are not known."""
+
     kind: Kind
     ref: str
     entity: str
     bm25: float = 0.0
-    cosine: float = 0.0
+    cosine: float = math.nan
     part: float = 0.0
+    late: float = math.nan
 
 
 class Searcher:
@@ -101,11 +112,13 @@ class Searcher:
             try:
                 deeper |= self._by_meaning(query, candidates, scope, PATIENCE_SECONDS[mode])
                 notice = self._not_yet_embedded()
+                if mode == "hybrid":
+                    return Found(self._closely(query, candidates, scope), notice, deeper)
             except EmbeddingError as error:
                 if mode == "semantic":
                     raise
                 notice = f"Searched by words only: {error.message}"
-        return Found(_joined(candidates.values()), notice, deeper)
+        return Found(_ordered(candidates.values()), notice, deeper)
 
     def nearest(
         self,
@@ -177,6 +190,44 @@ class Searcher:
             found.cosine = hit.cosine
         return len(near) == depth
 
+    def _closely(self, query: str, candidates: dict[str, _Candidate], scope: _Scope) -> list[Hit]:
+        """All candidates and what is beside the best, ordered by all there is to know about them."""
+        vector, asked = self._embeddings.get().query(query)
+        first = [hit.ref for hit in _ordered(candidates.values())]
+        around = self._projections.vectors(0.0).surroundings(
+            vector,
+            first,
+            newcomers=CLOSE_MAX,
+            reach=max(BESIDE_SHARES),
+            words=frozenset(analysis.words(analysis.spaced(analysis.normalise(query)))),
+            at=scope.at,
+            kinds=scope.kinds,
+            labels=scope.labels,
+        )
+        for hit in around.hits:
+            found = candidates.setdefault(hit.ref, _Candidate(hit.kind, hit.ref, hit.entity))
+            found.cosine = hit.cosine
+        close = _close(around, set(first[:CLOSE_MAX]))
+        if asked is not None and len(close):
+            self._interact(asked, around, close, candidates)
+        known = [candidates[hit.ref] for hit in around.hits]
+        embedded = {hit.ref for hit in around.hits}
+        rest = [each for ref, each in candidates.items() if ref not in embedded]
+        return _ordered([*known, *rest], around, close)
+
+    def _interact(
+        self, asked: Asked, around: Surroundings, close: Places, candidates: dict[str, _Candidate]
+    ) -> None:
+        """Late interaction of the question with the texts that stand at the places `close`."""
+        stored = self._embeddings.get().pieces([around.keys[place] for place in close.tolist()])
+        place_of = np.full(len(around.hits) + 1, -1, np.int64)
+        place_of[close] = np.arange(len(close))
+        beside = [place_of[around.beside[distance][close]] for distance in (-1, 1)]
+        weight = weights(asked, self._projections.text().rarity)
+        late = interaction(asked, weight, stored, beside)
+        for place, score in zip(close.tolist(), late.tolist(), strict=True):
+            candidates[around.hits[place].ref].late = score
+
     def _not_yet_embedded(self) -> str | None:
         """A sentence where some texts have no vectors yet."""
         behind = self._projections.behind("vectors")
@@ -188,25 +239,56 @@ class Searcher:
         )
 
 
-def _joined(candidates: Iterable[_Candidate]) -> list[Hit]:
+def _close(around: Surroundings, best: Collection[str]) -> Places:
+    """The places, ascending, of the `best` among the surroundings and of what is right beside them."""
+    places = np.array(
+        [place for place, hit in enumerate(around.hits) if hit.ref in best], dtype=np.int64
+    )
+    beside = [around.beside[distance][places] for distance in (-1, 1)]
+    close: Places = np.unique(np.concatenate([places, *beside]))
+    return close[close >= 0]
+
+
+def _ordered(
+    candidates: Iterable[_Candidate],
+    around: Surroundings | None = None,
+    close: Places | None = None,
+) -> list[Hit]:
+    """Hits, best first. The candidates begin with those that `around` is about, in its order."""
     found = list(candidates)
     if not found:
         return []
-    bm25_max = max(candidate.bm25 for candidate in found) or 1.0
-    low = min(candidate.cosine for candidate in found)
-    spread = (max(candidate.cosine for candidate in found) - low) or 1.0
+    features = Features(
+        bm25=np.array([each.bm25 for each in found], np.float32),
+        cosine=np.array([each.cosine for each in found], np.float32),
+        part=np.array([each.part for each in found], np.float32),
+    )
+    if around is not None and close is not None:
+        looked_at = np.zeros(len(found), np.bool_)
+        looked_at[close] = True
+        missing = len(found) - len(around.hits)
+        features = msgspec.structs.replace(
+            features,
+            late=np.array([each.late for each in found], np.float32),
+            close=looked_at,
+            beside={
+                distance: np.pad(places, (0, missing), constant_values=-1)
+                for distance, places in around.beside.items()
+            },
+            named=np.pad(around.named, (0, missing)),
+            asking=np.pad(around.asking, (0, missing)),
+        )
     hits = [
         Hit(
-            candidate.kind,
-            candidate.ref,
-            candidate.entity,
-            WEIGHTS["words"] * candidate.bm25 / bm25_max
-            + WEIGHTS["meaning"] * (candidate.cosine - low) / spread
-            + WEIGHTS["part"] * candidate.part,
-            candidate.bm25,
-            candidate.cosine,
-            candidate.part,
+            each.kind,
+            each.ref,
+            each.entity,
+            score,
+            each.bm25,
+            0.0 if math.isnan(each.cosine) else each.cosine,
+            each.part,
+            0.0 if math.isnan(each.late) else each.late,
         )
-        for candidate in found
+        for each, score in zip(found, scores(features).tolist(), strict=True)
     ]
     return sorted(hits, key=lambda hit: (-hit.score, hit.ref))

@@ -125,6 +125,11 @@ class TextProjector:
         with _speaking_of(self._path):
             return self._snapshot.substring(needle, at=at, limit=limit, kinds=kinds, labels=labels)
 
+    def rarity(self, word: str) -> float:
+        """How rare a word is among the texts, as `TextSnapshot.rarity` says."""
+        with _speaking_of(self._path):
+            return self._snapshot.rarity(word)
+
     def apply(self, batch: Batch) -> None:
         """Indexes the batch and its checkpoint in one commit; what the index has already is skipped.
 

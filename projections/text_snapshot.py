@@ -111,6 +111,7 @@ class TextSnapshot:
         self._schema = schema
         self._searcher = searcher
         self.position = position
+        self._rarities: dict[str, float] = {}
         self._documents = searcher.num_docs - (position > 0)  # one of them is the checkpoint
 
     def search(
@@ -142,6 +143,15 @@ class TextSnapshot:
             return []
         clauses = self._narrowed(self._candidates(needle), at, kinds, labels)
         return self._holding(needle, tantivy.Query.boolean_query(clauses), limit)
+
+    def rarity(self, word: str) -> float:
+        """The idf of a word as a search by words counts it; 0 of stop words and of what is no word."""
+        if word not in self._rarities:
+            plain = analysis.spaced(analysis.normalise(word)).strip()
+            stems = [] if plain in analysis.STOP_WORDS else analysis.stemming.analyze(plain)
+            found = [self._idf(self._term("words", stem)) for stem in stems]
+            self._rarities[word] = max(found, default=0.0)
+        return self._rarities[word]
 
     def living(self, ref: str) -> Document | None:
         """The document now living under `ref`, its text normalised."""

@@ -11,18 +11,23 @@ several threads only while nobody changes it.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
-from typing import Any, get_args
+from typing import get_args
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from projections.analysis import asking, name_words
+from projections.columns import Column
 from projections.documents import NEVER, Document, Kind
+from projections.embedding.store import KEY_BYTES, key_of
+from projections.talks import StoredTalks, Talks
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 NO_ROW = -1
+ASKING_MAX = 255
 
 Ids = NDArray[np.int64]
 
@@ -42,27 +47,6 @@ class Selection:
         return np.packbits(mask, bitorder="little")
 
 
-class Column:
-    """Numbers of one width that are appended to, in an array that doubles when it is full."""
-
-    def __init__(self, dtype: Any, stored: bytes = b"") -> None:
-        self._room: NDArray[Any] = np.frombuffer(stored, dtype=dtype).copy()
-        self._count = len(self._room)
-
-    @property
-    def values(self) -> NDArray[Any]:
-        """A view, good until the next append."""
-        return self._room[: self._count]
-
-    def append(self, value: int) -> None:
-        if self._count == len(self._room):
-            grown = np.empty(max(64, 2 * self._count), dtype=self._room.dtype)
-            grown[: self._count] = self._room
-            self._room = grown
-        self._room[self._count] = value
-        self._count += 1
-
-
 class _Stored(msgspec.Struct, array_like=True):
     """A table as it stands in a snapshot: columns as raw numbers in the machine's byte order."""
 
@@ -74,13 +58,21 @@ class _Stored(msgspec.Struct, array_like=True):
     died: bytes
     previous: bytes
     labels: dict[str, bytes]
+    keys: bytes
+    asking: bytes
+    subject: bytes
+    subjects: list[str]
+    current: bytes
+    talks: StoredTalks
 
 
 class Rows:
     """The table of rows, one for each life of a document."""
 
     def __init__(self, stored: _Stored | None = None) -> None:
-        held = stored or _Stored([], [], b"", b"", b"", b"", b"", {})
+        held = stored or _Stored(
+            [], [], b"", b"", b"", b"", b"", {}, b"", b"", b"", [], b"", StoredTalks()
+        )
         self._refs = held.refs
         self._entities = held.entities
         self._kind = Column(np.uint8, held.kind)
@@ -88,6 +80,13 @@ class Rows:
         self._born = Column(np.int64, held.born)
         self._died = Column(np.int64, held.died)
         self._previous = Column(np.int64, held.previous)
+        self._keys = bytearray(held.keys)
+        self._asking = Column(np.uint8, held.asking)
+        self._subject = Column(np.int32, held.subject)
+        self._subjects = held.subjects
+        self._subject_codes = {subject: code for code, subject in enumerate(held.subjects)}
+        self._talks = Talks(held.talks)
+        self._current = Column(np.int64, held.current)
         self._labels = {label: array("q", rows) for label, rows in held.labels.items()}
         self._entity_codes = {entity: code for code, entity in enumerate(self._entities)}
         self._last = {ref: row for row, ref in enumerate(self._refs)}
@@ -109,12 +108,26 @@ class Rows:
         self._entity.append(code)
         self._born.append(document.born)
         self._died.append(document.died)
-        self._previous.append(self._last.get(document.ref, NO_ROW))
+        previous = self._last.get(document.ref, NO_ROW)
+        self._previous.append(previous)
+        self._talks.add(previous, document.written)
+        self._current.append(row)
+        if previous != NO_ROW:
+            self._current.values[self._talks.first(previous)] = row
+        self._keys += key_of(document.text)
+        self._asking.append(round(asking(document.text) * ASKING_MAX))
+        self._subject.append(self._subject_code(document.subject))
         for label in dict.fromkeys(document.labels):
             self._labels.setdefault(label, array("q")).append(row)
         self._refs.append(document.ref)
         self._last[document.ref] = row
         self._present = None
+
+    def _subject_code(self, subject: str) -> int:
+        code = self._subject_codes.setdefault(subject, len(self._subjects))
+        if code == len(self._subjects):
+            self._subjects.append(subject)
+        return code
 
     def retire(self, ref: str, position: int) -> None:
         """Ends the life of `ref`, if it is living."""
@@ -146,7 +159,7 @@ class Rows:
         among: Ids | slice = self._bearing(labels) if labels else slice(None)
         chosen = self._living(among, at)
         if kinds is not None:
-            chosen &= np.array([kind in kinds for kind in KINDS])[self._kind.values[among]]
+            chosen &= _among(kinds)[self._kind.values[among]]
         rows = np.flatnonzero(chosen)
         return Selection(rows if isinstance(among, slice) else among[rows], len(self))
 
@@ -183,6 +196,62 @@ class Rows:
             rows = rows[others[places] == rows]
         return rows
 
+    def keys(self, rows: Ids) -> list[bytes]:
+        """Under which the pieces of each row's text are stored."""
+        keys, size = self._keys, KEY_BYTES
+        return [bytes(keys[row * size : (row + 1) * size]) for row in rows.tolist()]
+
+    def asking(self, rows: Ids) -> NDArray[np.float32]:
+        """How much of each text are questions, 0..1."""
+        asking: NDArray[np.uint8] = self._asking.values[rows]
+        return asking.astype(np.float32) / np.float32(ASKING_MAX)
+
+    def named(self, rows: Ids, words: Set[str]) -> NDArray[np.bool_]:
+        """Whether each document's entity has a name all of whose words are among `words`."""
+        codes, where = np.unique(self._subject.values[rows], return_inverse=True)
+        names = [name_words(self._subjects[code]) for code in codes.tolist()]
+        among: NDArray[np.bool_] = np.array(
+            [bool(name) and name <= words for name in names], np.bool_
+        )
+        return among[where]
+
+    def around(self, rows: Ids, reach: int, at: int | None) -> Mapping[int, Ids]:
+        """By distance, -reach..-1 and 1..reach, the living rows of what was written down so many things
+        before or after each of `rows`; `NO_ROW` where there is none."""
+        return {
+            distance: self._living_again(first, at)
+            for distance, first in self._talks.around(rows, reach).items()
+        }
+
+    def companions(self, rows: Ids, at: int | None) -> Ids:
+        """The living rows right beside `rows` in threads that have a name, ascending."""
+        talking = rows[self._talks.named(rows)]
+        beside: Ids = np.unique(np.concatenate([*self.around(talking, 1, at).values()]))
+        living: Ids = beside[beside != NO_ROW]
+        return living
+
+    def fit(
+        self, rows: Ids, kinds: Collection[Kind] | None, labels: Iterable[str]
+    ) -> NDArray[np.bool_]:
+        """Which of the rows are of one of `kinds` and bear all `labels`."""
+        fitting = np.ones(len(rows), np.bool_)
+        if kinds is not None:
+            fitting &= _among(kinds)[self._kind.values[rows]]
+        if labels := tuple(labels):
+            fitting &= np.isin(rows, self._bearing(labels))
+        return fitting
+
+    def _living_again(self, first: Ids, at: int | None) -> Ids:
+        """The rows now living, or `at` a position, of things born first in `first`; else `NO_ROW`."""
+        rows = np.where(first == NO_ROW, NO_ROW, self._current.values[first])
+        if at is not None:
+            while (late := (rows != NO_ROW) & (self._born.values[rows] > at)).any():
+                rows = np.where(late, self._previous.values[rows], rows)
+        died = self._died.values[rows]
+        lives = (rows != NO_ROW) & (died == NEVER if at is None else died > at)
+        living: Ids = np.where(lives, rows, NO_ROW)
+        return living
+
     # -- snapshots
 
     def to_bytes(self) -> bytes:
@@ -196,6 +265,12 @@ class Rows:
                 died=self._died.values.tobytes(),
                 previous=self._previous.values.tobytes(),
                 labels={label: rows.tobytes() for label, rows in self._labels.items()},
+                keys=bytes(self._keys),
+                asking=self._asking.values.tobytes(),
+                subject=self._subject.values.tobytes(),
+                subjects=self._subjects,
+                current=self._current.values.tobytes(),
+                talks=self._talks.stored(),
             )
         )
 
@@ -206,7 +281,13 @@ class Rows:
             rows = cls(msgspec.msgpack.decode(stored, type=_Stored))
         except msgspec.DecodeError as error:
             raise ValueError(f"the table of rows cannot be read: {error}") from error
-        columns = (rows._kind, rows._entity, rows._born, rows._died, rows._previous)
-        if any(len(column.values) != len(rows) for column in columns):
+        columns = [rows._kind, rows._entity, rows._born, rows._died, rows._previous]
+        columns += (rows._asking, rows._subject, rows._current, *rows._talks.columns)
+        whole = len(rows._keys) == KEY_BYTES * len(rows)
+        if not whole or any(len(column.values) != len(rows) for column in columns):
             raise ValueError(f"the columns of the table do not all have its {len(rows)} rows")
         return rows
+
+
+def _among(kinds: Collection[Kind]) -> NDArray[np.bool_]:
+    return np.array([kind in kinds for kind in KINDS])

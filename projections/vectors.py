@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, assert_never
@@ -35,11 +35,12 @@ from projections.vector_snapshot import Snapshot, SnapshotFolder
 
 if TYPE_CHECKING:
     import numpy as np
+    from numpy.typing import NDArray
 
     from projections.vector_index import VectorIndex, Vectors
     from projections.vector_rows import Rows
 
-VECTORS_VERSION = 1
+VECTORS_VERSION = 2
 """Of the snapshot's content: rows, vectors, graph. Part of the folder's name, which the caller gives."""
 
 Embed = Callable[[Sequence[str]], "np.ndarray[tuple[int, ...], np.dtype[np.float32]]"]
@@ -60,6 +61,20 @@ class VectorHit(msgspec.Struct, frozen=True):
     kind: Kind
     entity: str
     cosine: float
+
+
+class Surroundings(NamedTuple):
+    """Documents and what there is to know about each. All but `hits` as arrays, in the order of `hits`."""
+
+    hits: list[VectorHit]
+    keys: list[bytes]
+    """Under which the pieces of their texts are stored."""
+    asking: NDArray[np.float32]
+    """How much of the text are questions, 0..1."""
+    named: NDArray[np.bool_]
+    """Whether the name of the document's entity is in the question."""
+    beside: Mapping[int, NDArray[np.int64]]
+    """By distance, which of these documents was written down so far before or after; -1 where none."""
 
 
 class _State(NamedTuple):
@@ -179,6 +194,53 @@ class VectorProjector:
             cosines = index.cosines(query, np.fromiter(living.values(), np.int64, len(living)))
         return dict(zip(living, cosines.tolist(), strict=True))
 
+    def surroundings(
+        self,
+        vector: Vectors,
+        refs: Sequence[str],
+        *,
+        newcomers: int,
+        reach: int,
+        words: Set[str],
+        at: int | None = None,
+        kinds: Collection[Kind] | None = None,
+        labels: Iterable[str] = (),
+    ) -> Surroundings:
+        """Those of `refs` that are living now, or `at` a position; and after them, of one of `kinds` and
+        bearing all `labels`, what was written down in the same conversation right before or after one of
+        the first `newcomers`. `words` are those of the question.
+        """
+        import numpy as np
+
+        from projections.vector_index import accepted_query
+
+        query = accepted_query(vector, self._dimensions)
+        with self._turns.reading():
+            position, rows, index = self._state
+            past = _past(at, position)
+            living = rows.living_rows(refs, past)
+            own = np.fromiter(living.values(), np.int64, len(living))
+            leading = [row for ref in refs[:newcomers] if (row := living.get(ref)) is not None]
+            new = rows.companions(np.array(leading, np.int64), past)
+            new = np.setdiff1d(new[rows.fit(new, kinds, labels)], own)
+            every = np.concatenate([own, new])
+            hits = [
+                VectorHit(ref, kind, entity, cosine)
+                for (ref, kind, entity), cosine in zip(
+                    rows.described(every), index.cosines(query, every).tolist(), strict=True
+                )
+            ]
+            return Surroundings(
+                hits,
+                rows.keys(every),
+                rows.asking(every),
+                rows.named(every, words),
+                {
+                    distance: _places(every, other)
+                    for distance, other in rows.around(every, reach, past).items()
+                },
+            )
+
     # -- snapshots
 
     def save(self) -> None:
@@ -289,6 +351,18 @@ def _change(rows: Rows, change: Change) -> None:
             rows.retire(ref, position)
         case _:
             assert_never(change)
+
+
+def _places(rows: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where in `rows` each of `wanted` stands; -1 where it does not."""
+    import numpy as np
+
+    if len(rows) == 0:
+        return wanted
+    order = np.argsort(rows)
+    found = order[np.searchsorted(rows, wanted, sorter=order).clip(max=len(rows) - 1)]
+    places: NDArray[np.int64] = np.where(rows[found] == wanted, found, -1)
+    return places
 
 
 def _past(at: int | None, position: int) -> int | None:

@@ -13,11 +13,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from projections.embedding.store import VectorCache, halved, normal
+from projections.embedding.embedder import PieceEmbedder
+from projections.embedding.store import VectorCache, halved, key_of, normal
 from projections.embedding.turns import Turns
 
 if TYPE_CHECKING:
     from projections.embedding.embedder import Embedder, Vectors
+    from projections.embedding.pieces import Asked
 
 BATCH_TEXTS_MAX = 32
 QUERIES_MAX = 1024
@@ -28,13 +30,15 @@ Progress = Callable[[int, int], None]
 class CachedEmbedder:
     """`embedder` in front of `cache`. Safe to call from several threads at once."""
 
-    def __init__(self, embedder: Embedder, cache: VectorCache) -> None:
+    def __init__(self, embedder: Embedder, cache: VectorCache, *, pieces: bool = True) -> None:
+        """With `pieces`, those of each text are stored beside its vector, where the embedder has them."""
         self._embedder = embedder
+        self._with_pieces = embedder if pieces and isinstance(embedder, PieceEmbedder) else None
         self.cache = cache
         self.key = embedder.key
         self.dimensions = embedder.dimensions
         self._turns = Turns(cache.path.with_name(f"{cache.path.name}.embedding"))
-        self._queries: OrderedDict[str, Vectors] = OrderedDict()
+        self._queries: OrderedDict[str, tuple[Vectors, Asked | None]] = OrderedDict()
         self._queries_lock = threading.Lock()
 
     def vectors(self, texts: Sequence[str], *, progress: Progress | None = None) -> Vectors:
@@ -61,21 +65,33 @@ class CachedEmbedder:
             rows[row] = found[text]
         return rows
 
+    @property
+    def has_pieces(self) -> bool:
+        return self._with_pieces is not None
+
     def query_vector(self, text: str) -> Vectors:
         """The vector of `text`, float32 (dimensions,), read-only. Waits for no other process."""
+        return self.query(text)[0]
+
+    def query(self, text: str) -> tuple[Vectors, Asked | None]:
+        """The vector of `text` and its pieces, where this embedder has them."""
         text = normal(text)
         with self._queries_lock:
             if text in self._queries:
                 self._queries.move_to_end(text)
                 return self._queries[text]
-        vector: Vectors = halved(self._embedder.embed([text]))[0]
+        vector, asked = self._embedded_query(text)
         vector.flags.writeable = False  # it is shared by all who ask for this text
         with self._queries_lock:
-            self._queries[text] = vector
+            self._queries[text] = vector, asked
             self._queries.move_to_end(text)
             if len(self._queries) > QUERIES_MAX:
                 self._queries.popitem(last=False)
-        return vector
+        return vector, asked
+
+    def pieces(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The stored pieces of the texts with these keys; None for all where this embedder has none."""
+        return self.cache.pieces(keys) if self.has_pieces else [None] * len(keys)
 
     def discard(self, texts: Iterable[str]) -> None:
         """Forgets the vectors of these texts, on disk and in the memory of this process."""
@@ -91,16 +107,34 @@ class CachedEmbedder:
             found = self._stored(texts)  # perhaps by whoever had the turn before
             missing = [text for text in texts if text not in found]
             if missing:
-                fresh = halved(self._embedder.embed(missing))
-                self.cache.put_many(missing, fresh)
+                fresh = self._embed_and_put(missing)
                 found |= zip(missing, fresh, strict=True)
         return found
 
+    def _embedded_query(self, text: str) -> tuple[Vectors, Asked | None]:
+        if self._with_pieces is None:
+            return halved(self._embedder.embed([text]))[0], None
+        vector, asked = self._with_pieces.asked(text)
+        return halved(vector), asked
+
+    def _embed_and_put(self, texts: Sequence[str]) -> Vectors:
+        if self._with_pieces is None:
+            vectors, pieces = self._embedder.embed(texts), None
+        else:
+            vectors, pieces = self._with_pieces.embed_with_pieces(texts)
+        fresh = halved(vectors)
+        self.cache.put_many(texts, fresh, pieces)
+        return fresh
+
     def _stored(self, texts: Sequence[str]) -> dict[str, Vectors]:
-        """What the cache has, less what cannot be this embedder's: then it is embedded anew."""
+        """What the cache has, less what cannot be this embedder's or lacks its pieces: then it is
+        embedded anew."""
         vectors = self.cache.get_many(texts)
+        whole: Sequence[bytes | bool | None] = [True] * len(texts)
+        if self.has_pieces:
+            whole = self.cache.pieces([key_of(text) for text in texts])
         return {
             text: vector
-            for text, vector in zip(texts, vectors, strict=True)
-            if vector is not None and len(vector) == self.dimensions
+            for text, vector, pieces in zip(texts, vectors, whole, strict=True)
+            if vector is not None and len(vector) == self.dimensions and pieces is not None
         }

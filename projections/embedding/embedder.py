@@ -11,7 +11,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, assert_never
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, assert_never, runtime_checkable
 
 import msgspec
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memlog.settings import Embedder as Backend
+    from projections.embedding.pieces import Asked
 
     Vectors: TypeAlias = NDArray[np.float32]
 
@@ -44,6 +45,19 @@ class Embedder(Protocol):
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Unit vectors as float32, shape (len(texts), dimensions). Raises EmbeddingError."""
+        ...
+
+
+@runtime_checkable
+class PieceEmbedder(Embedder, Protocol):
+    """One that also gives the vectors of a text's word pieces, out of the same pass (`pieces`)."""
+
+    def embed_with_pieces(self, texts: Sequence[str]) -> tuple[Vectors, list[bytes]]:
+        """What `embed` returns, and the pieces of each text as they are stored."""
+        ...
+
+    def asked(self, text: str) -> tuple[Vectors, Asked]:
+        """The vector of a question, (dimensions,), and its pieces."""
         ...
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memlog.errors import EmbeddingError
+from projections.embedding.pieces import Asked, pack, reduced
 from projections.embedding.weights import MODEL_SHA256, Weights, find_folder
 
 if TYPE_CHECKING:
@@ -63,13 +64,47 @@ class MiniLM:
     def embed(self, texts: Sequence[str]) -> Vectors:
         import numpy as np
 
-        pieces = [self._tokenizer.encode(text[:CHARACTERS_MAX]).ids for text in texts]
         vectors = np.empty((len(texts), DIMENSIONS), np.float32)
-        for batch in batches([len(ids) for ids in pieces]):
-            vectors[batch] = self._pooled([pieces[row] for row in batch])
+        for batch, pieces in self._batches(texts):
+            vectors[batch] = self._run(["pooled"], pieces)[0]
         return vectors
 
-    def _pooled(self, pieces: list[list[int]]) -> Vectors:
+    def embed_with_pieces(self, texts: Sequence[str]) -> tuple[Vectors, list[bytes]]:
+        import numpy as np
+
+        vectors = np.empty((len(texts), DIMENSIONS), np.float32)
+        packed = [b""] * len(texts)
+        for batch, pieces in self._batches(texts):
+            vectors[batch], states = self._run(["pooled", "tokens"], pieces)
+            for row, own in zip(batch, pack([*_own(states, pieces)]), strict=True):
+                packed[row] = own
+        return vectors, packed
+
+    def asked(self, text: str) -> tuple[Vectors, Asked]:
+        encoded = self._tokenizer.encode(text[:CHARACTERS_MAX])
+        pooled, states = self._run(["pooled", "tokens"], [encoded.ids])
+        words = [word for word in encoded.word_ids if word is not None]  # [CLS], [SEP]
+        spans = [encoded.word_to_chars(word) or (0, 0) for word in words]
+        said = tuple(text[start:stop] for start, stop in spans)
+        return pooled[0], Asked(reduced(states[0, 1:-1]), said, tuple(words))
+
+    def states(self, texts: Sequence[str]) -> Iterator[Vectors]:
+        """The last hidden states (pieces, width) of each text, in no order, [CLS] and [SEP] left out."""
+        for _, pieces in self._batches(texts):
+            yield from _own(self._run(["tokens"], pieces)[0], pieces)
+
+    def vocabulary(self) -> list[str]:
+        """The word pieces that the model knows, as it numbers them: common ones come first."""
+        numbers: dict[str, int] = self._tokenizer.get_vocab()
+        return sorted(numbers, key=numbers.__getitem__)
+
+    def _batches(self, texts: Sequence[str]) -> Iterator[tuple[list[int], list[list[int]]]]:
+        encoded = self._tokenizer.encode_batch_fast([text[:CHARACTERS_MAX] for text in texts])
+        pieces = [each.ids for each in encoded]
+        for batch in batches([len(ids) for ids in pieces]):
+            yield batch, [pieces[row] for row in batch]
+
+    def _run(self, wanted: list[str], pieces: list[list[int]]) -> list[Vectors]:
         import numpy as np
 
         longest = max(map(len, pieces))
@@ -80,13 +115,19 @@ class MiniLM:
             mask[row, : len(own)] = 1
         feeds = {"ids": ids, "mask": mask, "positions": np.arange(longest)}
         try:
-            pooled: Vectors = self._session.run(["pooled"], feeds)[0]
+            found: list[Vectors] = self._session.run(wanted, feeds)
         except Exception as error:  # onnxruntime's own classes derive from nothing narrower
             raise EmbeddingError(
                 f"The model failed on a batch of {len(pieces)} texts: {error}",
                 suggestion="Most often memory ran out: close something and call again.",
             ) from error
-        return pooled
+        return found
+
+
+def _own(states: Vectors, pieces: list[list[int]]) -> Iterator[Vectors]:
+    """The states of each text's pieces, without [CLS], [SEP] and padding."""
+    for row, own in zip(states, pieces, strict=True):
+        yield row[1 : len(own) - 1]
 
 
 def batches(lengths: Sequence[int]) -> Iterator[list[int]]:

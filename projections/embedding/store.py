@@ -1,4 +1,5 @@
-"""Vectors on disk by the content of their text: a cache that may be lost but never lies.
+"""Vectors on disk by the content of their text, and those of its pieces: a cache that may be lost but never
+lies.
 
 Promises: what `get_many` returns was stored whole, by this or another process, for exactly this
 text. A file that is not, or no longer, an LMDB file is put away and begun anew. Leaves to `cached`
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
     from projections.embedding.embedder import Vectors
 
 KEY_BYTES = 16
-DATABASE = "vectors"
+DATABASE, PIECES = "vectors", "pieces"
+DATABASES = (DATABASE, PIECES)
 HALF = "<f2"
 
 log = logging.getLogger("memlog.embeddings")
@@ -67,32 +69,44 @@ class VectorCache:
         try:
             with self._environment.read() as transaction:
                 database = self._environment.databases[DATABASE]
-                stored = [transaction.get(_key(text), db=database) for text in texts]
+                stored = [transaction.get(key_of(text), db=database) for text in texts]
         except lmdb.Error as error:
             raise storage_error(self.path, error) from error
         return [None if v is None else np.frombuffer(v, HALF).astype(np.float32) for v in stored]
 
-    def put_many(self, texts: Sequence[str], vectors: Vectors) -> None:
-        """Stores `vectors` (len(texts), dimensions) as float16, in one transaction."""
-        pairs = [
-            (_key(text), vector.tobytes())
-            for text, vector in zip(texts, vectors.astype(HALF), strict=True)
-        ]
+    def pieces(self, keys: Iterable[bytes]) -> list[bytes | None]:
+        """What `put_many` was given for the pieces of the texts with these keys."""
+        try:
+            with self._environment.read() as transaction:
+                database = self._environment.databases[PIECES]
+                found = [transaction.get(key, db=database) for key in keys]
+                return [None if pieces is None else bytes(pieces) for pieces in found]
+        except lmdb.Error as error:
+            raise storage_error(self.path, error) from error
+
+    def put_many(
+        self, texts: Sequence[str], vectors: Vectors, pieces: Sequence[bytes] | None = None
+    ) -> None:
+        """Stores `vectors` (len(texts), dimensions) as float16, and `pieces`, in one transaction."""
+        keys = [key_of(text) for text in texts]
+        stored = [vector.tobytes() for vector in vectors.astype(HALF)]
 
         def body(transaction: lmdb.Transaction) -> None:
-            for key, value in pairs:
-                transaction.put(key, value, db=self._environment.databases[DATABASE])
+            for database, values in ((DATABASE, stored), (PIECES, pieces)):
+                for key, value in zip(keys, values or (), strict=values is not None):
+                    transaction.put(key, value, db=self._environment.databases[database])
 
         self._environment.write(body)
 
     def discard(self, texts: Iterable[str]) -> None:
         """Forgets these texts. The bytes stay in free pages of the file until they are reused, or until
         `compact`."""
-        keys = [_key(text) for text in texts]
+        keys = [key_of(text) for text in texts]
 
         def body(transaction: lmdb.Transaction) -> None:
-            for key in keys:
-                transaction.delete(key, db=self._environment.databases[DATABASE])
+            for database in DATABASES:
+                for key in keys:
+                    transaction.delete(key, db=self._environment.databases[database])
 
         self._environment.write(body)
 
@@ -101,21 +115,22 @@ class VectorCache:
         from filelock import FileLock
 
         def fill(transaction: lmdb.Transaction, path: Path) -> None:
-            fresh = Environment(path, (DATABASE,))
-            cursor = transaction.cursor(db=self._environment.databases[DATABASE])
-            fresh.fill(DATABASE, ((bytes(key), bytes(value)) for key, value in cursor))
+            fresh = Environment(path, DATABASES)
+            for database in DATABASES:
+                cursor = transaction.cursor(db=self._environment.databases[database])
+                fresh.fill(database, ((bytes(key), bytes(value)) for key, value in cursor))
             fresh.close()
 
         with FileLock(f"{self.path}.opening"):
             self._environment.rewrite(fill)
             self._environment.close()
-            self._environment = Environment(self.path, (DATABASE,))
+            self._environment = Environment(self.path, DATABASES)
 
     def close(self) -> None:
         self._environment.close()
 
 
-def _key(text: str) -> bytes:
+def key_of(text: str) -> bytes:
     """128 bits: among a billion texts, two share a key with a chance of 1 in 10²⁰."""
     return hashlib.sha256(normal(text).encode()).digest()[:KEY_BYTES]
 
@@ -132,13 +147,13 @@ def _opened(path: Path, map_bytes: int) -> Environment:
         path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(f"{path}.opening"):
             try:
-                return Environment(path, (DATABASE,), map_bytes=map_bytes)
+                return Environment(path, DATABASES, map_bytes=map_bytes)
             except StorageError as error:
                 if not isinstance(error.__cause__, DAMAGES):
                     raise
                 log.warning("the cache of vectors %s is damaged and begun anew: %s", path, error)
             path.unlink()
             Path(f"{path}-lock").unlink(missing_ok=True)
-            return Environment(path, (DATABASE,), map_bytes=map_bytes)
+            return Environment(path, DATABASES, map_bytes=map_bytes)
     except OSError as error:
         raise storage_error(path, error) from error

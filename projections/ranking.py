@@ -1,0 +1,97 @@
+"""How what was found is ordered: everything that speaks for a document as one number.
+
+A document scores the convex combination of what speaks for it (Bruch, Gai, Ingber: "An Analysis of Fusion
+Functions for Hybrid Retrieval", 2023): its words, its meaning, the question as a part of it, and, for those
+that were looked at closely, late interaction (`late`); each brought to 0..1 among the candidates of this
+question. To that comes a share of the scores of what was written down just before and after it; a bonus
+where its entity is named in the question; and, as far as it asks rather than tells, a deduction.
+
+The numbers were tuned on LoCoMo, leaving out one conversation at a time; docs/search.md has the table
+of what each is worth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+FIRST_WEIGHTS = {"words": 0.40, "meaning": 0.40}
+"""While nothing was looked at closely."""
+
+CLOSE_WEIGHTS = {"words": 0.20, "meaning": 0.15, "late": 0.65}
+PART_WEIGHT = 0.20
+BESIDE_SHARES = {1: 0.20, 2: 0.08}
+"""Of a score, by how many places away what it is lent to was written down."""
+
+NAMED_BONUS = 0.25
+ASKING_DEDUCTION = 0.20
+SCORE_MAX = 1 + PART_WEIGHT + 2 * sum(BESIDE_SHARES.values()) + NAMED_BONUS
+
+Scores = NDArray[np.float32]
+Places = NDArray[np.int64]
+
+
+class Features(msgspec.Struct, frozen=True):
+    """What speaks for each of n candidates, arrays (n,); NaN where it is not known.
+
+    `late` is None where no text has pieces; `close` says which were looked at.
+    """
+
+    bm25: Scores
+    cosine: Scores
+    part: Scores
+    late: Scores | None = None
+    close: NDArray[np.bool_] | None = None
+    beside: Mapping[int, Places] = {}
+    """By distance, the place of the neighbour among the candidates, -1 where there is none."""
+    named: NDArray[np.bool_] | None = None
+    asking: Scores | None = None
+
+
+def scores(features: Features) -> Scores:
+    """The score of each candidate, at most 1."""
+    found = _combined(features)
+    lent = np.append(found, np.float32(0))  # what stands at -1 lends nothing
+    for distance, neighbours in features.beside.items():
+        found = found + BESIDE_SHARES[abs(distance)] * lent[neighbours]
+    if features.named is not None:
+        found = found + NAMED_BONUS * features.named
+    if features.asking is not None:
+        found = found - ASKING_DEDUCTION * features.asking
+    scaled: Scores = found / SCORE_MAX
+    return scaled
+
+
+def _combined(features: Features) -> Scores:
+    words = features.bm25 / (features.bm25.max(initial=0.0) or 1.0)
+    meaning = _where_unknown(_spread(features.cosine), words)
+    part = PART_WEIGHT * features.part
+    if features.late is None or features.close is None or np.isnan(features.late).all():
+        weight = FIRST_WEIGHTS
+        combined: Scores = weight["words"] * words + weight["meaning"] * meaning + part
+        return combined
+    weight = CLOSE_WEIGHTS
+    combined = weight["words"] * words + weight["meaning"] * meaning
+    # A text whose pieces are missing is taken to answer as well by them as by all else.
+    otherwise = combined / (weight["words"] + weight["meaning"])
+    late = np.where(features.close, _where_unknown(_spread(features.late), otherwise), 0.0)
+    combined = combined + weight["late"] * late.astype(np.float32) + part
+    return combined
+
+
+def _spread(values: Scores) -> Scores:
+    """Brought to 0..1, the least to the greatest; what is not known stays so."""
+    known = values[~np.isnan(values)]
+    if len(known) == 0:
+        return values
+    low, high = known.min(), known.max()
+    spread: Scores = (values - low) / ((high - low) or 1.0)
+    return spread
+
+
+def _where_unknown(values: Scores, otherwise: Scores) -> Scores:
+    filled: Scores = np.where(np.isnan(values), otherwise, values)
+    return filled
