@@ -13,7 +13,10 @@ Operators count in capitals only. Punctuation is syntax only where a word begins
 that does not follow this grammar, or nests deeper or runs longer than the limits below, is plain
 words from end to end. So is one whose only syntax is parentheses: people write them.
 
-Which documents a query matches, and how well, is left to `text_snapshot`.
+`AND`, `OR` and `NOT` are about things, not about texts: an entity has all the words of all its facts. So
+`person NOT banker` is no entity that was ever called a banker, and `coffee AND tea` may be told in two facts.
+
+Which texts have a word, and how well they match, is left to `text_snapshot`.
 """
 
 from __future__ import annotations
@@ -80,18 +83,22 @@ def parse(query: str) -> Query:
         root = Words(query.strip())
     if isinstance(root, Words):
         return Query(Words(query.strip()), query.strip())
-    return Query(root, " ".join(_wanted(root)))
+    return Query(root, " ".join(leaf.text for leaf in wanted(root)))
 
 
-def _wanted(node: Node) -> Iterator[str]:
+Leaf = Words | Phrase | Prefix
+
+
+def wanted(node: Node) -> Iterator[Leaf]:
+    """The leaves by which something is found, and not those that keep something out."""
     match node:
-        case Words(text) | Phrase(text) | Prefix(text):
-            yield text
         case And(parts) | Or(parts):
             for part in parts:
-                yield from _wanted(part)
+                yield from wanted(part)
         case Not():
             return
+        case _:
+            yield node
 
 
 class _Malformed(Exception):

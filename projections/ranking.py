@@ -37,7 +37,8 @@ Places = NDArray[np.int64]
 class Features(msgspec.Struct, frozen=True):
     """What speaks for each of n candidates, arrays (n,); NaN where it is not known.
 
-    `late` is None where no text has pieces; `close` says which were looked at.
+    `late` is None where nothing was looked at; `close` says what was. The last three are known for the first
+    so many of the candidates only.
     """
 
     bm25: Scores
@@ -56,19 +57,19 @@ def scores(features: Features) -> Scores:
     found = _combined(features)
     lent = np.append(found, np.float32(0))  # what stands at -1 lends nothing
     for distance, neighbours in features.beside.items():
-        found = found + BESIDE_SHARES[abs(distance)] * lent[neighbours]
+        found[: len(neighbours)] += BESIDE_SHARES[abs(distance)] * lent[neighbours]
     if features.named is not None:
-        found = found + NAMED_BONUS * features.named
+        found[: len(features.named)] += NAMED_BONUS * features.named
     if features.asking is not None:
-        found = found - ASKING_DEDUCTION * features.asking
-    scaled: Scores = found / SCORE_MAX
+        found[: len(features.asking)] -= ASKING_DEDUCTION * features.asking
+    scaled: Scores = found / np.float32(SCORE_MAX)
     return scaled
 
 
 def _combined(features: Features) -> Scores:
-    words = features.bm25 / (features.bm25.max(initial=0.0) or 1.0)
+    words = features.bm25 / np.float32(features.bm25.max(initial=0.0) or 1.0)
     meaning = _where_unknown(_spread(features.cosine), words)
-    part = PART_WEIGHT * features.part
+    part = np.float32(PART_WEIGHT) * features.part
     if features.late is None or features.close is None or np.isnan(features.late).all():
         weight = FIRST_WEIGHTS
         combined: Scores = weight["words"] * words + weight["meaning"] * meaning + part

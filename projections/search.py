@@ -10,33 +10,24 @@ one that was found; so a query that nothing answers finds nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 import msgspec
-import numpy as np
 
 from memlog.errors import EmbeddingError, StorageError
 from memlog.settings import Mode
-from projections import analysis
+from projections.candidates import Candidate
 from projections.documents import Kind
-from projections.embedding.pieces import Asked
 from projections.embeddings import Embeddings
 from projections.follow import Projections
-from projections.late import interaction, weights
 from projections.query import Query, parse
 from projections.text import TextProjector
-from projections.ranking import BESIDE_SHARES, Features, Places, scores
-from projections.vectors import Surroundings, VectorHit
+from projections.vectors import VectorHit
 
 DEPTH = 100
 COSINE_MIN = 0.35
 PATIENCE_SECONDS: dict[Mode, float] = {"hybrid": 2.0, "semantic": 20.0}
 """How long a search waits for texts to be embedded; the rest is searched by words, and it says so."""
-
-CLOSE_MAX = 50
-"""How many of the candidates are looked at closely, and what is beside them. Twice as many cost twice as much
-time, and bring half a point of recall."""
 
 
 class Hit(msgspec.Struct, frozen=True):
@@ -68,18 +59,6 @@ class _Scope(NamedTuple):
     depth: int
 
 
-class _Candidate(msgspec.Struct):
-    """`cosine` and `late` are NaN where they are not known."""
-
-    kind: Kind
-    ref: str
-    entity: str
-    bm25: float = 0.0
-    cosine: float = math.nan
-    part: float = 0.0
-    late: float = math.nan
-
-
 class Searcher:
     """Searches the documents of one project."""
 
@@ -102,9 +81,11 @@ class Searcher:
         Reads everything that was committed before the call. Raises EmbeddingError only where
         `semantic` was asked for and cannot be had; `hybrid` then goes by words and says so.
         """
+        from projections.closely import ordered
+
         parsed = parse(query)
         scope = _Scope(at, kinds, labels, depth)
-        candidates: dict[str, _Candidate] = {}
+        candidates: dict[str, Candidate] = {}
         notice, deeper = None, False
         if mode != "semantic":
             deeper = self._by_words(query, parsed, candidates, scope)
@@ -113,12 +94,13 @@ class Searcher:
                 deeper |= self._by_meaning(query, candidates, scope, PATIENCE_SECONDS[mode])
                 notice = self._not_yet_embedded()
                 if mode == "hybrid":
-                    return Found(self._closely(query, candidates, scope), notice, deeper)
+                    closely = self._closely(query, candidates, scope)
+                    return Found([_hit(each) for each in closely], notice, deeper)
             except EmbeddingError as error:
                 if mode == "semantic":
                     raise
                 notice = f"Searched by words only: {error.message}"
-        return Found(_ordered(candidates.values()), notice, deeper)
+        return Found([_hit(each) for each in ordered(candidates)], notice, deeper)
 
     def nearest(
         self,
@@ -138,7 +120,7 @@ class Searcher:
         return vectors.search(vector, at=at, limit=limit, kinds=kinds, labels=labels)
 
     def _by_words(
-        self, query: str, parsed: Query, candidates: dict[str, _Candidate], scope: _Scope
+        self, query: str, parsed: Query, candidates: dict[str, Candidate], scope: _Scope
     ) -> bool:
         """Adds what has the words, or the query as a part; whether there may be more further down."""
         text = self._projections.text()
@@ -153,26 +135,26 @@ class Searcher:
         text: TextProjector,
         query: str,
         parsed: Query,
-        candidates: dict[str, _Candidate],
+        candidates: dict[str, Candidate],
         scope: _Scope,
     ) -> bool:
         at, kinds, labels, depth = scope
         worded = text.search(parsed, at=at, limit=depth, kinds=kinds, labels=labels)
         for hit in worded:
-            found = candidates.setdefault(hit.ref, _Candidate(hit.kind, hit.ref, hit.entity))
+            found = candidates.setdefault(hit.ref, Candidate(hit.kind, hit.ref, hit.entity))
             found.bm25 = hit.score
         if not parsed.is_plain:
             return len(worded) == depth
         parts = text.substring(query, at=at, limit=depth, kinds=kinds, labels=labels)
         for hit in parts:
-            found = candidates.setdefault(hit.ref, _Candidate(hit.kind, hit.ref, hit.entity))
+            found = candidates.setdefault(hit.ref, Candidate(hit.kind, hit.ref, hit.entity))
             found.part = hit.score
         return depth in (len(worded), len(parts))
 
     def _by_meaning(
         self,
         query: str,
-        candidates: dict[str, _Candidate],
+        candidates: dict[str, Candidate],
         scope: _Scope,
         patience_seconds: float,
     ) -> bool:
@@ -186,47 +168,25 @@ class Searcher:
         for hit in near:
             if hit.cosine < COSINE_MIN:
                 return False
-            found = candidates.setdefault(hit.ref, _Candidate(hit.kind, hit.ref, hit.entity))
+            found = candidates.setdefault(hit.ref, Candidate(hit.kind, hit.ref, hit.entity))
             found.cosine = hit.cosine
         return len(near) == depth
 
-    def _closely(self, query: str, candidates: dict[str, _Candidate], scope: _Scope) -> list[Hit]:
-        """All candidates and what is beside the best, ordered by all there is to know about them."""
-        vector, asked = self._embeddings.get().query(query)
-        first = [hit.ref for hit in _ordered(candidates.values())]
-        around = self._projections.vectors(0.0).surroundings(
-            vector,
-            first,
-            newcomers=CLOSE_MAX,
-            reach=max(BESIDE_SHARES),
-            words=frozenset(analysis.words(analysis.spaced(analysis.normalise(query)))),
+    def _closely(
+        self, query: str, candidates: dict[str, Candidate], scope: _Scope
+    ) -> list[Candidate]:
+        from projections.closely import ordered_closely
+
+        return ordered_closely(
+            query,
+            candidates,
+            self._embeddings.get(),
+            self._projections.vectors(0.0),
+            self._projections.text().rarity,
             at=scope.at,
             kinds=scope.kinds,
             labels=scope.labels,
         )
-        for hit in around.hits:
-            found = candidates.setdefault(hit.ref, _Candidate(hit.kind, hit.ref, hit.entity))
-            found.cosine = hit.cosine
-        close = _close(around, set(first[:CLOSE_MAX]))
-        if asked is not None and len(close):
-            self._interact(asked, around, close, candidates)
-        known = [candidates[hit.ref] for hit in around.hits]
-        embedded = {hit.ref for hit in around.hits}
-        rest = [each for ref, each in candidates.items() if ref not in embedded]
-        return _ordered([*known, *rest], around, close)
-
-    def _interact(
-        self, asked: Asked, around: Surroundings, close: Places, candidates: dict[str, _Candidate]
-    ) -> None:
-        """Late interaction of the question with the texts that stand at the places `close`."""
-        stored = self._embeddings.get().pieces([around.keys[place] for place in close.tolist()])
-        place_of = np.full(len(around.hits) + 1, -1, np.int64)
-        place_of[close] = np.arange(len(close))
-        beside = [place_of[around.beside[distance][close]] for distance in (-1, 1)]
-        weight = weights(asked, self._projections.text().rarity)
-        late = interaction(asked, weight, stored, beside)
-        for place, score in zip(close.tolist(), late.tolist(), strict=True):
-            candidates[around.hits[place].ref].late = score
 
     def _not_yet_embedded(self) -> str | None:
         """A sentence where some texts have no vectors yet."""
@@ -239,56 +199,14 @@ class Searcher:
         )
 
 
-def _close(around: Surroundings, best: Collection[str]) -> Places:
-    """The places, ascending, of the `best` among the surroundings and of what is right beside them."""
-    places = np.array(
-        [place for place, hit in enumerate(around.hits) if hit.ref in best], dtype=np.int64
+def _hit(found: Candidate) -> Hit:
+    return Hit(
+        found.kind,
+        found.ref,
+        found.entity,
+        found.score,
+        found.bm25,
+        0.0 if math.isnan(found.cosine) else found.cosine,
+        found.part,
+        0.0 if math.isnan(found.late) else found.late,
     )
-    beside = [around.beside[distance][places] for distance in (-1, 1)]
-    close: Places = np.unique(np.concatenate([places, *beside]))
-    return close[close >= 0]
-
-
-def _ordered(
-    candidates: Iterable[_Candidate],
-    around: Surroundings | None = None,
-    close: Places | None = None,
-) -> list[Hit]:
-    """Hits, best first. The candidates begin with those that `around` is about, in its order."""
-    found = list(candidates)
-    if not found:
-        return []
-    features = Features(
-        bm25=np.array([each.bm25 for each in found], np.float32),
-        cosine=np.array([each.cosine for each in found], np.float32),
-        part=np.array([each.part for each in found], np.float32),
-    )
-    if around is not None and close is not None:
-        looked_at = np.zeros(len(found), np.bool_)
-        looked_at[close] = True
-        missing = len(found) - len(around.hits)
-        features = msgspec.structs.replace(
-            features,
-            late=np.array([each.late for each in found], np.float32),
-            close=looked_at,
-            beside={
-                distance: np.pad(places, (0, missing), constant_values=-1)
-                for distance, places in around.beside.items()
-            },
-            named=np.pad(around.named, (0, missing)),
-            asking=np.pad(around.asking, (0, missing)),
-        )
-    hits = [
-        Hit(
-            each.kind,
-            each.ref,
-            each.entity,
-            score,
-            each.bm25,
-            0.0 if math.isnan(each.cosine) else each.cosine,
-            each.part,
-            0.0 if math.isnan(each.late) else each.late,
-        )
-        for each, score in zip(found, scores(features).tolist(), strict=True)
-    ]
-    return sorted(hits, key=lambda hit: (-hit.score, hit.ref))

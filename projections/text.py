@@ -28,11 +28,12 @@ from projections import analysis
 from projections.documents import NEVER, Born, Died, Document, Kind
 from projections.protocol import Batch
 from projections.query import Query
-from projections.text_snapshot import RETIRED, Row, TextHit, TextSnapshot, encode_row, size, weight
+from projections.text_snapshot import RETIRED, Row, TextSnapshot, encode_row, size, weight
+from projections.things import TextHit
 
 log = logging.getLogger("memlog.text")
 
-TEXT_VERSION = 1
+TEXT_VERSION = 2
 """Of the schema and of everything that decides what is in the index. The folder's name carries it."""
 
 CHECKPOINT = "#checkpoint"
@@ -45,12 +46,13 @@ WRITER_HEAP_BYTES, BULK_HEAP_BYTES = 15_000_000, 60_000_000
 
 
 def _schema() -> tantivy.Schema:
-    """`slot` is the ref of a living document, or one of the constants for everything else.
+    """`slot` is the ref of a living document, or one of the constants for everything else; `thing` is what
+    a document is a part of: its entity, or itself.
 
     Numbers are integer fields: an unsigned one given a Python int kills the writer's thread.
     """
     builder = tantivy.SchemaBuilder()
-    for name in ("slot", "kind", "labels"):
+    for name in ("slot", "kind", "labels", "thing"):
         builder.add_text_field(name, tokenizer_name="raw", index_option="basic")
     builder.add_text_field("words", tokenizer_name=analysis.STEMMED, index_option="basic")
     builder.add_text_field("repeated", tokenizer_name=analysis.STEMMED, index_option="basic")
@@ -295,6 +297,7 @@ def _add(writer: tantivy.IndexWriter, document: Document) -> None:
         slot=document.ref if document.died == NEVER else RETIRED,
         kind=document.kind,
         labels=list(document.labels),
+        thing=document.entity or document.ref,
         words=spaced,
         exact=spaced,
         trigrams=document.text + analysis.END,

@@ -16,6 +16,9 @@ rebuilt. It costs nothing: on three conversations of LoCoMo recall@1 / 10 / 50 i
 against 31.6 / 63.6 / 78.6 with plain BM25, which punishes long turns too much.
 N and n count retired documents too, so a score is the same whatever position is asked for.
 
+Operators join things, not texts (`query`): the texts that have any of the words are ranked as above, and of
+their entities those stay that satisfy the query with all their texts.
+
 **By part.** Documents whose text holds the needle, found by trigrams and checked against the text.
 """
 
@@ -32,7 +35,15 @@ from tantivy import FieldType, Occur, Searcher
 
 from projections import analysis
 from projections.documents import Document, Kind
-from projections.query import And, Node, Not, Or, Phrase, Prefix, Query, Words
+from projections.query import (
+    Leaf,
+    Phrase,
+    Prefix,
+    Query,
+    Words,
+    wanted,
+)
+from projections.things import TextHit, best_of_things, satisfied_by_nothing
 
 TERMS_MAX = 64
 """Distinct words of one run of plain words that are looked up; the rest of a longer run is dropped."""
@@ -61,15 +72,6 @@ _GRAIN_OF_TIE = 2.0**-23
 KINDS = frozenset(get_args(Kind))
 
 _Clauses = list[tuple[Occur, tantivy.Query]]
-
-
-class TextHit(msgspec.Struct, frozen=True):
-    """A document that was found. Scores compare within one search only; those by part are 0..1."""
-
-    ref: str
-    kind: Kind
-    entity: str
-    score: float
 
 
 class Row(msgspec.Struct, frozen=True, array_like=True):
@@ -123,11 +125,37 @@ class TextSnapshot:
         kinds: frozenset[Kind] | None,
         labels: tuple[str, ...],
     ) -> list[TextHit]:
-        wanted = self._compiled(query.root, alone=True)
-        if wanted is None or limit < 1:
+        """The best texts that have any of what is wanted, of things that are as the query says."""
+        if limit < 1:
             return []
-        narrowed = self._narrowed([(Occur.Must, wanted)], at, kinds, labels)
-        return self._best(tantivy.Query.boolean_query(narrowed), limit)
+
+        def narrowed(*clauses: tuple[Occur, tantivy.Query]) -> tantivy.Query:
+            return tantivy.Query.boolean_query(self._narrowed(list(clauses), at, kinds, labels))
+
+        root = query.root
+        if isinstance(root, Words | Phrase | Prefix):
+            asked = self._leaf(root, alone=True)
+            return [] if asked is None else self._best(narrowed((Occur.Must, asked)), limit)
+        leaves = [found for leaf in wanted(root) if (found := self._leaf(leaf)) is not None]
+        clauses: _Clauses = [(Occur.Should, leaf) for leaf in leaves]
+        if satisfied_by_nothing(root, lambda leaf: self._leaf(leaf) is None):
+            clauses.append((Occur.Should, self._everything()))
+        asked = _joined(clauses)
+        if asked is None:
+            return []
+        texts = narrowed((Occur.Must, asked))
+
+        def having(leaf: Leaf, things: frozenset[str]) -> frozenset[str] | None:
+            found = self._leaf(leaf)
+            if found is None:
+                return None
+            among = tantivy.Query.term_set_query(self._schema, "thing", list(things))
+            query = narrowed((Occur.Must, found), (Occur.Must, among))
+            hits = self._searcher.search(query, self._room(), count=False).hits
+            rows = [self._row(address) for _, address in hits]
+            return frozenset(row.entity or row.ref for row in rows)
+
+        return best_of_things(root, lambda asked: self._best(texts, asked), having, limit)
 
     def substring(
         self,
@@ -163,33 +191,15 @@ class TextSnapshot:
 
     # -- a query as the index understands it
 
-    def _compiled(self, node: Node, *, alone: bool = False) -> tantivy.Query | None:
-        """None where a part of a query has nothing to look up, and so does not narrow it."""
-        match node:
+    def _leaf(self, leaf: Leaf, *, alone: bool = False) -> tantivy.Query | None:
+        """None where there is nothing to look up."""
+        match leaf:
             case Words(text):
                 return self._any_of(text, keep_stop_words=alone)
             case Phrase(text):
                 return self._phrase(self._exact(text))
             case Prefix(text):
                 return self._prefix(self._exact(text))
-            case And(parts):
-                return self._all_of(parts)
-            case Or(parts):
-                found = [self._compiled(part) for part in parts]
-                return _joined([(Occur.Should, query) for query in found if query is not None])
-            case Not():
-                return self._all_of((node,))
-
-    def _all_of(self, parts: tuple[Node, ...]) -> tantivy.Query | None:
-        clauses: _Clauses = []
-        for part in parts:
-            negative = isinstance(part, Not)
-            query = self._compiled(part.part if isinstance(part, Not) else part)
-            if query is not None:
-                clauses.append((Occur.MustNot if negative else Occur.Must, query))
-        if clauses and all(occur is Occur.MustNot for occur, _ in clauses):
-            clauses.append((Occur.Must, self._everything()))
-        return _joined(clauses)
 
     def _any_of(self, text: str, *, keep_stop_words: bool) -> tantivy.Query | None:
         """Any word of `text`. One like `X-4471-b` is its words, and more where they stand together."""

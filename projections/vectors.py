@@ -23,7 +23,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, assert_never
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, assert_never
 
 import msgspec
 
@@ -53,6 +53,8 @@ LEAD_SHARE = 0.10
 
 log = logging.getLogger("memlog.vectors")
 
+Places: TypeAlias = "NDArray[np.int64]"
+
 
 class VectorHit(msgspec.Struct, frozen=True):
     """A document near the query; `cosine` within -1..1."""
@@ -64,17 +66,23 @@ class VectorHit(msgspec.Struct, frozen=True):
 
 
 class Surroundings(NamedTuple):
-    """Documents and what there is to know about each. All but `hits` as arrays, in the order of `hits`."""
+    """Documents, and what there is to know about them; `Places` are into `refs`, -1 where there is none."""
 
-    hits: list[VectorHit]
+    refs: list[str]
+    new: list[VectorHit]
+    """The last of them, which were not asked about."""
+    close: Places
+    """The leading ones and what stands right beside them, ascending."""
     keys: list[bytes]
-    """Under which the pieces of their texts are stored."""
+    """Under which the pieces of the texts of the close ones are stored."""
+    beside_close: tuple[Places, Places]
+    """Of each close one, which close one stands right before it, and which after it; counted among them."""
     asking: NDArray[np.float32]
-    """How much of the text are questions, 0..1."""
+    """How much of each text are questions, 0..1."""
     named: NDArray[np.bool_]
     """Whether the name of the document's entity is in the question."""
-    beside: Mapping[int, NDArray[np.int64]]
-    """By distance, which of these documents was written down so far before or after; -1 where none."""
+    beside: Mapping[int, Places]
+    """By distance, what was written down so many places before (below 0) or after each."""
 
 
 class _State(NamedTuple):
@@ -199,16 +207,16 @@ class VectorProjector:
         vector: Vectors,
         refs: Sequence[str],
         *,
-        newcomers: int,
+        leading: int,
         reach: int,
         words: Set[str],
         at: int | None = None,
         kinds: Collection[Kind] | None = None,
         labels: Iterable[str] = (),
     ) -> Surroundings:
-        """Those of `refs` that are living now, or `at` a position; and after them, of one of `kinds` and
-        bearing all `labels`, what was written down in the same conversation right before or after one of
-        the first `newcomers`. `words` are those of the question.
+        """Those of `refs` that are living now, or `at` a position; and after them what was written down in
+        the same conversation right beside one of the first `leading`, if it is of one of `kinds` and
+        bears all `labels`. `words` are those of the question, `reach` is how far neighbours may stand.
         """
         import numpy as np
 
@@ -220,25 +228,28 @@ class VectorProjector:
             past = _past(at, position)
             living = rows.living_rows(refs, past)
             own = np.fromiter(living.values(), np.int64, len(living))
-            leading = [row for ref in refs[:newcomers] if (row := living.get(ref)) is not None]
-            new = rows.companions(np.array(leading, np.int64), past)
-            new = np.setdiff1d(new[rows.fit(new, kinds, labels)], own)
+            first = np.array([living[ref] for ref in refs[:leading] if ref in living], np.int64)
+            new = np.setdiff1d(rows.companions(first, past), own)
+            new = new[rows.fit(new, kinds, labels)]
+            described = zip(rows.described(new), index.cosines(query, new).tolist(), strict=True)
+            hits = [VectorHit(*document, cosine) for document, cosine in described]
             every = np.concatenate([own, new])
-            hits = [
-                VectorHit(ref, kind, entity, cosine)
-                for (ref, kind, entity), cosine in zip(
-                    rows.described(every), index.cosines(query, every).tolist(), strict=True
-                )
-            ]
+            found = rows.around(every, reach, past)
+            places = _places(every)
+            beside = {distance: places(other) for distance, other in found.items()}
+            close = np.arange(len(first))
+            close = np.unique(np.concatenate([close, *(beside[side][close] for side in (-1, 1))]))
+            close = close[close >= 0]
+            among_close = _places(close)
             return Surroundings(
+                [*living, *(hit.ref for hit in hits)],
                 hits,
-                rows.keys(every),
+                close,
+                rows.keys(every[close]),
+                (among_close(beside[-1][close]), among_close(beside[1][close])),
                 rows.asking(every),
                 rows.named(every, words),
-                {
-                    distance: _places(every, other)
-                    for distance, other in rows.around(every, reach, past).items()
-                },
+                beside,
             )
 
     # -- snapshots
@@ -353,15 +364,20 @@ def _change(rows: Rows, change: Change) -> None:
             assert_never(change)
 
 
-def _places(rows: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where in `rows` each of `wanted` stands; -1 where it does not."""
+def _places(among: Places) -> Callable[[Places], Places]:
+    """Tells where each of other numbers stands in `among`, which are distinct; -1 where it does not."""
     import numpy as np
 
-    if len(rows) == 0:
-        return wanted
-    order = np.argsort(rows)
-    found = order[np.searchsorted(rows, wanted, sorter=order).clip(max=len(rows) - 1)]
-    places: NDArray[np.int64] = np.where(rows[found] == wanted, found, -1)
+    order = np.argsort(among)
+    ascending = among[order]
+
+    def places(wanted: Places) -> Places:
+        if len(among) == 0:
+            return wanted
+        found = np.searchsorted(ascending, wanted).clip(max=len(among) - 1)
+        there: Places = np.where(ascending[found] == wanted, order[found], -1)
+        return there
+
     return places
 
 

@@ -17,11 +17,11 @@ from projections.text_snapshot import (
     CHECKED_MAX,
     LENGTH_MAX,
     TERMS_MAX,
-    TextHit,
     part_score,
     size,
     weight,
 )
+from projections.things import TextHit
 
 FACTS = {
     "banker": "Jon: lost his job as a banker",
@@ -44,7 +44,7 @@ def born(name: str, text: str, position: int, **more: object) -> Born:
 @pytest.fixture(scope="module")
 def facts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TextProjector]:
     projector = TextProjector(tmp_path_factory.mktemp("text") / "facts")
-    changes = [born(name, text, at) for at, (name, text) in enumerate(FACTS.items(), 1)]
+    changes = [born(name, text, at, entity="") for at, (name, text) in enumerate(FACTS.items(), 1)]
     projector.apply(Batch(len(changes), (), changes))
     yield projector
     projector.close()
@@ -311,3 +311,49 @@ def test_a_limit_is_kept_and_none_wanted_is_none_found(facts: TextProjector) -> 
     assert len(facts.search(parse("jon"), at=None, limit=2)) == 2
     assert facts.search(parse("jon"), at=None, limit=0) == []
     assert facts.substring("jon", at=None, limit=0) == []
+
+
+@pytest.fixture(scope="module")
+def people(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TextProjector]:
+    told = {
+        "jon": ["Jon (person)", "Jon: was a banker", "Jon: drinks coffee"],
+        "gina": ["Gina (person)", "Gina: sells clothes", "Gina: drinks coffee", "Gina: loves tea"],
+        "acme": ["Acme (company)", "Acme: employs a banker"],
+    }
+    texts = [
+        (f"{entity}{number}", text, entity)
+        for entity, all_of_it in told.items()
+        for number, text in enumerate(all_of_it)
+    ]
+    changes = [born(ref, text, at, entity=of) for at, (ref, text, of) in enumerate(texts, 1)]
+    projector = TextProjector(tmp_path_factory.mktemp("text") / "people")
+    projector.apply(Batch(len(changes), (), changes))
+    yield projector
+    projector.close()
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("person NOT banker", {"gina0"}),
+        ("person AND banker", {"jon0", "jon1"}),
+        ("coffee AND tea", {"gina2", "gina3"}),
+        ("coffee AND NOT tea", {"jon2"}),
+        ("NOT person", {"acme0", "acme1"}),
+        ("(coffee AND tea) OR company", {"gina2", "gina3", "acme0"}),
+        ("banker NOT (tea OR company)", {"jon1"}),
+        ("person NOT the", {"jon0", "gina0"}),
+    ],
+)
+def test_operators_are_about_entities_with_all_their_texts(
+    people: TextProjector, query: str, found: set[str]
+) -> None:
+    assert set(by_words(people, query)) == found
+
+
+def test_things_that_fit_are_found_behind_many_that_do_not(tmp_path: Path) -> None:
+    many = [born(f"many{at}", f"alpha many{at}", at, entity=f"many{at}") for at in range(1, 41)]
+    few = born("few", "alpha gamma delta epsilon and more words", 41, entity="few")
+    projector = index_of(tmp_path, [*many, few], 41)
+    hits = projector.search(parse("alpha AND NOT many*"), at=None, limit=1)
+    assert names(hits) == ["few"]

@@ -43,9 +43,11 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Packed(msgspec.Struct, frozen=True):
-    """The pieces of several texts after one another, float32 (pieces, DIMENSIONS), and where each begins."""
+    """The pieces of several texts after one another, int8 (pieces, DIMENSIONS), their scales (pieces,), and
+    where each text begins."""
 
-    vectors: Vectors
+    numbers: NDArray[np.int8]
+    scales: Vectors
     starts: NDArray[np.int64]
 
 
@@ -82,11 +84,10 @@ def unpack(stored: Sequence[bytes]) -> Packed:
     counts = [len(text) // PIECE_BYTES for text in stored]
     scales = b"".join([text[: 2 * count] for text, count in zip(stored, counts, strict=True)])
     numbers = b"".join([text[2 * count :] for text, count in zip(stored, counts, strict=True)])
-    vectors = np.frombuffer(numbers, np.int8).reshape(-1, DIMENSIONS).astype(np.float32)
-    vectors *= np.frombuffer(scales, "<f2").astype(np.float32)[:, np.newaxis]
+    rows = np.frombuffer(numbers, np.int8).reshape(-1, DIMENSIONS)
     starts = np.zeros(len(counts), np.int64)
     np.cumsum(counts[:-1], out=starts[1:])
-    return Packed(vectors, starts)
+    return Packed(rows, np.frombuffer(scales, "<f2").astype(np.float32), starts)
 
 
 @cache

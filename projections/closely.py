@@ -1,0 +1,96 @@
+"""Looking closely at the best of what was found, and at what was written down right beside it.
+
+Everything here is a refinement: a document without vectors as yet, or without those of its pieces, is ordered
+by what else there is. Left to others: finding the candidates (`search`), what makes a score (`ranking`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+import numpy as np
+
+from projections import analysis
+from projections.candidates import Candidate
+from projections.documents import Kind
+from projections.embedding import CachedEmbedder
+from projections.late import interaction, weights
+from projections.ranking import BESIDE_SHARES, Features, scores
+from projections.vectors import Surroundings, VectorProjector
+
+CLOSE_MAX = 50
+"""How many of the candidates are looked at, besides what is beside them. Twice as many cost twice as much
+time and find as much."""
+
+
+def ordered(candidates: Mapping[str, Candidate]) -> list[Candidate]:
+    """The candidates by what is known of them already, best first, equals by ref."""
+    found = list(candidates.values())
+    return _ranked(found, _features(found))
+
+
+def ordered_closely(
+    query: str,
+    candidates: Mapping[str, Candidate],
+    embedder: CachedEmbedder,
+    vectors: VectorProjector,
+    rarity: Callable[[str], float],
+    *,
+    at: int | None,
+    kinds: Collection[Kind] | None,
+    labels: Collection[str],
+) -> list[Candidate]:
+    """The candidates and what came in beside them, best first. `rarity` is a word's, 0 if it says nothing."""
+    vector, asked = embedder.query(query)
+    around = vectors.surroundings(
+        vector,
+        [each.ref for each in ordered(candidates)],
+        leading=CLOSE_MAX,
+        reach=max(BESIDE_SHARES),
+        words=frozenset(analysis.words(analysis.spaced(analysis.normalise(query)))),
+        at=at,
+        kinds=kinds,
+        labels=labels,
+    )
+    new = {
+        hit.ref: Candidate(hit.kind, hit.ref, hit.entity, cosine=hit.cosine) for hit in around.new
+    }
+    known = [candidates.get(ref) or new[ref] for ref in around.refs]
+    if asked is not None:
+        stored = embedder.pieces(around.keys)
+        found = interaction(asked, weights(asked, rarity), stored, around.beside_close)
+        for place, score in zip(around.close.tolist(), found.tolist(), strict=True):
+            known[place].late = score
+    embedded = set(around.refs)
+    rest = [each for ref, each in candidates.items() if ref not in embedded]
+    return _ranked(known + rest, _features(known + rest, around))
+
+
+def _features(found: Sequence[Candidate], around: Surroundings | None = None) -> Features:
+    """The candidates begin with those that `around` is about, in its order."""
+    count = len(found)
+    known = Features(
+        bm25=np.fromiter((each.bm25 for each in found), np.float32, count),
+        cosine=np.fromiter((each.cosine for each in found), np.float32, count),
+        part=np.fromiter((each.part for each in found), np.float32, count),
+    )
+    if around is None:
+        return known
+    close = np.zeros(count, np.bool_)
+    close[around.close] = True
+    return Features(
+        known.bm25,
+        known.cosine,
+        known.part,
+        late=np.fromiter((each.late for each in found), np.float32, count),
+        close=close,
+        beside=around.beside,
+        named=around.named,
+        asking=around.asking,
+    )
+
+
+def _ranked(found: list[Candidate], features: Features) -> list[Candidate]:
+    for each, score in zip(found, scores(features).tolist(), strict=True):
+        each.score = score
+    return sorted(found, key=lambda each: (-each.score, each.ref))

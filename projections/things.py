@@ -1,0 +1,76 @@
+"""Queries with operators: which things are as they say, a thing being an entity with all its texts, or a memory.
+
+Left to others: looking up texts, and scoring them (`text_snapshot`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from projections.documents import Kind
+from projections.query import And, Leaf, Node, Not, Or
+
+
+class TextHit(msgspec.Struct, frozen=True):
+    """A document that was found. Scores compare within one search only; those by part are 0..1."""
+
+    ref: str
+    kind: Kind
+    entity: str
+    score: float
+
+    @property
+    def thing(self) -> str:
+        return self.entity or self.ref
+
+
+Having = Callable[[Leaf, frozenset[str]], frozenset[str] | None]
+"""Which of some things have a leaf in any of their texts; None where there is nothing to look up."""
+
+
+def best_of_things(
+    root: Node, best: Callable[[int], list[TextHit]], having: Having, limit: int
+) -> list[TextHit]:
+    """The `limit` best texts whose things are as `root` says; `best` gives so many of all, best first.
+
+    Few things are looked at where most fit, and all where hardly any does.
+    """
+    asked = limit
+    while True:
+        hits = best(asked)
+        fitting = satisfying(root, frozenset(hit.thing for hit in hits), having)
+        kept = [hit for hit in hits if fitting is None or hit.thing in fitting]
+        if len(kept) >= limit or len(hits) < asked:
+            return kept[:limit]
+        asked *= 4
+
+
+def satisfied_by_nothing(root: Node, says_nothing: Callable[[Leaf], bool]) -> bool:
+    """Whether a thing that has none of the leaves is as `root` says: then all there are must be looked at."""
+
+    def having(leaf: Leaf, things: frozenset[str]) -> frozenset[str] | None:
+        return None if says_nothing(leaf) else frozenset()
+
+    return bool(satisfying(root, frozenset({"a thing"}), having))
+
+
+def satisfying(node: Node, things: frozenset[str], having: Having) -> frozenset[str] | None:
+    """Which of `things` are as the query says.
+
+    None where a part has nothing to look up, such as a stop word, and so says nothing.
+    """
+    match node:
+        case And(parts) | Or(parts):
+            told = [satisfying(part, things, having) for part in parts]
+            sets = [each for each in told if each is not None]
+            if not sets:
+                return None
+            join = frozenset.intersection if isinstance(node, And) else frozenset.union
+            return join(*sets)
+        case Not(part):
+            kept_out = satisfying(part, things, having)
+            return None if kept_out is None else things - kept_out
+        case _:
+            return having(node, things)
