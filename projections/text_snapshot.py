@@ -62,6 +62,10 @@ PAGE_MIN = 100
 RETIRED = "#retired"
 """The `slot` of documents that have died; a living one has its ref, which never begins like this."""
 
+MISSPELT_LETTERS_MIN, MISSPELT_TWICE_LETTERS_MIN = 4, 8
+"""From how many letters on a word that no text has may be one letter away from what was meant, and two."""
+
+MISSPELT_SHARE = 0.5
 REPEATED_SHARE = 1 / 3
 LENGTH_PIVOT = 100
 LENGTH_MAX = 4_000
@@ -177,7 +181,7 @@ class TextSnapshot:
         if word not in self._rarities:
             plain = analysis.spaced(analysis.normalise(word)).strip()
             stems = [] if plain in analysis.STOP_WORDS else analysis.stemming.analyze(plain)
-            found = [self._idf(self._term("words", stem)) for stem in stems]
+            found = [self._idf(self._having(self._term("words", stem))) for stem in stems]
             self._rarities[word] = max(found, default=0.0)
         return self._rarities[word]
 
@@ -229,9 +233,23 @@ class TextSnapshot:
 
     def _word(self, stem: str) -> _Clauses:
         documents = self._term("words", stem)
-        idf = self._idf(documents)
+        having = self._having(documents)
+        if having == 0:
+            return self._misspelt(stem)
+        idf = self._idf(having)
         again = _scored(self._term("repeated", stem), idf * REPEATED_SHARE)
         return [(Occur.Should, _scored(documents, idf)), (Occur.Should, again)]
+
+    def _misspelt(self, stem: str) -> _Clauses:
+        """The words that a word which no text has may have been meant for: one or two letters away."""
+        if len(stem) < MISSPELT_LETTERS_MIN or not stem.isalpha():
+            return []
+        distance = 1 if len(stem) < MISSPELT_TWICE_LETTERS_MIN else 2
+        near = tantivy.Query.fuzzy_term_query(
+            self._schema, "words", stem, distance=distance, transposition_cost_one=True
+        )
+        having = self._having(near)
+        return [(Occur.Should, _scored(near, self._idf(having) * MISSPELT_SHARE))] if having else []
 
     def _exact(self, text: str) -> list[str]:
         return analysis.exact.analyze(analysis.spaced(analysis.normalise(text)))[:TERMS_MAX]
@@ -243,7 +261,7 @@ class TextSnapshot:
             documents = self._term("exact", words[0])
         else:
             documents = tantivy.Query.phrase_query(self._schema, "exact", list(words))
-        return _scored(documents, self._idf(documents))
+        return _scored(documents, self._idf(self._having(documents)))
 
     def _prefix(self, words: list[str]) -> tantivy.Query | None:
         """Words consist of letters and digits, which mean themselves in a regular expression."""
@@ -256,11 +274,14 @@ class TextSnapshot:
         else:
             patterns = [*words[:-1], f"{words[-1][:PREFIX_MAX]}.*"]
             documents = tantivy.Query.regex_phrase_query(self._schema, "exact", list(patterns))
-        return _scored(documents, self._idf(documents))
+        return _scored(documents, self._idf(self._having(documents)))
 
-    def _idf(self, documents: tantivy.Query) -> float:
+    def _having(self, documents: tantivy.Query) -> int:
         found = self._searcher.search(documents, 1, count=True)
         having: int = found.count  # type: ignore[attr-defined]  # there, but missing from the stubs
+        return having
+
+    def _idf(self, having: int) -> float:
         return math.log(1 + (self._documents - having + 0.5) / (having + 0.5))
 
     def _term(self, field: str, value: str) -> tantivy.Query:

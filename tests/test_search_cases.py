@@ -1,0 +1,132 @@
+"""What people type and what they expect to find, case by case, in each way of searching."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from memlog.settings import Mode
+from tests.service import Client, client_on
+
+FACTS = {
+    "ada": "prefers dark mode in editors",
+    "bob": "fixed the crash X-4471-b last week",
+    "cyd": "box 4471 holds b-sides and other records",
+    "dan": "rewrote src/auth/login.py from scratch",
+    "eve": "wrote the manual of the auth service",
+    "fay": "adopted two puppies from the shelter",
+    "gus": "is running a bakery near the river",
+    "hal": "我在北京吃烤鸭",
+    "ivy": "東京で寿司を食べました",
+    "jan": "живе у Києві та любить каву",
+    "kim": "يعيش في القاهرة ويحب القهوة",
+    "leo": "won the race 🏆 on a rainy day 🌧",
+    "mia": "takes vitamin C every morning",
+    "ned": "is not allergic to peanuts",
+    "oda": "never drinks alcohol",
+    "pat": "to be or not to be, that is the question",
+    "qiu": "plays the violin in an orchestra",
+}
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    with client_on(tmp_path_factory.mktemp("cases"), embedder="minilm") as opened:
+        entities = [
+            {"name": name, "entityType": "person", "observations": [fact]}
+            for name, fact in FACTS.items()
+        ]
+        opened("create_entities", entities=entities)
+        yield opened
+
+
+def best(client: Client, query: str, mode: Mode) -> str | None:
+    found = client("search_nodes", query=query, mode=mode)["entities"]
+    return found[0]["name"] if found else None
+
+
+CASES = {
+    "an identifier": ("X-4471-b", "bob"),
+    "an identifier in small letters": ("x-4471-b", "bob"),
+    "an identifier within a question": ("what was wrong with X-4471-b?", "bob"),
+    "a part of an identifier": ("4471-b", "bob"),
+    "a path": ("src/auth/login.py", "dan"),
+    "a file name": ("login.py", "dan"),
+    "a part of a path": ("auth/login", "dan"),
+    "words in another order": ("editors dark", "ada"),
+    "words apart": ("dark editors", "ada"),
+    "a plural": ("editor", "ada"),
+    "an inflection": ("adopts puppy", "fay"),
+    "another inflection": ("runs bakeries", "gus"),
+    "Chinese, a word": ("北京", "hal"),
+    "Chinese, two words apart": ("北京烤鸭", "hal"),
+    "Japanese, a word": ("寿司", "ivy"),
+    "Japanese, hiragana": ("食べました", "ivy"),
+    "Ukrainian, a word": ("каву", "jan"),
+    "Ukrainian, capitals": ("КИЄВІ", "jan"),
+    "Arabic, a word": ("القاهرة", "kim"),
+    "Arabic, two words": ("يحب القهوة", "kim"),
+    "an emoji": ("🏆", "leo"),
+    "an emoji and a word": ("🌧 race", "leo"),
+    "one letter that is a word": ("C", "mia"),
+    "stop words only": ("to be or not to be", "pat"),
+    "a negation that is told": ("not allergic", "ned"),
+    "a name": ("qiu", "qiu"),
+    "a name and a word": ("qiu violin", "qiu"),
+    "a part of a word": ("orchest", "qiu"),
+}
+
+
+@pytest.mark.parametrize("mode", ["text", "hybrid"])
+@pytest.mark.parametrize("case", CASES)
+def test_it_comes_first(client: Client, case: str, mode: Mode) -> None:
+    query, name = CASES[case]
+    assert best(client, query, mode) == name
+
+
+MISSPELT = {
+    "a letter too much": ("editorrs with dark mode", "ada"),
+    "two letters swapped": ("voilin", "qiu"),
+    "a letter missing": ("orchstra", "qiu"),
+    "a wrong letter": ("vitamen", "mia"),
+    "a wrong ending": ("alergies peanut", "ned"),
+}
+
+
+@pytest.mark.parametrize("mode", ["text", "hybrid"])
+@pytest.mark.parametrize("case", MISSPELT)
+def test_a_typing_error_does_not_hide_it(client: Client, case: str, mode: Mode) -> None:
+    query, name = MISSPELT[case]
+    assert best(client, query, mode) == name
+
+
+MEANT = {
+    "another word for it": ("musical instrument", "qiu"),
+    "a kind of it": ("pets", "fay"),
+    "a question without a word of it": ("who makes bread?", "gus"),
+    "another word with a negation": ("who stays away from beer and wine?", "oda"),
+}
+
+
+@pytest.mark.parametrize("case", MEANT)
+def test_what_is_meant_is_found_without_a_word_of_it(client: Client, case: str) -> None:
+    query, name = MEANT[case]
+    assert best(client, query, "hybrid") == name
+
+
+@pytest.mark.parametrize("mode", ["text", "hybrid"])
+def test_what_is_kept_out_does_not_come(client: Client, mode: Mode) -> None:
+    found = client("search_nodes", query="person NOT (dark OR auth)", mode=mode)["entities"]
+    names = {entity["name"] for entity in found}
+    assert names == set(FACTS) - {"ada", "dan", "eve"}
+
+
+@pytest.mark.parametrize("mode", ["text", "hybrid"])
+@pytest.mark.parametrize("query", ["?!", "\u200b", "()"])
+def test_a_query_that_says_nothing_finds_nothing(client: Client, query: str, mode: Mode) -> None:
+    assert best(client, query, mode) is None
+
+
+def test_a_word_that_is_like_none_is_found_nowhere(client: Client) -> None:
+    assert best(client, "zzqqxv", "text") is None
