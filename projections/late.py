@@ -67,7 +67,7 @@ def interaction(
     return scores
 
 
-def _products(one: Scores, other: NDArray[np.int8]) -> Scores:
+def _products(one: Scores, other: Scores) -> Scores:
     """`one` @ `other`.T, in steps so small that OpenBLAS takes one thread for each.
 
     It would take all of them from 262,144 multiplications on, and wait for each: where another process
@@ -77,5 +77,5 @@ def _products(one: Scores, other: NDArray[np.int8]) -> Scores:
     step = max(1, ONE_THREAD_MAX // one.size)
     for start in range(0, len(other), step):
         stop = start + step
-        np.matmul(one, other[start:stop].T.astype(np.float32), out=products[:, start:stop])
+        np.matmul(one, other[start:stop].T, out=products[:, start:stop])
     return products

@@ -1,6 +1,6 @@
 """The forward pass of a BERT encoder as an ONNX graph, without its weights.
 
-Promises: `graph` returns a few kilobytes that name every weight and hold none; the session gets
+Promises: `graph` returns a graph of some 200 KB that names every weight and holds none; the session gets
 the weights from the verified file itself (`SessionOptions.add_external_initializers`). So nothing
 of 90 MB is built, written, verified or kept a second time. The built graph is cached on disk only
 because importing `onnx` to build it takes longer than everything else about it (0.1 s).
@@ -9,7 +9,8 @@ Inputs:  ids (texts, pieces) int64; mask (texts, pieces) float32, 1 for a piece,
          positions (pieces,) int64. Positions are an input because the chain Shape, Range, Gather
          trips a fusion in onnxruntime 1.31.
 Outputs: pooled (texts, width): unit vectors of the mean over the pieces of a text;
-         tokens (texts, pieces, width): the last hidden states, one for each piece.
+         tokens (texts, pieces, width): the last hidden states, one for each piece;
+         reduced (texts, pieces, fewer): the same along the `directions`, if any were given.
 
 Source of the architecture: Devlin et al., BERT (2019), post-norm, with the exact (erf) Gelu.
 """
@@ -27,9 +28,11 @@ from typing import TYPE_CHECKING, Any
 from memlog.errors import EmbeddingError
 
 if TYPE_CHECKING:
-    from onnx import NodeProto, TensorProto
+    from onnx import NodeProto, TensorProto, ValueInfoProto
 
-GRAPH_VERSION = 1  # part of the cached file's name: raise it with every change of the graph
+    from projections.embedding.embedder import Vectors
+
+GRAPH_VERSION = 2  # part of the cached file's name: raise it with every change of the graph
 OPSET = 20
 IR_VERSION = 10
 EPSILON = 1e-12  # all-MiniLM-L6-v2, config.json, layer_norm_eps
@@ -39,7 +42,7 @@ DIGEST_BYTES = 32
 Shapes = Mapping[str, tuple[int, ...]]
 
 
-def graph(path: Path, shapes: Shapes, *, heads: int) -> bytes:
+def graph(path: Path, shapes: Shapes, *, heads: int, directions: Vectors | None = None) -> bytes:
     """The graph for weights of these shapes: read from `path` if it is whole there, else built.
 
     The file begins with the SHA-256 of the rest, so a truncated or flipped one is built anew.
@@ -48,13 +51,13 @@ def graph(path: Path, shapes: Shapes, *, heads: int) -> bytes:
         content = path.read_bytes()
         if content[:DIGEST_BYTES] == hashlib.sha256(content[DIGEST_BYTES:]).digest():
             return content[DIGEST_BYTES:]
-    built = build(shapes, heads=heads)
+    built = build(shapes, heads=heads, directions=directions)
     with suppress(OSError):  # a cache that cannot be written costs a moment at the next start
         _write(path, hashlib.sha256(built).digest() + built)
     return built
 
 
-def build(shapes: Shapes, *, heads: int) -> bytes:
+def build(shapes: Shapes, *, heads: int, directions: Vectors | None = None) -> bytes:
     """The serialized graph. Raises EmbeddingError where the package `onnx` is missing."""
     try:
         import onnx  # noqa: F401
@@ -63,7 +66,7 @@ def build(shapes: Shapes, *, heads: int) -> bytes:
             "Preparing the model for its first use needs the package onnx",
             suggestion="Run `pip install onnx`, or set MEMLOG_EMBEDDER=none.",
         ) from error
-    return _Encoder(shapes, heads).serialized()
+    return _Encoder(shapes, heads, directions).serialized()
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -85,12 +88,14 @@ class _Encoder:
     weights as they lie in the file, (out, in), where a MatMul would want 40 MB of them transposed.
     """
 
-    def __init__(self, shapes: Shapes, heads: int) -> None:
+    def __init__(self, shapes: Shapes, heads: int, directions: Vectors | None = None) -> None:
+        self.directions = directions
         self.shapes = shapes
         self.heads = heads
         self.width = shapes["embeddings.word_embeddings.weight"][1]
         self.layers = sum(name.endswith("attention.self.query.weight") for name in shapes)
         self.nodes: list[NodeProto] = []
+        self.reductions: list[ValueInfoProto] = []
         self.initializers: dict[str, TensorProto] = {}
 
     def serialized(self) -> bytes:
@@ -113,6 +118,7 @@ class _Encoder:
                 [
                     declare("pooled", TensorProto.FLOAT, ["texts", self.width]),
                     declare("tokens", TensorProto.FLOAT, ["texts", "pieces", self.width]),
+                    *self.reductions,
                 ],
                 list(self.initializers.values()),
             ),
@@ -165,8 +171,19 @@ class _Encoder:
         tokens = self.node("Reshape", rows, shape, output="tokens")
         mask = self.node("Unsqueeze", "mask", self.integers("last", [2]))
         kept = self.node("Mul", tokens, mask)
+        if self.directions is not None:
+            self.reduce(tokens, self.directions)
         total = self.node("ReduceSum", kept, self.integers("pieces", [1]), keepdims=0)
         self.node("LpNormalization", total, output="pooled", axis=1, p=2)
+
+    def reduce(self, tokens: str, directions: Vectors) -> None:
+        """The directions are small enough (150 KB) to be in the graph itself."""
+        from onnx import TensorProto, helper, numpy_helper
+
+        self.initializers["directions"] = numpy_helper.from_array(directions, "directions")
+        self.node("MatMul", tokens, "directions", output="reduced")
+        shape = ["texts", "pieces", directions.shape[1]]
+        self.reductions.append(helper.make_tensor_value_info("reduced", TensorProto.FLOAT, shape))
 
     def split(self, rows: str, permutation: list[int]) -> str:
         """(rows, width) to (texts, pieces, heads, width of a head), transposed."""

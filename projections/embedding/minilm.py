@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memlog.errors import EmbeddingError
-from projections.embedding.pieces import Asked, pack, reduced
+from projections.embedding.pieces import Asked, directions, pack, unit
 from projections.embedding.weights import MODEL_SHA256, Weights, find_folder
 
 if TYPE_CHECKING:
@@ -75,18 +75,18 @@ class MiniLM:
         vectors = np.empty((len(texts), DIMENSIONS), np.float32)
         packed = [b""] * len(texts)
         for batch, pieces in self._batches(texts):
-            vectors[batch], states = self._run(["pooled", "tokens"], pieces)
+            vectors[batch], states = self._run(["pooled", "reduced"], pieces)
             for row, own in zip(batch, pack([*_own(states, pieces)]), strict=True):
                 packed[row] = own
         return vectors, packed
 
     def asked(self, text: str) -> tuple[Vectors, Asked]:
         encoded = self._tokenizer.encode(text[:CHARACTERS_MAX])
-        pooled, states = self._run(["pooled", "tokens"], [encoded.ids])
+        pooled, states = self._run(["pooled", "reduced"], [encoded.ids])
         words = [word for word in encoded.word_ids if word is not None]  # [CLS], [SEP]
         spans = [encoded.word_to_chars(word) or (0, 0) for word in words]
         said = tuple(text[start:stop] for start, stop in spans)
-        return pooled[0], Asked(reduced(states[0, 1:-1]), said, tuple(words))
+        return pooled[0], Asked(unit(states[0, 1:-1]), said, tuple(words))
 
     def states(self, texts: Sequence[str]) -> Iterator[Vectors]:
         """The last hidden states (pieces, width) of each text, in no order, [CLS] and [SEP] left out."""
@@ -170,7 +170,7 @@ def _session(weights: Weights, cache_dir: Path, threads: int) -> Any:
     options.add_external_initializers(
         used, [onnxruntime.OrtValue.ortvalue_from_numpy(tensors[name]) for name in used]
     )
-    serialized = graph(path, shapes, heads=HEADS)
+    serialized = graph(path, shapes, heads=HEADS, directions=directions())
     try:
         return onnxruntime.InferenceSession(serialized, options, ["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's own classes derive from nothing narrower
