@@ -27,6 +27,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from bench.ablation import VARIANTS
 from bench.locomo import CATEGORIES, Conversation, Question, conversations, store
 from bench.rows import percentile_ns
 from memlog.settings import Mode, Settings
@@ -37,9 +38,6 @@ DEPTHS = (1, 5, 10, 25, 50)
 HIT_DEPTH = 10
 OBSERVATIONS: frozenset[Kind] = frozenset({"observation"})
 WARM_UP = "what do we know about this?"
-
-Ranking = Callable[[str, Mode], list[str]]
-"""The refs of the observations that a question finds, best first."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -55,36 +53,41 @@ class Answer(msgspec.Struct, frozen=True):
     elapsed_ns: int
 
 
-def asked(service: Service, conversation: Conversation, modes: Sequence[Mode]) -> Iterator[Answer]:
-    """Stores the conversation and asks every question of it in each mode."""
+class Stored(msgspec.Struct, frozen=True):
+    """A conversation as a project: the id of the observation of each turn, and the session of each id."""
+
+    conversation: Conversation
+    refs: dict[str, str]
+    session_of: dict[str, str]
+
+
+def stored(service: Service, conversation: Conversation) -> Stored:
     refs = store(service, conversation)
-    session_of = {refs[turn]: said.session for turn, said in conversation.turns.items()}
-    searcher = service.open(conversation.name).searcher
+    sessions = {refs[turn]: said.session for turn, said in conversation.turns.items()}
+    return Stored(conversation, refs, sessions)
+
+
+def asked(service: Service, about: Stored, modes: Sequence[Mode]) -> Iterator[Answer]:
+    """Asks every question of a conversation in each mode."""
+    searcher = service.open(about.conversation.name).searcher
     for mode in modes:
         searcher.search(WARM_UP, mode=mode, kinds=OBSERVATIONS)
-    for question in conversation.questions:
+    for question in about.conversation.questions:
         for mode in modes:
             begun = perf_counter_ns()
             found = searcher.search(question.text, mode=mode, kinds=OBSERVATIONS)
-            elapsed = perf_counter_ns() - begun
-            ranked = [hit.ref for hit in found.hits]
-            yield _answer(conversation.name, question, mode, ranked, refs, session_of, elapsed)
+            elapsed_ns = perf_counter_ns() - begun
+            yield _answer(about, question, mode, [hit.ref for hit in found.hits], elapsed_ns)
 
 
 def _answer(
-    name: str,
-    question: Question,
-    mode: Mode,
-    ranked: list[str],
-    refs: dict[str, str],
-    session_of: dict[str, str],
-    elapsed_ns: int,
+    about: Stored, question: Question, mode: Mode, ranked: list[str], elapsed_ns: int
 ) -> Answer:
-    wanted = {refs[turn] for turn in question.evidence}
-    sessions = list(dict.fromkeys(session_of[ref] for ref in ranked))
-    sessions_wanted = {session_of[ref] for ref in wanted}
+    wanted = {about.refs[turn] for turn in question.evidence}
+    sessions = list(dict.fromkeys(about.session_of[ref] for ref in ranked))
+    sessions_wanted = {about.session_of[ref] for ref in wanted}
     return Answer(
-        name,
+        about.conversation.name,
         question.category,
         mode,
         len(wanted),
@@ -165,14 +168,30 @@ def _table(
     return shown
 
 
+def ablation_table(service: Service, known: Sequence[Stored]) -> Table:
+    """By turn and over all questions, hybrid search as it is and without one part at a time."""
+    heads = [f"R@{depth}" for depth in DEPTHS]
+    shown = Table("hybrid search", *heads, f"hit@{HIT_DEPTH}", "MRR", "session R@10", "p50 ms")
+    for name, variant in VARIANTS.items():
+        with variant():
+            answers = [answer for each in known for answer in asked(service, each, ("hybrid",))]
+        row = by_turn(answers)
+        percents = [f"{share:.1f}" for share in (*row.recall, row.hit)]
+        sessions = by_session(answers).recall[DEPTHS.index(HIT_DEPTH)]
+        p50 = percentile_ns([answer.elapsed_ns for answer in answers], 0.50) / 1e6
+        shown.add_row(
+            name, *percents, f"{row.reciprocal_rank:.3f}", f"{sessions:.1f}", f"{p50:.1f}"
+        )
+    return shown
+
+
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("path", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option("--words-only", is_flag=True, help="Without the model.")
-def main(path: Path, words_only: bool) -> None:
+@click.option("--ablation", is_flag=True, help="Hybrid search without one of its parts at a time.")
+def main(path: Path, words_only: bool, ablation: bool) -> None:
     """Measure what a search finds of the evidence of questions, over the LoCoMo file at PATH."""
-    modes: tuple[Mode, ...] = ("text",) if words_only else ("text", "semantic", "hybrid")
     console = Console()
-    answers: list[Answer] = []
     with tempfile.TemporaryDirectory(prefix="memlog-quality-") as folder:
         given = os.environ.get("MEMLOG_MODEL_DIR")
         settings = Settings(
@@ -182,16 +201,22 @@ def main(path: Path, words_only: bool) -> None:
         )
         service = Service(settings)
         try:
+            known = []
             for conversation in conversations(path):
                 console.print(
                     f"{conversation.name}: {len(conversation.turns):,} turns, "
                     f"{len(conversation.questions):,} questions"
                 )
-                answers += asked(service, conversation, modes)
+                known.append(stored(service, conversation))
+            if ablation:
+                console.print(ablation_table(service, known))
+                return
+            modes: tuple[Mode, ...] = ("text",) if words_only else get_args(Mode)
+            answers = [answer for each in known for answer in asked(service, each, modes)]
+            for table in tables(answers):
+                console.print(table)
         finally:
             service.close()
-    for table in tables(answers):
-        console.print(table)
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ DIMENSIONS = 96
 PIECE_BYTES = DIMENSIONS // 2 + 2
 DIRECTIONS = Path(__file__).with_name("pieces.float16")
 ZERO, LEVEL_MAX = 8, 7
+SMALLEST = 1e-12
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -57,7 +58,7 @@ def unit(states: Vectors) -> Vectors:
     import numpy as np
 
     lengths = np.sqrt(np.einsum("ij,ij->i", states, states))[:, np.newaxis]
-    scaled: Vectors = states / np.maximum(lengths, np.finfo(np.float32).tiny)
+    scaled: Vectors = states / np.maximum(lengths, SMALLEST)
     return scaled
 
 
@@ -67,7 +68,7 @@ def pack(texts: Sequence[Vectors]) -> list[bytes]:
 
     states = np.concatenate(texts)
     largest = np.abs(states).max(axis=1, keepdims=True)
-    numbers = np.rint(states * (LEVEL_MAX / np.maximum(largest, np.finfo(np.float32).tiny)))
+    numbers = np.rint(states * (LEVEL_MAX / np.maximum(largest, SMALLEST)))
     lengths = np.sqrt(np.einsum("ij,ij->i", numbers, numbers))
     scales = (1 / np.maximum(lengths, 1)).astype("<f2")
     lower, upper = np.split((numbers + ZERO).astype(np.uint8), 2, axis=1)

@@ -1,0 +1,75 @@
+"""Hybrid search without one of its parts, or with another number in its place, for `quality`.
+
+A variant changes the numbers of `ranking`, `late` and `closely` in this process while it is entered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from projections import closely, late, ranking
+from projections.vector_rows import Rows
+
+NOTHING_LENT = dict.fromkeys(ranking.BESIDE_SHARES, 0.0)
+
+
+@contextmanager
+def _with(changes: Mapping[tuple[ModuleType | type, str], Any]) -> Iterator[None]:
+    before = {(where, name): getattr(where, name) for where, name in changes}
+    try:
+        for (where, name), value in changes.items():
+            setattr(where, name, value)
+        yield
+    finally:
+        for (where, name), value in before.items():
+            setattr(where, name, value)
+
+
+def _unknown(asked: object, weight: object, stored: list[bytes | None], beside: object) -> Any:
+    return np.full(len(stored), np.nan, np.float32)
+
+
+def _alike(asked: Any, rarity: object) -> Any:
+    return np.ones(len(asked.vectors), np.float32)
+
+
+def _nobody(rows: Rows, among: Any, at: int | None) -> Any:
+    return np.empty(0, np.int64)
+
+
+NO_LATE = {(closely, "interaction"): _unknown}
+NO_LENDING = {(ranking, "BESIDE_SHARES"): NOTHING_LENT}
+NO_COMPANIONS = {(Rows, "companions"): _nobody}
+NO_NAMES = {(ranking, "NAMED_BONUS"): 0.0}
+NO_ASKING = {(ranking, "ASKING_DEDUCTION"): 0.0}
+
+VARIANTS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
+    name: partial(_with, changes)
+    for name, changes in {
+        "as it is": {},
+        "without late interaction": NO_LATE,
+        "late interaction: all words count alike": {(closely, "weights"): _alike},
+        "late interaction: in the text alone": {(late, "BESIDE_SHARE"): 0.0},
+        "late interaction: far cosines count": {(late, "COSINE_FLOOR"): 0.0},
+        "nothing lent by neighbours": NO_LENDING,
+        "neighbours do not come in": NO_COMPANIONS,
+        "no neighbours at all": {**NO_LENDING, **NO_COMPANIONS, (late, "BESIDE_SHARE"): 0.0},
+        "names in the question count nothing": NO_NAMES,
+        "questions are no worse": NO_ASKING,
+        "looking at 25": {(closely, "CLOSE_MAX"): 25},
+        "looking at 100": {(closely, "CLOSE_MAX"): 100},
+        "words and meaning alone": {
+            **NO_LATE,
+            **NO_LENDING,
+            **NO_COMPANIONS,
+            **NO_NAMES,
+            **NO_ASKING,
+        },
+    }.items()
+}

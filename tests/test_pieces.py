@@ -1,0 +1,154 @@
+"""The vectors of word pieces: stored small, found again, and what a question makes of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from projections.embedding import CachedEmbedder, EmbedderSpec, VectorCache, open_embedder
+from projections.embedding.embedder import PieceEmbedder
+from projections.embedding.pieces import (
+    DIMENSIONS,
+    PIECE_BYTES,
+    Asked,
+    directions,
+    pack,
+    unit,
+    unpack,
+)
+from projections.embedding.store import key_of
+from projections.late import interaction, weights
+from projections.vector_index import Vectors
+
+DRAW = np.random.default_rng(7)
+
+
+def drawn(count: int) -> Vectors:
+    return DRAW.normal(size=(count, DIMENSIONS)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def minilm(tmp_path_factory: pytest.TempPathFactory) -> PieceEmbedder:
+    opened = open_embedder(EmbedderSpec(backend="minilm", cache_dir=tmp_path_factory.mktemp("m")))
+    assert isinstance(opened, PieceEmbedder)
+    return opened
+
+
+# -- as they are stored
+
+
+def test_pieces_come_back_as_vectors_of_length_one_that_point_where_they_did() -> None:
+    texts = [drawn(3), drawn(0), drawn(5)]
+    stored = pack(texts)
+    assert [len(each) for each in stored] == [3 * PIECE_BYTES, 0, 5 * PIECE_BYTES]
+    found = unpack([stored[0], stored[2]])
+    assert found.starts.tolist() == [0, 3]
+    vectors = found.numbers * found.scales[:, np.newaxis]
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=2e-3)
+    cosines = (vectors * unit(np.concatenate(texts))).sum(axis=1)
+    assert cosines.min() > 0.98
+
+
+def test_a_piece_that_is_nothing_is_stored_as_nothing() -> None:
+    (stored,) = pack([np.zeros((1, DIMENSIONS), np.float32)])
+    assert not unpack([stored]).numbers.any()
+
+
+def test_the_directions_are_orthonormal() -> None:
+    found = directions()
+    np.testing.assert_allclose(found.T @ found, np.eye(DIMENSIONS), atol=2e-3)
+
+
+# -- out of the model
+
+
+def test_the_pieces_come_with_the_very_vector_of_the_text(minilm: PieceEmbedder) -> None:
+    texts = ["likes dark mode", "", "a much longer text about something else"]
+    vectors, pieces = minilm.embed_with_pieces(texts)
+    np.testing.assert_allclose(vectors, minilm.embed(texts), atol=1e-6)
+    assert [len(each) // PIECE_BYTES for each in pieces] == [3, 0, 7]
+
+
+def test_a_question_knows_the_word_of_each_piece(minilm: PieceEmbedder) -> None:
+    _, asked = minilm.asked("Who unbelievably likes Zyx?")
+    words = dict.fromkeys(zip(asked.numbers, asked.words, strict=True))
+    assert [word for _, word in words] == ["Who", "unbelievably", "likes", "Zyx", "?"]
+    assert len(asked.words) == len(asked.vectors) > 5
+
+
+def test_a_piece_answers_itself_best(minilm: PieceEmbedder) -> None:
+    texts = ["the dog sleeps", "the rocket starts", "it rains"]
+    _, stored = minilm.embed_with_pieces(texts)
+    _, asked = minilm.asked("where is the rocket?")
+    weight = weights(asked, lambda word: float(word == "rocket"))
+    scores = interaction(asked, weight, stored, ())
+    assert scores.argmax() == 1
+
+
+# -- in the cache
+
+
+def test_pieces_are_kept_and_forgotten_with_their_vector(
+    tmp_path: Path, minilm: PieceEmbedder
+) -> None:
+    cache = VectorCache(tmp_path / "some.mdb")
+    cached = CachedEmbedder(minilm, cache)
+    cached.vectors(["one text", "another"])
+    keys = [key_of("one text"), key_of("another")]
+    assert [len(pieces or b"") // PIECE_BYTES for pieces in cached.pieces(keys)] == [2, 1]
+    cached.discard(["another"])
+    assert cached.pieces(keys)[1] is None
+    cache.compact()
+    assert cached.pieces(keys)[0]
+    cache.close()
+
+
+def test_a_text_that_was_embedded_without_its_pieces_is_embedded_again_for_them(
+    tmp_path: Path, minilm: PieceEmbedder
+) -> None:
+    cache = VectorCache(tmp_path / "some.mdb")
+    without = CachedEmbedder(minilm, cache, pieces=False)
+    vectors = without.vectors(["one text"])
+    assert without.query("one text")[1] is None
+    assert without.pieces([key_of("one text")]) == [None]
+    cached = CachedEmbedder(minilm, cache)
+    assert (cached.vectors(["one text"]) == vectors).all()
+    assert cached.pieces([key_of("one text")]) != [None]
+    cache.close()
+
+
+# -- late interaction
+
+
+def asked_for(vectors: Vectors, *words: str) -> Asked:
+    return Asked(unit(vectors), words, tuple(range(len(words))))
+
+
+def test_what_one_text_has_not_its_neighbour_may_have_a_little_less() -> None:
+    first, second = drawn(1), drawn(1)
+    stored = pack([first, second, np.concatenate([first, second])])
+    asked = asked_for(np.concatenate([first, second]), "first", "second")
+    alone = interaction(asked, np.ones(2, np.float32), stored, ())
+    nobody = np.array([-1, -1, -1])
+    beside = interaction(asked, np.ones(2, np.float32), stored, (nobody, np.array([1, -1, -1])))
+    assert alone[2] > 0.95
+    assert alone[0] == pytest.approx(alone[1], abs=0.05)
+    assert beside[1] == alone[1] and beside[2] == alone[2]
+    assert alone[0] < beside[0] < alone[2]
+
+
+def test_a_text_without_pieces_has_no_score_and_lends_none() -> None:
+    vector = drawn(1)
+    (stored,) = pack([vector])
+    asked = asked_for(vector, "word")
+    scores = interaction(asked, np.ones(1, np.float32), [None, stored, b""], (np.array([1, 0, 1]),))
+    assert np.isnan(scores).tolist() == [True, False, True]
+    assert scores[1] == pytest.approx(1, abs=0.05)
+
+
+def test_a_word_shares_its_rarity_among_its_pieces_and_stop_words_count_nothing() -> None:
+    asked = Asked(drawn(4), ("the", "zebra", "zebra", "?"), (0, 1, 1, 2))
+    assert weights(asked, lambda word: 3.0 * (word == "zebra")).tolist() == [0, 1.5, 1.5, 0]
+    assert weights(asked, lambda word: 0.0).tolist() == [1, 1, 1, 1]
