@@ -16,11 +16,14 @@ import numpy as np
 from projections import closely, late, ranking
 from projections.vector_rows import Rows
 
+Changes = Mapping[tuple[ModuleType | type, str], Any]
+"""The value of each name of a module or a class."""
+
 NOTHING_LENT = dict.fromkeys(ranking.BESIDE_SHARES, 0.0)
 
 
 @contextmanager
-def _with(changes: Mapping[tuple[ModuleType | type, str], Any]) -> Iterator[None]:
+def _with(changes: Changes) -> Iterator[None]:
     before = {(where, name): getattr(where, name) for where, name in changes}
     try:
         for (where, name), value in changes.items():
@@ -43,33 +46,34 @@ def _nobody(rows: Rows, among: Any, at: int | None) -> Any:
     return np.empty(0, np.int64)
 
 
-NO_LATE = {(closely, "interaction"): _unknown}
-NO_LENDING = {(ranking, "BESIDE_SHARES"): NOTHING_LENT}
-NO_COMPANIONS = {(Rows, "companions"): _nobody}
-NO_NAMES = {(ranking, "NAMED_BONUS"): 0.0}
-NO_ASKING = {(ranking, "ASKING_DEDUCTION"): 0.0}
+NO_LATE: Changes = {(closely, "interaction"): _unknown}
+NO_LENDING: Changes = {(ranking, "BESIDE_SHARES"): NOTHING_LENT}
+NO_COMPANIONS: Changes = {(Rows, "companions"): _nobody}
+NO_NAMES: Changes = {(ranking, "NAMED_BONUS"): 0.0}
+NO_ASKING: Changes = {(ranking, "ASKING_DEDUCTION"): 0.0}
+
+_CHANGES: Mapping[str, Changes] = {
+    "as it is": {},
+    "without late interaction": NO_LATE,
+    "late interaction: all words count alike": {(closely, "weights"): _alike},
+    "late interaction: in the text alone": {(late, "BESIDE_SHARE"): 0.0},
+    "late interaction: far cosines count": {(late, "COSINE_FLOOR"): 0.0},
+    "nothing lent by neighbours": NO_LENDING,
+    "neighbours do not come in": NO_COMPANIONS,
+    "no neighbours at all": {**NO_LENDING, **NO_COMPANIONS, (late, "BESIDE_SHARE"): 0.0},
+    "names in the question count nothing": NO_NAMES,
+    "questions are no worse": NO_ASKING,
+    "looking at 25": {(closely, "CLOSE_MAX"): 25},
+    "looking at 100": {(closely, "CLOSE_MAX"): 100},
+    "words and meaning alone": {
+        **NO_LATE,
+        **NO_LENDING,
+        **NO_COMPANIONS,
+        **NO_NAMES,
+        **NO_ASKING,
+    },
+}
 
 VARIANTS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
-    name: partial(_with, changes)
-    for name, changes in {
-        "as it is": {},
-        "without late interaction": NO_LATE,
-        "late interaction: all words count alike": {(closely, "weights"): _alike},
-        "late interaction: in the text alone": {(late, "BESIDE_SHARE"): 0.0},
-        "late interaction: far cosines count": {(late, "COSINE_FLOOR"): 0.0},
-        "nothing lent by neighbours": NO_LENDING,
-        "neighbours do not come in": NO_COMPANIONS,
-        "no neighbours at all": {**NO_LENDING, **NO_COMPANIONS, (late, "BESIDE_SHARE"): 0.0},
-        "names in the question count nothing": NO_NAMES,
-        "questions are no worse": NO_ASKING,
-        "looking at 25": {(closely, "CLOSE_MAX"): 25},
-        "looking at 100": {(closely, "CLOSE_MAX"): 100},
-        "words and meaning alone": {
-            **NO_LATE,
-            **NO_LENDING,
-            **NO_COMPANIONS,
-            **NO_NAMES,
-            **NO_ASKING,
-        },
-    }.items()
+    name: partial(_with, changes) for name, changes in _CHANGES.items()
 }

@@ -19,7 +19,7 @@ FACTS = {
     "gus": "is running a bakery near the river",
     "hal": "我在北京吃烤鸭",
     "ivy": "東京で寿司を食べました",
-    "jan": "живе у Києві та любить каву",
+    "jan": "мешкає в Києві, любить каву",
     "kim": "يعيش في القاهرة ويحب القهوة",
     "leo": "won the race 🏆 on a rainy day 🌧",
     "mia": "takes vitamin C every morning",

@@ -1,0 +1,81 @@
+"""The measure of what a search finds, on a conversation that was made up."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from bench.ablation import VARIANTS
+from bench.locomo import conversations
+from bench.quality import Figures, ablation_table, asked, by_session, by_turn, stored, tables
+from tests.service import client_on
+
+ANIMALS = ("heron", "badger", "otter", "beaver", "marten", "lynx")
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    sessions = {
+        f"session_{session}": [
+            {
+                "dia_id": f"D{session}:{turn}",
+                "speaker": ("Ann", "Bob")[turn % 2],
+                "text": f"We saw the {animal} on day {session}." if turn else "Hello again",
+            }
+            for turn, animal in enumerate(ANIMALS)
+        ]
+        for session in (1, 2)
+    }
+    questions = [
+        {"question": "Who saw the otter on day 2?", "evidence": ["D2:2", "D9:9"], "category": 4},
+        {"question": "When did they see the lynx?", "evidence": ["D1:5", "D2:5"], "category": 2},
+        {"question": "Who is the queen?", "evidence": ["D1:1"], "category": 5},
+    ]
+    sample = {"sample_id": "made up", "conversation": sessions, "qa": questions}
+    written: Path = tmp_path_factory.mktemp("quality") / "made-up.json"
+    written.write_text(json.dumps([sample]))
+    return written
+
+
+def test_what_has_no_answer_and_what_is_no_turn_is_left_out(path: Path) -> None:
+    (conversation,) = conversations(path)
+    assert [(each.evidence, each.category) for each in conversation.questions] == [
+        (("D2:2",), 4),
+        (("D1:5", "D2:5"), 2),
+    ]
+
+
+def test_recall_hits_and_ranks_are_those_of_the_places() -> None:
+    figures = Figures.of([(2, (1, 26)), (1, ()), (1, (4,))])
+    assert figures.recall == pytest.approx((100 / 6, 50, 50, 50, 200 / 3))
+    assert figures.hit == pytest.approx(200 / 3)
+    assert figures.reciprocal_rank == pytest.approx((1 + 0 + 1 / 4) / 3)
+
+
+def test_every_question_is_asked_in_every_mode_and_its_evidence_found(
+    path: Path, tmp_path: Path
+) -> None:
+    (conversation,) = conversations(path)
+    with client_on(tmp_path) as client:
+        about = stored(client.service, conversation)
+        answers = list(asked(client.service, about, ("text",)))
+    assert [answer.wanted for answer in answers] == [1, 2]
+    assert answers[0].places[0] <= 2
+    assert answers[1].places == (1, 2)
+    assert by_turn(answers).recall[-1] == by_session(answers).recall[-1] == 100
+    assert [table.row_count for table in tables(answers)] == [3, 3, 1]
+
+
+def test_a_variant_changes_what_is_found_and_nothing_after(path: Path, tmp_path: Path) -> None:
+    (conversation,) = conversations(path)
+    with client_on(tmp_path, embedder="minilm") as client:
+        about = stored(client.service, conversation)
+        before = [answer.places for answer in asked(client.service, about, ("hybrid",))]
+        table = ablation_table(client.service, [about])
+        after = [answer.places for answer in asked(client.service, about, ("hybrid",))]
+    assert table.row_count == len(VARIANTS)
+    assert before == after
+    Console(quiet=True).print(table)
