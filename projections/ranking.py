@@ -28,7 +28,7 @@ BESIDE_SHARES = {1: 0.20, 2: 0.08}
 
 NAMED_BONUS = 0.25
 ASKING_DEDUCTION = 0.20
-SCORE_MAX = 1 + PART_WEIGHT + 2 * sum(BESIDE_SHARES.values()) + NAMED_BONUS
+SCORE_MAX = (1 + PART_WEIGHT) * (1 + 2 * sum(BESIDE_SHARES.values())) + NAMED_BONUS
 
 Scores = NDArray[np.float32]
 Places = NDArray[np.int64]

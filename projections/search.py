@@ -31,7 +31,7 @@ PATIENCE_SECONDS: dict[Mode, float] = {"hybrid": 2.0, "semantic": 20.0}
 
 
 class Hit(msgspec.Struct, frozen=True):
-    """A document that was found, with its joined score, at most 1, and those it was made of."""
+    """A document that was found, with its joined score, 0..1, and those it was made of."""
 
     kind: Kind
     ref: str
@@ -204,7 +204,7 @@ def _hit(found: Candidate) -> Hit:
         found.kind,
         found.ref,
         found.entity,
-        found.score,
+        max(found.score, 0.0),
         found.bm25,
         0.0 if math.isnan(found.cosine) else found.cosine,
         found.part,

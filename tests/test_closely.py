@@ -1,0 +1,143 @@
+"""Looking closely at what was found: with vectors, without some, without any."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from projections import search
+from projections.ranking import Features, scores
+from tests.service import Client, client_on
+
+TOLD = {
+    "one": ["Which festival did you go to last summer?", "Glastonbury, it rained all week"],
+    "two": ["I sold the old piano", "Someone from Leeds took it"],
+}
+
+
+def tell(client: Client) -> None:
+    names = ("Ann", "Bob")
+    client("create_entities", entities=[{"name": name, "entityType": "person"} for name in names])
+    for thread, texts in TOLD.items():
+        for name, text in zip(names, texts, strict=True):
+            observations = [{"entityName": name, "contents": [text]}]
+            client("add_observations", observations=observations, threadId=thread)
+
+
+def found(client: Client, query: str, at: int | None = None) -> list[str]:
+    """The facts, best first."""
+    opened = client.service.open("default")
+    hits = opened.searcher.search(query, at=at, kinds=frozenset({"observation"})).hits
+    with opened.project.read(at) as state:
+        rows = [state.observation(hit.ref) for hit in hits]
+    return [row.content for row in rows if row is not None]
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[Client]:
+    with client_on(tmp_path, embedder="minilm") as opened:
+        tell(opened)
+        yield opened
+
+
+def test_an_answer_without_a_word_of_the_question_comes_with_what_it_answers(
+    client: Client,
+) -> None:
+    assert TOLD["one"][1] in found(client, "festival")[:2]
+    assert TOLD["two"][1] in found(client, "who has the piano now?")[:2]
+
+
+def test_what_asks_stands_behind_what_tells(client: Client) -> None:
+    for text in ("Is the cellar damp?", "The cellar is damp."):
+        client("add_observations", observations=[{"entityName": "Ann", "contents": [text]}])
+    assert found(client, "damp cellar")[0] == "The cellar is damp."
+
+
+def test_facts_of_whom_the_question_names_come_first(client: Client) -> None:
+    for name in ("Ann", "Bob"):
+        observations = [{"entityName": name, "contents": ["wrote a letter to the other one"]}]
+        client("add_observations", observations=observations)
+    opened = client.service.open("default")
+    hits = opened.searcher.search(
+        "what letter did Bob write?", kinds=frozenset({"observation"})
+    ).hits
+    with opened.project.read() as state:
+        bob = state.entity_id_of("Bob")
+    assert hits[0].entity == bob
+
+
+def test_the_past_is_searched_as_it_was(client: Client) -> None:
+    before = client.service.open("default").project.head()
+    was = found(client, "festival")
+    client(
+        "delete_observations",
+        deletions=[{"entityName": "Bob", "observations": [TOLD["one"][1]]}],
+    )
+    assert TOLD["one"][1] not in found(client, "festival")
+    assert found(client, "festival", at=before) == was
+
+
+def test_what_is_not_embedded_yet_is_found_by_words_and_the_answer_says_so(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = client.service.open("default")
+    opened.projections.caught_up("vectors")
+    monkeypatch.setattr(client.service, "_follower", _Idle())
+    monkeypatch.setitem(search.PATIENCE_SECONDS, "hybrid", 0.0)
+    observations = [{"entityName": "Ann", "contents": ["bought a kayak", "bought a canoe"]}]
+    client("add_observations", observations=observations)
+    answer = opened.searcher.search("who bought a kayak?")
+    assert answer.notice is not None and answer.notice.startswith("The newest 2 events")
+    assert found(client, "who bought a kayak?")[0] == "bought a kayak"
+    opened.projections.caught_up("vectors")
+    assert opened.searcher.search("who bought a kayak?").notice is None
+
+
+class _Idle:
+    """In place of the follower: nothing is caught up in the background."""
+
+    def wrote(self, opened: object) -> None:
+        return None
+
+    def stop(self) -> None:
+        return None
+
+
+def test_without_the_pieces_a_search_goes_by_the_rest(tmp_path: Path) -> None:
+    with client_on(tmp_path, embedder="minilm", piece_vectors=False) as client:
+        tell(client)
+        assert TOLD["one"][1] in found(client, "festival")[:2]
+        hits = client.service.open("default").searcher.search("festival").hits
+        assert all(hit.late == 0 for hit in hits)
+        folders = [path.name for path in tmp_path.rglob("vectors-v*")]
+        assert not any("pieces" in name for name in folders)
+
+
+def test_a_score_is_at_most_1_and_missing_features_stand_for_nothing_bad() -> None:
+    everything = Features(
+        bm25=np.array([9, 1], np.float32),
+        cosine=np.array([1, 0], np.float32),
+        part=np.array([1, 0], np.float32),
+        late=np.array([1, 0], np.float32),
+        close=np.array([True, True]),
+        beside={
+            -1: np.array([0, 0]),
+            1: np.array([0, 1]),
+            -2: np.array([0, 0]),
+            2: np.array([0, 0]),
+        },
+        named=np.array([True, False]),
+        asking=np.array([0, 1], np.float32),
+    )
+    best, worst = scores(everything).tolist()
+    assert best == pytest.approx(1, abs=1e-6) and worst < best
+    unknown = Features(
+        bm25=np.array([9, 9, 1], np.float32),
+        cosine=np.array([np.nan, 0.2, 0.9], np.float32),
+        part=np.zeros(3, np.float32),
+    )
+    first, second, third = scores(unknown).tolist()
+    assert first > third and first > second
