@@ -25,7 +25,7 @@ from projections.documents import Born, Change, Died, Document
 from projections.protocol import Batch, Projector
 from projections.query import parse
 from projections.text import TextProjector
-from projections.text_snapshot import TextHit
+from projections.things import TextHit
 
 QUERIES = ["alpha", "beta gamma", "alpha AND NOT beta", '"alpha beta"', "gam*", "NOT alpha"]
 PARTS = ["alpha", "a b", "et", "g", "x"]
