@@ -80,21 +80,26 @@ def test_help_lists_every_command_with_a_sentence(memlog: CommandLine) -> None:
     assert memlog("--version").stdout.startswith("memlog, version ")
 
 
-def readme_calls() -> list[list[str]]:
-    """What follows ./scripts/ in the README's blocks of shell and in its sentences."""
-    blocks = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+SECURITY = (REPOSITORY / "docs" / "security.md").read_text()
+
+
+def called_in(page: str) -> list[list[str]]:
+    """What follows ./scripts/ in a page's blocks of shell and in its sentences."""
+    blocks = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
     lines = [line.split("#")[0] for block in blocks for line in block.splitlines()]
-    lines += re.findall(r"`([^`\n]+)`", README)
+    lines += re.findall(r"`([^`\n]+)`", page)
     return [shlex.split(line[10:]) for line in lines if line.startswith("./scripts/")]
 
 
-def test_what_the_readme_calls_exists() -> None:
-    calls = readme_calls()
-    assert len(calls) > 10
+@pytest.mark.parametrize("page", [README, SECURITY], ids=["README.md", "security.md"])
+def test_what_a_page_calls_exists(page: str) -> None:
+    calls = called_in(page)
+    assert len(calls) > 5
     for script, *words in calls:
         assert (REPOSITORY / "scripts" / script).exists(), script
         if script == "memlog" and words[0] != "COMMAND":
-            command = ALL_COMMANDS[f"memlog {words[0]}"]
+            said = " ".join(["memlog", *words[:2]])
+            command = ALL_COMMANDS.get(said) or ALL_COMMANDS[f"memlog {words[0]}"]
             assert {word for word in words if word.startswith("-")} <= options_of(command)
 
 

@@ -9,15 +9,17 @@ from collections.abc import Iterator
 from http.client import HTTPSConnection
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from opentelemetry.trace import NoOpTracer
 
 from server.http.progress import progress
-from tests.connected import run
+from tests.connected import joined, run
 from tests.http_served import HttpClient, HttpServer, served_http
 from tests.served import DEADLINE_S, run_memlog
 from tests.service import client_on
@@ -175,3 +177,26 @@ def test_a_certificate_without_its_key_is_refused(
     ended = run_memlog("serve", "--transport", "http", "--port", "0", *flags, data_dir=tmp_path)
     assert ended.returncode == 1
     assert said in ended.stderr
+
+
+# -- spans
+
+
+def test_a_call_is_a_span_of_whatever_opentelemetry_is_configured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The SDK's tracer is that of the provider set for the process; here it is one that notes names."""
+    started: list[str] = []
+
+    class Noting(NoOpTracer):
+        def start_as_current_span(self, name: str, *args: Any, **keywords: Any) -> Any:
+            started.append(name)
+            return super().start_as_current_span(name, *args, **keywords)
+
+    async def scenario() -> None:
+        async with joined(tmp_path) as server:
+            await server.call("open_nodes", names=["Jon"])
+
+    monkeypatch.setattr("mcp.shared._otel._tracer", Noting())
+    run(scenario)
+    assert "tools/call open_nodes" in started
