@@ -92,11 +92,24 @@ def test_a_new_token_counts_at_once_and_a_revoked_one_no_more(tmp_path: Path) ->
         assert first.request("tools/list").status == 401
 
 
+def test_from_the_first_token_on_nobody_comes_in_without_one(tmp_path: Path) -> None:
+    with served_http(tmp_path, MEMLOG_HTTP_SESSION_SECONDS="1") as server:
+        anybody = HttpClient(server, "2025-11-25")
+        assert anybody.request("tools/list").status == 200
+        token = run_memlog("token", "new", "first", data_dir=tmp_path).stdout.strip()
+        assert anybody.request("tools/list").status == 401
+        anybody.headers["Authorization"] = f"Bearer {token}"
+        assert anybody.request("tools/list").status == 404  # the session was nobody's
+        assert HttpClient(server, token=token).request("tools/list").status == 200
+
+
 def test_tokens_that_cannot_be_read_let_nobody_in(tmp_path: Path) -> None:
     token = run_memlog("token", "new", "first", data_dir=tmp_path).stdout.strip()
     with served_http(tmp_path) as server:
         (tmp_path / "tokens.json").write_text("{")
         assert HttpClient(server, token=token).request("tools/list").status == 401
+        (tmp_path / "tokens.json").unlink()
+        assert HttpClient(server).request("tools/list").status == 401
 
 
 def test_no_token_is_ever_logged(guarded: Guarded) -> None:

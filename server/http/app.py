@@ -177,13 +177,16 @@ class App:
         metadata = None if resource is None else build_resource_metadata_url(resource)
 
         def guarded(endpoint: ASGIApp) -> ASGIApp:
-            """The SDK reads the token and refuses with 401."""
-            if not self._access.required:
-                return endpoint
-            return AuthenticationMiddleware(
+            """The SDK reads the token and refuses with 401, from the first token on."""
+            required = AuthenticationMiddleware(
                 RequireAuthMiddleware(endpoint, [], metadata),
                 backend=BearerAuthBackend(self._access, resource_server_url=None),
             )
+
+            async def let_in(scope: Scope, receive: Receive, send: Send) -> None:
+                await (required if self._access.required else endpoint)(scope, receive, send)
+
+            return let_in
 
         routes = [
             Route(settings.http_path, _Endpoint(guarded(self._mcp)), methods=METHODS),

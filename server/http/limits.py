@@ -77,6 +77,11 @@ class Limits:
         if not declared.isdecimal() or int(declared) > self._body_bytes_max:
             await self._too_large()(scope, receive, send)
             return
+        if (
+            scope["method"] == "GET"
+        ):  # streams, and those who look whether it is alive, most of all now
+            await self._answer(scope, receive, send, None)
+            return
         if self.working >= self._requests_max:
             answer = refused(
                 HTTPStatus.SERVICE_UNAVAILABLE,
@@ -115,7 +120,9 @@ class Limits:
             return
         await self._answer(scope, _replayed(bytes(body), receive), send, working)
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send, working: _Working) -> None:
+    async def _answer(
+        self, scope: Scope, receive: Receive, send: Send, working: _Working | None
+    ) -> None:
         begun = late = False
 
         async def send_in_time(message: Message) -> None:
@@ -125,7 +132,8 @@ class Limits:
             if message["type"] == "http.response.start":
                 begun = True
                 if _lasting(message):
-                    working.end()
+                    if working is not None:
+                        working.end()
                     self._lasting.add(stream)
             await send(message)
 
