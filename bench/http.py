@@ -90,6 +90,7 @@ def run(world: World) -> Iterator[Section]:
     reads = [Call("open_nodes", {"names": [name]}) for name in names[: world.scale.calls]]
     queries = corpus.queries(prepared.entities, 2 * world.scale.calls)
     searches = [Call("search_nodes", {"query": query, "limit": 10}) for query in queries]
+    by_words = [Call(each.tool, {**each.arguments, "mode": "text"}) for each in searches]
     with _served(world, prepared.project) as port, _clients() as pool:
         for start, clients in enumerate((1, CLIENTS)):
             times = {
@@ -97,6 +98,7 @@ def run(world: World) -> Iterator[Section]:
                 for name, calls in (
                     ("a request that does nothing", [NOTHING] * len(reads)),
                     ("open_nodes", reads),
+                    ("search_nodes, text", by_words[start::2]),
                     ("search_nodes", searches[start::2]),  # none whose vector is in the cache
                 )
             }
@@ -107,6 +109,7 @@ def run(world: World) -> Iterator[Section]:
                 f"HTTP, {clients} client{'s' * (clients > 1)}, {len(names):,} entities",
                 [
                     row("open_nodes", times["open_nodes"], [nothing], goals=goals),
+                    row("search_nodes, text", times["search_nodes, text"], [nothing]),
                     row("search_nodes", times["search_nodes"], [nothing], goals=sought),
                     nothing,
                 ],

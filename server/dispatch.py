@@ -115,10 +115,6 @@ def build_server(
         answered()
         return result
 
-    def input_schema_of(name: str) -> dict[str, Any] | None:
-        """The SDK wants one before each call over HTTP, and would list all tools to find it."""
-        return listed(tools[name]).input_schema if name in tools else None
-
     server: Server[Any] = Server(
         "memlog",
         version=__version__,
@@ -126,7 +122,9 @@ def build_server(
         instructions=INSTRUCTIONS,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
-        get_tool_input_schema=input_schema_of,
+        # No tool takes arguments in headers. Without this the SDK lists all tools before each call over
+        # HTTP, to look for one that does.
+        get_tool_input_schema=lambda name: None,
     )
     resources, prompts = Resources(session, tools), Prompts(session, tools)
     if resources.offered:
