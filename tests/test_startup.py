@@ -1,13 +1,16 @@
-"""The collector around imports."""
+"""The collector around imports, and what is not imported at all."""
 
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
 
 from server.startup import collector_at_rest
+from tests.served import environment
 
 
 @pytest.fixture(autouse=True)
@@ -37,3 +40,15 @@ def test_a_failed_import_does_not_leave_it_off() -> None:
     with pytest.raises(ImportError), collector_at_rest():
         raise ImportError
     assert gc.isenabled()
+
+
+def test_a_server_on_stdio_imports_nothing_of_http() -> None:
+    program = (
+        "import sys, server.cli.serve, server.transport, server.dispatch, server.tools\n"
+        "print([each for each in ('server.http', 'prometheus_client', 'uvicorn.protocols')"
+        " if each in sys.modules])"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, env=environment(), check=True
+    )
+    assert ended.stdout == b"[]\n"
