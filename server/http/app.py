@@ -7,6 +7,7 @@ Logged ─ KnownHosts ─ Limits ─ token (SDK) ─ POST, GET, DELETE  /mcp  /m
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -27,7 +28,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from memlog.errors import MemlogError
+from memlog.errors import MemlogError, ProjectNotFound
 from server.dispatch import build_server
 from server.faults import guard
 from server.grants import Grant
@@ -45,6 +46,8 @@ from server.service import Service
 from server.session import Session
 
 METHODS = ["POST", "GET", "DELETE"]
+
+logger = logging.getLogger("memlog.http")
 
 
 class App:
@@ -89,8 +92,10 @@ class App:
         try:
             if name:
                 self._service.open(name).projections.text()
-        except MemlogError:
+        except ProjectNotFound:
             return  # it is made on first use
+        except Exception:
+            logger.exception("the usual project is not caught up; its first search tries again")
 
     # -- MCP
 
