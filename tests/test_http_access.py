@@ -292,6 +292,18 @@ def test_allowed_hosts_and_origins_are_answered_on_every_address(tmp_path: Path)
         assert server.get("/healthz", Host="evil.example").status == 421
         assert server.get("/healthz", Origin="https://app.example").status == 200
         assert server.get("/healthz", Origin="https://evil.example").status == 403
+        asks = {
+            "Access-Control-Request-Method": "POST",
+            "Access-Control-Request-Headers": "authorization,content-type,mcp-session-id",
+        }
+        allowed = server.ask("OPTIONS", "/mcp", b"", {"Origin": "https://app.example", **asks})
+        assert allowed.status == 200
+        assert allowed.headers["access-control-allow-origin"] == "https://app.example"
+        assert "mcp-session-id" in allowed.headers["access-control-allow-headers"]
+        for origin, status in (("http://localhost:3000", 400), ("https://evil.example", 403)):
+            refused = server.ask("OPTIONS", "/mcp", b"", {"Origin": origin, **asks})
+            assert refused.status == status
+            assert "access-control-allow-origin" not in refused.headers
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ from server.grants import Grant
 from server.http.access import Access
 from server.http.connections import Connections, Door
 from server.http.errors import refused
-from server.http.hosts import KnownHosts, security
+from server.http.hosts import KnownHosts, answering_pages, security
 from server.http.limits import Limits, Rates
 from server.http.logs import Logged
 from server.http.metrics import CONTENT_TYPE, Metrics
@@ -70,7 +70,8 @@ class App:
             request_s=settings.http_request_seconds,
             patience_s=settings.http_patience_seconds,
         )
-        self.asgi: ASGIApp = Logged(KnownHosts(self.limits, settings), self._metrics.answered)
+        known = KnownHosts(answering_pages(self.limits, settings), settings)
+        self.asgi: ASGIApp = Logged(known, self._metrics.answered)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

@@ -10,7 +10,9 @@ from __future__ import annotations
 from http import HTTPStatus
 from ipaddress import ip_address
 
+from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -61,6 +63,20 @@ def require_safe(settings: Settings, *, has_tokens: bool) -> None:
             suggestion=f"First set up {' and '.join(missing)}; or serve on 127.0.0.1. "
             "docs/security.md has the steps.",
         )
+
+
+def answering_pages(app: ASGIApp, settings: Settings) -> ASGIApp:
+    """Lets browsers hand answers to the pages of the origins that were named (CORS), and to no others:
+    those of the loopback may be anybody's."""
+    if not settings.allowed_origins:
+        return app
+    return CORSMiddleware(
+        app,
+        allow_origins=settings.allowed_origins,
+        allow_methods=["POST", "GET", "DELETE"],
+        allow_headers=["*"],
+        expose_headers=[MCP_SESSION_ID_HEADER, "WWW-Authenticate", "Retry-After"],
+    )
 
 
 class KnownHosts:
