@@ -36,6 +36,9 @@ from memlog.store import Store
 from memlog.tables import place
 
 ROWS_PER_COMMIT = 10_000
+LOCK, BESIDE, ERASED = "backup.lock", "beside", ".erased"
+"""In a backup: what marks it as one, where a copy is made anew, and the end of the name of the old copy."""
+
 STAGED = "restoring"
 """The folder in the data directory where a project is made ready before it is taken in."""
 
@@ -123,7 +126,9 @@ def back_up(store: Store, folder: Path, progress: Progress = lambda *_: None) ->
     _require_backup(folder, store.data_dir)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / "backup.lock"):
+        with FileLock(folder / LOCK):
+            for left in (folder / BESIDE, *folder.glob(f"*{ERASED}")):  # by a run that was killed
+                shutil.rmtree(left, ignore_errors=True)
             return [
                 _copied(store.by_id(row.id), row.name, folder, progress)
                 for row in store.projects("all")
@@ -135,7 +140,8 @@ def back_up(store: Store, folder: Path, progress: Progress = lambda *_: None) ->
 def _require_backup(folder: Path, data_dir: Path) -> None:
     if folder.resolve() == data_dir.resolve():
         raise InvalidParameter("A data directory cannot be its own backup: name another folder")
-    if folder.is_dir() and any(folder.iterdir()) and not list(folder.glob(f"prj_*/{LOG_FILE}")):
+    known = (folder / LOCK).exists() or any(folder.glob(f"prj_*/{LOG_FILE}"))
+    if folder.is_dir() and any(folder.iterdir()) and not known:
         raise InvalidParameter(
             f"{folder} holds something that is no backup of memlog",
             suggestion="Name an empty folder, one that is not there yet, or an earlier backup.",
@@ -168,12 +174,11 @@ def _copied(project: Project, name: str, folder: Path, progress: Progress) -> Co
 
 def _copied_anew(project: Project, name: str, folder: Path, progress: Progress) -> Copied:
     """Something was erased since: a copy without it takes the place of the one that has it."""
-    beside = folder / "beside"
+    beside = folder / BESIDE
     shutil.rmtree(beside, ignore_errors=True)
     fresh = _copied(project, name, beside, progress)
     old = folder / project.folder.name
-    gone = folder / f"{project.folder.name}.erased"
-    shutil.rmtree(gone, ignore_errors=True)
+    gone = folder / f"{project.folder.name}{ERASED}"
     old.rename(gone)
     (beside / project.folder.name).rename(old)
     sync_folder(folder)

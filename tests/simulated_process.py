@@ -24,6 +24,7 @@ import msgspec
 import memlog.project
 import projections.embeddings
 import server.service
+from memlog.backup import back_up
 from memlog.codec import Entry
 from memlog.commands import AnyCommand
 from memlog.context import Context
@@ -80,7 +81,8 @@ class Life:
         patch.object(memlog.project, "new_id", self._new_id).start()
         patch.object(Follower, "wrote", lambda *_: None).start()
         patch.object(projections.embeddings, "RETRY_SECONDS", 0).start()
-        self._settings = Settings(data_dir=data_dir, embedder="minilm")
+        self._settings = Settings(data_dir=data_dir / "data", embedder="minilm")
+        self._backup = data_dir / "backup"
         self._service: Service | None = None
 
     def _new_id(self, prefix: Prefix) -> str:
@@ -127,8 +129,9 @@ class Life:
         else:
             opened.projections.rebuild(name)
 
-    def close_project(self, project: str) -> None:
-        self.service.close_project(project)
+    def back_up(self) -> dict[str, int]:
+        """How far the backup of each project reaches."""
+        return {each.name: each.position for each in back_up(self.service.store, self._backup)}
 
     # -- reading
 

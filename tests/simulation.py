@@ -7,7 +7,7 @@ time. The simulation keeps what was acknowledged to the clients, and after every
 - positions are dense, the chain is whole and what it was before, times never go back;
 - each acknowledged command is in the log exactly once, a refused one not at all, a retry is recognised;
 - state and every projection equal what a rebuild from the log gives;
-- two processes see the same;
+- two processes see the same, and a backup reaches as far as the log;
 - what is refused is refused in words; and without a cause, nothing is.
 
 `python -m tests.simulation --seeds 1000`, or `scripts/simulate`, runs as many as one likes.
@@ -110,6 +110,7 @@ class Simulation:
             self._search: 8,
             self._change: 6,
             self._rebuild: 4,
+            self._back_up: 3,
             self._kill: 4,
         }
         (step,) = self._dice.choices(list(steps), list(steps.values()))
@@ -186,6 +187,9 @@ class Simulation:
     def _rebuild(self) -> None:
         self._do("rebuild", self._project(), self._dice.choice(("state", *PROJECTIONS)))
 
+    def _back_up(self) -> None:
+        self._do("back_up")
+
     def _kill(self) -> None:
         which = self._dice.randrange(PROCESSES)
         self._note(f"process {which} is killed")
@@ -243,9 +247,11 @@ class Simulation:
 
     def _check(self) -> None:
         self._settle_statuses()
+        copied = self._ask(self._dice.randrange(PROCESSES), "back_up")
         for name, known in self._projects.items():
             if known.statuses == {"active"}:
                 self._check_log(name, known)
+                self._require(copied[name] == len(known.chains), f"the backup of {name} is behind")
                 proofs = [self._ask(which, "proof", name) for which in range(PROCESSES)]
                 self._require(
                     all(all(proof["equal"].values()) for proof in proofs),

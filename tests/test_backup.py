@@ -247,3 +247,20 @@ def test_the_memory_of_a_store_that_was_restored_can_be_added_to(
     project.execute(StoreMemory(content="new"), Context(), lambda _: None)
     assert project.digest() == project.digest_rebuilt()
     assert list(project.verify()) == list(range(1, project.head() + 1))
+
+
+def test_a_folder_in_which_nothing_was_copied_yet_is_a_backup_too(tmp_path: Path) -> None:
+    """There was no project yet, or the first run was killed."""
+    empty = Store(tmp_path / "data")
+    assert back_up(empty, tmp_path / "backup") == []
+    empty.create("default")
+    assert [each.how for each in back_up(empty, tmp_path / "backup")] == ["whole"]
+
+
+def test_what_a_killed_run_left_of_what_was_erased_goes_with_the_next(
+    store: Store, tmp_path: Path
+) -> None:
+    (made,) = back_up(store, tmp_path / "backup")
+    (tmp_path / "backup" / made.id).rename(tmp_path / "backup" / f"{made.id}.erased")
+    back_up(store, tmp_path / "backup")
+    assert {path.name for path in (tmp_path / "backup").iterdir()} == {made.id, "backup.lock"}
