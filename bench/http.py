@@ -106,7 +106,7 @@ def run(world: World) -> Iterator[Section]:
             goals = [at_most_ms(READ_MS_MAX)] if clients == 1 else []
             sought = [at_most_ms(SEARCH_MS_MAX)] if clients == CLIENTS else []
             yield Section(
-                f"HTTP, {clients} client{'s' * (clients > 1)}, {len(names):,} entities",
+                f"HTTP, {clients} client{'s' * (clients > 1)}, {prepared.size:,} observations",
                 [
                     row("open_nodes", times["open_nodes"], [nothing], goals=goals),
                     row("search_nodes, text", times["search_nodes, text"], [nothing]),
