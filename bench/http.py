@@ -241,10 +241,13 @@ def _served(world: World, project: str) -> Iterator[int]:
 def _await(port: int) -> None:
     deadline = time.monotonic() + START_SECONDS_MAX
     while time.monotonic() < deadline:
+        client = Client(port)
         try:
-            Client(port)(NOTHING)
+            client(NOTHING)
         except ConnectionError:
             time.sleep(0.05)
-            continue
-        return
+        else:
+            return
+        finally:
+            client.close()
     raise TimeoutError(f"the server did not answer within {START_SECONDS_MAX:g} s")
