@@ -18,9 +18,8 @@ from projections.late import interaction, weights
 from projections.ranking import BESIDE_SHARES, Features, scores
 from projections.vectors import Surroundings, VectorProjector
 
-CLOSE_MAX = 50
-"""How many of the candidates are looked at, besides what is beside them. Twice as many cost twice as much
-time and find as much."""
+CLOSE_MAX = 75
+"""How many of the candidates are looked at, besides what is beside them. Fewer find less (docs/search.md)."""
 
 
 def ordered(candidates: Mapping[str, Candidate]) -> list[Candidate]:

@@ -226,9 +226,10 @@ class Projections:
         of = f".{self._project.generation}" if self._project.generation else ""
         if name == "vectors":
             pieces = "-pieces" if self._embeddings.get().has_pieces else ""
-            folder = self._project.folder / f"vectors-v{VECTORS_VERSION}-{embedder_key}{pieces}{of}"
-            for other in self._project.folder.glob("vectors-v*") if of else ():
-                if not other.name.endswith(of):
+            version = f"vectors-v{VECTORS_VERSION}-"
+            folder = self._project.folder / f"{version}{embedder_key}{pieces}{of}"
+            for other in self._project.folder.glob("vectors-v*"):
+                if not (other.name.startswith(version) and other.name.endswith(of)):
                     shutil.rmtree(other, ignore_errors=True)
             return _Followed(self.fresh(name, folder), None)
         lock = FileLock(self._project.folder / f"{name}.lock", poll_interval=LOCK_POLL_SECONDS)

@@ -27,7 +27,7 @@ BESIDE_SHARES = {1: 0.20, 2: 0.08}
 """Of a score, by how many places away what it is lent to was written down."""
 
 NAMED_BONUS = 0.25
-ASKING_DEDUCTION = 0.20
+ASKING_DEDUCTION = 0.10
 SCORE_MAX = (1 + PART_WEIGHT) * (1 + 2 * sum(BESIDE_SHARES.values())) + NAMED_BONUS
 
 Scores = NDArray[np.float32]

@@ -81,19 +81,21 @@ def test_the_past_is_searched_as_it_was(client: Client) -> None:
 
 
 def test_what_is_not_embedded_yet_is_found_by_words_and_the_answer_says_so(
-    client: Client, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened = client.service.open("default")
-    opened.projections.caught_up("vectors")
-    monkeypatch.setattr(client.service, "_follower", _Idle())
-    monkeypatch.setitem(search.PATIENCE_SECONDS, "hybrid", 0.0)
-    observations = [{"entityName": "Ann", "contents": ["bought a kayak", "bought a canoe"]}]
-    client("add_observations", observations=observations)
-    answer = opened.searcher.search("who bought a kayak?")
-    assert answer.notice is not None and answer.notice.startswith("The newest 2 events")
-    assert found(client, "who bought a kayak?")[0] == "bought a kayak"
-    opened.projections.caught_up("vectors")
-    assert opened.searcher.search("who bought a kayak?").notice is None
+    with client_on(tmp_path, embedder="minilm") as client:
+        monkeypatch.setattr(client.service, "_follower", _Idle())
+        tell(client)
+        opened = client.service.open("default")
+        opened.projections.caught_up("vectors")
+        monkeypatch.setitem(search.PATIENCE_SECONDS, "hybrid", 0.0)
+        observations = [{"entityName": "Ann", "contents": ["bought a kayak", "bought a canoe"]}]
+        client("add_observations", observations=observations)
+        answer = opened.searcher.search("who bought a kayak?")
+        assert answer.notice is not None and answer.notice.startswith("The newest 2 events")
+        assert found(client, "who bought a kayak?")[0] == "bought a kayak"
+        opened.projections.caught_up("vectors")
+        assert opened.searcher.search("who bought a kayak?").notice is None
 
 
 class _Idle:
@@ -141,3 +143,14 @@ def test_a_score_is_at_most_1_and_missing_features_stand_for_nothing_bad() -> No
     )
     first, second, third = scores(unknown).tolist()
     assert first > third and first > second
+
+
+def test_vectors_of_an_older_version_are_removed(tmp_path: Path) -> None:
+    with client_on(tmp_path, embedder="minilm") as client:
+        tell(client)
+        assert found(client, "festival")
+        older = client.service.open("default").project.folder / "vectors-v1-all-minilm"
+        older.mkdir()
+    with client_on(tmp_path, embedder="minilm") as client:
+        assert found(client, "festival")
+        assert not older.exists()
