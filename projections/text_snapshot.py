@@ -138,11 +138,11 @@ class TextSnapshot:
 
         root = query.root
         if isinstance(root, Words | Phrase | Prefix):
-            asked = self._leaf(root, alone=True)
+            asked = self._leaf(root, at, alone=True)
             return [] if asked is None else self._best(narrowed((Occur.Must, asked)), limit)
-        leaves = [found for leaf in wanted(root) if (found := self._leaf(leaf)) is not None]
+        leaves = [found for leaf in wanted(root) if (found := self._leaf(leaf, at)) is not None]
         clauses: _Clauses = [(Occur.Should, leaf) for leaf in leaves]
-        if satisfied_by_nothing(root, lambda leaf: self._leaf(leaf) is None):
+        if satisfied_by_nothing(root, lambda leaf: self._leaf(leaf, at) is None):
             clauses.append((Occur.Should, self._everything()))
         asked = _joined(clauses)
         if asked is None:
@@ -150,7 +150,7 @@ class TextSnapshot:
         texts = narrowed((Occur.Must, asked))
 
         def having(leaf: Leaf, things: frozenset[str]) -> frozenset[str] | None:
-            found = self._leaf(leaf)
+            found = self._leaf(leaf, at)
             if found is None:
                 return None
             among = tantivy.Query.term_set_query(self._schema, "thing", list(things))
@@ -195,17 +195,17 @@ class TextSnapshot:
 
     # -- a query as the index understands it
 
-    def _leaf(self, leaf: Leaf, *, alone: bool = False) -> tantivy.Query | None:
+    def _leaf(self, leaf: Leaf, at: int | None, *, alone: bool = False) -> tantivy.Query | None:
         """None where there is nothing to look up."""
         match leaf:
             case Words(text):
-                return self._any_of(text, keep_stop_words=alone)
+                return self._any_of(text, at, keep_stop_words=alone)
             case Phrase(text):
                 return self._phrase(self._exact(text))
             case Prefix(text):
                 return self._prefix(self._exact(text))
 
-    def _any_of(self, text: str, *, keep_stop_words: bool) -> tantivy.Query | None:
+    def _any_of(self, text: str, at: int | None, *, keep_stop_words: bool) -> tantivy.Query | None:
         """Any word of `text`. One like `X-4471-b` is its words, and more where they stand together."""
         stems: dict[str, None] = {}
         stop_stems: dict[str, None] = {}
@@ -224,18 +224,18 @@ class TextSnapshot:
             stems = stop_stems
         clauses: _Clauses = []
         for stem in list(stems)[:TERMS_MAX]:
-            clauses += self._word(stem)
+            clauses += self._word(stem, at)
         for plain in identifiers[:TERMS_MAX]:
             phrase = self._phrase(plain)
             if phrase is not None:
                 clauses.append((Occur.Should, phrase))
         return _joined(clauses)
 
-    def _word(self, stem: str) -> _Clauses:
+    def _word(self, stem: str, at: int | None) -> _Clauses:
         documents = self._term("words", stem)
         having = self._having(documents)
-        if having == 0:
-            return self._misspelt(stem)
+        if having == 0 or (at is not None and not self._having(self._born_by(documents, at))):
+            return self._misspelt(stem)  # as it would have been then: nobody had said the word
         idf = self._idf(having)
         again = _scored(self._term("repeated", stem), idf * REPEATED_SHARE)
         return [(Occur.Should, _scored(documents, idf)), (Occur.Should, again)]
@@ -280,6 +280,10 @@ class TextSnapshot:
         found = self._searcher.search(documents, 1, count=True)
         having: int = found.count  # type: ignore[attr-defined]  # there, but missing from the stubs
         return having
+
+    def _born_by(self, documents: tantivy.Query, at: int) -> tantivy.Query:
+        born = tantivy.Query.range_query(self._schema, "born", FieldType.Integer, upper_bound=at)
+        return tantivy.Query.boolean_query([(Occur.Must, documents), (Occur.Must, born)])
 
     def _idf(self, having: int) -> float:
         return math.log(1 + (self._documents - having + 0.5) / (having + 0.5))
