@@ -13,7 +13,7 @@ from memlog.commands import ProjectName
 from memlog.errors import InvalidParameter
 from memlog.settings import TOOLSETS, Settings
 from memlog.times import iso
-from server.cli.common import json_option, print_json, with_settings
+from server.cli.common import json_option, open_console, print_json, safe, say, with_settings
 from server.grants import RIGHTS, Grant, Right
 
 TokenName = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._@-]{0,99}$")]
@@ -84,8 +84,8 @@ def new(
         raise InvalidParameter(f"That name cannot be used: {error}") from error
     grant = Grant(name, right, tuple(projects) or None, tuple(toolsets) or None)
     expires_us = None if days is None else time.time_ns() // 1_000 + int(days * DAY_US)
-    click.echo(tokens.new(grant, expires_us=expires_us))
-    click.echo("This is the only time it is shown; what is kept is its hash.", err=True)
+    say(tokens.new(grant, expires_us=expires_us))
+    say("This is the only time it is shown; what is kept is its hash.", err=True)
 
 
 @token_command.command("list")
@@ -115,7 +115,7 @@ def list_tokens(tokens: object, as_json: bool) -> None:
     if as_json:
         print_json(rows)
         return
-    from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(box=None, header_style="bold")
@@ -125,12 +125,12 @@ def list_tokens(tokens: object, as_json: bool) -> None:
         table.add_row(
             each.name,
             each.right,
-            ", ".join(each.projects) if each.projects is not None else "all",
+            escape(safe(", ".join(each.projects))) if each.projects is not None else "all",
             ", ".join(each.toolsets) if each.toolsets is not None else "all",
             each.created[:19] + "Z",
             f"{row['expires']}"[:19] + "Z" if each.expires_us else "never",
         )
-    Console(highlight=False, soft_wrap=True).print(table if rows else "There are no tokens yet.")
+    open_console().print(table if rows else "There are no tokens yet.")
 
 
 @token_command.command("revoke")
@@ -146,4 +146,4 @@ def revoke(tokens: object, name: str) -> None:
 
     assert isinstance(tokens, Tokens)
     tokens.revoke(name)
-    click.echo(f"revoked {name}")
+    say(f"revoked {name}")
