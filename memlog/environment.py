@@ -8,10 +8,12 @@ forbidden by LMDB, hence the gate.
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import shutil
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -62,6 +64,7 @@ class Environment:
         except (lmdb.Error, OSError) as error:
             raise storage_error(path, error) from error
         try:
+            self._turn = _Turn(path)
             self._require_uncut()
             self._env.reader_check()
             self.databases = {name: self._open(name) for name in databases}
@@ -89,7 +92,11 @@ class Environment:
             os.posix_fallocate(file.fileno(), bytes_wanted - 1, 1)
 
     def _open(self, name: str) -> lmdb._Database:
-        return self._retrying(lambda: self._env.open_db(name.encode()))
+        def attempt() -> lmdb._Database:
+            with self._turn:
+                return self._env.open_db(name.encode())
+
+        return self._retrying(attempt)
 
     @contextmanager
     def read(self) -> Iterator[lmdb.Transaction]:
@@ -133,7 +140,7 @@ class Environment:
                 raise storage_error(self.path, error) from error
 
     def _write_once(self, body: Callable[[lmdb.Transaction], Result]) -> Result:
-        with self._gate.passing(), self._env.begin(write=True) as transaction:
+        with self._gate.passing(), self._turn, self._env.begin(write=True) as transaction:
             return body(transaction)
 
     def _retrying(self, attempt: Callable[[], Result]) -> Result:
@@ -198,6 +205,7 @@ class Environment:
     def close(self) -> None:
         with self._gate.closed():
             self._env.close()
+            self._turn.close()
 
 
 def derived(
@@ -228,6 +236,26 @@ def derived(
 def _require_damage(error: StorageError) -> None:
     if not isinstance(error.__cause__, DAMAGES):
         raise error
+
+
+class _Turn:
+    """Which process writes next: a lock of the system's on the file, so that nobody waits in LMDB's own.
+
+    LMDB waits on a futex. Where the process that was just woken is killed before it notes that others
+    wait, too, nobody wakes those any more: they hang, although nobody writes. What waits for `flock` is
+    kept by the system, which passes by the dead. The lock is LMDB's before it is anybody else's: a
+    process that dies has let go of the futex by the time its files are closed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.close = weakref.finalize(self, os.close, self._file)
+
+    def __enter__(self) -> None:
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+
+    def __exit__(self, *_: object) -> None:
+        fcntl.flock(self._file, fcntl.LOCK_UN)
 
 
 class _Gate:

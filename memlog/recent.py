@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 Thing = TypeVar("Thing")
 
 KEPT_MAX = 32
-"""Of projects: each takes six file handles, and the memory of its vectors."""
+"""Of projects: each takes eight file handles, and the memory of its vectors."""
 
 
 class Recent(Generic[Thing]):

@@ -235,7 +235,9 @@ class TextSnapshot:
         documents = self._term("words", stem)
         having = self._having(documents)
         if having == 0 or (at is not None and not self._having(self._born_by(documents, at))):
-            return self._misspelt(stem)  # as it would have been then: nobody had said the word
+            # As it would have been then: nobody had said the word. It is looked up all the same, in vain:
+            # a part of a query that finds nothing is not one that asks for nothing.
+            return self._misspelt(stem) or [(Occur.Should, documents)]
         idf = self._idf(having)
         again = _scored(self._term("repeated", stem), idf * REPEATED_SHARE)
         return [(Occur.Should, _scored(documents, idf)), (Occur.Should, again)]

@@ -22,7 +22,7 @@ COMMANDS = int(os.environ.get("MEMLOG_TEST_COMMANDS", "100"))
 PROJECTS = int(os.environ.get("MEMLOG_TEST_PROJECTS", "70"))
 """On demand 8, 1000 and 1000: the issue's numbers take minutes."""
 
-HANDLES_MAX = 320
+HANDLES_MAX = 420
 
 
 def entity(name: str, texts: int = 1) -> dict[str, Any]:

@@ -294,7 +294,7 @@ def test_a_project_is_made_left_archived_restored_and_deleted(tmp_path: Path) ->
         client("add_observations", observations=[note])
         edge = {"from": "orders", "to": "postgres", "relation_type": "uses"}
         client("create_relations", relations=[edge])
-        for query in ("orders AND stores", "post*", "postgres NOT orders", '"version 16"'):
+        for query in ("orders AND stores", "post*", "postgres NOT kafka", '"version 16"'):
             assert "postgres" in names(client("search_nodes", query=query)), query
 
         client("create_project", name="marketing-site")
