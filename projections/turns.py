@@ -1,12 +1,12 @@
 """Taking turns at something that may be read by many at once, or changed by one while nobody reads.
 
-Promises: a writer that works in many short turns lets every waiting reader in between two of them. A
-plain lock does not: a thread that releases it and takes it again at once usually wins against those
-who were waiting, so that a search would sit out a whole batch.
+Promises that neither side keeps the other out: a writer that works in many short turns lets every waiting
+reader in between two of them, and a reader that comes while a writer waits lets that writer go first.
+(A plain lock promises neither: a thread that releases it and takes it again at once usually wins
+against those who were waiting.) Known as a phase-fair lock: Brandenburg, Anderson 2010.
 
 Left to others: a reader that asks for a second turn while it holds one may wait for ever behind a
-writer, and a stream of readers without a gap keeps writers out. Searches hold a turn for about a
-millisecond and wait for the writer to reach the head of the log, so they leave gaps by themselves.
+writer.
 """
 
 from __future__ import annotations
@@ -22,18 +22,23 @@ class Turns:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._reading = 0
-        self._waiting_to_read = 0
         self._writing = False
+        self._waiting_to_write = 0
+        self._waiting_to_read = 0
+        self._due = 0
+        """Readers who waited for the last writer, and come before the next."""
+        self._written = 0
+        """How many turns of writers have ended."""
 
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Shares the turn with other readers."""
         with self._changed:
-            self._waiting_to_read += 1
-            try:
-                self._changed.wait_for(lambda: not self._writing)
-            finally:
-                self._waiting_to_read -= 1
+            if self._writing or self._waiting_to_write:
+                written = self._written
+                self._waiting_to_read += 1
+                self._changed.wait_for(lambda: self._written != written)
+                self._due -= 1
             self._reading += 1
         try:
             yield
@@ -44,15 +49,17 @@ class Turns:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Has the turn alone, after every reader that came before or is waiting."""
+        """Has the turn alone, after every reader that came before."""
         with self._changed:
-            self._changed.wait_for(
-                lambda: not (self._writing or self._reading or self._waiting_to_read)
-            )
+            self._waiting_to_write += 1
+            self._changed.wait_for(lambda: not (self._writing or self._reading or self._due))
+            self._waiting_to_write -= 1
             self._writing = True
         try:
             yield
         finally:
             with self._changed:
                 self._writing = False
+                self._written += 1
+                self._due, self._waiting_to_read = self._waiting_to_read, 0
                 self._changed.notify_all()

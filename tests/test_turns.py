@@ -89,3 +89,31 @@ def test_a_turn_that_fails_is_given_back() -> None:
     done.join(timeout=DEADLINE_SECONDS)
 
     assert not done.is_alive()
+
+
+def test_a_stream_of_readers_without_a_gap_keeps_no_writer_out() -> None:
+    """Each reader leaves only when the next has come, or waits behind the writer."""
+    turns, written = Turns(), threading.Event()
+    inside = threading.Semaphore(0)
+
+    def read() -> None:
+        while not written.is_set():
+            with turns.reading():
+                inside.release()
+                inside.acquire(timeout=0.001)
+
+    def write() -> None:
+        with turns.writing():
+            written.set()
+
+    readers = [threading.Thread(target=read) for _ in range(4)]
+    for reader in readers:
+        reader.start()
+    writer = threading.Thread(target=write)
+    writer.start()
+    writer.join(timeout=DEADLINE_SECONDS)
+    let_in = written.is_set()
+    written.set()
+    for reader in readers:
+        reader.join(timeout=DEADLINE_SECONDS)
+    assert let_in
