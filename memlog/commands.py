@@ -32,6 +32,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Base of all commands and of the items in them."""
 
     aliases: ClassVar[dict[str, str]] = {}
+    looked_up: ClassVar[frozenset[str]] = frozenset()
+    """Fields whose texts find what is stored already, and are not stored themselves."""
 
 
 # -- projects
@@ -74,6 +76,7 @@ class CreateEntities(Command, frozen=True):
 
 class DeleteEntities(Command, frozen=True):
     aliases: ClassVar[dict[str, str]] = {"names": "entityNames"}
+    looked_up = frozenset({"entity_names"})
 
     entity_names: Annotated[Sequence[EntityName], Meta(max_length=ITEMS_MAX)] = field(
         name="entityNames"
@@ -84,6 +87,8 @@ class DeleteEntities(Command, frozen=True):
 
 
 class NewObservation(Command, frozen=True):
+    looked_up = frozenset({"supersedes"})
+
     content: Annotated[Content, Meta(examples=["Lives in Rome"])]
     supersedes: Annotated[
         str | None, Meta(description="Id or exact text of the fact it replaces")
@@ -93,6 +98,8 @@ class NewObservation(Command, frozen=True):
 
 
 class EntityObservations(Command, frozen=True):
+    looked_up = frozenset({"entity_name"})
+
     entity_name: Annotated[EntityName, Meta(examples=["john-doe"])] = field(name="entityName")
     contents: Annotated[
         Sequence[Content | NewObservation],
@@ -105,6 +112,8 @@ class AddObservations(Command, frozen=True):
 
 
 class ObservationDeletion(Command, frozen=True):
+    looked_up = frozenset({"entity_name", "observations"})
+
     entity_name: Annotated[EntityName, Meta(examples=["john-doe"])] = field(name="entityName")
     observations: Annotated[
         Sequence[Content],
@@ -136,6 +145,8 @@ class CreateRelations(Command, frozen=True):
 
 
 class DeleteRelations(Command, frozen=True):
+    looked_up = frozenset({"relations"})
+
     relations: Annotated[Sequence[Edge], Meta(max_length=ITEMS_MAX)]
 
 
@@ -171,6 +182,8 @@ class StoreMemory(Command, frozen=True):
 
 
 class SupersedeMemory(Command, frozen=True):
+    looked_up = frozenset({"old_memory_id", "new_memory_id"})
+
     old_memory_id: MemoryId
     new_memory_id: MemoryId
 
@@ -196,6 +209,8 @@ class CreateMemory(Command, frozen=True):
 
 
 class SavedRelation(Command, frozen=True):
+    looked_up = frozenset({"target_entity"})
+
     target_entity: Annotated[
         EntityName, Meta(description="In this request or in memory", examples=["Acme"])
     ] = field(name="targetEntity")
@@ -245,11 +260,15 @@ class SaveMemory(Command, frozen=True):
 
 
 class RenameEntity(Command, frozen=True):
+    looked_up = frozenset({"name"})
+
     name: Annotated[EntityName, Meta(examples=["jon"])]
     new_name: Annotated[EntityName, Meta(examples=["john-doe"])] = field(name="newName")
 
 
 class MergeEntities(Command, frozen=True):
+    looked_up = frozenset({"names", "into"})
+
     names: Annotated[
         Sequence[EntityName],
         Meta(
@@ -260,6 +279,8 @@ class MergeEntities(Command, frozen=True):
 
 
 class UpdateObservation(Command, frozen=True):
+    looked_up = frozenset({"entity_name", "observation"})
+
     entity_name: Annotated[EntityName, Meta(examples=["john-doe"])] = field(name="entityName")
     observation: Annotated[
         Content, Meta(description="Id or exact text", examples=["Lives in Rome"])
@@ -268,10 +289,14 @@ class UpdateObservation(Command, frozen=True):
 
 
 class ForgetMemory(Command, frozen=True):
+    looked_up = frozenset({"id"})
+
     id: MemoryId
 
 
 class Undo(Command, frozen=True):
+    looked_up = frozenset({"thread"})
+
     position: (
         Annotated[
             int, Meta(ge=1, description="Any position of the command; default: the last command")

@@ -21,6 +21,7 @@ from memlog.errors import InvalidParameter, Problem, refusal
 Mode = Literal["hybrid", "text", "semantic"]
 Embedder = Literal["minilm", "openai", "fastembed", "none"]
 LogLevel = Literal["debug", "info", "warn", "error"]
+Secrets = Literal["warn", "reject", "off"]
 TOOLSETS = ("graph", "projects", "knowledge", "facts", "records", "history")
 
 
@@ -49,6 +50,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     read_only: bool = False
     if_exists: IfExists = "replace"
     strict_relations: bool = False
+    secrets: Secrets = "warn"
     search_mode: Mode = "hybrid"
     search_limit: int = 10
     search_limit_max: int = 100
@@ -103,6 +105,11 @@ SETTINGS = (
         "strict_relations",
         ("MEMLOG_STRICT_RELATIONS",),
         "Refuse relations to entities that do not exist",
+    ),
+    Setting(
+        "secrets",
+        ("MEMLOG_SECRETS",),
+        "What to do with a text that looks like a credential: warn (store it and say so), reject, or off",
     ),
     Setting("search_mode", ("MEMLOG_SEARCH_MODE",), "Default mode: hybrid, text or semantic"),
     Setting(

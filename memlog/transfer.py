@@ -65,7 +65,7 @@ def read(data: bytes) -> list[Line]:
     """The lines of a file. Raises InvalidParameter with every line that cannot be kept."""
     found: list[Line] = []
     problems = []
-    for number, text in _objects(data):
+    for number, text in objects(data):
         try:
             found.append(_decoded(text))
         except ValueError as error:
@@ -88,7 +88,7 @@ def _decoded(text: bytes) -> Line:
     return line
 
 
-def _objects(data: bytes) -> Iterator[tuple[int, bytes]]:
+def objects(data: bytes) -> Iterator[tuple[int, bytes]]:
     """Each object of the file as JSON, with its line, or its number in a file that is one object."""
     data = data.removeprefix(b"\xef\xbb\xbf")
     try:

@@ -35,6 +35,7 @@ from memlog.errors import MemlogError
 from memlog.project import Origin
 from server.arguments import decode
 from server.completions import Completions
+from server.credentials import judge
 from server.prompts import Prompts
 from server.refusals import describe
 from server.registry import Call, Result, Tool
@@ -69,7 +70,7 @@ def listed(tool: Tool) -> ListedTool:
         title=tool.title,
         description=tool.description,
         input_schema=input_schema(tool.arguments),
-        output_schema=output_schema(tool.result),
+        output_schema=_answer_schema(tool),
         annotations=ToolAnnotations(
             read_only_hint=not tool.writes,
             destructive_hint=tool.destructive,
@@ -77,6 +78,15 @@ def listed(tool: Tool) -> ListedTool:
             open_world_hint=False,
         ),
     )
+
+
+def _answer_schema(tool: Tool) -> dict[str, Any]:
+    """That of the result, and the warnings that any writing tool may add to its own."""
+    schema = output_schema(tool.result)
+    if tool.writes:
+        warnings = {"warnings": {"type": "array", "items": {"type": "string"}}}
+        schema["properties"] = {**schema["properties"], **warnings}
+    return schema
 
 
 def build_server(
@@ -140,21 +150,33 @@ def build_server(
 def run(tool: Tool, call: Call, arguments: Mapping[str, Any] | None) -> CallToolResult:
     """Runs one tool to its end, whatever that is."""
     try:
-        result = tool.call(call, decode(arguments, tool.arguments))
+        decoded = decode(arguments, tool.arguments)
+        warning = (
+            judge(decoded, call.service.settings.secrets, call.origin.command_id)
+            if tool.writes
+            else None
+        )
+        result = tool.call(call, decoded)
     except MemlogError as error:
         return _failed(error)
-    return _succeeded(tool, result)
+    return _succeeded(tool, result, warning)
 
 
-def _succeeded(tool: Tool, result: Result) -> CallToolResult:
-    text = _encode(result if tool.bare is None else tool.bare(result)).decode()
+def _succeeded(tool: Tool, result: Result, warning: str | None) -> CallToolResult:
+    """The answer; a warning stands in `warnings` for those who read what is structured, and in a text of its own
+    for the others."""
+    structured = msgspec.to_builtins(result)
+    if warning is not None:
+        structured["warnings"] = [*structured.get("warnings", ()), warning]
+    text = _encode(structured if tool.bare is None else tool.bare(result)).decode()
     links = () if tool.links is None else tool.links(result)
     return CallToolResult(
         content=[
             TextContent(text=text),
+            *([] if warning is None else [TextContent(text=f"Warning: {warning}")]),
             *(ResourceLink(uri=link.uri, name=link.name, mime_type=JSON) for link in links),
         ],
-        structured_content=msgspec.to_builtins(result),
+        structured_content=structured,
     )
 
 

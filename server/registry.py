@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import msgspec
 
@@ -20,7 +20,10 @@ from server.session import Session
 
 
 class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of the arguments of tools that only read."""
+    """Base of the arguments of tools that are no command."""
+
+    looked_up: ClassVar[frozenset[str]] = frozenset()
+    """As `Command.looked_up`."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -27,6 +27,7 @@ from projections.documents import texts_about
 from projections.embeddings import Embeddings
 from projections.follow import Projections
 from projections.search import Searcher
+from server import credentials
 from server.usage import Usage
 
 log = logging.getLogger("memlog.service")
@@ -138,7 +139,7 @@ class Service:
             opened.projections.close()
 
     def warm_up(self) -> None:
-        """Loads the model and catches up what is open, in the background."""
+        """Loads what finds credentials, and the model, in the background."""
         self._follower.warm_up()
 
     def close(self) -> None:
@@ -208,6 +209,9 @@ class Follower:
             self._service.usage.flush()
 
     def _warm(self) -> None:
+        settings = self._service.settings
+        if settings.secrets != "off" and not settings.read_only:
+            credentials.detectors()
         try:
             if not self._service.embeddings.switched_off:
                 self._service.embeddings.get().query_vector("warm")

@@ -17,6 +17,7 @@ from server.cli.common import (
     service_of,
     with_settings,
 )
+from server.credentials import judge
 from server.views import view_project
 
 
@@ -65,8 +66,11 @@ def create(settings: Settings, name: str, description: str) -> None:
     Example: memlog projects create my-app --description "The shop's front end"
     """
     wanted = decode({"name": name, "description": description}, CreateProject)
+    warning = judge(wanted, settings.secrets)
     with service_of(settings) as service:
         service.store.create(wanted.name, wanted.description)
+    if warning:
+        say(f"Warning: {warning}", err=True)
     say(f"Created project '{name}'.")
 
 

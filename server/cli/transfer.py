@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -26,6 +26,7 @@ from server.cli.common import (
     store_of,
     with_settings,
 )
+from server.credentials import judge_lines
 from server.service import Opened
 
 
@@ -47,6 +48,7 @@ def import_command(settings: Settings, file: BinaryIO, project: str | None, as_j
     if chronicle.is_history(data):
         _import_history(settings, data, as_json)
         return
+    _judge(settings, transfer.objects(data))
     lines = transfer.read(data)
     with service_of(settings) as service, progress_bar(hidden=as_json) as progress:
         name, opened = open_project(service, project)
@@ -66,6 +68,7 @@ def import_command(settings: Settings, file: BinaryIO, project: str | None, as_j
 
 
 def _import_history(settings: Settings, data: bytes, as_json: bool) -> None:
+    _judge(settings, enumerate(data.split(b"\n"), 1))
     heading, entries = chronicle.read(data)
     with store_of(settings) as store:
         done = backup.take_in(store, heading.project, heading.generation, entries)
@@ -73,6 +76,15 @@ def _import_history(settings: Settings, data: bytes, as_json: bool) -> None:
         print_json({"project": done.name, "position": done.position, "how": done.how})
     else:
         say(f"The history of project '{done.name}': {done.how}, {done.position} entries.")
+
+
+def _judge(settings: Settings, lines: Iterable[tuple[int, bytes]]) -> None:
+    """Warns of each line that holds what looks like a credential, or refuses them all."""
+    found = judge_lines(lines, settings.secrets)
+    for each in found:
+        say(f"Warning: {each} looks like a credential.", err=True)
+    if found:
+        say("`memlog purge` erases for good what should not be kept.", err=True)
 
 
 def _graph(opened: Opened) -> Iterator[bytes]:

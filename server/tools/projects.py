@@ -18,6 +18,8 @@ class Nothing(Arguments, frozen=True):
 
 
 class Named(Arguments, frozen=True):
+    looked_up = frozenset({"name"})
+
     name: Annotated[ProjectName, Meta(examples=["my-app"])]
 
 

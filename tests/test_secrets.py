@@ -1,0 +1,403 @@
+"""What looks like a credential: found by kind and place, kept with a warning or refused, and never repeated.
+
+The credentials are made up, and put together here so that no scanner of this repository takes them for real.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memlog.errors import InvalidParameter, LimitExceeded
+from memlog.settings import Secrets
+from server import credentials
+from server.credentials import judge, judge_lines, kinds, look
+from server.diagnosis import Place
+from server.registry import tools
+from tests.command_line import JON, CommandLine, written
+from tests.served import Era, served
+from tests.service import Client, Refused, client_on
+
+LETTERS = "aB3dE5gH7jK9mN1pQ3sT5vW7yZ9bC1eF3hJ5kM7nP9rS1uV3xY5aB7dE9gH1jK3mN5pQ7sT9vW1y"
+LOWER = "0a1b2c3d4e5f60718293a4b5c6d7e8f9"
+
+
+def encoded(value: dict[str, Any]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=").decode()
+
+
+AWS = "AKIA" + "2E5GH7JK9MN1PQ3S"
+GITHUB = "ghp_" + LETTERS[:36]
+JWT = ".".join((encoded({"alg": "HS256"}), encoded({"sub": "1", "name": "J"}), LETTERS[:43]))
+PASSWORD = "xyzzy" + "plugh"
+
+KNOWN = {
+    "AWS Access Key": AWS,
+    "Azure Storage Account access key": "AccountKey=" + (LETTERS * 2)[:86] + "==",
+    "Basic Auth Credentials": f"postgres://admin:{PASSWORD}@db.example.com/shop",
+    "Discord Bot Token": "M" + LETTERS[:23] + "." + LETTERS[:6] + "." + LETTERS[:27],
+    "GitHub Token": GITHUB,
+    "GitLab Token": "glpat-" + LETTERS[:20],
+    "JSON Web Token": JWT,
+    "Mailchimp Access Key": LOWER + "-us12",
+    "NPM tokens": "//registry.example.com/:_authToken=" + "npm_" + LETTERS[:36],
+    "OpenAI Token": "sk-" + LETTERS[:20] + "T3Blbk" + "FJ" + LETTERS[:20],
+    "Private Key": "-----BEGIN RSA " + "PRIVATE KEY-----\nMIIE",
+    "PyPI Token": "pypi-" + "AgEIcHlwaS5vcmc" + LETTERS[:74],
+    "SendGrid API Key": "SG." + LETTERS[:22] + "." + LETTERS[:43],
+    "Slack Token": "xoxb-" + "123456789012-" + LOWER[:24],
+    "Square OAuth Secret": "sq0csp-" + LETTERS[:43],
+    "Stripe Access Key": "sk_" + "live_" + LETTERS[:24],
+    "Telegram Bot Token": "1234567890:" + LETTERS[:35],
+    "Twilio API Key": "SK" + LOWER,
+}
+
+ORDINARY = [
+    "Moved to Austin in May 2024 and likes the food there",
+    "The password of the wifi is on the fridge",
+    "API keys live in the vault under shop/production; ask Gina",
+    "Set AWS_SECRET_ACCESS_KEY and OPENAI_API_KEY before `make deploy`",
+    "See https://example.com:8443/login?next=/a@b and mail to jon@example.com",
+    "Commit 9fceb02d0ae598e95dc970b74767f19372d61af8 fixed it; sha256 " + LOWER * 2,
+    "mem_01h455vb4pex5vsknk084sn02q replaces prj_01h455vb4pex5vsknk084sn02r",
+    "Call +1 555 0100 at 10:30, room 1234567890",
+    "The class is called ACMEBillingServiceConfigurationFactoryBean",
+    "123e4567-e89b-12d3-a456-426614174000",
+    "Die Straße heißt Übergang; 東京 🙂",
+]
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[Client]:
+    with client_on(tmp_path) as opened:
+        yield opened
+
+
+def positions(client: Client) -> int:
+    return client.session.open(None)[1].project.head()
+
+
+def texts_of(client: Client, tool: str, arguments: dict[str, Any]) -> list[str]:
+    from server.dispatch import run
+    from server.registry import Call
+
+    result = run(client.tools[tool], Call(client.session), arguments)
+    return [block.text for block in result.content if block.type == "text"]
+
+
+# -- what is found
+
+
+@pytest.mark.parametrize("kind", KNOWN)
+def test_a_credential_is_known_alone_and_within_a_sentence(kind: str) -> None:
+    assert kinds(KNOWN[kind]) == [kind]
+    assert kinds(f"Jon says that he uses {KNOWN[kind]} for the shop.") == [kind]
+
+
+def test_every_detector_has_its_example() -> None:
+    assert {detector.secret_type for detector, _ in credentials.detectors()} == set(KNOWN)
+
+
+@pytest.mark.parametrize("text", ORDINARY)
+def test_ordinary_texts_are_none(text: str) -> None:
+    assert kinds(text) == []
+
+
+def test_a_value_is_read_together_with_its_name() -> None:
+    secret = (LETTERS[:38] + "/+")[:40]
+    assert kinds(secret) == []
+    found = list(look({"aws": {"aws_secret_access_key": secret}}, Place()))
+    assert list(map(str, found)) == ["aws.aws_secret_access_key (AWS Access Key)"]
+
+
+@pytest.mark.parametrize("kind", KNOWN)
+@pytest.mark.parametrize("before", [0, 240, 499, 9_990])
+def test_a_credential_is_seen_wherever_a_long_text_is_cut(kind: str, before: int) -> None:
+    text = "word " * (before // 5) + " " * (before % 5) + KNOWN[kind] + " word" * 3_000
+    assert kinds(text) == [kind]
+
+
+def test_a_key_that_is_a_credential_is_not_part_of_the_path() -> None:
+    found = list(look({"keys": {AWS: {"of": GITHUB}}}, Place()))
+    assert [kind for _, kind in found] == ["AWS Access Key", "GitHub Token"]
+    assert AWS not in str(found)
+    assert GITHUB not in str(found)
+
+
+# -- warn
+
+
+def test_by_default_it_is_stored_with_a_warning_that_names_place_and_kind(client: Client) -> None:
+    answer = client(
+        "create_entities",
+        entities=[{"name": "Jon", "entityType": "person", "observations": ["ok", f"key {AWS}"]}],
+    )
+    (warning,) = answer["warnings"]
+    assert "entities[0].observations[1] (AWS Access Key)" in warning
+    assert "memlog purge" in warning
+    assert "MEMLOG_SECRETS=reject" in warning
+    assert AWS not in warning
+    assert answer["entities"][0]["observations"] == ["ok", f"key {AWS}"]
+
+
+def test_a_warning_stands_in_a_text_of_its_own_so_a_bare_answer_stays_as_it_was(
+    client: Client,
+) -> None:
+    entity = {"name": "Jon", "entityType": "person", "observations": [AWS]}
+    answer, warning = texts_of(client, "create_entities", {"entities": [entity]})
+    assert [each["name"] for each in json.loads(answer)] == ["Jon"]
+    assert warning.startswith("Warning: Stored, though")
+    assert AWS not in warning
+    assert len(texts_of(client, "add_observations", {"observations": []})) == 1
+
+
+def test_a_warning_joins_those_that_the_tool_gives_itself(client: Client) -> None:
+    edge = {"from": "Jon", "to": "nobody", "relationType": f"has {GITHUB}"}
+    warnings = client("create_relations", relations=[edge])["warnings"]
+    assert [GITHUB in each for each in warnings] == [False] * 3
+    assert "relations[0].relationType (GitHub Token)" in warnings[-1]
+
+
+def test_a_retry_of_a_command_is_warned_of_again(client: Client) -> None:
+    first = client.as_command("once", "store_memory", {"content": JWT})
+    again = client.as_command("once", "store_memory", {"content": JWT})
+    assert first == again
+    assert "content (JSON Web Token)" in again["warnings"][0]
+
+
+def test_many_findings_are_counted(client: Client) -> None:
+    entity = {
+        "name": "Jon",
+        "entityType": "person",
+        "observations": [f"{n} {AWS}" for n in range(15)],
+    }
+    (warning,) = client("create_entities", entities=[entity])["warnings"]
+    assert warning.count("AWS Access Key") == 10
+    assert "and 5 more" in warning
+
+
+# -- reject, in every tool that stores texts
+
+STORING: dict[str, tuple[dict[str, Any], str]] = {
+    "create_entities": (
+        {"entities": [{"name": "Ann", "entityType": GITHUB, "observations": []}]},
+        "entities[0].entityType",
+    ),
+    "add_observations": (
+        {"observations": [{"entityName": "Jon", "contents": ["fine", {"content": GITHUB}]}]},
+        "observations[0].contents[1].content",
+    ),
+    "create_relations": (
+        {"relations": [{"from": "Jon", "to": GITHUB, "relationType": "uses"}]},
+        "relations[0].to",
+    ),
+    "save_memory": (
+        {
+            "threadId": "t",
+            "entities": [
+                {
+                    "name": "Ann",
+                    "entityType": "Person",
+                    "observations": [f"Uses {GITHUB}"],
+                    "relations": [{"targetEntity": "Jon", "relationType": "knows"}],
+                }
+            ],
+        },
+        "entities[0].observations[0]",
+    ),
+    "store_memory": ({"content": f"The token is {GITHUB}"}, "content"),
+    "memory_create": (
+        {"type": "note", "content": {"a": [{"b": GITHUB}]}, "source": "chat", "confidence": 1},
+        "content.a[0].b",
+    ),
+    "rename_entity": ({"name": "Jon", "newName": GITHUB}, "newName"),
+    "update_observation": (
+        {"entityName": "Jon", "observation": "was a banker", "newContent": GITHUB},
+        "newContent",
+    ),
+    "create_project": ({"name": "shop", "description": GITHUB}, "description"),
+    "delete_entities": ({"entityNames": ["nobody"], "threadId": GITHUB}, "threadId"),
+}
+
+
+@pytest.mark.parametrize("tool", STORING)
+def test_where_they_are_refused_nothing_is_written_and_nothing_repeated(
+    tmp_path: Path, tool: str
+) -> None:
+    arguments, path = STORING[tool]
+    with client_on(tmp_path, secrets="reject") as client:
+        client("create_entities", entities=[{k: JON[k] for k in JON if k != "type"}])
+        before = positions(client)
+        with pytest.raises(Refused) as refused:
+            client(tool, arguments)
+        assert refused.value.error["code"] == "INVALID_PARAMETER"
+        (problem,) = refused.value.error["problems"]
+        assert problem["path"] == path
+        assert "GitHub Token" in problem["problem"]
+        assert "value" not in problem
+        assert GITHUB not in client.texts[-1]
+        assert positions(client) == before
+        assert [each["name"] for each in client("list_projects")["projects"]] == ["default"]
+
+
+def test_one_among_many_refuses_the_whole_request_and_all_are_named(tmp_path: Path) -> None:
+    observations = [f"fact {n}" for n in range(50)]
+    observations[7], observations[31] = AWS, JWT
+    with client_on(tmp_path, secrets="reject") as client:
+        with pytest.raises(Refused) as refused:
+            client(
+                "create_entities",
+                entities=[{"name": "Jon", "entityType": "person", "observations": observations}],
+            )
+        paths = [problem["path"] for problem in refused.value.error["problems"]]
+        assert paths == ["entities[0].observations[7]", "entities[0].observations[31]"]
+        assert client("read_graph")["entities"] == []
+        for secret in (AWS, JWT):
+            assert secret not in client.texts[-2]
+
+
+def test_what_is_stored_already_can_be_found_renamed_and_deleted(tmp_path: Path) -> None:
+    held = {"name": GITHUB, "entityType": "key", "observations": [AWS, JWT]}
+    with client_on(tmp_path) as client:
+        client("create_entities", entities=[held])
+    with client_on(tmp_path, secrets="reject") as client:
+        client("search_nodes", query=AWS)
+        client("rename_entity", name=GITHUB, newName="the key")
+        replaced = {"content": "kept in the vault", "supersedes": AWS}
+        client("add_observations", observations=[{"entityName": "the key", "contents": [replaced]}])
+        client("delete_observations", deletions=[{"entityName": "the key", "observations": [JWT]}])
+        (entity,) = client("open_nodes", names=["the key"])["entities"]
+        assert entity["observations"] == ["kept in the vault"]
+
+
+def test_the_id_that_a_client_gives_a_command_is_looked_at_too(tmp_path: Path) -> None:
+    with client_on(tmp_path, secrets="reject") as client:
+        with pytest.raises(Refused) as refused:
+            client.as_command(AWS, "store_memory", {"content": "fine"})
+        assert refused.value.error["problems"][0]["path"] == '_meta["memlog/commandId"]'
+
+
+def test_switched_off_nothing_is_looked_at(tmp_path: Path) -> None:
+    with client_on(tmp_path, secrets="off") as client:
+        assert "warnings" not in client("store_memory", content=AWS)
+
+
+def test_every_tool_that_stores_texts_is_tried_above() -> None:
+    only_looking_up = {
+        "delete_observations", "delete_relations", "supersede_memory", "forget_memory", "undo",
+        "merge_entities", "archive_project", "restore_project", "delete_project",
+    }  # fmt: skip
+    toolsets = ("graph", "projects", "knowledge", "facts", "records", "history")
+    writing = {name for name, tool in tools(toolsets).items() if tool.writes}
+    assert writing - only_looking_up == set(STORING)
+
+
+# -- time
+
+
+def test_what_would_take_too_long_is_refused_or_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(credentials, "SECONDS_MAX", 0.0)
+    assert "Not all of it" in (judge({"a": AWS}, "warn") or "")
+    with pytest.raises(LimitExceeded):
+        judge({"a": AWS}, "reject")
+    assert judge({"a": AWS}, "off") is None
+
+
+# -- never printed
+
+
+@pytest.mark.parametrize("era", ["2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize("secrets", ["warn", "reject", "off"])
+def test_nothing_of_it_is_in_the_log_at_its_finest_level(
+    tmp_path: Path, era: Era, secrets: Secrets
+) -> None:
+    with served(tmp_path, era=era, MEMLOG_LOG_LEVEL="debug", MEMLOG_SECRETS=secrets) as server:
+        entity = {"name": "Jon", "entityType": "person", "observations": [AWS, JWT]}
+        server.result("create_entities", entities=[entity])
+        server.result("store_memory", content=GITHUB)
+        server.result("search_nodes", query=GITHUB)
+        server.result("create_entities", entities=[{**entity, "name": 7}])
+        server.close_stdin()
+        server.popen.wait(60)
+        said = server.stderr()
+        assert "DEBUG" in said
+    assert not [each for each in (AWS, JWT, GITHUB) if each in said]
+
+
+# -- import
+
+FILE = [JON, {**JON, "name": "Key", "observations": ["fine", f"is {AWS}"]}]
+
+
+@pytest.fixture
+def memlog(tmp_path: Path) -> CommandLine:
+    return CommandLine(tmp_path / "data")
+
+
+def test_an_import_warns_of_each_line(memlog: CommandLine, tmp_path: Path) -> None:
+    done = memlog("import", written(tmp_path / "memory.jsonl", FILE))
+    assert done.code == 0
+    assert "Warning: line 2, observations[1] (AWS Access Key) looks like" in done.stderr
+    assert "memlog purge" in done.stderr
+    assert AWS not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("level", ["info", "debug"])
+def test_a_refused_import_writes_nothing(memlog: CommandLine, tmp_path: Path, level: str) -> None:
+    file = written(tmp_path / "memory.jsonl", FILE)
+    done = memlog("import", file, MEMLOG_SECRETS="reject", MEMLOG_LOG_LEVEL=level)
+    assert done.code == 1
+    assert "line 2, observations[1]" in done.stderr
+    assert AWS not in done.stdout + done.stderr
+    assert memlog("projects", "--json").json == []
+
+
+def test_a_line_that_is_no_json_is_refused_without_showing_it(
+    memlog: CommandLine, tmp_path: Path
+) -> None:
+    file = tmp_path / "memory.jsonl"
+    file.write_text(f'{{"type":"entity","name":"{AWS}"\n')
+    done = memlog("import", file, MEMLOG_SECRETS="reject")
+    assert done.code == 1
+    assert "line 1" in done.stderr
+    assert AWS not in done.stderr
+
+
+def test_a_history_is_looked_through_as_well(memlog: CommandLine, tmp_path: Path) -> None:
+    assert memlog("import", written(tmp_path / "memory.jsonl", FILE)).code == 0
+    history = tmp_path / "history.jsonl"
+    assert memlog("export", "--full", history).code == 0
+    other = CommandLine(tmp_path / "other")
+    done = other("import", history, MEMLOG_SECRETS="reject")
+    assert done.code == 1
+    assert "event.content" in done.stderr
+    assert AWS not in done.stderr
+    done = other("import", history)
+    assert done.code == 0
+    assert "Warning: line" in done.stderr
+
+
+def test_the_command_line_judges_a_new_project_too(memlog: CommandLine) -> None:
+    done = memlog("projects", "create", "shop", "--description", GITHUB, MEMLOG_SECRETS="reject")
+    assert done.code == 1
+    assert GITHUB not in done.stderr
+    done = memlog("projects", "create", "shop", "--description", GITHUB)
+    assert done.code == 0
+    assert "description (GitHub Token)" in done.stderr
+
+
+# -- our own texts
+
+
+def test_lines_of_a_file_raise_with_their_numbers() -> None:
+    with pytest.raises(InvalidParameter) as refused:
+        judge_lines([(4, json.dumps({"name": AWS}).encode()), (9, GITHUB.encode())], "reject")
+    assert [problem.path for problem in refused.value.problems] == [
+        "line 4, name",
+        "line 9, text",
+    ]
