@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from detect_secrets.plugins.base import RegexBasedDetector
 
 SECONDS_MAX = 1.0
-"""So long the texts of one call are looked through; those of the largest call that is no attack take half of it."""
+"""So long the texts of one call are looked through: 9 MB of prose."""
 
 PIECE_CHARACTERS = 10_000
 PIECE_CHARACTERS_OF_SLOW = 500
@@ -84,7 +84,9 @@ def judge_lines(lines: Iterable[tuple[int, bytes]], secrets: Secrets) -> list[Fi
         try:
             value = msgspec.json.decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            value = {"text": text.decode("utf-8", "replace")}  # what is wrong with it the import says
+            value = {
+                "text": text.decode("utf-8", "replace")
+            }  # what is wrong with it the import says
         found += (
             Finding(f"line {number}, {each.path}", each.kind) for each in look(value, Place())
         )

@@ -29,10 +29,9 @@ from mcp_types import (
 from pydantic import ValidationError
 from pydantic_core import from_json
 
+from memlog.errors import shorten
 from server.faults import internal_error, problems_of
 from server.lines import EDGE_BYTES, Oversized
-
-_SHOWN_CHARACTERS_MAX = 60
 
 _MEMBER = rb'\s*"(jsonrpc|method|id)"\s*:\s*("[^"\\\x00-\x1f]*"|-?\d{1,18})\s*'
 _OPENING = re.compile(rb"\s*\{(?:" + _MEMBER + rb"(?:[,}]|$))*")
@@ -161,5 +160,7 @@ def _is_id(value: object) -> TypeGuard[RequestId]:
 
 
 def _shown(value: object) -> str:
-    shown = json.dumps(value)
-    return shown if len(shown) <= _SHOWN_CHARACTERS_MAX else shown[:_SHOWN_CHARACTERS_MAX] + "…"
+    """A value as the log may have it: a text, or what is within a list, may be a secret."""
+    if isinstance(value, str):
+        return f"a string of {len(value)}"
+    return str(shorten(value)) if isinstance(value, (list, dict)) else json.dumps(value)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,10 @@ from memlog.settings import Secrets
 from server import credentials
 from server.credentials import judge, judge_lines, kinds, look
 from server.diagnosis import Place
+from server.http.logs import log_json_to_stderr
 from server.registry import tools
 from tests.command_line import JON, CommandLine, written
+from tests.http_served import HttpClient, served_http
 from tests.served import Era, served
 from tests.service import Client, Refused, client_on
 
@@ -322,11 +325,41 @@ def test_nothing_of_it_is_in_the_log_at_its_finest_level(
         server.result("store_memory", content=GITHUB)
         server.result("search_nodes", query=GITHUB)
         server.result("create_entities", entities=[{**entity, "name": 7}])
+        for odd in (AWS, f'"{AWS}"', f'{{"jsonrpc":"2.0","id":1,"method":"{AWS}"', f'["{AWS}"]'):
+            server.write(odd.encode() + b"\n")
+        server.write(json.dumps({"jsonrpc": AWS, "id": {AWS: 1}, "method": AWS}).encode() + b"\n")
         server.close_stdin()
         server.popen.wait(60)
         said = server.stderr()
         assert "DEBUG" in said
     assert not [each for each in (AWS, JWT, GITHUB) if each in said]
+
+
+@pytest.mark.parametrize("era", ["2025-11-25", "2026-07-28"])
+def test_nothing_of_it_is_in_the_log_of_a_server_over_http(tmp_path: Path, era: Era) -> None:
+    entity = {"name": "Jon", "entityType": "person", "observations": [AWS, JWT]}
+    with served_http(tmp_path, MEMLOG_LOG_LEVEL="debug") as server:
+        client = HttpClient(server, era)
+        assert "AWS Access Key" in client("create_entities", entities=[entity])["warnings"][0]
+        assert client("search_nodes", query=AWS)["entities"] != []
+        with pytest.raises(Refused):
+            client("add_observations", observations=[{"entityName": GITHUB, "contents": ["x"]}])
+        server.end()
+        said = json.dumps(server.log(), ensure_ascii=False)
+    assert '"debug"' in said
+    assert not [each for each in (AWS, JWT, GITHUB) if each in said]
+
+
+def test_what_streams_answers_does_not_log_them() -> None:
+    """Of sse_starlette every chunk would be a line, which only a stream that says much could show."""
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    try:
+        log_json_to_stderr(logging.DEBUG)
+        assert not logging.getLogger("sse_starlette.sse").isEnabledFor(logging.DEBUG)
+    finally:
+        root.handlers[:] = before
+        root.setLevel(level)
 
 
 # -- import

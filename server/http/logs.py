@@ -55,7 +55,8 @@ def log_json_to_stderr(level: int) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    for chatty in ("mcp", "uvicorn"):  # each request is one line of ours
+    # Each request is one line of ours; and the last of these would log every answer that it streams.
+    for chatty in ("mcp", "uvicorn", "sse_starlette"):
         logging.getLogger(chatty).setLevel(max(level, logging.WARNING))
 
 
