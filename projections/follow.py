@@ -25,11 +25,13 @@ from memlog.environment import storage_error
 from memlog.errors import ProjectNotFound, StorageError
 from memlog.project import Project
 from projections.analytics import ANALYTICS_VERSION, AnalyticsProjector
-from projections.documents import changes
+from projections.documents import Born, changes
 from projections.embeddings import Embeddings
+from projections.previous import Meaning, Previous
 from projections.protocol import Batch, Projector
 from projections.text import TEXT_VERSION, TextProjector
-from projections.vectors import VECTORS_VERSION, VectorProjector
+from projections.vector_folders import Use, VectorFolders
+from projections.vectors import VectorProjector
 
 Name = Literal["text", "analytics", "vectors"]
 PROJECTIONS: tuple[Name, ...] = ("text", "analytics", "vectors")
@@ -72,6 +74,10 @@ class Projections:
         self._opening = threading.Lock()
         self._followed: dict[str, _Followed] = {}
         self._closed = False
+        self._folders = VectorFolders(project.folder, project.generation)
+        self._own: tuple[Path, Use] | None = None
+        self._vectors_complete = False
+        self._previous = Previous(self._folders, embeddings, self._advance)
 
     # -- for a search
 
@@ -95,6 +101,13 @@ class Projections:
         projector = self.caught_up("vectors", patience_seconds=patience_seconds)
         assert isinstance(projector, VectorProjector)
         return projector
+
+    def previous(self, patience_seconds: float) -> Meaning | None:
+        """What an embedder before made, where the vectors of the present one were not complete so far."""
+        if self._vectors_complete:
+            return None
+        own = self._own[0] if self._own is not None else None
+        return self._previous.serving(own, self._project.head(), patience_seconds)
 
     def caught_up(
         self, name: str, progress: Progress | None = None, *, patience_seconds: float = math.inf
@@ -123,6 +136,8 @@ class Projections:
                         self._advance(followed.projector, head)
             if progress is not None:
                 progress(name, followed.projector.position, head)
+        if name == "vectors" and followed.projector.position >= head:
+            self._vectors_complete = True
         return followed.projector
 
     def _require_within_log(self, name: str, followed: _Followed) -> None:
@@ -136,9 +151,23 @@ class Projections:
 
     # -- upkeep
 
+    def head(self) -> int:
+        """The position of the newest entry of the log."""
+        return self._project.head()
+
     def behind(self, name: str) -> int:
         """How many entries of the log a projection has not seen."""
         return max(0, self._project.head() - self._open(name).projector.position)
+
+    def texts(self) -> Iterator[list[str]]:
+        """Every text that ever was a document, in the order of the log, a batch of entries at a time."""
+        after, head = 0, self._project.head()
+        while after < head:
+            with self._project.snapshot() as (entries_of, state_at):
+                entries = list(islice(entries_of.read(after), BATCH_ENTRIES["analytics"]))
+                born = [each for each in changes(entries, state_at) if isinstance(each, Born)]
+            after = entries[-1].position
+            yield [each.document.text for each in born]
 
     def positions(self) -> dict[str, int]:
         """How far each projection that is open has come."""
@@ -175,13 +204,19 @@ class Projections:
                 progress(projector.name, projector.position, until)
 
     def save(self) -> None:
-        """Keeps on disk what was computed in memory, where there is enough of it."""
+        """Keeps on disk what was computed in memory, where there is enough of it.
+
+        Vectors that are complete take the place of those of other embedders that nobody uses.
+        """
         followed = self._followed.get("vectors")
         if self._project.replaced:  # what is in memory knows what was erased
             return
         if followed is not None and isinstance(followed.projector, VectorProjector):
             with followed.driving:
                 followed.projector.maybe_save()
+            if self._vectors_complete and self._own is not None:
+                self._previous.end()
+                self._folders.remove_unused(self._own[0])
 
     def close(self) -> None:
         """Lets go of every index; a catch-up that is under way ends first, a later one is refused."""
@@ -192,6 +227,10 @@ class Projections:
                 with followed.driving:
                     followed.projector.close()
             self._followed.clear()
+            self._previous.end()
+            if self._own is not None:
+                self._own[1].end()
+                self._own = None
 
     # -- inside
 
@@ -223,15 +262,13 @@ class Projections:
             return self._followed[name]
 
     def _start(self, name: str, embedder_key: str) -> _Followed:
-        of = f".{self._project.generation}" if self._project.generation else ""
         if name == "vectors":
-            pieces = "-pieces" if self._embeddings.get().has_pieces else ""
-            version = f"vectors-v{VECTORS_VERSION}-"
-            folder = self._project.folder / f"{version}{embedder_key}{pieces}{of}"
-            for other in self._project.folder.glob("vectors-v*"):
-                if not (other.name.startswith(version) and other.name.endswith(of)):
-                    shutil.rmtree(other, ignore_errors=True)
-            return _Followed(self.fresh(name, folder), None)
+            folder = self._folders.of(embedder_key, pieces=self._embeddings.get().has_pieces)
+            self._folders.remove_unreadable()
+            followed = _Followed(self.fresh(name, folder), None)
+            self._own = folder, Use(folder)
+            return followed
+        of = f".{self._project.generation}" if self._project.generation else ""
         lock = FileLock(self._project.folder / f"{name}.lock", poll_interval=LOCK_POLL_SECONDS)
         folder = self._project.folder / f"{name}-v{_VERSIONS[name]}{of}"
         with _held(lock):

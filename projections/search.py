@@ -10,7 +10,8 @@ one that was found; so a query that nothing answers finds nothing.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -18,16 +19,25 @@ from memlog.errors import EmbeddingError, StorageError
 from memlog.settings import Mode
 from projections.candidates import Candidate
 from projections.documents import Kind
+from projections.embedding import CachedEmbedder
 from projections.embeddings import Embeddings
 from projections.follow import Projections
+from projections.previous import Meaning
 from projections.query import Query, parse
 from projections.text import TextProjector
 from projections.vectors import VectorHit
+
+if TYPE_CHECKING:
+    from projections.embedding.embedder import Vectors
 
 DEPTH = 100
 COSINE_MIN = 0.35
 PATIENCE_SECONDS: dict[Mode, float] = {"hybrid": 2.0, "semantic": 20.0}
 """How long a search waits for texts to be embedded; the rest is searched by words, and it says so."""
+WAITED_EVENTS_MAX = 500
+HOPELESS_SECONDS = 0.1
+"""How long it waits where so many events are behind that it would wait in vain: after an import, or when the
+embedder was changed. A batch at most is embedded meanwhile."""
 
 
 class Hit(msgspec.Struct, frozen=True):
@@ -59,12 +69,23 @@ class _Scope(NamedTuple):
     depth: int
 
 
-class Searcher:
-    """Searches the documents of one project."""
+class _Asked(NamedTuple):
+    """The question as a vector, what to search with it, and in what respect that is not all there is."""
 
-    def __init__(self, projections: Projections, embeddings: Embeddings) -> None:
+    vector: Vectors
+    meaning: Meaning
+    notice: str | None
+
+
+class Searcher:
+    """Searches the documents of one project. `lagging` is called where texts wait to be embedded."""
+
+    def __init__(
+        self, projections: Projections, embeddings: Embeddings, lagging: Callable[[], None]
+    ) -> None:
         self._projections = projections
         self._embeddings = embeddings
+        self._lagging = lagging
 
     def search(
         self,
@@ -91,10 +112,11 @@ class Searcher:
             deeper = self._by_words(query, parsed, candidates, scope)
         if mode != "text" and parsed.is_plain and query.strip():
             try:
-                deeper |= self._by_meaning(query, candidates, scope, PATIENCE_SECONDS[mode])
-                notice = self._not_yet_embedded()
+                asked = self._asked(lambda embedder: embedder.query_vector(query), mode)
+                notice = asked.notice
+                deeper |= self._by_meaning(asked, candidates, scope)
                 if mode == "hybrid":
-                    closely = self._closely(query, candidates, scope)
+                    closely = self._closely(query, asked.meaning, candidates, scope)
                     return Found([_hit(each) for each in closely], notice, deeper)
             except EmbeddingError as error:
                 if mode == "semantic":
@@ -110,14 +132,18 @@ class Searcher:
         kinds: frozenset[Kind] | None = None,
         labels: tuple[str, ...] = (),
         limit: int,
-    ) -> list[VectorHit]:
-        """The documents nearest in meaning, best first, however far. Raises EmbeddingError.
+    ) -> tuple[list[VectorHit], str | None]:
+        """The documents nearest in meaning, best first, however far, and a notice where texts are not embedded
+        yet. Raises EmbeddingError.
 
         `text` is about to be a document itself, so its vector is kept where the projection will look.
         """
-        vector = self._embeddings.get().vectors([text])[0]
-        vectors = self._projections.vectors()
-        return vectors.search(vector, at=at, limit=limit, kinds=kinds, labels=labels)
+        vector, meaning, notice = self._asked(
+            lambda embedder: embedder.vectors([text])[0], "hybrid"
+        )
+        return meaning.vectors.search(
+            vector, at=at, limit=limit, kinds=kinds, labels=labels
+        ), notice
 
     def _by_words(
         self, query: str, parsed: Query, candidates: dict[str, Candidate], scope: _Scope
@@ -151,17 +177,10 @@ class Searcher:
             found.part = hit.score
         return depth in (len(worded), len(parts))
 
-    def _by_meaning(
-        self,
-        query: str,
-        candidates: dict[str, Candidate],
-        scope: _Scope,
-        patience_seconds: float,
-    ) -> bool:
+    def _by_meaning(self, asked: _Asked, candidates: dict[str, Candidate], scope: _Scope) -> bool:
         """Adds what is near in meaning; whether there may be more further down."""
         at, kinds, labels, depth = scope
-        vector = self._embeddings.get().query_vector(query)
-        vectors = self._projections.vectors(patience_seconds)
+        vector, vectors = asked.vector, asked.meaning.vectors
         for ref, cosine in vectors.cosines(vector, list(candidates), at=at).items():
             candidates[ref].cosine = cosine
         near = vectors.search(vector, at=at, limit=depth, kinds=kinds, labels=labels)
@@ -173,29 +192,72 @@ class Searcher:
         return len(near) == depth
 
     def _closely(
-        self, query: str, candidates: dict[str, Candidate], scope: _Scope
+        self, query: str, meaning: Meaning, candidates: dict[str, Candidate], scope: _Scope
     ) -> list[Candidate]:
         from projections.closely import ordered_closely
 
         return ordered_closely(
             query,
             candidates,
-            self._embeddings.get(),
-            self._projections.vectors(0.0),
+            meaning.embedder,
+            meaning.vectors,
             self._projections.text().rarity,
             at=scope.at,
             kinds=scope.kinds,
             labels=scope.labels,
         )
 
-    def _not_yet_embedded(self) -> str | None:
-        """A sentence where some texts have no vectors yet."""
+    def _asked(self, vector_of: Callable[[CachedEmbedder], Vectors], mode: Mode) -> _Asked:
+        """What to search with: the present embedder, or the one before while that reaches further."""
+        try:
+            present = self._asked_present(vector_of, mode)
+        except EmbeddingError as error:
+            if self._embeddings.switched_off:
+                raise
+            before = self._asked_before(vector_of)
+            if before is None:
+                raise
+            return before._replace(notice=f"{before.notice}: {error.message}")
+        head, position = self._projections.head(), present.meaning.vectors.position
+        if position >= head:
+            return present
+        before = self._asked_before(vector_of)
+        if before is not None and before.meaning.vectors.position > position:
+            return before._replace(
+                notice=f"{before.notice}, while the present one, {present.meaning.embedder.key}, is "
+                f"embedding: its vectors are there for {position} of {head} events."
+            )
+        return present._replace(
+            notice=f"The newest {head - position} events are searched by words only: their texts are still "
+            "being turned into vectors. Ask again in a while to search them by meaning too."
+        )
+
+    def _asked_present(self, vector_of: Callable[[CachedEmbedder], Vectors], mode: Mode) -> _Asked:
+        embedder = self._embeddings.get()
+        vector = vector_of(embedder)
         behind = self._projections.behind("vectors")
-        if not behind:
+        if behind:
+            self._lagging()
+        patience_seconds = PATIENCE_SECONDS[mode]
+        if behind > WAITED_EVENTS_MAX and (
+            mode == "hybrid" or self._projections.previous(HOPELESS_SECONDS) is not None
+        ):
+            patience_seconds = HOPELESS_SECONDS
+        return _Asked(vector, Meaning(embedder, self._projections.vectors(patience_seconds)), None)
+
+    def _asked_before(self, vector_of: Callable[[CachedEmbedder], Vectors]) -> _Asked | None:
+        meaning = self._projections.previous(HOPELESS_SECONDS)
+        if meaning is None:
             return None
-        return (
-            f"The newest {behind} events are searched by words only: their texts are still being "
-            "turned into vectors. Ask again in a while to search them by meaning too."
+        try:
+            vector = vector_of(meaning.embedder)
+        except EmbeddingError:
+            return None
+        return _Asked(
+            vector,
+            meaning,
+            f"Searched by meaning with the embedder before, {meaning.embedder.key}, up to event "
+            f"{meaning.vectors.position}",
         )
 
 

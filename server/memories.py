@@ -55,18 +55,20 @@ def stored(outcome: Outcome) -> Memory:
 def similar_memories(
     opened: Opened, text: str, cosine_min: float, labels: tuple[str, ...]
 ) -> tuple[list[tuple[Memory, float]], str | None]:
-    """Active memories whose meaning is near `text`, nearest first, and why there could be none.
+    """Active memories whose meaning is near `text`, nearest first, and why there could be more.
 
     Looked up before the new memory is stored, so it never finds itself.
     """
     try:
-        hits = opened.searcher.nearest(text, kinds=MEMORY_KINDS, labels=labels, limit=SIMILAR_MAX)
+        hits, notice = opened.searcher.nearest(
+            text, kinds=MEMORY_KINDS, labels=labels, limit=SIMILAR_MAX
+        )
     except EmbeddingError as error:
         return [], f"Similar memories were not looked for: {error.message}"
     near = [hit for hit in hits if hit.cosine >= cosine_min]
     with opened.project.read() as state:
         rows = ((state.memory(hit.ref), hit.cosine) for hit in near)
-        return [(row, cosine) for row, cosine in rows if row is not None and row.active], None
+        return [(row, cosine) for row, cosine in rows if row is not None and row.active], notice
 
 
 def require_memory(memory_id: str, state: State, path: str = "id") -> Memory:

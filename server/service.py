@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from typing import TypeVar
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, ref
 
 from memlog.commands import AnyCommand
 from memlog.context import Context
@@ -37,6 +37,9 @@ BEHIND_SECONDS_MAX = 2.0
 """The follower begins when no write came for so long, or after so long in any case: writes that come in a
 run are one batch, and the indexes' own syncs do not stand in the way of theirs on the disk."""
 
+SLICE_SECONDS = 1.0
+"""A server that is to end waits no longer than this, and the batch under way, for texts being embedded."""
+
 BEHIND_PROJECTS_MAX = 8
 """So many projects wait for the follower, which keeps them open; any other catches up when it is searched."""
 
@@ -46,10 +49,19 @@ Answer = TypeVar("Answer")
 class Opened:
     """One active project with what is derived from it."""
 
-    def __init__(self, project: Project, embeddings: Embeddings) -> None:
+    def __init__(
+        self, project: Project, embeddings: Embeddings, behind: Callable[[Opened], None]
+    ) -> None:
+        """`behind` is told where a search finds texts that wait to be embedded."""
+        itself = ref(self)  # else it would be let go only when Python looks for circles
+
+        def lagging() -> None:
+            if (opened := itself()) is not None:
+                behind(opened)
+
         self.project = project
         self.projections = Projections(project, embeddings)
-        self.searcher = Searcher(self.projections, embeddings)
+        self.searcher = Searcher(self.projections, embeddings, lagging)
 
 
 class Service:
@@ -77,7 +89,7 @@ class Service:
         with self._opening:
             opened = self._opened.get(name)
             if opened is None or opened.project is not project:
-                opened = self._opened.put(name, Opened(project, self.embeddings))
+                opened = self._opened.put(name, Opened(project, self.embeddings, self._behind))
             return opened
 
     def execute(
@@ -89,7 +101,7 @@ class Service:
     ) -> Answer:
         """Makes `command` true in the project; durable when it returns."""
         result = opened.project.execute(command, self.store.context, answer, origin)
-        self._follower.wrote(opened)
+        self._behind(opened)
         for listener in self._listeners:
             listener()
         return result
@@ -138,6 +150,9 @@ class Service:
         if opened is not None:
             opened.projections.close()
 
+    def _behind(self, opened: Opened) -> None:
+        self._follower.behind(opened)
+
     def warm_up(self) -> None:
         """Loads what finds credentials, and the model, in the background."""
         self._follower.warm_up()
@@ -155,7 +170,7 @@ class Service:
 
 
 class Follower:
-    """A background thread that brings projections up to date right after writes."""
+    """A background thread that brings projections up to date after writes, and whatever a search finds behind."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -165,7 +180,8 @@ class Follower:
         self._stopping = False
         self._thread: threading.Thread | None = None
 
-    def wrote(self, opened: Opened) -> None:
+    def behind(self, opened: Opened) -> None:
+        """Its projections are to be caught up."""
         with self._changed:
             self._behind[id(opened)] = opened
             if len(self._behind) > BEHIND_PROJECTS_MAX:
@@ -225,7 +241,10 @@ class Follower:
             opened.projections.caught_up("text")
             opened.projections.caught_up("analytics")
             if not self._service.embeddings.switched_off:
-                opened.projections.caught_up("vectors")
+                head = opened.projections.head()
+                while opened.projections.vectors(SLICE_SECONDS).position < head:
+                    if self._stopping:
+                        return
                 opened.projections.save()
         except MemlogError as error:
             log.warning("a projection is behind, the next search tries again: %s", error.message)

@@ -13,15 +13,18 @@ from tests.vectors_by_hash import DIMENSIONS, embed
 
 
 class ByHash:
-    """In place of the model."""
+    """In place of the model; each name stands for one that gives vectors of its own."""
 
-    key = "by-hash"
     dimensions = DIMENSIONS
 
+    def __init__(self, model: str = "") -> None:
+        self.key = f"by-hash-{model}" if model else "by-hash"
+        self._model = model
+
     def embed(self, texts: Sequence[str]) -> Vectors:
-        return embed(texts)
+        return embed([self._model + text for text in texts])
 
 
 def opened_by_hash(spec: EmbedderSpec) -> Embedder:
     """What a test puts in place of `projections.embeddings.open_embedder`."""
-    return ByHash()
+    return ByHash(spec.model or "")

@@ -22,7 +22,7 @@ from unittest.mock import patch
 import msgspec
 
 import memlog.project
-import projections.embeddings
+import projections.embedding.rest
 import server.service
 from memlog.backup import back_up
 from memlog.codec import Entry
@@ -79,8 +79,8 @@ class Life:
         patch.object(server.service, "Context", context).start()
         patch.object(server.service, "Store", store).start()
         patch.object(memlog.project, "new_id", self._new_id).start()
-        patch.object(Follower, "wrote", lambda *_: None).start()
-        patch.object(projections.embeddings, "RETRY_SECONDS", 0).start()
+        patch.object(Follower, "behind", lambda *_: None).start()
+        patch.object(projections.embedding.rest, "RETRY_SECONDS", 0).start()
         self._settings = Settings(data_dir=data_dir / "data", embedder="minilm")
         self._backup = data_dir / "backup"
         self._service: Service | None = None

@@ -101,7 +101,7 @@ def test_what_is_not_embedded_yet_is_found_by_words_and_the_answer_says_so(
 class _Idle:
     """In place of the follower: nothing is caught up in the background."""
 
-    def wrote(self, opened: object) -> None:
+    def behind(self, opened: object) -> None:
         return None
 
     def stop(self) -> None:

@@ -2,87 +2,25 @@
 
 from __future__ import annotations
 
-import http.server
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 
 from memlog.errors import EmbeddingError
 from projections.embedding import EmbedderSpec, open_embedder
 from projections.embedding.openai import TEXT_BYTES_MAX, OpenAI
-
-KEY = "sk-secret-of-a-user"
-Answer = tuple[int, dict[str, str], bytes]
-
-
-def vectors(texts: list[str]) -> Answer:
-    """What a sound endpoint says, in an order of its own: 3 numbers a text, of any length."""
-    rows = [
-        {"object": "embedding", "index": index, "embedding": [len(text), 4.0, 0.5]}
-        for index, text in enumerate(texts)
-    ]
-    return 200, {}, msgspec.json.encode({"object": "list", "data": rows[::-1], "model": "m"})
-
-
-def saying(status: int, body: bytes = b"", **headers: str) -> Answer:
-    return status, {name.replace("_", "-"): value for name, value in headers.items()}, body
-
-
-class Endpoint(http.server.ThreadingHTTPServer):
-    """Answers from a script, then soundly; remembers what it was asked."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.script: list[Answer | Callable[[list[str]], Answer]] = []
-        self.asked: list[dict[str, Any]] = []
-        self.url = f"http://127.0.0.1:{self.server_port}/v1"
-        self.pauses: list[float] = []
-
-    def embedder(self, **options: Any) -> OpenAI:
-        given: dict[str, Any] = {
-            "base_url": self.url,
-            "api_key": KEY,
-            "pause": self.pauses.append,
-        } | options
-        return OpenAI("small", **given)
-
-
-class _Handler(http.server.BaseHTTPRequestHandler):
-    server: Endpoint
-
-    def do_POST(self) -> None:
-        body = msgspec.json.decode(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.asked.append({"path": self.path, "headers": dict(self.headers), "body": body})
-        answer = self.server.script.pop(0) if self.server.script else vectors
-        status, headers, content = answer(body["input"]) if callable(answer) else answer
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    do_GET = do_POST
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Nothing: requests are no output of a test."""
+from projections.embedding.rest import RETRY_SECONDS
+from tests.endpoint import KEY, Answer, Endpoint, endpoint_up, saying, vectors
 
 
 @pytest.fixture
 def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    with Endpoint() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
+    with endpoint_up() as server:
         yield server
-        server.shutdown()
-        thread.join()
 
 
 def test_vectors_come_in_the_order_of_their_texts_and_of_length_one(endpoint: Endpoint) -> None:
@@ -139,6 +77,37 @@ def test_an_endpoint_that_stays_down_is_an_error_after_the_last_try(endpoint: En
         embedder.embed(["a"])
     assert len(endpoint.asked) == 1 + 3
     assert len(endpoint.pauses) == 2
+
+
+def test_an_endpoint_that_is_down_is_left_alone_for_a_while_and_then_asked_once(
+    endpoint: Endpoint,
+) -> None:
+    now = 0.0
+    embedder = endpoint.embedder(max_retries=1, clock_seconds=lambda: now)
+    endpoint.script = [saying(500, b"out of order")] * 3
+    with pytest.raises(EmbeddingError, match="failed 2 times"):
+        embedder.embed(["a"])
+    for _ in range(3):
+        with pytest.raises(EmbeddingError, match=r"out of order.* left alone for another 60 sec"):
+            embedder.embed(["a"])
+    assert len(endpoint.asked) == 1 + 2
+    now += RETRY_SECONDS
+    with pytest.raises(EmbeddingError, match="failed 1 times"):
+        embedder.embed(["a"])
+    with pytest.raises(EmbeddingError, match="left alone"):
+        embedder.embed(["a"])
+    assert len(endpoint.asked) == 1 + 3
+    now += RETRY_SECONDS
+    assert embedder.embed(["a"]).shape == (1, 3)
+    assert embedder.embed(["b"]).shape == (1, 3)
+
+
+def test_a_refusal_is_no_reason_to_leave_an_endpoint_alone(endpoint: Endpoint) -> None:
+    embedder = endpoint.embedder()
+    endpoint.script = [saying(400, b"odd text")]
+    with pytest.raises(EmbeddingError, match="HTTP 400"):
+        embedder.embed(["a"])
+    assert embedder.embed(["b"]).shape == (1, 3)
 
 
 def test_a_wrong_key_is_an_error_at_once_and_is_not_told(endpoint: Endpoint) -> None:

@@ -183,7 +183,7 @@ class World:
     def _open(self) -> None:
         self.project = self._store.project("world")
         self.projections = Projections(self.project, self._embeddings)
-        self.searcher = Searcher(self.projections, self._embeddings)
+        self.searcher = Searcher(self.projections, self._embeddings, lambda: None)
 
     def do(self, wanted: AnyCommand, thread: str | None) -> None:
         """A refused command changes nothing, and that is right too."""

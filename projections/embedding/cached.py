@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from memlog.errors import EmbeddingError
 from projections.embedding.embedder import PieceEmbedder
 from projections.embedding.store import VectorCache, halved, key_of, normal
 from projections.embedding.turns import Turns
@@ -64,6 +65,18 @@ class CachedEmbedder:
         for row, text in enumerate(wanted):
             rows[row] = found[text]
         return rows
+
+    def stored(self, texts: Sequence[str]) -> Vectors:
+        """The vectors of `texts` out of the cache. Raises EmbeddingError where one is not there."""
+        import numpy as np
+
+        found = self.cache.get_many(texts)
+        rows = [row for row in found if row is not None and len(row) == self.dimensions]
+        if len(rows) < len(texts):
+            raise EmbeddingError(
+                f"{len(texts) - len(rows)} of {len(texts)} texts have no stored vector of {self.key}"
+            )
+        return np.array(rows, np.float32).reshape(len(rows), self.dimensions)
 
     @property
     def has_pieces(self) -> bool:

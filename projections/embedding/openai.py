@@ -2,6 +2,8 @@
 
 Promises: what may pass (429, 5xx, a time-out, a broken connection) is tried again after a pause
 that doubles, or as long as the endpoint asks for; what will not pass is an EmbeddingError at once.
+An endpoint that failed to the last try is left alone for a minute (`rest.RETRY_SECONDS`), in which every
+call fails at once; then one call tries once.
 The key appears in no error and no log, and is not sent on to where a redirect points.
 
 Format: https://platform.openai.com/docs/api-reference/embeddings/create
@@ -23,6 +25,7 @@ import msgspec
 
 from memlog.errors import EmbeddingError, shorten
 from projections.embedding.embedder import file_name, unit_rows
+from projections.embedding.rest import Rest
 
 if TYPE_CHECKING:
     from projections.embedding.embedder import EmbedderSpec, Vectors
@@ -93,6 +96,7 @@ class OpenAI:
         max_retries: int = 3,
         timeout_seconds: float = TIMEOUT_SECONDS,
         pause: Callable[[float], None] = time.sleep,
+        clock_seconds: Callable[[], float] = time.monotonic,
     ) -> None:
         url = _endpoint(base_url)
         self._url = url.geturl()
@@ -102,6 +106,7 @@ class OpenAI:
         self._max_retries = max_retries
         self._timeout_seconds = timeout_seconds
         self._pause = pause
+        self._rest = Rest(clock_seconds)
         self._opener = urllib.request.build_opener(_NoRedirects)
         self.dimensions = 0  # not known yet
         self.dimensions = self._request(["dimensions"]).shape[1]
@@ -119,19 +124,29 @@ class OpenAI:
 
     def _request(self, texts: list[str]) -> Vectors:
         body = msgspec.json.encode({"model": self._model, "input": texts})
+        self._rest.require_over()
+        retries = 0 if self._rest.failed else self._max_retries
         tried = 0
         while True:
             try:
-                return self._vectors(self._post(body), len(texts))
+                vectors = self._vectors(self._post(body), len(texts))
+            except EmbeddingError:  # it is there
+                self._rest.end()
+                raise
             except _Passing as failure:
-                if tried >= self._max_retries:
-                    raise EmbeddingError(
+                if tried >= retries:
+                    down = EmbeddingError(
                         f"{self._shown} failed {tried + 1} times, the last time so: "
                         f"{self._clean(failure.words)}",
                         suggestion="Check that the endpoint is up, or call again later.",
-                    ) from None
+                    )
+                    self._rest.begin(down)
+                    raise down from None
                 self._pause(_pause_seconds(tried, failure.pause_seconds))
                 tried += 1
+            else:
+                self._rest.end()
+                return vectors
 
     def _post(self, body: bytes) -> bytes:
         request = urllib.request.Request(

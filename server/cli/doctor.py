@@ -13,7 +13,7 @@ from memlog import __version__
 from memlog.errors import MemlogError
 from memlog.settings import SETTINGS, Settings, load
 from server.cli.common import json_option, open_console, print_json, service_of, with_settings
-from server.service import Service
+from server.service import Opened, Service
 
 PACKAGES = ("mcp", "lmdb", "tantivy", "faiss-cpu", "onnxruntime", "msgspec", "anyio")
 
@@ -78,10 +78,24 @@ def _projects(service: Service) -> dict[str, dict[str, Any]]:
                 opened.projections.text()
                 report["head"] = opened.project.head()
                 report["projections"] = opened.projections.positions()
+                report["vectors"] = _vectors(service, opened)
             except MemlogError as error:
                 report["error"] = error.message
         reports[row.name] = report
     return reports
+
+
+def _vectors(service: Service, opened: Opened) -> dict[str, dict[str, int]]:
+    """Of how many texts each embedder's vector is there; they are shared by all projects."""
+    caches = service.embeddings.caches()
+    embedded, all_texts = dict.fromkeys(caches, 0), 0
+    for texts in opened.projections.texts():
+        all_texts += len(texts)
+        for key, cache in caches.items():
+            embedded[key] += sum(vector is not None for vector in cache.get_many(texts))
+    return {
+        key: {"embedded": count, "pending": all_texts - count} for key, count in embedded.items()
+    }
 
 
 def _version(package: str) -> str:

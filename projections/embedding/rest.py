@@ -1,0 +1,53 @@
+"""Leaving alone for a while what has just failed, so that not every search waits for it in turn."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable
+
+from memlog.errors import EmbeddingError
+
+RETRY_SECONDS = 60.0
+"""How long a model that cannot be loaded, or an endpoint that does not answer, is left alone."""
+
+
+class Rest:
+    """The rest of one model or endpoint. Safe among threads."""
+
+    def __init__(self, clock_seconds: Callable[[], float] = time.monotonic) -> None:
+        self._clock_seconds = clock_seconds
+        self._changing = threading.Lock()
+        self._failure: EmbeddingError | None = None
+        self._until_seconds = 0.0
+
+    @property
+    def failed(self) -> bool:
+        """Whether the last try failed."""
+        return self._failure is not None
+
+    def require_over(self) -> None:
+        """Raises the failure anew while the rest lasts; then lets one caller try, and the others when it is
+        known how that went, or after as long again."""
+        with self._changing:
+            if self._failure is None:
+                return
+            now = self._clock_seconds()
+            if now >= self._until_seconds:
+                self._until_seconds = now + RETRY_SECONDS
+                return
+            raise EmbeddingError(
+                f"{self._failure.message.rstrip('.')}. It is left alone for another "
+                f"{math.ceil(self._until_seconds - now)} seconds",
+                suggestion=self._failure.suggestion,
+            )
+
+    def begin(self, failure: EmbeddingError) -> None:
+        with self._changing:
+            self._failure = failure
+            self._until_seconds = self._clock_seconds() + RETRY_SECONDS
+
+    def end(self) -> None:
+        with self._changing:
+            self._failure = None
