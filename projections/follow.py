@@ -127,13 +127,17 @@ class Projections:
         head = self._project.head()
         if followed.projector.position > head:
             self._require_within_log(name, followed)
-        while followed.projector.position < head and time.monotonic() < deadline:
-            with followed.driving:
+        while followed.projector.position < head and (left := deadline - time.monotonic()) > 0:
+            if not followed.driving.acquire(timeout=min(left, threading.TIMEOUT_MAX)):
+                break
+            try:
                 self._require_open()
                 if followed.projector.position < head:
                     with followed.excluding_processes():
                         followed.projector.refresh()
                         self._advance(followed.projector, head)
+            finally:
+                followed.driving.release()
             if progress is not None:
                 progress(name, followed.projector.position, head)
         if name == "vectors" and followed.projector.position >= head:

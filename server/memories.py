@@ -68,7 +68,9 @@ def similar_memories(
     near = [hit for hit in hits if hit.cosine >= cosine_min]
     with opened.project.read() as state:
         rows = ((state.memory(hit.ref), hit.cosine) for hit in near)
-        return [(row, cosine) for row, cosine in rows if row is not None and row.active], notice
+        return [(row, cosine) for row, cosine in rows if row is not None and row.active], (
+            notice and f"Similar memories may be missing. {notice}"
+        )
 
 
 def require_memory(memory_id: str, state: State, path: str = "id") -> Memory:

@@ -147,6 +147,8 @@ def test_without_anything_known_of_the_embedder_before_words_answer(tmp_path: Pa
         found, notice = asked(client, "e042", "hybrid")
         assert found == "e042"
         assert notice.startswith("The newest 141 events are searched by words only")
+        stored = client("store_memory", content="The answer is 42")
+        assert stored["notice"].startswith("Similar memories may be missing. The newest 141 events")
 
 
 PARTNER = """
@@ -324,6 +326,60 @@ def test_the_doctor_counts_what_each_embedder_has_of_a_project(tmp_path: Path) -
         "by-hash-new": {"embedded": 1, "pending": 141},
         "by-hash-old": {"embedded": 140, "pending": 2},
     }
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_bulk_of_texts_is_found_by_words_at_once_and_by_meaning_as_vectors_arrive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(search.PATIENCE_SECONDS, "hybrid", DEADLINE_S)
+    monkeypatch.setattr(search, "WAITED_EVENTS_MAX", 100)
+    monkeypatch.setattr(search, "HOPELESS_SECONDS", 0.0)
+    with on(tmp_path, "only") as client:
+        tell(client, *TOLD)
+        for name in (TOLD[0], TOLD[-1]):
+            found, notice = asked(client, name, "hybrid")
+            assert found == name
+            assert notice.startswith("The newest 141 events are searched by words only")
+        assert asked(client, TOLD[0])[0] == ""
+        projections = client.service.open("default").projections
+        projections.drive(projections.vectors(0.0), until=64)
+        found, notice = asked(client, TOLD[0])
+        assert found == TOLD[0]
+        assert notice.startswith("The newest 77 events are searched by words only")
+        assert asked(client, TOLD[-1], "hybrid")[0] == TOLD[-1]
+        assert asked(client, TOLD[-1], "hybrid")[1] == ""  # so few that it was worth the wait
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_search_does_not_wait_longer_than_it_would_for_a_batch_that_is_under_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(search.PATIENCE_SECONDS, "hybrid", 0.05)
+    begun, answered = threading.Event(), threading.Event()
+
+    class Stuck(ByHash):
+        def embed(self, texts: Sequence[str]) -> Vectors:
+            if len(texts) > 1:
+                begun.set()
+                assert answered.wait(DEADLINE_S)
+            return super().embed(texts)
+
+    monkeypatch.setattr(embeddings, "open_embedder", lambda spec: Stuck())
+    with on(tmp_path, "") as client:
+        tell(client, *TOLD)
+        working = threading.Thread(target=complete, args=[client])
+        working.start()
+        assert begun.wait(DEADLINE_S)
+        try:
+            found, notice = asked(client, "e042", "hybrid")
+            assert not answered.is_set()
+            assert found == "e042"
+            assert notice.startswith("The newest 141 events are searched by words only")
+        finally:
+            answered.set()
+            working.join()
+        assert asked(client, "e042", "hybrid")[1] == ""
 
 
 def test_a_search_that_finds_texts_waiting_sets_the_follower_to_work(tmp_path: Path) -> None:

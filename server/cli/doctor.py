@@ -89,7 +89,7 @@ def _vectors(service: Service, opened: Opened) -> dict[str, dict[str, int]]:
     """Of how many texts each embedder's vector is there; they are shared by all projects."""
     caches = service.embeddings.caches()
     embedded, all_texts = dict.fromkeys(caches, 0), 0
-    for texts in opened.projections.texts():
+    for texts in opened.projections.texts() if caches else ():
         all_texts += len(texts)
         for key, cache in caches.items():
             embedded[key] += sum(vector is not None for vector in cache.get_many(texts))
@@ -121,5 +121,9 @@ def _print(report: dict[str, Any]) -> None:
     embedder = ", ".join(each for each in report["embedder"].values() if each)
     console.print(f"embedder: {embedder}", markup=False)
     for name, each in report["projects"].items():
-        said = ", ".join(f"{key} {value}" for key, value in each.items())
+        vectors = each.get("vectors", {})
+        said = ", ".join(f"{key} {value}" for key, value in each.items() if key != "vectors")
         console.print(f"project {name}: {said}", markup=False)
+        for key, texts in vectors.items():
+            counts = f"{texts['embedded']} texts embedded, {texts['pending']} pending"
+            console.print(f"  vectors of {key}: {counts}", markup=False)
