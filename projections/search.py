@@ -35,9 +35,11 @@ COSINE_MIN = 0.35
 PATIENCE_SECONDS: dict[Mode, float] = {"hybrid": 2.0, "semantic": 20.0}
 """How long a search waits for texts to be embedded; the rest is searched by words, and it says so."""
 WAITED_EVENTS_MAX = 500
-HOPELESS_SECONDS = 0.1
+HOPELESS_SECONDS = 0.001
 """How long it waits where so many events are behind that it would wait in vain: after an import, or when the
-embedder was changed. A batch at most is embedded meanwhile."""
+embedder was changed. It embeds a batch where nobody is at work, or goes on at once."""
+PREVIOUS_SECONDS = 0.1
+"""How long it takes up stored vectors of the embedder before, which serve meanwhile."""
 
 
 class Hit(msgspec.Struct, frozen=True):
@@ -239,14 +241,15 @@ class Searcher:
         if behind:
             self._lagging()
         patience_seconds = PATIENCE_SECONDS[mode]
-        if behind > WAITED_EVENTS_MAX and (
-            mode == "hybrid" or self._projections.previous(HOPELESS_SECONDS) is not None
-        ):
-            patience_seconds = HOPELESS_SECONDS
+        if behind > WAITED_EVENTS_MAX:
+            if self._projections.previous(PREVIOUS_SECONDS) is not None:
+                patience_seconds = 0.0
+            elif mode == "hybrid":
+                patience_seconds = HOPELESS_SECONDS
         return _Asked(vector, Meaning(embedder, self._projections.vectors(patience_seconds)), None)
 
     def _asked_before(self, vector_of: Callable[[CachedEmbedder], Vectors]) -> _Asked | None:
-        meaning = self._projections.previous(HOPELESS_SECONDS)
+        meaning = self._projections.previous(PREVIOUS_SECONDS)
         if meaning is None:
             return None
         try:
