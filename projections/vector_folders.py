@@ -4,11 +4,11 @@ A folder's name is made of what its content depends on: the version of the forma
 whether pieces are kept, the log's generation. Processes with different settings over one data directory
 each have their own.
 
-The rule by which a folder goes: once the vectors of a process are complete, it removes every other folder
-that nobody uses. Who uses one holds a shared lock on the folder itself (`flock`, which ends with the
-process, however that ends), and a removal holds an exclusive one. Where the lock cannot be had for any
-reason, the folder stays. To lose a folder breaks nothing anyway: it saves building the index again out of
-the shared cache of vectors, which stays.
+The rule by which a folder goes: at the start, if it is of another version or generation. Else when the
+vectors of a process are complete: it then removes every other folder that nobody uses. Who uses one holds
+a shared lock on the folder itself (`flock`, which ends with the process, however that ends), and a removal
+holds an exclusive one. Where the lock cannot be had for any reason, the folder stays. To lose a folder
+breaks nothing anyway: it saves building the index again out of the shared cache of vectors, which stays.
 """
 
 from __future__ import annotations
