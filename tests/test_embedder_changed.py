@@ -20,6 +20,7 @@ from projections.embedding import open_embedder as opened_really
 from projections.vector_index import Vectors
 from server import service
 from server.cli import doctor
+from tests.command_line import CommandLine
 from tests.embedder_by_hash import ByHash, opened_by_hash
 from tests.endpoint import KEY, Endpoint, endpoint_up, saying
 from tests.served import DEADLINE_S, REPOSITORY
@@ -326,6 +327,8 @@ def test_the_doctor_counts_what_each_embedder_has_of_a_project(tmp_path: Path) -
         "by-hash-new": {"embedded": 1, "pending": 141},
         "by-hash-old": {"embedded": 140, "pending": 2},
     }
+    said = CommandLine(tmp_path)("doctor", MEMLOG_EMBEDDER="minilm", MEMLOG_EMBEDDER_MODEL="new")
+    assert "vectors of by-hash-old: 140 texts embedded, 2 pending" in said.stdout
 
 
 @pytest.mark.usefixtures("impatient")
