@@ -35,9 +35,10 @@ COSINE_MIN = 0.35
 PATIENCE_SECONDS: dict[Mode, float] = {"hybrid": 2.0, "semantic": 20.0}
 """How long a search waits for texts to be embedded; the rest is searched by words, and it says so."""
 WAITED_EVENTS_MAX = 500
-HOPELESS_SECONDS = 0.001
-"""How long it waits where so many events are behind that it would wait in vain: after an import, or when the
-embedder was changed. It embeds a batch where nobody is at work, or goes on at once."""
+BEHIND_SECONDS = 0.5
+"""How long it waits where so many events are behind that most of their texts cannot be embedded in time: after
+an import, or when the embedder was changed. What was embedded before comes out of the cache by then, so a
+process that starts has all of it."""
 PREVIOUS_SECONDS = 0.1
 """How long it takes up stored vectors of the embedder before, which serve meanwhile."""
 
@@ -245,7 +246,7 @@ class Searcher:
             if self._projections.previous(PREVIOUS_SECONDS) is not None:
                 patience_seconds = 0.0
             elif mode == "hybrid":
-                patience_seconds = HOPELESS_SECONDS
+                patience_seconds = BEHIND_SECONDS
         return _Asked(vector, Meaning(embedder, self._projections.vectors(patience_seconds)), None)
 
     def _asked_before(self, vector_of: Callable[[CachedEmbedder], Vectors]) -> _Asked | None:

@@ -337,7 +337,7 @@ def test_a_bulk_of_texts_is_found_by_words_at_once_and_by_meaning_as_vectors_arr
 ) -> None:
     monkeypatch.setitem(search.PATIENCE_SECONDS, "hybrid", DEADLINE_S)
     monkeypatch.setattr(search, "WAITED_EVENTS_MAX", 100)
-    monkeypatch.setattr(search, "HOPELESS_SECONDS", 0.0)
+    monkeypatch.setattr(search, "BEHIND_SECONDS", 0.0)
     with on(tmp_path, "only") as client:
         tell(client, *TOLD)
         for name in (TOLD[0], TOLD[-1]):
@@ -427,3 +427,14 @@ def test_a_server_ends_without_waiting_for_all_texts_to_be_embedded(
     assert begun.wait(DEADLINE_S)
     running.close()
     assert sum(batches) < 2 * len(TOLD)
+
+
+def test_a_process_that_starts_has_all_that_was_embedded_before(tmp_path: Path) -> None:
+    """Also where there is more than is waited for otherwise, and too little for a snapshot."""
+    with on(tmp_path, "only") as client:
+        names = [f"n{number}" for number in range(search.WAITED_EVENTS_MAX)]
+        tell(client, *names)
+        complete(client)
+    with on(tmp_path, "only") as client:
+        assert client.service.open("default").projections.behind("vectors") > 0
+        assert asked(client, names[-1], "hybrid") == (names[-1], "")
