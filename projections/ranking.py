@@ -26,6 +26,10 @@ PART_WEIGHT = 0.20
 BESIDE_SHARES = {1: 0.20, 2: 0.08}
 """Of a score, by how many places away what it is lent to was written down."""
 
+RANGES_MIN = {"meaning": 0.2, "late": 0.2}
+"""Candidates whose cosines, or late interactions, lie closer together than this differ by no more than what
+they do: spread over 0..1 they would turn noise into a verdict."""
+
 NAMED_BONUS = 0.25
 ASKING_DEDUCTION = 0.10
 SCORE_MAX = (1 + PART_WEIGHT) * (1 + 2 * sum(BESIDE_SHARES.values())) + NAMED_BONUS
@@ -68,7 +72,7 @@ def scores(features: Features) -> Scores:
 
 def _combined(features: Features) -> Scores:
     words = features.bm25 / np.float32(features.bm25.max(initial=0.0) or 1.0)
-    meaning = _where_unknown(_spread(features.cosine), words)
+    meaning = _where_unknown(_spread(features.cosine, RANGES_MIN["meaning"]), words)
     part = np.float32(PART_WEIGHT) * features.part
     if features.late is None or features.close is None or np.isnan(features.late).all():
         weight = FIRST_WEIGHTS
@@ -78,18 +82,19 @@ def _combined(features: Features) -> Scores:
     combined = weight["words"] * words + weight["meaning"] * meaning
     # A text whose pieces are missing is taken to answer as well by them as by all else.
     otherwise = combined / (weight["words"] + weight["meaning"])
-    late = np.where(features.close, _where_unknown(_spread(features.late), otherwise), 0.0)
+    spread = _spread(features.late, RANGES_MIN["late"])
+    late = np.where(features.close, _where_unknown(spread, otherwise), 0.0)
     combined = combined + weight["late"] * late.astype(np.float32) + part
     return combined
 
 
-def _spread(values: Scores) -> Scores:
-    """Brought to 0..1, the least to the greatest; what is not known stays so."""
+def _spread(values: Scores, range_min: float) -> Scores:
+    """Brought to 0..1 where they lie `range_min` or more apart; what is not known stays so."""
     known = values[~np.isnan(values)]
     if len(known) == 0:
         return values
     low, high = known.min(), known.max()
-    spread: Scores = (values - low) / ((high - low) or 1.0)
+    spread: Scores = (values - low) / max(high - low, np.float32(range_min))
     return spread
 
 

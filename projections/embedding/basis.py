@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from projections.embedding.embedder import EmbedderSpec
-from projections.embedding.minilm import open_minilm
+from projections.embedding.minilm import MiniLM
 from projections.embedding.pieces import DIMENSIONS, DIRECTIONS
+from projections.embedding.weights import Weights, find_folder
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from projections.embedding.embedder import Vectors
 
 WORDS, WORD_CHARACTERS_MIN = 8_000, 3
@@ -39,16 +41,25 @@ def principal(states: Vectors) -> Vectors:
     return signed
 
 
+def common_words(model: MiniLM) -> list[str]:
+    """Of the model's vocabulary, the commonest first."""
+    return [
+        word
+        for word in model.vocabulary()
+        if word.isascii() and word.isalpha() and len(word) >= WORD_CHARACTERS_MIN
+    ][:WORDS]
+
+
+def drawn(words: Sequence[str], texts: int, words_each: int) -> list[str]:
+    """Rows of words drawn at random, the same ones every time."""
+    rows = np.random.default_rng(SEED).integers(0, len(words), (texts, words_each))
+    return [" ".join(words[each] for each in row) for row in rows]
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        model = open_minilm(EmbedderSpec(backend="minilm", cache_dir=Path(folder)))
-        common = [
-            word
-            for word in model.vocabulary()
-            if word.isascii() and word.isalpha() and len(word) >= WORD_CHARACTERS_MIN
-        ][:WORDS]
-        drawn = np.random.default_rng(SEED).integers(0, len(common), (TEXTS, TEXT_WORDS))
-        texts = [" ".join(common[each] for each in row) for row in drawn]
+        model = MiniLM(Weights(find_folder(None, Path(folder))), Path(folder), float32=True)
+        texts = drawn(common_words(model), TEXTS, TEXT_WORDS)
         states = np.concatenate(list(model.states(texts)))
     DIRECTIONS.write_bytes(principal(states).astype("<f2").tobytes())
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from projections.embedding.embedder import Embedder, Vectors
     from projections.embedding.pieces import Asked
 
-BATCH_TEXTS_MAX = 32
+BATCH_TEXTS_MAX = 64
 QUERIES_MAX = 1024
 
 Progress = Callable[[int, int], None]

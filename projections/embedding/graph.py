@@ -20,7 +20,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 
     from projections.embedding.embedder import Vectors
 
-GRAPH_VERSION = 2  # part of the cached file's name: raise it with every change of the graph
+GRAPH_VERSION = 3  # part of the cached file's name: raise it with every change of the graph
 OPSET = 20
+CONTRIBUTED = "com.microsoft"  # onnxruntime's own operators
 IR_VERSION = 10
 EPSILON = 1e-12  # all-MiniLM-L6-v2, config.json, layer_norm_eps
 MASKED = -1e9  # added to the score of padding: exp() of it is exactly zero
@@ -42,8 +43,8 @@ DIGEST_BYTES = 32
 Shapes = Mapping[str, tuple[int, ...]]
 
 
-def graph(path: Path, shapes: Shapes, *, heads: int, directions: Vectors | None = None) -> bytes:
-    """The graph for weights of these shapes: read from `path` if it is whole there, else built.
+def graph(path: Path, encoder: Encoder) -> bytes:
+    """The graph of `encoder`: read from `path` if it is whole there, else built.
 
     The file begins with the SHA-256 of the rest, so a truncated or flipped one is built anew.
     """
@@ -51,13 +52,13 @@ def graph(path: Path, shapes: Shapes, *, heads: int, directions: Vectors | None 
         content = path.read_bytes()
         if content[:DIGEST_BYTES] == hashlib.sha256(content[DIGEST_BYTES:]).digest():
             return content[DIGEST_BYTES:]
-    built = build(shapes, heads=heads, directions=directions)
+    built = build(encoder)
     with suppress(OSError):  # a cache that cannot be written costs a moment at the next start
         _write(path, hashlib.sha256(built).digest() + built)
     return built
 
 
-def build(shapes: Shapes, *, heads: int, directions: Vectors | None = None) -> bytes:
+def build(encoder: Encoder) -> bytes:
     """The serialized graph. Raises EmbeddingError where the package `onnx` is missing."""
     try:
         import onnx  # noqa: F401
@@ -66,7 +67,12 @@ def build(shapes: Shapes, *, heads: int, directions: Vectors | None = None) -> b
             "Preparing the model for its first use needs the package onnx",
             suggestion="Run `pip install onnx`, or set MEMLOG_EMBEDDER=none.",
         ) from error
-    return _Encoder(shapes, heads, directions).serialized()
+    return encoder.serialized()
+
+
+def layers_of(names: Iterable[str]) -> int:
+    """How many layers an encoder has whose tensors are called so."""
+    return sum(name.endswith("attention.self.query.weight") for name in names)
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -81,11 +87,12 @@ def _write(path: Path, content: bytes) -> None:
         raise
 
 
-class _Encoder:
+class Encoder:
     """Collects nodes, constants and the names of weights while the graph is written down.
 
-    The pieces of all texts go through the dense layers as rows of one matrix: a Gemm takes the
-    weights as they lie in the file, (out, in), where a MatMul would want 40 MB of them transposed.
+    This one computes in float32. The pieces of all texts go through the dense layers as rows of one
+    matrix: a Gemm takes the weights as they lie in the file, (out, in), where a MatMul would want 40 MB
+    of them transposed. It is what `quantized` is measured by, and what `ranges` watches.
     """
 
     def __init__(self, shapes: Shapes, heads: int, directions: Vectors | None = None) -> None:
@@ -93,9 +100,9 @@ class _Encoder:
         self.shapes = shapes
         self.heads = heads
         self.width = shapes["embeddings.word_embeddings.weight"][1]
-        self.layers = sum(name.endswith("attention.self.query.weight") for name in shapes)
+        self.layers = layers_of(shapes)
         self.nodes: list[NodeProto] = []
-        self.reductions: list[ValueInfoProto] = []
+        self.more_outputs: list[ValueInfoProto] = []
         self.initializers: dict[str, TensorProto] = {}
 
     def serialized(self) -> bytes:
@@ -118,11 +125,11 @@ class _Encoder:
                 [
                     declare("pooled", TensorProto.FLOAT, ["texts", self.width]),
                     declare("tokens", TensorProto.FLOAT, ["texts", "pieces", self.width]),
-                    *self.reductions,
+                    *self.more_outputs,
                 ],
                 list(self.initializers.values()),
             ),
-            opset_imports=[helper.make_opsetid("", OPSET)],
+            opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid(CONTRIBUTED, 1)],
             ir_version=IR_VERSION,
         )
         serialized: bytes = model.SerializeToString()
@@ -146,9 +153,18 @@ class _Encoder:
         return self.as_rows(normal)
 
     def layer(self, name: str, rows: str) -> str:
-        attention, width_per_head = name + "attention.", self.width // self.heads
+        mixed = self.attention(f"{name}attention.self", rows)
+        mixed = self.dense(f"{name}attention.output.dense", mixed)
+        rows = self.norm(f"{name}attention.output.LayerNorm", self.node("Add", mixed, rows))
+        inner = self.node("Gelu", self.dense(f"{name}intermediate.dense", rows))
+        inner = self.dense(f"{name}output.dense", inner)
+        return self.norm(f"{name}output.LayerNorm", self.node("Add", inner, rows))
+
+    def attention(self, name: str, rows: str) -> str:
+        """What each piece takes from all pieces of its text."""
+        width_per_head = self.width // self.heads
         query, key, value = (
-            self.split(self.dense(f"{attention}self.{part}", rows), permutation)
+            self.split(self.dense(f"{name}.{part}", rows), permutation)
             for part, permutation in (
                 ("query", [0, 2, 1, 3]),
                 ("key", [0, 2, 3, 1]),
@@ -158,17 +174,11 @@ class _Encoder:
         query = self.node("Mul", query, self.floats("scale", width_per_head**-0.5))
         scores = self.node("Add", self.node("MatMul", query, key), self.bias)
         mixed = self.node("MatMul", self.node("Softmax", scores, axis=-1), value)
-        mixed = self.as_rows(self.node("Transpose", mixed, perm=[0, 2, 1, 3]))
-        mixed = self.dense(f"{attention}output.dense", mixed)
-        rows = self.norm(f"{attention}output.LayerNorm", self.node("Add", mixed, rows))
-        inner = self.node("Gelu", self.dense(f"{name}intermediate.dense", rows))
-        inner = self.dense(f"{name}output.dense", inner)
-        return self.norm(f"{name}output.LayerNorm", self.node("Add", inner, rows))
+        return self.as_rows(self.node("Transpose", mixed, perm=[0, 2, 1, 3]))
 
     def pool(self, rows: str) -> None:
         """The sum over a text's pieces points where their mean does, and its length is divided away."""
-        shape = self.node("Concat", self.shape, self.integers("width", [self.width]), axis=0)
-        tokens = self.node("Reshape", rows, shape, output="tokens")
+        tokens = self.by_text(rows, output="tokens")
         mask = self.node("Unsqueeze", "mask", self.integers("last", [2]))
         kept = self.node("Mul", tokens, mask)
         if self.directions is not None:
@@ -183,13 +193,18 @@ class _Encoder:
         self.initializers["directions"] = numpy_helper.from_array(directions, "directions")
         self.node("MatMul", tokens, "directions", output="reduced")
         shape = ["texts", "pieces", directions.shape[1]]
-        self.reductions.append(helper.make_tensor_value_info("reduced", TensorProto.FLOAT, shape))
+        self.more_outputs.append(helper.make_tensor_value_info("reduced", TensorProto.FLOAT, shape))
 
     def split(self, rows: str, permutation: list[int]) -> str:
         """(rows, width) to (texts, pieces, heads, width of a head), transposed."""
         sizes = self.integers("a head", [self.heads, self.width // self.heads])
         shape = self.node("Concat", self.shape, sizes, axis=0)
         return self.node("Transpose", self.node("Reshape", rows, shape), perm=permutation)
+
+    def by_text(self, rows: str, output: str) -> str:
+        """(rows, width) to (texts, pieces, width)."""
+        shape = self.node("Concat", self.shape, self.integers("width", [self.width]), axis=0)
+        return self.node("Reshape", rows, shape, output=output)
 
     def as_rows(self, values: str) -> str:
         return self.node("Reshape", values, self.integers("rows", [-1, self.width]))
@@ -213,11 +228,13 @@ class _Encoder:
         """Declared as lying elsewhere; the session is given it by name before it looks there."""
         from onnx import TensorProto
 
+        return self.given(name, TensorProto.FLOAT, self.shapes[name])
+
+    def given(self, name: str, kind: int, shape: Sequence[int]) -> str:
+        from onnx import TensorProto
+
         tensor = TensorProto(
-            name=name,
-            data_type=TensorProto.FLOAT,
-            dims=self.shapes[name],
-            data_location=TensorProto.EXTERNAL,
+            name=name, data_type=kind, dims=shape, data_location=TensorProto.EXTERNAL
         )
         tensor.external_data.add(key="location", value="given-to-the-session")
         self.initializers[name] = tensor

@@ -1,22 +1,27 @@
-"""all-MiniLM-L6-v2 on onnxruntime: 384 dimensions, mean pooling, unit length, fp32.
+"""all-MiniLM-L6-v2 on onnxruntime: 384 dimensions, mean pooling, unit length, in eight bits (`quantized`).
 
 Promises: the vector of a text does not depend on what it is embedded with, beyond the last bits of
 float32. The first 256 word pieces of a text count, as in the model's own configuration; what lies
-beyond is not seen. Loading takes about 0.4 s, of which 70 ms verify the weights.
+beyond is not seen. Loading takes about 0.5 s, of which 70 ms verify the weights.
 
-Not taken: int8. Dynamic quantisation halves the time of a single text, but turns its vector (cosine
-to fp32 about 0.95) and costs half a point of recall; texts are embedded once and queries are cached.
+One run of the model has one thread: a second one hardly helps a single text, and where several are to be
+embedded, several runs side by side use the processors better than one run in several threads.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memlog.errors import EmbeddingError
+from projections.embedding.graph import GRAPH_VERSION, Encoder, graph
 from projections.embedding.pieces import Asked, directions, pack, unit
+from projections.embedding.quantized import QuantizedEncoder, limits, quantized
 from projections.embedding.weights import MODEL_SHA256, Weights, find_folder
 
 if TYPE_CHECKING:
@@ -29,10 +34,14 @@ PIECES_MAX = (
     256  # of one text, [CLS] and [SEP] included: max_seq_length in the model's configuration
 )
 CHARACTERS_MAX = 8192  # of one text: far more than 256 pieces of any script, far less than a book
-BATCH_TEXTS_MAX = 32
+BATCH_TEXTS_MAX = 16  # more are hardly quicker, a text
 BATCH_PIECES_MAX = 4096  # of one batch, padding included: bounds the attention scores to 50 MB
 PADDING_SMALL = 8  # pieces: less than this is cheaper to pad than to run the model once more
-THREADS_MAX = 4  # two halve the time of a batch, 4.2 to 2.3 ms a text of 15 pieces
+THREADS_MAX = 4
+NICENESS = 10  # of threads that help with a batch: whoever waits for a single text goes first
+
+Batch = tuple[list[int], list[list[int]]]
+"""The numbers of its texts among all, and the pieces of each."""
 
 
 def open_minilm(spec: EmbedderSpec) -> MiniLM:
@@ -49,24 +58,49 @@ def open_minilm(spec: EmbedderSpec) -> MiniLM:
 class MiniLM:
     """The local embedder. Texts of similar length go through the model together."""
 
-    key = f"all-minilm-l6-v2-{MODEL_SHA256[:12]}-fp32"
+    key = f"all-minilm-l6-v2-{MODEL_SHA256[:12]}-int8"
     dimensions = DIMENSIONS
 
-    def __init__(self, weights: Weights, cache_dir: Path, *, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        weights: Weights,
+        cache_dir: Path,
+        *,
+        threads: int | None = None,
+        float32: bool = False,
+    ) -> None:
+        """With `float32` it computes as its weights are written, which only measurements are to do."""
         from tokenizers import Tokenizer
 
-        self._weights = weights  # the session reads its tensors where they are mapped
         self._tokenizer = Tokenizer.from_str(weights.tokenizer_json)
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(PIECES_MAX)
-        self._session = _session(weights, cache_dir, threads or _threads_by_default())
+        self._threads = threads or _threads_by_default()
+        self._helpers = ThreadPoolExecutor(
+            max(1, self._threads - 1), "embedding", initializer=_be_nice
+        )
+        tensors = weights.tensors
+        shapes = {name: tensor.shape for name, tensor in tensors.items()}
+        if float32:
+            encoder, name = Encoder(shapes, HEADS, directions()), "float32"
+            given: Mapping[str, Any] = {n: t for n, t in tensors.items() if "pooler." not in n}
+        else:
+            encoder, name = QuantizedEncoder(shapes, HEADS, directions()), "int8"
+            given = quantized(tensors, limits(tensors))
+        file = cache_dir / f"all-minilm-l6-v2-{MODEL_SHA256[:12]}-{name}-v{GRAPH_VERSION}.graph"
+        self._given = given  # the session reads these where they are
+        self._session = session(graph(file, encoder), given)
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         import numpy as np
 
         vectors = np.empty((len(texts), DIMENSIONS), np.float32)
-        for batch, pieces in self._batches(texts):
-            vectors[batch] = self._run(["pooled"], pieces)[0]
+
+        def fill(batch: Batch) -> None:
+            rows, pieces = batch
+            vectors[rows] = self._run(["pooled"], pieces)[0]
+
+        self._each(fill, texts)
         return vectors
 
     def embed_with_pieces(self, texts: Sequence[str]) -> tuple[Vectors, list[bytes]]:
@@ -74,10 +108,14 @@ class MiniLM:
 
         vectors = np.empty((len(texts), DIMENSIONS), np.float32)
         packed = [b""] * len(texts)
-        for batch, pieces in self._batches(texts):
-            vectors[batch], states = self._run(["pooled", "reduced"], pieces)
-            for row, own in zip(batch, pack([*_own(states, pieces)]), strict=True):
+
+        def fill(batch: Batch) -> None:
+            rows, pieces = batch
+            vectors[rows], states = self._run(["pooled", "reduced"], pieces)
+            for row, own in zip(rows, pack([*_own(states, pieces)]), strict=True):
                 packed[row] = own
+
+        self._each(fill, texts)
         return vectors, packed
 
     def asked(self, text: str) -> tuple[Vectors, Asked]:
@@ -93,29 +131,46 @@ class MiniLM:
         for _, pieces in self._batches(texts):
             yield from _own(self._run(["tokens"], pieces)[0], pieces)
 
+    def pieces(self, text: str) -> list[int]:
+        """The numbers of the word pieces of `text`, [CLS] and [SEP] included."""
+        numbers: list[int] = self._tokenizer.encode(text[:CHARACTERS_MAX]).ids
+        return numbers
+
     def vocabulary(self) -> list[str]:
         """The word pieces that the model knows, as it numbers them: common ones come first."""
         numbers: dict[str, int] = self._tokenizer.get_vocab()
         return sorted(numbers, key=numbers.__getitem__)
 
-    def _batches(self, texts: Sequence[str]) -> Iterator[tuple[list[int], list[list[int]]]]:
+    def _each(self, work: Callable[[Batch], None], texts: Sequence[str]) -> None:
+        """Does `work` with each batch of `texts`, this thread and those that help it a share each."""
+        found = self._batches(texts)
+        shares = [found[start :: self._threads] for start in range(min(self._threads, len(found)))]
+
+        def do(share: list[Batch]) -> None:
+            for batch in share:
+                work(batch)
+
+        helping = [self._helpers.submit(do, share) for share in shares[1:]]
+        try:
+            for share in shares[:1]:
+                do(share)
+        finally:
+            wait(helping)
+        for each in helping:
+            each.result()
+
+    def _batches(self, texts: Sequence[str]) -> list[Batch]:
         encoded = self._tokenizer.encode_batch_fast([text[:CHARACTERS_MAX] for text in texts])
         pieces = [each.ids for each in encoded]
-        for batch in batches([len(ids) for ids in pieces]):
-            yield batch, [pieces[row] for row in batch]
+        texts_max = max(1, min(BATCH_TEXTS_MAX, -(-len(texts) // self._threads)))
+        return [
+            (rows, [pieces[row] for row in rows])
+            for rows in batches([len(ids) for ids in pieces], texts_max)
+        ]
 
     def _run(self, wanted: list[str], pieces: list[list[int]]) -> list[Vectors]:
-        import numpy as np
-
-        longest = max(map(len, pieces))
-        ids = np.zeros((len(pieces), longest), np.int64)  # 0 is [PAD]
-        mask = np.zeros((len(pieces), longest), np.float32)
-        for row, own in enumerate(pieces):
-            ids[row, : len(own)] = own
-            mask[row, : len(own)] = 1
-        feeds = {"ids": ids, "mask": mask, "positions": np.arange(longest)}
         try:
-            found: list[Vectors] = self._session.run(wanted, feeds)
+            found: list[Vectors] = self._session.run(wanted, feeds(pieces))
         except Exception as error:  # onnxruntime's own classes derive from nothing narrower
             raise EmbeddingError(
                 f"The model failed on a batch of {len(pieces)} texts: {error}",
@@ -124,19 +179,32 @@ class MiniLM:
         return found
 
 
+def feeds(pieces: Sequence[Sequence[int]]) -> dict[str, Any]:
+    """The inputs of the graph for texts of these pieces."""
+    import numpy as np
+
+    longest = max(map(len, pieces))
+    ids = np.zeros((len(pieces), longest), np.int64)  # 0 is [PAD]
+    mask = np.zeros((len(pieces), longest), np.float32)
+    for row, own in enumerate(pieces):
+        ids[row, : len(own)] = own
+        mask[row, : len(own)] = 1
+    return {"ids": ids, "mask": mask, "positions": np.arange(longest)}
+
+
 def _own(states: Vectors, pieces: list[list[int]]) -> Iterator[Vectors]:
     """The states of each text's pieces, without [CLS], [SEP] and padding."""
     for row, own in zip(states, pieces, strict=True):
         yield row[1 : len(own) - 1]
 
 
-def batches(lengths: Sequence[int]) -> Iterator[list[int]]:
+def batches(lengths: Sequence[int], texts_max: int = BATCH_TEXTS_MAX) -> Iterator[list[int]]:
     """The indexes of `lengths` in groups of similar length, each within the limits of a batch."""
     batch: list[int] = []
     for index in sorted(range(len(lengths)), key=lengths.__getitem__):
         longest, texts = lengths[index], len(batch) + 1
         if batch and (
-            texts > BATCH_TEXTS_MAX
+            texts > texts_max
             or texts * longest > BATCH_PIECES_MAX
             or longest > 1.5 * lengths[batch[0]] + PADDING_SMALL
         ):
@@ -151,26 +219,22 @@ def _threads_by_default() -> int:
     return min(THREADS_MAX, os.cpu_count() or 1)
 
 
-def _session(weights: Weights, cache_dir: Path, threads: int) -> Any:
+def _be_nice() -> None:
+    """Where the system knows no such thing, nothing is lost."""
+    with suppress(AttributeError, OSError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
+
+
+def session(serialized: bytes, given: Mapping[str, Any]) -> Any:
+    """An onnxruntime session of a graph, with the arrays that the graph only names. Raises EmbeddingError."""
     import onnxruntime
 
-    from projections.embedding.graph import GRAPH_VERSION, graph
-
-    tensors = weights.tensors
-    path = cache_dir / f"all-minilm-l6-v2-{MODEL_SHA256[:12]}-v{GRAPH_VERSION}.graph"
-    shapes = {name: tensor.shape for name, tensor in tensors.items()}
-    used = [name for name in tensors if not name.startswith("pooler.")]
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-    options.intra_op_num_threads = threads
-    # Threads that spin while they wait for the next operation bring one query from 4.5 to 3.5 ms and
-    # batches nothing, but burn a third more CPU, on the cores of whoever else runs here: with these
-    # busy, a query takes twice as long as without spinning. (2 cores, 15 pieces; one thread: 5.7 ms.)
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.intra_op_num_threads = 1
     options.add_external_initializers(
-        used, [onnxruntime.OrtValue.ortvalue_from_numpy(tensors[name]) for name in used]
+        list(given), [onnxruntime.OrtValue.ortvalue_from_numpy(each) for each in given.values()]
     )
-    serialized = graph(path, shapes, heads=HEADS, directions=directions())
     try:
         return onnxruntime.InferenceSession(serialized, options, ["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's own classes derive from nothing narrower
