@@ -1,8 +1,9 @@
 """Calls over HTTP on loopback: a read and a search by 8 clients, then 64 clients that read, search and write.
 
 Each client keeps a connection of its own and asks again when it has its answer, so that 8 clients are 8
-requests at any time. They run in other processes than the server, on the same processors. In the load no
-answer may be an error, and every write that was acknowledged is looked for at the end.
+requests at any time; then 8 clients with pauses, as those who have something to do in between. They run in other
+processes than the server, on the same processors. In the load no answer may be an error, and every write
+that was acknowledged is looked for at the end.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from multiprocessing import get_context
+from random import Random
 from typing import Any
 
 import msgspec
@@ -26,6 +28,9 @@ from bench.wire import ROOT, SERVE, environment
 from bench.world import World
 
 CLIENTS, CLIENTS_UNDER_LOAD = 8, 64
+PAUSE_SECONDS = 0.25
+"""Between an answer and the next call, in the mean; exponentially distributed."""
+
 PROCESSES = 2
 READ_MS_MAX, SEARCH_MS_MAX = 2.0, 8.0
 START_SECONDS_MAX = 60.0
@@ -114,7 +119,36 @@ def run(world: World) -> Iterator[Section]:
                     nothing,
                 ],
             )
+        yield _unhurried(world, pool, port, prepared.size, names, queries)
         yield _load(world, pool, port, names, queries)
+
+
+def _unhurried(
+    world: World,
+    pool: ProcessPoolExecutor,
+    port: int,
+    size: int,
+    names: Sequence[str],
+    queries: Sequence[str],
+) -> Section:
+    count = world.scale.calls
+    reads = [Call("open_nodes", {"names": [name]}) for name in names[:count]]
+    fresh = corpus.queries(world.draw(count), count)  # their vectors are in no cache
+    searches = [Call("search_nodes", {"query": query, "limit": 10}) for query in fresh]
+    each_pause = f"{PAUSE_SECONDS:g} s"
+    nothing, *times = (
+        _together(pool, port, CLIENTS, calls, PAUSE_SECONDS)
+        for calls in ([NOTHING] * count, reads, searches)
+    )
+    bare = floor("a request that does nothing", nothing)
+    return Section(
+        f"HTTP, {CLIENTS} clients that pause for {each_pause}, {size:,} observations",
+        [
+            row("open_nodes", times[0], [bare], goals=[at_most_ms(READ_MS_MAX)]),
+            row("search_nodes", times[1], [bare], goals=[at_most_ms(SEARCH_MS_MAX)]),
+            bare,
+        ],
+    )
 
 
 def _load(
@@ -150,16 +184,21 @@ def _load(
 # -- in the processes of the clients
 
 
-def together(port: int, clients: int, calls: Sequence[Call]) -> list[int]:
+def together(port: int, clients: int, calls: Sequence[Call], pause_seconds: float) -> list[int]:
     """Nanoseconds of each call, made by so many clients at a time, each with a share of them."""
     with ThreadPoolExecutor(clients) as threads:
-        parts = [threads.submit(_one, port, calls[each::clients]) for each in range(clients)]
+        parts = [
+            threads.submit(_one, port, calls[each::clients], each, pause_seconds)
+            for each in range(clients)
+        ]
         return [taken for part in parts for taken in part.result()]
 
 
-def _one(port: int, calls: Sequence[Call]) -> list[int]:
-    client, times = Client(port), []
+def _one(port: int, calls: Sequence[Call], number: int, pause_seconds: float) -> list[int]:
+    client, times, draw = Client(port), [], Random(number)
     for call in calls:
+        if pause_seconds:
+            time.sleep(draw.expovariate(1 / pause_seconds))
         begun = time.perf_counter_ns()
         client(call)
         times.append(time.perf_counter_ns() - begun)
@@ -207,9 +246,13 @@ def _mix(
 
 
 def _together(
-    pool: ProcessPoolExecutor, port: int, clients: int, calls: Sequence[Call]
+    pool: ProcessPoolExecutor,
+    port: int,
+    clients: int,
+    calls: Sequence[Call],
+    pause_seconds: float = 0.0,
 ) -> list[int]:
-    return pool.submit(together, port, clients, calls).result()
+    return pool.submit(together, port, clients, calls, pause_seconds).result()
 
 
 @contextmanager
