@@ -7,9 +7,9 @@ A tool that fails is a result with `isError`, never a protocol error; what was n
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio.to_thread
 import msgspec
@@ -38,7 +38,7 @@ from server.completions import Completions
 from server.credentials import judge
 from server.prompts import Prompts
 from server.refusals import describe
-from server.registry import Call, Result, Tool
+from server.registry import Call, Link, Result, Tool
 from server.resources import JSON, Resources
 from server.schemas import input_schema, output_schema
 from server.session import Session
@@ -46,6 +46,9 @@ from server.subscriptions import Subscriptions
 
 COMMAND_ID_META = "memlog/commandId"
 """A key in a call's `_meta`: the client's own id for a command, with which a retry is safe."""
+
+UNFORESEEN = "INTERNAL_ERROR"
+"""The outcome of a call that ended in an exception."""
 
 INSTRUCTIONS = (
     "memlog is a durable memory: entities with facts (observations) and relations between them. "
@@ -102,7 +105,7 @@ def build_server(
     what the client need not wait for.
     """
     offered = [listed(tool) for tool in tools.values()]
-    answered = _once(on_first_answer)
+    answered = once(on_first_answer)
 
     async def list_tools(
         context: Context, params: PaginatedRequestParams | None
@@ -116,10 +119,11 @@ def build_server(
             raise _unknown_tool(params.name, tools)
         origin = Origin(command_id=_command_id(params), actor=session.grant.name)
         call = Call(session, origin)
-        outcome, began = "INTERNAL_ERROR", time.perf_counter()
+        outcome, began = UNFORESEEN, time.perf_counter()
         try:
-            result = await anyio.to_thread.run_sync(run, tool, call, params.arguments)
-            outcome = _outcome(result)
+            outcome, result = await anyio.to_thread.run_sync(
+                _performed, tool, call, params.arguments
+            )
         finally:
             on_called(tool.name, outcome, time.perf_counter() - began)
         answered()
@@ -147,7 +151,43 @@ def build_server(
     return server
 
 
+class Answer(NamedTuple):
+    """What a tool answered, in no one's form yet: the first text says `said` as JSON, `more` stand beside it."""
+
+    structured: Result | dict[str, Any]
+    said: Any
+    more: Sequence[str] = ()
+    links: Sequence[Link] = ()
+    outcome: str = "ok"
+    """Or the code of the error."""
+
+    @property
+    def failed(self) -> bool:
+        return self.outcome != "ok"
+
+    def as_result(self) -> CallToolResult:
+        structured = msgspec.to_builtins(self.structured)
+        said = structured if self.said is self.structured else self.said
+        return CallToolResult(
+            content=[
+                TextContent(text=_encode(said).decode()),
+                *(TextContent(text=text) for text in self.more),
+                *(
+                    ResourceLink(uri=link.uri, name=link.name, mime_type=JSON)
+                    for link in self.links
+                ),
+            ],
+            structured_content=structured,
+            is_error=self.failed,
+        )
+
+
 def run(tool: Tool, call: Call, arguments: Mapping[str, Any] | None) -> CallToolResult:
+    """`perform`, as the SDK has results."""
+    return perform(tool, call, arguments).as_result()
+
+
+def perform(tool: Tool, call: Call, arguments: Mapping[str, Any] | None) -> Answer:
     """Runs one tool to its end, whatever that is."""
     try:
         decoded = decode(arguments, tool.arguments)
@@ -158,42 +198,30 @@ def run(tool: Tool, call: Call, arguments: Mapping[str, Any] | None) -> CallTool
         )
         result = tool.call(call, decoded)
     except MemlogError as error:
-        return _failed(error)
+        failure = {"error": describe(error), **error.details}
+        return Answer(failure, failure, outcome=error.code)
     return _succeeded(tool, result, warning)
 
 
-def _succeeded(tool: Tool, result: Result, warning: str | None) -> CallToolResult:
+def _performed(
+    tool: Tool, call: Call, arguments: Mapping[str, Any] | None
+) -> tuple[str, CallToolResult]:
+    answer = perform(tool, call, arguments)
+    return answer.outcome, answer.as_result()
+
+
+def _succeeded(tool: Tool, result: Result, warning: str | None) -> Answer:
     """The answer; a warning stands in `warnings` for those who read what is structured, and in a text of its own
     for the others."""
-    structured = msgspec.to_builtins(result)
+    structured: Result | dict[str, Any] = result
+    more: tuple[str, ...] = ()
     if warning is not None:
-        structured["warnings"] = [*structured.get("warnings", ()), warning]
-    text = _encode(structured if tool.bare is None else tool.bare(result)).decode()
-    links = () if tool.links is None else tool.links(result)
-    return CallToolResult(
-        content=[
-            TextContent(text=text),
-            *([] if warning is None else [TextContent(text=f"Warning: {warning}")]),
-            *(ResourceLink(uri=link.uri, name=link.name, mime_type=JSON) for link in links),
-        ],
-        structured_content=structured,
-    )
-
-
-def _failed(error: MemlogError) -> CallToolResult:
-    structured = {"error": describe(error), **error.details}
-    return CallToolResult(
-        content=[TextContent(text=_encode(structured).decode())],
-        structured_content=structured,
-        is_error=True,
-    )
-
-
-def _outcome(result: CallToolResult) -> str:
-    if not result.is_error:
-        return "ok"
-    code: str = (result.structured_content or {})["error"]["code"]
-    return code
+        told = msgspec.to_builtins(result)
+        told["warnings"] = [*told.get("warnings", ()), warning]
+        structured, more = told, (f"Warning: {warning}",)
+    said = structured if tool.bare is None else tool.bare(result)
+    links = () if tool.links is None else tuple(tool.links(result))
+    return Answer(structured, said, more, links)
 
 
 def _command_id(params: CallToolRequestParams) -> str | None:
@@ -216,7 +244,7 @@ def _unknown_tool(name: str, tools: Mapping[str, Tool]) -> MCPError:
     return MCPError(METHOD_NOT_FOUND, f"Unknown tool {name[:100]!r}. {near}")
 
 
-def _once(action: Answered) -> Answered:
+def once(action: Answered) -> Answered:
     done = False
 
     def act() -> None:

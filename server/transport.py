@@ -4,8 +4,8 @@ Promises one answer for every request that arrived, whole and in one piece, also
 closes stdin, reads slowly or sends nonsense, and when SIGTERM or SIGINT ends the process: calls in
 flight are finished, their answers written, `on_close` called. Nothing else reaches the wire: while
 serving, fd 0 is the null device and fd 1 is stderr, so stray prints of handlers and children do no
-harm. Messages are left to `wire`, exceptions to `faults`, both protocol eras to the SDK, and what a
-`prelude` has read and answered before is taken from there.
+harm. Messages are left to `wire`, exceptions to `faults`, both protocol eras to the SDK but for the
+plain calls that `direct` takes, and what a `prelude` has read and answered before is taken from there.
 
 The SDK's own stdio transport hops through a worker thread for each read, write and flush; here the
 event loop waits for the descriptors itself, which halves the time of a call. POSIX only.
@@ -13,11 +13,13 @@ event loop waits for the descriptors itself, which halves the time of a call. PO
 
 from __future__ import annotations
 
+import asyncio
 import faulthandler
 import logging
 import os
 import signal
-from collections import Counter, deque
+import threading
+from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
@@ -25,14 +27,16 @@ from types import TracebackType
 from typing import Any, NoReturn, Self
 
 import anyio
-from anyio.abc import TaskStatus
+from anyio.abc import TaskGroup, TaskStatus
 from mcp.server.lowlevel import Server
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
-from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCRequest, JSONRPCResponse, RequestId
+from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCRequest, JSONRPCResponse
 
 from server.descriptors import Sink, read_chunk
+from server.direct import Direct, is_untraced
 from server.faults import guard
 from server.lines import Oversized
+from server.pending import Pending
 from server.prelude import Opening, Prelude, untouched
 from server.recording import Recorder
 from server.wire import Refused, decode, encode
@@ -50,6 +54,7 @@ def run_stdio(
     *,
     on_close: Callable[[], None],
     prelude: Prelude | None = None,
+    direct: Direct | None = None,
     drain_s: float = DRAIN_S,
     teardown_s: float = TEARDOWN_S,
 ) -> NoReturn:
@@ -66,6 +71,7 @@ def run_stdio(
                 server,
                 on_close=on_close,
                 prelude=prelude,
+                direct=direct,
                 drain_s=drain_s,
                 teardown_s=teardown_s,
             )
@@ -83,6 +89,7 @@ async def serve_stdio(
     *,
     on_close: Callable[[], None],
     prelude: Prelude | None = None,
+    direct: Direct | None = None,
     drain_s: float = DRAIN_S,
     teardown_s: float = TEARDOWN_S,
 ) -> None:
@@ -98,52 +105,33 @@ async def serve_stdio(
     # A thread in C: it needs neither the GIL nor a logging lock that the stuck call may hold.
     give_up = partial(faulthandler.dump_traceback_later, drain_s + teardown_s, exit=True)
     with prelude.handed_over() if prelude else untouched() as opening:
-        pending = _Pending()
+        pending = Pending()
         recorder = Recorder(opening.answers, opening.given)
-        outbox = _Outbox(opening, pending, recorder, on_broken=lambda: inbox.stop())  # noqa: PLW0108 (inbox comes next)
-        inbox = _Inbox(opening, outbox, pending, recorder, drain_s=drain_s, on_stopping=give_up)
+        if direct is not None and not is_untraced(server):
+            direct = None
         try:
             async with anyio.create_task_group() as tasks:
+                outbox = _Outbox(opening, pending, recorder, direct, tasks)
+                inbox = _Inbox(
+                    opening, outbox, pending, recorder, direct,
+                    drain_s=drain_s, on_stopping=give_up,
+                )  # fmt: skip
+                outbox.on_broken = inbox.stop
+                if direct is not None:
+                    direct.connect(pending, outbox.send_now, outbox.send_late)
                 await tasks.start(_stop_on_signal, inbox)
                 try:
-                    await inbox.take(opening.lines, ended=opening.ended)
+                    inbox.take(opening.lines, ended=opening.ended)
                     await server.run(inbox, outbox, server.create_initialization_options())
                 finally:
+                    if direct is not None:
+                        with anyio.CancelScope(shield=True):
+                            await direct.wait_idle()
                     on_close()
                     recorder.close()
                 tasks.cancel_scope.cancel()
         finally:
             faulthandler.cancel_dump_traceback_later()
-
-
-class _Pending:
-    """The requests handed to the SDK and not yet settled, by id."""
-
-    def __init__(self) -> None:
-        self._counts: Counter[RequestId] = Counter()
-        self._idle = anyio.Event()
-        self._idle.set()
-
-    def __contains__(self, request_id: RequestId) -> bool:
-        return request_id in self._counts
-
-    def open(self, request_id: RequestId) -> None:
-        if not self._counts:
-            self._idle = anyio.Event()
-        self._counts[request_id] += 1
-
-    def settle(self, request_id: RequestId | None) -> None:
-        """One answer went out; ids that were never opened (lasting, malformed) are ignored."""
-        if request_id is None or request_id not in self._counts:
-            return
-        self._counts[request_id] -= 1
-        if not self._counts[request_id]:
-            del self._counts[request_id]
-        if not self._counts:
-            self._idle.set()
-
-    async def wait_idle(self) -> None:
-        await self._idle.wait()
 
 
 class _Stream:
@@ -170,16 +158,19 @@ class _Outbox(_Stream):
     def __init__(
         self,
         opening: Opening,
-        pending: _Pending,
+        pending: Pending,
         recorder: Recorder,
-        *,
-        on_broken: Callable[[], None],
+        direct: Direct | None,
+        tasks: TaskGroup,
     ) -> None:
+        self.on_broken: Callable[[], None] = lambda: None
+        self._direct = direct
+        self._tasks = tasks
         self._sink = Sink(opening.sink)
         self._unsent = opening.unsent
         self._pending = pending
         self._recorder = recorder
-        self._on_broken = on_broken
+        self._pushing = threading.Lock()
         self._turn = anyio.Lock(fast_acquire=True)
         self._writing = anyio.CancelScope()
         self._closed = False
@@ -194,10 +185,34 @@ class _Outbox(_Stream):
             data = encode(message)
             if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
                 data = data if self._recorder.answered(message.id, data) else b""
+            if self._direct is not None:
+                self._direct.sent(message)
             await self._write(data)
         finally:
             if isinstance(message, JSONRPCResponse | JSONRPCError):
                 self._pending.settle(message.id)
+
+    def send_now(self, line: bytes) -> bytes | None:
+        """Sends `line` from any thread if nobody waits; returns what there is to `send_late` from the event loop."""
+        with self._pushing:
+            if self._turn.locked() or self._unsent or self._closed:
+                return line
+            try:
+                self._unsent = bytes(self._sink.push(memoryview(line)))
+            except OSError:
+                return line  # the event loop meets it again, and knows what to do
+            return b"" if self._unsent else None
+
+    def send_late(self, line: bytes, settle: Callable[[], None]) -> None:
+        """Sends the rest of what was sent, and `line`, when the client takes it; then calls `settle`."""
+        self._tasks.start_soon(self._send_late, line, settle)
+
+    async def _send_late(self, line: bytes, settle: Callable[[], None]) -> None:
+        try:
+            with suppress(anyio.ClosedResourceError):
+                await self._write(line)
+        finally:
+            settle()
 
     async def wait_idle(self) -> None:
         """Until no message is half written."""
@@ -206,7 +221,7 @@ class _Outbox(_Stream):
 
     def abandon(self) -> None:
         """Give up on a client that does not read: a write that waits for it ends unfinished."""
-        if self._turn.locked():
+        if self._turn.locked() or self._unsent:
             self._closed = True
             self._writing.cancel()
 
@@ -216,7 +231,6 @@ class _Outbox(_Stream):
             with anyio.CancelScope(shield=True) as self._writing:
                 # The rest of an answer that the prelude began: the SDK's own, which is not sent,
                 # comes by here, so it is not left waiting for another message.
-                data, self._unsent = self._unsent + data, b""
                 rest = self._push(memoryview(data))
                 while rest:
                     await anyio.wait_writable(self._sink.fd)
@@ -226,10 +240,13 @@ class _Outbox(_Stream):
         if self._closed:
             raise anyio.ClosedResourceError
         try:
-            return self._sink.push(data)
+            with self._pushing:
+                if self._unsent:
+                    data, self._unsent = memoryview(self._unsent + data), b""
+                return self._sink.push(data)
         except OSError as error:
             self._closed = True
-            self._on_broken()
+            self.on_broken()
             raise anyio.ClosedResourceError from error
 
 
@@ -240,8 +257,9 @@ class _Inbox(_Stream):
         self,
         opening: Opening,
         outbox: _Outbox,
-        pending: _Pending,
+        pending: Pending,
         recorder: Recorder,
+        direct: Direct | None,
         *,
         drain_s: float,
         on_stopping: Callable[[], None],
@@ -251,9 +269,12 @@ class _Inbox(_Stream):
         self._outbox = outbox
         self._pending = pending
         self._recorder = recorder
+        self._direct = direct
         self._drain_s = drain_s
         self._on_stopping = on_stopping
-        self._messages: deque[JSONRPCMessage] = deque()
+        self._messages: deque[JSONRPCMessage | Refused | Exception] = deque()
+        self._came = anyio.Event()
+        self._loop = asyncio.get_running_loop()
         self._waiting = anyio.CancelScope()
         self._stopped = False
 
@@ -262,7 +283,7 @@ class _Inbox(_Stream):
         if not self._stopped:
             self._stopped = True
             self._on_stopping()
-            self._waiting.cancel()
+            self._pause()
 
     def hurry(self) -> None:
         """Read no more and wait no more for requests in flight."""
@@ -279,14 +300,24 @@ class _Inbox(_Stream):
         except anyio.EndOfStream:
             raise StopAsyncIteration from None
 
+    async def aclose(self) -> None:
+        self._pause()
+
     async def receive(self) -> SessionMessage:
         """The next message; `EndOfStream` after the last one."""
-        while not self._messages:
-            if self._stopped:
-                await self._drain()
-                raise anyio.EndOfStream
-            await self._fill()
-        return self._opened(self._messages.popleft())
+        while True:
+            while not self._messages:
+                if self._stopped:
+                    await self._drain()
+                    raise anyio.EndOfStream
+                await self._fill()
+            message = self._messages.popleft()
+            if isinstance(message, Refused):
+                await self._refuse(message)
+            elif isinstance(message, Exception):
+                raise message
+            else:
+                return self._opened(message)
 
     def _opened(self, message: JSONRPCMessage) -> SessionMessage:
         if not isinstance(message, JSONRPCRequest):
@@ -305,27 +336,48 @@ class _Inbox(_Stream):
         return SessionMessage(message, ServerMessageMetadata(on_request_unanswered=unanswered))
 
     async def _fill(self) -> None:
-        with anyio.CancelScope() as self._waiting:
-            # Files have no readiness (EPERM from epoll): reading them never waits for anyone.
-            with suppress(PermissionError):
-                await anyio.wait_readable(self._fd)
-        if self._stopped:
-            return
-        chunk = read_chunk(self._fd)
-        if chunk is not None:
-            lines = self._cutter.feed(chunk) if chunk else self._cutter.finish()
-            await self.take(lines, ended=not chunk)
+        """Until there is a message for the SDK, or none will come. Calls on the short way go theirs meanwhile."""
+        self._came = anyio.Event()
+        try:
+            self._loop.add_reader(self._fd, self._read)
+        except PermissionError:  # files have no readiness: reading them never waits for anyone
+            self._read()
+        else:
+            await self._came.wait()
 
-    async def take(self, lines: Iterable[bytearray | Oversized], *, ended: bool) -> None:
+    def _pause(self) -> None:
+        with suppress(ValueError, OSError):
+            self._loop.remove_reader(self._fd)
+        self._came.set()
+
+    def _read(self) -> None:
+        try:
+            chunk = read_chunk(self._fd)
+            if chunk is not None:
+                lines = self._cutter.feed(chunk) if chunk else self._cutter.finish()
+                self.take(lines, ended=not chunk)
+        except Exception as error:  # the event loop would log it and read on
+            self._messages.append(error)
+        if self._messages:
+            self._pause()
+
+    def take(self, lines: Iterable[bytearray | Oversized], *, ended: bool) -> None:
         """What was read: the messages in it are received next."""
         for line in lines:
             self._recorder.heard(line)
-            try:
-                self._messages.append(decode(line))
-            except Refused as refused:
-                await self._refuse(refused)
+            if self._direct is None or not self._direct.take(line):
+                self._messages.append(self._heard(line))
         if ended:
             self.stop()
+
+    def _heard(self, line: bytearray | Oversized) -> JSONRPCMessage | Refused:
+        try:
+            message = decode(line)
+        except Refused as refused:
+            return refused
+        if self._direct is not None:
+            self._direct.heard(message)
+        return message
 
     async def _refuse(self, refused: Refused) -> None:
         logger.warning("refused a line of input: %s", refused)

@@ -25,7 +25,7 @@ from tests.service import Refused
 REPOSITORY = Path(__file__).parents[1]
 DEADLINE_S = 60.0
 
-Era = Literal["2025-11-25", "2026-07-28"]
+Era = Literal["2024-11-05", "2025-11-25", "2026-07-28"]
 Message = dict[str, Any]
 
 ENVELOPE = {
@@ -91,14 +91,18 @@ class Pipe:
         self.popen.stdin.write(data)
         self.popen.stdin.flush()
 
-    def read(self) -> Message | None:
-        """The next message; None where the server has ended."""
+    def read_line(self) -> bytes:
+        """The next message as it came; nothing where the server has ended."""
         try:
-            line = self._lines.get(timeout=DEADLINE_S)
+            return self._lines.get(timeout=DEADLINE_S)
         except Empty:
             raise TimeoutError(
                 f"no answer within {DEADLINE_S} s; stderr: {self.stderr()}"
             ) from None
+
+    def read(self) -> Message | None:
+        """The next message; None where the server has ended."""
+        line = self.read_line()
         if not line:
             return None
         message: Message = json.loads(line)

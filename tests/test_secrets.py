@@ -8,16 +8,19 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from memlog.errors import InvalidParameter, LimitExceeded
 from memlog.settings import Secrets
 from server import credentials
-from server.credentials import judge, judge_lines, kinds, look
+from server.credentials import judge, judge_lines, kinds, look, may_hold
 from server.diagnosis import Place
 from server.http.logs import log_json_to_stderr
 from server.registry import tools
@@ -104,6 +107,23 @@ def test_a_credential_is_known_alone_and_within_a_sentence(kind: str) -> None:
 
 def test_every_detector_has_its_example() -> None:
     assert {detector.secret_type for detector, _ in credentials.detectors()} == set(KNOWN)
+
+
+SHAPES = [shape for detector, _ in credentials.detectors() for shape in detector.denylist]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.pattern[:24])
+@given(data=st.data())
+def test_whatever_has_a_credentials_shape_is_looked_at(
+    shape: re.Pattern[str], data: st.DataObject
+) -> None:
+    text = data.draw(st.from_regex(shape))
+    assert may_hold(text)
+    assert may_hold(f"Jon says that he uses {text} for the shop.")
+
+
+def test_prose_is_not_looked_at_any_closer() -> None:
+    assert not may_hold("The password of the wifi is on the fridge; ask Gina, who lives next door.")
 
 
 @pytest.mark.parametrize("text", ORDINARY)

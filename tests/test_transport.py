@@ -32,11 +32,12 @@ Message = dict[str, Any]
 
 
 class Process:
-    """The echo server with its three pipes in hand."""
+    """A server of `tests/servers` with its three pipes in hand."""
 
     def __init__(
         self,
         folder: Path,
+        script: Path = ECHO_SERVER,
         *,
         stdin: int = subprocess.PIPE,
         stdout: int = subprocess.PIPE,
@@ -46,7 +47,7 @@ class Process:
         self._journal = folder / "journal"
         self._journal.touch()
         self._popen = subprocess.Popen(
-            [sys.executable, ECHO_SERVER, self._journal, str(drain_s), str(teardown_s)],
+            [sys.executable, script, self._journal, str(drain_s), str(teardown_s)],
             stdin=stdin,
             stdout=stdout,
             stderr=subprocess.PIPE,

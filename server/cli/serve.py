@@ -79,19 +79,20 @@ def _serve_stdio(settings: Settings) -> NoReturn:
     log_to_stderr(settings.log_level)
     prelude = Prelude(Answers.of(settings))
     with collector_at_rest():
-        from server.dispatch import build_server
+        from server.direct import Direct
+        from server.dispatch import build_server, once
         from server.registry import tools
         from server.service import Service
         from server.session import Session
         from server.transport import run_stdio
 
     service = Service(settings)
-    server = build_server(
-        Session(service, settings.project),
-        tools(settings.toolsets, read_only=settings.read_only),
-        on_first_answer=service.warm_up,
-    )
-    run_stdio(server, on_close=service.close, prelude=prelude)
+    session = Session(service, settings.project)
+    offered = tools(settings.toolsets, read_only=settings.read_only)
+    warm_up = once(service.warm_up)
+    server = build_server(session, offered, on_first_answer=warm_up)
+    direct = Direct(session, offered, on_first_answer=warm_up)
+    run_stdio(server, on_close=service.close, prelude=prelude, direct=direct)
 
 
 def _serve_http(settings: Settings) -> NoReturn:

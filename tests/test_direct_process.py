@@ -1,0 +1,190 @@
+"""The short way of a call over stdio, from outside: a process in which only it has tools, and whose SDK knows none."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.test_transport import (  # noqa: F401 (fixtures)
+    Message,
+    Process,
+    Start,
+    call,
+    deadline,
+    gate,
+    initialize,
+    line,
+    modern,
+    request,
+)
+
+LEGACY = "2025-11-25"
+DIRECT_SERVER = Path(__file__).parent / "servers" / "direct_server.py"
+
+
+@pytest.fixture
+def start(tmp_path: Path, deadline: None) -> Iterator[Start]:  # noqa: F811
+    started: list[Process] = []
+
+    def start(**options: Any) -> Process:
+        started.append(Process(tmp_path, DIRECT_SERVER, **options))
+        started[-1].initialize()
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.clean_up()
+
+
+def said(answer: Message) -> str:
+    text: str = answer["result"]["structuredContent"]["text"]
+    return text
+
+
+def test_calls_come_the_short_way_from_the_handshake_on(tmp_path: Path, deadline: None) -> None:  # noqa: F811
+    server = Process(tmp_path, DIRECT_SERVER)
+    try:
+        early = line(call(1, "echo", text="too early"))
+        server.write(early + line(initialize(LEGACY)) + line(call(2, "echo", text="in one go")))
+        answers = {each["id"]: each for each in (server.read() for _ in range(3))}
+        assert answers[1]["error"]["code"] == answers[2]["error"]["code"] == -32601
+        assert answers[0]["result"]["protocolVersion"] == LEGACY
+        assert said(server.ask(call(3, "echo", text="für Ñandú 🦤"))) == "für Ñandú 🦤"
+        assert server.ask(modern(call(4, "echo", text="other era")))["error"]["code"] == -32600
+    finally:
+        server.clean_up()
+
+
+def test_a_client_without_handshake_is_left_to_the_sdk(tmp_path: Path, deadline: None) -> None:  # noqa: F811
+    server = Process(tmp_path, DIRECT_SERVER)
+    try:
+        server.ask(modern(request(1, "server/discover")))
+        assert server.ask(initialize(LEGACY, 2))["error"]["code"] == -32022
+        assert "error" in server.ask(call(3, "echo", text="no handshake"))
+    finally:
+        server.clean_up()
+
+
+def test_unknown_tools_and_ids_in_use_are_left_to_the_sdk(start: Start, gate: Path) -> None:  # noqa: F811
+    server = start()
+    assert server.ask(call(1, "eco", text=""))["error"]["code"] == -32601
+    server.send(call(2, "slow", gate=str(gate)), call(2, "echo", text="the same id"))
+    assert server.read()["error"]["code"] == -32601
+    gate.write_text("finished")
+    assert said(server.read()) == "finished"
+
+
+def test_two_hundred_calls_at_once_have_two_hundred_answers(start: Start) -> None:
+    server = start()
+    server.send(*(call(n, "echo", text=f"text {n}") for n in range(200)), request(200, "ping"))
+    answers = [server.read() for _ in range(201)]
+    texts = {each["id"]: said(each) for each in answers if each["id"] != 200}
+    assert texts == {n: f"text {n}" for n in range(200)}
+
+
+def test_answers_of_any_size_stay_whole_beside_those_of_the_sdk(start: Start) -> None:
+    server = start()
+    for number in range(0, 30, 3):
+        server.send(
+            call(number, "big", characters=number * 20_000),
+            request(number + 1, "ping"),
+            call(number + 2, "echo", text="between"),
+        )
+    answers = {each["id"]: each for each in (server.read() for _ in range(30))}
+    assert set(answers) == set(range(30))
+    assert all(len(said(answers[n])) == n * 20_000 for n in range(0, 30, 3))
+
+
+def test_a_slow_reader_holds_up_nobody(start: Start, gate: Path) -> None:  # noqa: F811
+    server = start()
+    server.send(call(1, "big", characters=5_000_000))
+    assert server.stdout.read(1) == b"{"
+    server.send(call(2, "slow", gate=str(gate)), request(3, "ping"))
+    gate.write_text("meanwhile")
+    assert len(said(json.loads(b"{" + server.stdout.readline()))) == 5_000_000
+    assert {each["id"] for each in (server.read(), server.read())} == {2, 3}
+
+
+@pytest.mark.parametrize("spelt", [1, "1"])
+def test_a_cancelled_call_is_run_to_its_end_and_never_answered(
+    start: Start,
+    gate: Path,  # noqa: F811
+    spelt: int | str,
+) -> None:
+    server = start()
+    server.send(call(1, "slow", gate=str(gate)))
+    with gate.open("w") as opened:
+        cancelled = {"requestId": spelt}
+        server.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled})
+        assert server.ask(request(2, "ping"))["id"] == 2
+        opened.write("finished")
+    server.close_stdin()
+    assert server.stdout.read() == b""
+    code, journal, _ = server.end()
+    assert (code, journal) == (0, ["slow finished", "slow ok", "first answer", "closed"])
+
+
+@pytest.mark.parametrize("tool", ["fail", "half_a_pair"])
+def test_an_unforeseen_exception_stays_in_the_log(start: Start, tool: str) -> None:
+    server = start()
+    error = server.ask(call(1, tool, text="swordfish"))["error"]
+    assert error["code"] == -32603
+    assert "swordfish" not in json.dumps(error)
+    assert said(server.ask(call(2, "echo", text="still here"))) == "still here"
+    server.close_stdin()
+    _, journal, stderr = server.end()
+    assert f"internal error {error['data']['reference']}" in stderr
+    assert "Traceback" in stderr
+    assert journal == [f"{tool} INTERNAL_ERROR", "echo ok", "first answer", "closed"]
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT, None])
+def test_at_the_end_calls_in_flight_are_finished_and_answered(
+    start: Start,
+    gate: Path,  # noqa: F811
+    end: int | None,
+) -> None:
+    server = start()
+    server.send(call(1, "slow", gate=str(gate)))
+    with gate.open("w") as opened:
+        server.kill(end) if end else server.close_stdin()
+        opened.write("finished")
+    assert said(server.read()) == "finished"
+    assert server.end()[:2] == (0, ["slow finished", "slow ok", "first answer", "closed"])
+
+
+def test_a_call_stuck_in_its_thread_is_left_behind_without_closing(
+    start: Start,
+    gate: Path,  # noqa: F811
+) -> None:
+    server = start(drain_s=0.05, teardown_s=0.5)
+    server.send(call(1, "slow", gate=str(gate)))
+    with gate.open("w"):
+        server.close_stdin()
+        exit_code, journal, stderr = server.end()
+    assert (exit_code, journal) == (1, [])
+    assert "Timeout" in stderr
+
+
+def test_a_client_that_never_reads_does_not_keep_the_server_up(start: Start) -> None:
+    server = start(drain_s=0.05)
+    server.send(call(1, "big", characters=5_000_000))
+    assert server.stdout.read(1) == b"{"
+    server.kill(signal.SIGTERM)
+    assert server.end()[:2] == (0, ["big ok", "first answer", "closed"])
+
+
+def test_a_closed_stdout_is_a_clean_end(start: Start, gate: Path) -> None:  # noqa: F811
+    server = start()
+    server.send(call(1, "slow", gate=str(gate)))
+    server.stdout.close()
+    server.send(call(2, "echo", text="to nobody"))
+    gate.write_text("finished")
+    code, journal, stderr = server.end()
+    assert (code, journal[-1], stderr) == (0, "closed", "")
+    assert "slow finished" in journal
