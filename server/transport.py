@@ -18,28 +18,27 @@ import faulthandler
 import logging
 import os
 import signal
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
-from types import TracebackType
 from typing import Any, NoReturn, Self
 
 import anyio
-from anyio.abc import TaskGroup, TaskStatus
+from anyio.abc import TaskStatus
 from mcp.server.lowlevel import Server
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
-from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCRequest, JSONRPCResponse
+from mcp_types import JSONRPCMessage, JSONRPCRequest
 
-from server.descriptors import Sink, read_chunk
+from server.descriptors import read_chunk
 from server.direct import Direct, is_untraced
 from server.faults import guard
 from server.lines import Oversized
+from server.outbox import Outbox, Stream
 from server.pending import Pending
 from server.prelude import Opening, Prelude, untouched
 from server.recording import Recorder
-from server.wire import Refused, decode, encode
+from server.wire import Refused, decode
 
 DRAIN_S = 10.0
 TEARDOWN_S = 5.0
@@ -111,7 +110,7 @@ async def serve_stdio(
             direct = None
         try:
             async with anyio.create_task_group() as tasks:
-                outbox = _Outbox(opening, pending, recorder, direct, tasks)
+                outbox = Outbox(opening, pending, recorder, direct, tasks)
                 inbox = _Inbox(
                     opening, outbox, pending, recorder, direct,
                     drain_s=drain_s, on_stopping=give_up,
@@ -134,129 +133,13 @@ async def serve_stdio(
             faulthandler.cancel_dump_traceback_later()
 
 
-class _Stream:
-    """The part of the SDK's stream protocols that is the same for reading and writing."""
-
-    async def aclose(self) -> None:
-        """The descriptors belong to `descriptors.private_wire`."""
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> None:
-        await self.aclose()
-
-
-class _Outbox(_Stream):
-    """The SDK's write stream. Writes never block the event loop and never interleave."""
-
-    def __init__(
-        self,
-        opening: Opening,
-        pending: Pending,
-        recorder: Recorder,
-        direct: Direct | None,
-        tasks: TaskGroup,
-    ) -> None:
-        self.on_broken: Callable[[], None] = lambda: None
-        self._direct = direct
-        self._tasks = tasks
-        self._sink = Sink(opening.sink)
-        self._unsent = opening.unsent
-        self._pending = pending
-        self._recorder = recorder
-        self._pushing = threading.Lock()
-        self._turn = anyio.Lock(fast_acquire=True)
-        self._writing = anyio.CancelScope()
-        self._closed = False
-
-    async def send(self, item: SessionMessage, /) -> None:
-        """Returns when the message is with the kernel.
-
-        Raises `ClosedResourceError` when nobody reads any more, which the SDK takes calmly.
-        """
-        message = item.message
-        try:
-            data = encode(message)
-            if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
-                data = data if self._recorder.answered(message.id, data) else b""
-            if self._direct is not None:
-                self._direct.sent(message)
-            await self._write(data)
-        finally:
-            if isinstance(message, JSONRPCResponse | JSONRPCError):
-                self._pending.settle(message.id)
-
-    def send_now(self, line: bytes) -> bytes | None:
-        """Sends `line` from any thread if nobody waits; returns what there is to `send_late` from the event loop."""
-        with self._pushing:
-            if self._turn.locked() or self._unsent or self._closed:
-                return line
-            try:
-                self._unsent = bytes(self._sink.push(memoryview(line)))
-            except OSError:
-                return line  # the event loop meets it again, and knows what to do
-            return b"" if self._unsent else None
-
-    def send_late(self, line: bytes, settle: Callable[[], None]) -> None:
-        """Sends the rest of what was sent, and `line`, when the client takes it; then calls `settle`."""
-        self._tasks.start_soon(self._send_late, line, settle)
-
-    async def _send_late(self, line: bytes, settle: Callable[[], None]) -> None:
-        try:
-            with suppress(anyio.ClosedResourceError):
-                await self._write(line)
-        finally:
-            settle()
-
-    async def wait_idle(self) -> None:
-        """Until no message is half written."""
-        async with self._turn:
-            pass
-
-    def abandon(self) -> None:
-        """Give up on a client that does not read: a write that waits for it ends unfinished."""
-        if self._turn.locked() or self._unsent:
-            self._closed = True
-            self._writing.cancel()
-
-    async def _write(self, data: bytes) -> None:
-        async with self._turn:
-            # A client may cancel the very request whose answer is half written.
-            with anyio.CancelScope(shield=True) as self._writing:
-                # The rest of an answer that the prelude began: the SDK's own, which is not sent,
-                # comes by here, so it is not left waiting for another message.
-                rest = self._push(memoryview(data))
-                while rest:
-                    await anyio.wait_writable(self._sink.fd)
-                    rest = self._push(rest)
-
-    def _push(self, data: memoryview) -> memoryview:
-        if self._closed:
-            raise anyio.ClosedResourceError
-        try:
-            with self._pushing:
-                if self._unsent:
-                    data, self._unsent = memoryview(self._unsent + data), b""
-                return self._sink.push(data)
-        except OSError as error:
-            self._closed = True
-            self.on_broken()
-            raise anyio.ClosedResourceError from error
-
-
-class _Inbox(_Stream):
+class _Inbox(Stream):
     """The SDK's read stream: ends at EOF or `stop`, once everything handed out is settled."""
 
     def __init__(
         self,
         opening: Opening,
-        outbox: _Outbox,
+        outbox: Outbox,
         pending: Pending,
         recorder: Recorder,
         direct: Direct | None,
