@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from mcp.server.lowlevel import Server
 from mcp_types import JSONRPCRequest, JSONRPCResponse
 from mcp_types.methods import serialize_server_result
+from opentelemetry.trace import NoOpTracerProvider
 
 from server.direct import answer_line, is_untraced, plain_call
 from server.dispatch import Answer
@@ -209,8 +210,8 @@ def test_whatever_is_taken_for_a_call_the_sdk_reads_alike(
 # -- who else wants to see calls
 
 
-def test_a_server_that_is_traced_or_has_other_middleware_answers_by_the_sdk() -> None:
-    server: Server[Any] = Server("traced")
+def test_a_server_with_other_middleware_answers_by_the_sdk() -> None:
+    server: Server[Any] = Server("watched")
     guard(server)
     assert is_untraced(server)
 
@@ -218,4 +219,10 @@ def test_a_server_that_is_traced_or_has_other_middleware_answers_by_the_sdk() ->
         return await call_next(ctx)
 
     server.middleware.append(other)
+    assert not is_untraced(server)
+
+
+def test_a_server_that_is_traced_answers_by_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
+    server: Server[Any] = Server("traced")
+    monkeypatch.setattr("server.direct.get_tracer_provider", NoOpTracerProvider)
     assert not is_untraced(server)
