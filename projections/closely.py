@@ -67,21 +67,20 @@ def ordered_closely(
 
 def _features(found: Sequence[Candidate], around: Surroundings | None = None) -> Features:
     """The candidates begin with those that `around` is about, in its order."""
-    count = len(found)
     known = Features(
-        bm25=np.fromiter((each.bm25 for each in found), np.float32, count),
-        cosine=np.fromiter((each.cosine for each in found), np.float32, count),
-        part=np.fromiter((each.part for each in found), np.float32, count),
+        bm25=np.array([each.bm25 for each in found], np.float32),
+        cosine=np.array([each.cosine for each in found], np.float32),
+        part=np.array([each.part for each in found], np.float32),
     )
     if around is None:
         return known
-    close = np.zeros(count, np.bool_)
+    close = np.zeros(len(found), np.bool_)
     close[around.close] = True
     return Features(
         known.bm25,
         known.cosine,
         known.part,
-        late=np.fromiter((each.late for each in found), np.float32, count),
+        late=np.array([each.late for each in found], np.float32),
         close=close,
         beside=around.beside,
         named=around.named,
@@ -90,6 +89,9 @@ def _features(found: Sequence[Candidate], around: Surroundings | None = None) ->
 
 
 def _ranked(found: list[Candidate], features: Features) -> list[Candidate]:
-    for each, score in zip(found, scores(features).tolist(), strict=True):
+    scored = scores(features).tolist()
+    for each, score in zip(found, scored, strict=True):
         each.score = score
-    return sorted(found, key=lambda each: (-each.score, each.ref))
+    # A ref is there once: no two candidates are ever compared.
+    order = sorted(zip([-score for score in scored], [each.ref for each in found], found, strict=True))
+    return [each for _, _, each in order]

@@ -9,7 +9,6 @@ one that was found; so a query that nothing answers finds nothing.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,6 +24,7 @@ from projections.follow import Projections
 from projections.previous import Meaning
 from projections.query import Query, parse
 from projections.text import TextProjector
+from projections.things import TextHit
 from projections.vectors import VectorHit
 
 if TYPE_CHECKING:
@@ -170,14 +170,12 @@ class Searcher:
         at, kinds, labels, depth = scope
         worded = text.search(parsed, at=at, limit=depth, kinds=kinds, labels=labels)
         for hit in worded:
-            found = candidates.setdefault(hit.ref, Candidate(hit.kind, hit.ref, hit.entity))
-            found.bm25 = hit.score
+            candidates[hit.ref] = Candidate(hit.kind, hit.ref, hit.entity, hit.score)
         if not parsed.is_plain:
             return len(worded) == depth
         parts = text.substring(query, at=at, limit=depth, kinds=kinds, labels=labels)
         for hit in parts:
-            found = candidates.setdefault(hit.ref, Candidate(hit.kind, hit.ref, hit.entity))
-            found.part = hit.score
+            _of(candidates, hit).part = hit.score
         return depth in (len(worded), len(parts))
 
     def _by_meaning(self, asked: _Asked, candidates: dict[str, Candidate], scope: _Scope) -> bool:
@@ -190,8 +188,7 @@ class Searcher:
         for hit in near:
             if hit.cosine < COSINE_MIN:
                 return False
-            found = candidates.setdefault(hit.ref, Candidate(hit.kind, hit.ref, hit.entity))
-            found.cosine = hit.cosine
+            _of(candidates, hit).cosine = hit.cosine
         return len(near) == depth
 
     def _closely(
@@ -265,14 +262,23 @@ class Searcher:
         )
 
 
+def _of(candidates: dict[str, Candidate], hit: TextHit | VectorHit) -> Candidate:
+    """The candidate of a hit, which is one from now on."""
+    found = candidates.get(hit.ref)
+    if found is None:
+        found = candidates[hit.ref] = Candidate(hit.kind, hit.ref, hit.entity)
+    return found
+
+
 def _hit(found: Candidate) -> Hit:
+    cosine, late = found.cosine, found.late
     return Hit(
         found.kind,
         found.ref,
         found.entity,
-        max(found.score, 0.0),
+        found.score if found.score > 0 else 0.0,
         found.bm25,
-        0.0 if math.isnan(found.cosine) else found.cosine,
+        cosine if cosine == cosine else 0.0,  # not so NaN
         found.part,
-        0.0 if math.isnan(found.late) else found.late,
+        late if late == late else 0.0,
     )

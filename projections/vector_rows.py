@@ -90,7 +90,8 @@ class Rows:
         self._labels = {label: array("q", rows) for label, rows in held.labels.items()}
         self._entity_codes = {entity: code for code, entity in enumerate(self._entities)}
         self._last = {ref: row for row, ref in enumerate(self._refs)}
-        self._present: Selection | None = None
+        self._present: dict[frozenset[Kind] | None, Selection] = {}
+        """What lives now, by the kinds asked for; until something changes."""
 
     def __len__(self) -> int:
         return len(self._refs)
@@ -121,7 +122,7 @@ class Rows:
             self._labels.setdefault(label, array("q")).append(row)
         self._refs.append(document.ref)
         self._last[document.ref] = row
-        self._present = None
+        self._present = {}
 
     def _subject_code(self, subject: str) -> int:
         code = self._subject_codes.setdefault(subject, len(self._subjects))
@@ -134,28 +135,35 @@ class Rows:
         row = self._last.get(ref)
         if row is not None and self._died.values[row] == NEVER:
             self._died.values[row] = position
-            self._present = None
+            self._present = {}
 
     # -- what a search asks
 
     def described(self, rows: Ids) -> Iterator[tuple[str, Kind, str]]:
         """Ref, kind and entity of the document of each row."""
-        kinds = self._kind.values[rows].tolist()
-        entities = self._entity.values[rows].tolist()
-        for row, kind, entity in zip(rows.tolist(), kinds, entities, strict=True):
-            yield self._refs[row], KINDS[kind], self._entities[entity]
+        return zip(
+            map(self._refs.__getitem__, rows.tolist()),
+            map(KINDS.__getitem__, self._kind.values[rows].tolist()),
+            map(self._entities.__getitem__, self._entity.values[rows].tolist()),
+            strict=True,
+        )
 
     def select(
         self, at: int | None, kinds: Collection[Kind] | None, labels: Iterable[str]
     ) -> Selection:
         """The rows that live (`at` a position, or now), are of one of `kinds`, bear all `labels`."""
         labels = tuple(labels)
-        if at is None and kinds is None and not labels:
+        if at is None and not labels:
             # Computed by whoever asks first after a change; two at once compute the same.
-            if self._present is None:
-                rows = np.flatnonzero(self._died.values == NEVER)
-                self._present = Selection(rows, len(self))
-            return self._present
+            wanted = None if kinds is None else frozenset(kinds)
+            if (known := self._present.get(wanted)) is None:
+                known = self._present[wanted] = self._selected(None, kinds, ())
+            return known
+        return self._selected(at, kinds, labels)
+
+    def _selected(
+        self, at: int | None, kinds: Collection[Kind] | None, labels: Sequence[str]
+    ) -> Selection:
         among: Ids | slice = self._bearing(labels) if labels else slice(None)
         chosen = self._living(among, at)
         if kinds is not None:
@@ -165,15 +173,10 @@ class Rows:
 
     def living_rows(self, refs: Iterable[str], at: int | None) -> dict[str, int]:
         """The row of each of `refs` that lives (`at` a position, or now)."""
-        born, died, previous = self._born.values, self._died.values, self._previous.values
-        found: dict[str, int] = {}
-        for ref in refs:
-            row = self._last.get(ref, NO_ROW)
-            while at is not None and row != NO_ROW and born[row] > at:
-                row = int(previous[row])
-            if row != NO_ROW and (died[row] == NEVER if at is None else died[row] > at):
-                found[ref] = row
-        return found
+        refs = list(refs)
+        last = [self._last.get(ref, NO_ROW) for ref in refs]
+        living = self._then(np.array(last, np.int64), at).tolist()
+        return {ref: row for ref, row in zip(refs, living, strict=True) if row != NO_ROW}
 
     def _living(self, among: Ids | slice, at: int | None) -> NDArray[np.bool_]:
         died = self._died.values[among]
@@ -208,12 +211,12 @@ class Rows:
 
     def named(self, rows: Ids, words: Set[str]) -> NDArray[np.bool_]:
         """Whether each document's entity has a name all of whose words are among `words`."""
-        codes, where = np.unique(self._subject.values[rows], return_inverse=True)
-        names = [name_words(self._subjects[code]) for code in codes.tolist()]
-        among: NDArray[np.bool_] = np.array(
-            [bool(name) and name <= words for name in names], np.bool_
-        )
-        return among[where]
+        codes = self._subject.values[rows].tolist()
+        among: dict[int, bool] = {}
+        for code in set(codes):
+            name = name_words(self._subjects[code])
+            among[code] = bool(name) and name <= words
+        return np.array([among[code] for code in codes], np.bool_)
 
     def around(self, rows: Ids, reach: int, at: int | None) -> Mapping[int, Ids]:
         """By distance, -reach..-1 and 1..reach, the living rows of what was written down so many things
@@ -226,6 +229,8 @@ class Rows:
     def companions(self, rows: Ids, at: int | None) -> Ids:
         """The living rows right beside `rows` in threads that have a name, ascending."""
         talking = rows[self._talks.named(rows)]
+        if len(talking) == 0:
+            return talking
         beside: Ids = np.unique(np.concatenate([*self.around(talking, 1, at).values()]))
         living: Ids = beside[beside != NO_ROW]
         return living
@@ -243,7 +248,14 @@ class Rows:
 
     def _living_again(self, first: Ids, at: int | None) -> Ids:
         """The rows now living, or `at` a position, of things born first in `first`; else `NO_ROW`."""
-        rows = np.where(first == NO_ROW, NO_ROW, self._current.values[first])
+        if len(first) == 0 or first.max() == NO_ROW:
+            return first
+        return self._then(np.where(first == NO_ROW, NO_ROW, self._current.values[first]), at)
+
+    def _then(self, rows: Ids, at: int | None) -> Ids:
+        """For the last row of each of some things the one that lives now, or `at` a position; else `NO_ROW`."""
+        if len(self) == 0:
+            return rows
         if at is not None:
             while (late := (rows != NO_ROW) & (self._born.values[rows] > at)).any():
                 rows = np.where(late, self._previous.values[rows], rows)

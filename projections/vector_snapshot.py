@@ -6,7 +6,7 @@ its name:
     magic   8 bytes     b"memlogV1"
     header  <Q I Q Q Q  position, dimensions, bytes of the three sections
     rows                the table, msgpack (vector_rows)
-    halves              float16[rows][dimensions], little-endian
+    numbers             float32, then int16[rows][dimensions], little-endian (vector_index)
     graph               FAISS's own format without the vectors, or nothing
     SHA-256 of all of the above, 32 bytes
 
@@ -51,7 +51,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     position: int
     dimensions: int
     rows: bytes | memoryview
-    halves: bytes | memoryview
+    numbers: bytes | memoryview
     graph: bytes | memoryview
 
 
@@ -98,7 +98,7 @@ class SnapshotFolder:
             self.path.mkdir(exist_ok=True)
             with staged.open("xb") as file:
                 checksum = hashlib.sha256()
-                for part in (_header(snapshot), snapshot.rows, snapshot.halves, snapshot.graph):
+                for part in (_header(snapshot), snapshot.rows, snapshot.numbers, snapshot.graph):
                     checksum.update(part)
                     file.write(part)
                 file.write(checksum.digest())
@@ -164,7 +164,7 @@ class SnapshotFolder:
 
 
 def _header(snapshot: Snapshot) -> bytes:
-    sections = (len(snapshot.rows), len(snapshot.halves), len(snapshot.graph))
+    sections = (len(snapshot.rows), len(snapshot.numbers), len(snapshot.graph))
     return HEADER.pack(MAGIC, snapshot.position, snapshot.dimensions, *sections)
 
 
@@ -181,11 +181,11 @@ def _decoded(position: int, data: memoryview) -> Snapshot:
             f"its header does not fit: {magic!r}, position {held}, sections {sections}"
         )
     rows_end = HEADER.size + sections[0]
-    halves_end = rows_end + sections[1]
+    numbers_end = rows_end + sections[1]
     return Snapshot(
         position,
         dimensions,
         data[HEADER.size : rows_end],
-        data[rows_end:halves_end],
-        data[halves_end:body],
+        data[rows_end:numbers_end],
+        data[numbers_end:body],
     )

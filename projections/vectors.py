@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from projections.vector_index import VectorIndex, Vectors
     from projections.vector_rows import Rows
 
-VECTORS_VERSION = 2
+VECTORS_VERSION = 3
 """Of the snapshot's content: rows, vectors, graph. Part of the folder's name, which the caller gives."""
 
 Embed = Callable[[Sequence[str]], "np.ndarray[tuple[int, ...], np.dtype[np.float32]]"]
@@ -150,7 +150,7 @@ class VectorProjector:
     def digest(self) -> str:
         with self._driving:
             _, rows, index = self._state
-            return sha256(rows.to_bytes() + index.halves(len(rows))).hexdigest()
+            return sha256(rows.to_bytes() + index.numbers_bytes(len(rows))).hexdigest()
 
     def close(self) -> None:
         """Frees the memory. What was not saved is computed again another time."""
@@ -179,13 +179,10 @@ class VectorProjector:
             position, rows, index = self._state
             selection = rows.select(_past(at, position), kinds, labels)
             found, cosines = index.nearest(query, selection, limit)
-            hits = [
-                VectorHit(ref, kind, entity, cosine)
-                for (ref, kind, entity), cosine in zip(
-                    rows.described(found), cosines.tolist(), strict=True
-                )
-            ]
-        return sorted(hits, key=lambda hit: (-hit.cosine, hit.ref))[: max(0, limit)]
+            described = list(rows.described(found))
+        # A ref is there once: nothing behind it is ever compared.
+        best = sorted(zip((-cosines).tolist(), described, strict=True))[: max(0, limit)]
+        return [VectorHit(*document, -cosine) for cosine, document in best]
 
     def cosines(
         self, vector: Vectors, refs: Iterable[str], *, at: int | None = None
@@ -265,7 +262,7 @@ class VectorProjector:
                 position,
                 self._dimensions,
                 rows.to_bytes(),
-                index.halves(count),
+                index.numbers_bytes(count),
                 index.graph_bytes(),
             )
         self._folder.write(snapshot)
@@ -309,7 +306,7 @@ class VectorProjector:
             raise ValueError(f"{snapshot.dimensions} dimensions instead of {self._dimensions}")
         rows = Rows.from_bytes(snapshot.rows)
         index = VectorIndex.restored(
-            self._dimensions, snapshot.halves, snapshot.graph, self._graph_from_rows
+            self._dimensions, snapshot.numbers, snapshot.graph, self._graph_from_rows
         )
         if len(rows) != index.count:
             raise ValueError(f"{len(rows)} rows and {index.count} vectors")

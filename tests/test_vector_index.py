@@ -56,11 +56,11 @@ def graph(vectors: Vectors) -> VectorIndex:
 
 def by_graph(index: VectorIndex, selection: Selection) -> bool:
     """Whether the graph is what answers; the tests of its recall would show nothing otherwise."""
-    return index._proposed(clustered(1, seed=2)[0], selection, 26) is not None
+    return index._by_graph(clustered(1, seed=2), selection, 52) is not None
 
 
 @pytest.mark.parametrize(
-    ("retired_share", "answered_by_graph"), [(0.0, True), (0.5, True), (0.95, False)]
+    ("retired_share", "answered_by_graph"), [(0.0, True), (0.2, True), (0.95, False)]
 )
 def test_the_graph_finds_what_lives_however_much_has_died(
     graph: VectorIndex, vectors: Vectors, retired_share: float, answered_by_graph: bool
@@ -88,12 +88,13 @@ def test_the_graph_finds_the_rest_of_a_long_list_too(graph: VectorIndex, vectors
 
 
 def test_rows_that_are_not_selected_are_never_found(graph: VectorIndex, vectors: Vectors) -> None:
-    selection = Selection(np.arange(0, ROWS, 2), ROWS)
+    selected = np.flatnonzero(np.arange(ROWS) % 5)
+    selection = Selection(selected, ROWS)
 
-    found = [best(graph, query, selection, 50) for query in vectors[1:60:2]]
+    found = [best(graph, query, selection, 50) for query in vectors[:300:5]]
 
     assert by_graph(graph, selection)
-    assert all(row % 2 == 0 for rows in found for row in rows)
+    assert all(row % 5 for rows in found for row in rows)
 
 
 def test_many_equal_vectors_do_not_hide_the_others(vectors: Vectors) -> None:
@@ -112,11 +113,16 @@ def test_many_equal_vectors_do_not_hide_the_others(vectors: Vectors) -> None:
     assert np.mean(reached) >= 0.95
 
 
-def test_below_the_threshold_every_answer_is_exact(vectors: Vectors) -> None:
+def test_below_the_threshold_nothing_is_missed_but_what_ties_to_the_fourth_digit(
+    vectors: Vectors,
+) -> None:
     index = VectorIndex(DIMENSIONS, graph_from_rows=ROWS + 1)
     index.add(vectors)
 
-    assert recall(index, vectors, everything(ROWS), limit=100) == 1.0
+    for query in clustered(QUERIES, seed=2):
+        truth = np.sort(vectors @ query)[-100]
+        found = vectors[best(index, query, everything(ROWS), 100)] @ query
+        assert found.min() >= truth - 1e-4
 
 
 def in_batches(vectors: Vectors, sizes: list[int], stored_after: int) -> VectorIndex:
@@ -127,7 +133,7 @@ def in_batches(vectors: Vectors, sizes: list[int], stored_after: int) -> VectorI
         index.add(vectors[start:end])
         if batch == stored_after:
             index = VectorIndex.restored(
-                DIMENSIONS, index.halves(index.count), index.graph_bytes(), graph_from_rows=2_000
+                DIMENSIONS, index.numbers_bytes(index.count), index.graph_bytes(), graph_from_rows=2_000
             )
     return index
 
@@ -140,7 +146,7 @@ def test_the_graph_depends_on_the_rows_alone(vectors: Vectors, stored_after: int
     parts = in_batches(vectors, [900, 700, 1, 899, 500], stored_after)
 
     assert whole.graph_bytes() == parts.graph_bytes() != b""
-    assert whole.halves(3_000) == parts.halves(3_000)
+    assert whole.numbers_bytes(3_000) == parts.numbers_bytes(3_000)
 
 
 def test_no_single_addition_pays_for_the_whole_graph(vectors: Vectors) -> None:
@@ -163,7 +169,7 @@ def test_a_graph_that_cannot_be_read_or_is_of_other_rows_is_built_anew(vectors: 
     smaller.add(vectors[:1_000])
 
     for graph in (b"no graph at all", smaller.graph_bytes(), b""):
-        index = VectorIndex.restored(DIMENSIONS, whole.halves(2_500), graph, 2_000)
+        index = VectorIndex.restored(DIMENSIONS, whole.numbers_bytes(2_500), graph, 2_000)
         assert index.graph_bytes() == whole.graph_bytes()
 
 
@@ -175,7 +181,7 @@ def test_a_threshold_that_has_moved_since_the_snapshot_holds(vectors: Vectors) -
         fresh = VectorIndex(DIMENSIONS, graph_from_rows)
         fresh.add(vectors[:3_000])
         loaded = VectorIndex.restored(
-            DIMENSIONS, saved.halves(3_000), saved.graph_bytes(), graph_from_rows
+            DIMENSIONS, saved.numbers_bytes(3_000), saved.graph_bytes(), graph_from_rows
         )
         for index in (fresh, loaded):
             index.add(vectors[3_000:5_000])
@@ -198,12 +204,13 @@ def test_vectors_survive_the_snapshot_bit_for_bit(vectors: Vectors) -> None:
     index = VectorIndex(DIMENSIONS)
     index.add(vectors[:100])
 
-    loaded = VectorIndex.restored(DIMENSIONS, index.halves(100), b"")
+    loaded = VectorIndex.restored(DIMENSIONS, index.numbers_bytes(100), b"")
 
     query, rows = clustered(1, seed=2)[0], np.arange(100)
     assert loaded.cosines(query, rows).tolist() == index.cosines(query, rows).tolist()
 
 
 def test_bytes_that_are_no_vectors_are_refused() -> None:
-    with pytest.raises(ValueError, match="33 numbers are no vectors of 32"):
-        VectorIndex.restored(DIMENSIONS, bytes(66), b"")
+    for count in (0, 66, 70):
+        with pytest.raises(ValueError, match=f"{count} bytes are no vectors of 32"):
+            VectorIndex.restored(DIMENSIONS, bytes(count), b"")

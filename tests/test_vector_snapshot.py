@@ -14,7 +14,7 @@ from projections.vector_snapshot import Snapshot, SnapshotFolder
 
 
 def snapshot(position: int, content: bytes = b"rows") -> Snapshot:
-    return Snapshot(position, 8, content, b"halves", b"")
+    return Snapshot(position, 8, content, b"numbers", b"")
 
 
 def names(folder: SnapshotFolder) -> list[str]:
@@ -23,7 +23,7 @@ def names(folder: SnapshotFolder) -> list[str]:
 
 def held(folder: SnapshotFolder, position: int) -> tuple[bytes, bytes, bytes] | None:
     read = folder.read(position)
-    return None if read is None else (bytes(read.rows), bytes(read.halves), bytes(read.graph))
+    return None if read is None else (bytes(read.rows), bytes(read.numbers), bytes(read.graph))
 
 
 def test_what_was_written_is_read_back(tmp_path: Path) -> None:
@@ -55,9 +55,9 @@ def test_a_crash_before_the_rename_leaves_the_old_snapshot_valid(tmp_path: Path)
     staged = folder.stage(snapshot(9, b"new"))
 
     assert folder.positions() == [5]
-    assert held(folder, 5) == (b"old", b"halves", b"")
+    assert held(folder, 5) == (b"old", b"numbers", b"")
     folder.publish(staged, 9)
-    assert held(folder, 9) == (b"new", b"halves", b"")
+    assert held(folder, 9) == (b"new", b"numbers", b"")
 
 
 def test_a_staged_file_is_swept_when_it_is_too_old_to_be_at_work(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_of_two_for_one_position_the_last_renamed_stays(tmp_path: Path) -> None:
     folder.publish(second, 4)
     folder.publish(first, 4)
 
-    assert held(folder, 4) == (b"first", b"halves", b"")
+    assert held(folder, 4) == (b"first", b"numbers", b"")
     assert names(folder) == ["4.snapshot"]
 
 
@@ -101,7 +101,7 @@ def test_many_that_save_at_once_leave_only_whole_snapshots(tmp_path: Path) -> No
     assert failures == []
     newest = folder.positions()[0]
     assert newest == 39
-    assert held(folder, newest) == (bytes([39]) * 10_000, b"halves", b"")
+    assert held(folder, newest) == (bytes([39]) * 10_000, b"numbers", b"")
 
 
 @given(data=st.data())
