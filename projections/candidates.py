@@ -9,8 +9,8 @@ import msgspec
 from projections.documents import Kind
 
 
-class Candidate(msgspec.Struct):
-    """`cosine` and `late` are NaN where they are not known."""
+class Candidate(msgspec.Struct, gc=False):
+    """`cosine` and `late` are NaN where they are not known, `row` is that of its vector, -1 where it has none."""
 
     kind: Kind
     ref: str
@@ -20,3 +20,4 @@ class Candidate(msgspec.Struct):
     part: float = 0.0
     late: float = math.nan
     score: float = 0.0
+    row: int = -1

@@ -16,7 +16,7 @@ from projections.documents import Kind
 from projections.embedding import CachedEmbedder
 from projections.late import interaction, weights
 from projections.ranking import BESIDE_SHARES, Features, scores
-from projections.vectors import Surroundings, VectorProjector
+from projections.vector_look import Look, Surroundings
 
 CLOSE_MAX = 75
 """How many of the candidates are looked at, besides what is beside them. Fewer find less (docs/search.md)."""
@@ -32,37 +32,38 @@ def ordered_closely(
     query: str,
     candidates: Mapping[str, Candidate],
     embedder: CachedEmbedder,
-    vectors: VectorProjector,
+    look: Look,
     rarity: Callable[[str], float],
     *,
-    at: int | None,
     kinds: Collection[Kind] | None,
     labels: Collection[str],
 ) -> list[Candidate]:
     """The candidates and what came in beside them, best first. `rarity` is a word's, 0 if it says nothing."""
-    vector, asked = embedder.query(query)
-    around = vectors.surroundings(
-        vector,
-        [each.ref for each in ordered(candidates)],
+    first = ordered(candidates)
+    around = look.surroundings(
+        np.array([each.row for each in first], np.int64),
         leading=CLOSE_MAX,
         reach=max(BESIDE_SHARES),
         words=frozenset(analysis.words(analysis.spaced(analysis.normalise(query)))),
-        at=at,
         kinds=kinds,
         labels=labels,
     )
-    new = {
-        hit.ref: Candidate(hit.kind, hit.ref, hit.entity, cosine=hit.cosine) for hit in around.new
-    }
-    known = [candidates.get(ref) or new[ref] for ref in around.refs]
+    known = [each for each in first if each.row >= 0]
+    if around.new:
+        rows = around.rows[-around.new :]
+        described = zip(look.described(rows), look.cosines(rows).tolist(), strict=True)
+        known += [
+            Candidate(kind, ref, entity, cosine=cosine) for (ref, kind, entity), cosine in described
+        ]
+    rest = [each for each in first if each.row < 0]
+    _, asked = embedder.query(query)
     if asked is not None:
         stored = embedder.pieces(around.keys)
         found = interaction(asked, weights(asked, rarity), stored, around.beside_close)
         for place, score in zip(around.close.tolist(), found.tolist(), strict=True):
             known[place].late = score
-    embedded = set(around.refs)
-    rest = [each for ref, each in candidates.items() if ref not in embedded]
-    return _ranked(known + rest, _features(known + rest, around))
+    every = known + rest
+    return _ranked(every, _features(every, around))
 
 
 def _features(found: Sequence[Candidate], around: Surroundings | None = None) -> Features:
@@ -92,6 +93,5 @@ def _ranked(found: list[Candidate], features: Features) -> list[Candidate]:
     scored = scores(features).tolist()
     for each, score in zip(found, scored, strict=True):
         each.score = score
-    # A ref is there once: no two candidates are ever compared.
-    order = sorted(zip([-score for score in scored], [each.ref for each in found], found, strict=True))
-    return [each for _, _, each in order]
+    order = sorted([(-each.score, each.ref, place) for place, each in enumerate(found)])
+    return [found[place] for _, _, place in order]

@@ -10,6 +10,7 @@ one that was found; so a query that nothing answers finds nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import isnan
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -29,6 +30,7 @@ from projections.vectors import VectorHit
 
 if TYPE_CHECKING:
     from projections.embedding.embedder import Vectors
+    from projections.vector_look import Look
 
 DEPTH = 100
 COSINE_MIN = 0.35
@@ -43,7 +45,7 @@ PREVIOUS_SECONDS = 0.1
 """How long it takes up stored vectors of the embedder before, which serve meanwhile."""
 
 
-class Hit(msgspec.Struct, frozen=True):
+class Hit(msgspec.Struct, frozen=True, gc=False):
     """A document that was found, with its joined score, 0..1, and those it was made of."""
 
     kind: Kind
@@ -105,7 +107,7 @@ class Searcher:
         Reads everything that was committed before the call. Raises EmbeddingError only where
         `semantic` was asked for and cannot be had; `hybrid` then goes by words and says so.
         """
-        from projections.closely import ordered
+        from projections.closely import ordered, ordered_closely
 
         parsed = parse(query)
         scope = _Scope(at, kinds, labels, depth)
@@ -117,9 +119,13 @@ class Searcher:
             try:
                 asked = self._asked(lambda embedder: embedder.query_vector(query), mode)
                 notice = asked.notice
-                deeper |= self._by_meaning(asked, candidates, scope)
+                look = asked.meaning.vectors.look(asked.vector, at)
+                deeper |= self._by_meaning(look, candidates, scope)
                 if mode == "hybrid":
-                    closely = self._closely(query, asked.meaning, candidates, scope)
+                    embedder, rarity = asked.meaning.embedder, self._projections.text().rarity
+                    closely = ordered_closely(
+                        query, candidates, embedder, look, rarity, kinds=kinds, labels=labels
+                    )
                     return Found([_hit(each) for each in closely], notice, deeper)
             except EmbeddingError as error:
                 if mode == "semantic":
@@ -178,34 +184,22 @@ class Searcher:
             _of(candidates, hit).part = hit.score
         return depth in (len(worded), len(parts))
 
-    def _by_meaning(self, asked: _Asked, candidates: dict[str, Candidate], scope: _Scope) -> bool:
+    def _by_meaning(self, look: Look, candidates: dict[str, Candidate], scope: _Scope) -> bool:
         """Adds what is near in meaning; whether there may be more further down."""
-        at, kinds, labels, depth = scope
-        vector, vectors = asked.vector, asked.meaning.vectors
-        for ref, cosine in vectors.cosines(vector, list(candidates), at=at).items():
-            candidates[ref].cosine = cosine
-        near = vectors.search(vector, at=at, limit=depth, kinds=kinds, labels=labels)
-        for hit in near:
-            if hit.cosine < COSINE_MIN:
-                return False
-            _of(candidates, hit).cosine = hit.cosine
-        return len(near) == depth
+        import numpy as np
 
-    def _closely(
-        self, query: str, meaning: Meaning, candidates: dict[str, Candidate], scope: _Scope
-    ) -> list[Candidate]:
-        from projections.closely import ordered_closely
-
-        return ordered_closely(
-            query,
-            candidates,
-            meaning.embedder,
-            meaning.vectors,
-            self._projections.text().rarity,
-            at=scope.at,
-            kinds=scope.kinds,
-            labels=scope.labels,
-        )
+        own = look.rows_of(candidates)
+        cosines = look.cosines(own).tolist()
+        for found, row, cosine in zip(candidates.values(), own.tolist(), cosines, strict=True):
+            found.row, found.cosine = row, cosine
+        near, near_cosines = look.nearest(scope.depth, scope.kinds, scope.labels)
+        count = int((near_cosines >= COSINE_MIN).sum())
+        new = np.isin(near[:count], own, invert=True)
+        rows, cosines = near[:count][new], near_cosines[:count][new].tolist()
+        described = zip(look.described(rows), rows.tolist(), cosines, strict=True)
+        for (ref, kind, entity), row, cosine in described:
+            candidates[ref] = Candidate(kind, ref, entity, cosine=cosine, row=row)
+        return count == scope.depth
 
     def _asked(self, vector_of: Callable[[CachedEmbedder], Vectors], mode: Mode) -> _Asked:
         """What to search with: the present embedder, or the one before while that reaches further."""
@@ -262,7 +256,7 @@ class Searcher:
         )
 
 
-def _of(candidates: dict[str, Candidate], hit: TextHit | VectorHit) -> Candidate:
+def _of(candidates: dict[str, Candidate], hit: TextHit) -> Candidate:
     """The candidate of a hit, which is one from now on."""
     found = candidates.get(hit.ref)
     if found is None:
@@ -278,7 +272,7 @@ def _hit(found: Candidate) -> Hit:
         found.entity,
         found.score if found.score > 0 else 0.0,
         found.bm25,
-        cosine if cosine == cosine else 0.0,  # not so NaN
+        0.0 if isnan(cosine) else cosine,
         found.part,
-        late if late == late else 0.0,
+        0.0 if isnan(late) else late,
     )

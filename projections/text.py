@@ -28,7 +28,8 @@ from projections import analysis
 from projections.documents import NEVER, Born, Died, Document, Kind
 from projections.protocol import Batch
 from projections.query import Query
-from projections.text_snapshot import RETIRED, Row, TextSnapshot, encode_row, size, weight
+from projections.text_rows import RETIRED, Row, encode_row, size, weight
+from projections.text_snapshot import TextSnapshot
 from projections.things import TextHit
 
 log = logging.getLogger("memlog.text")

@@ -25,11 +25,9 @@ their entities those stay that satisfy the query with all their texts.
 from __future__ import annotations
 
 import math
-import zlib
 from hashlib import sha256
 from typing import get_args
 
-import msgspec
 import tantivy
 from tantivy import FieldType, Occur, Searcher
 
@@ -43,6 +41,7 @@ from projections.query import (
     Words,
     wanted,
 )
+from projections.text_rows import LENGTH_MAX, LENGTH_PIVOT, RETIRED, Row, decode_row
 from projections.things import TextHit, best_of_things, satisfied_by_nothing
 
 TERMS_MAX = 64
@@ -59,55 +58,17 @@ CHECKED_MAX = 500
 
 PAGE_MIN = 100
 
-RETIRED = "#retired"
-"""The `slot` of documents that have died; a living one has its ref, which never begins like this."""
-
 MISSPELT_LETTERS_MIN, MISSPELT_TWICE_LETTERS_MIN = 4, 8
 """From how many letters on a word that no text has may be one letter away from what was meant, and two."""
 
 MISSPELT_SHARE = 0.5
 REPEATED_SHARE = 1 / 3
-LENGTH_PIVOT = 100
-LENGTH_MAX = 4_000
 TIES_SPARE = 8
 _GRAIN = 1 / 1024
-_GRAIN_OF_TIE = 2.0**-23
 
 KINDS = frozenset(get_args(Kind))
 
 _Clauses = list[tuple[Occur, tantivy.Query]]
-
-
-class Row(msgspec.Struct, frozen=True, array_like=True):
-    """What the index stores of a document, in one value: reading one is 2 µs, reading five is 4."""
-
-    ref: str
-    kind: Kind
-    entity: str
-    text: str  # normalised
-    labels: tuple[str, ...]
-    born: int
-
-
-encode_row = msgspec.msgpack.Encoder().encode
-_decode_row = msgspec.msgpack.Decoder(Row).decode
-
-
-def weight(ref: str, length_words: int) -> float:
-    """What the index holds as a document's weight, for its length.
-
-    A search multiplies a score by log2(2 + weight), at least 1: here (100 + 4,000) / (100 + words),
-    words counted to 4,000, times 1 + less than 1/4,096 drawn from the ref. So documents of one length
-    rarely tie, and those that would tie are not in the order in which they were indexed.
-    """
-    factor = (LENGTH_PIVOT + LENGTH_MAX) / (LENGTH_PIVOT + min(length_words, LENGTH_MAX))
-    tie = zlib.crc32(ref.encode("utf-8", "replace")) % 2048 * _GRAIN_OF_TIE
-    return math.exp2(factor * (1 + tie)) - 2.0
-
-
-def size(ref: str, length: int) -> int:
-    """What orders the candidates of a search by part: characters, and by the ref where they tie."""
-    return length << 32 | zlib.crc32(ref.encode("utf-8", "replace"))
 
 
 class TextSnapshot:
@@ -118,6 +79,7 @@ class TextSnapshot:
         self._searcher = searcher
         self.position = position
         self._rarities: dict[str, float] = {}
+        self._counts: dict[str, int] = {}
         self._documents = searcher.num_docs - (position > 0)  # one of them is the checkpoint
 
     def search(
@@ -181,7 +143,7 @@ class TextSnapshot:
         if word not in self._rarities:
             plain = analysis.spaced(analysis.normalise(word)).strip()
             stems = [] if plain in analysis.STOP_WORDS else analysis.stemming.analyze(plain)
-            found = [self._idf(self._having(self._term("words", stem))) for stem in stems]
+            found = [self._idf(self._having_stem(stem)) for stem in stems]
             self._rarities[word] = max(found, default=0.0)
         return self._rarities[word]
 
@@ -233,7 +195,7 @@ class TextSnapshot:
 
     def _word(self, stem: str, at: int | None) -> _Clauses:
         documents = self._term("words", stem)
-        having = self._having(documents)
+        having = self._having_stem(stem)
         if having == 0 or (at is not None and not self._having(self._born_by(documents, at))):
             # As it would have been then: nobody had said the word. It is looked up all the same, in vain:
             # a part of a query that finds nothing is not one that asks for nothing.
@@ -277,6 +239,12 @@ class TextSnapshot:
             patterns = [*words[:-1], f"{words[-1][:PREFIX_MAX]}.*"]
             documents = tantivy.Query.regex_phrase_query(self._schema, "exact", list(patterns))
         return _scored(documents, self._idf(self._having(documents)))
+
+    def _having_stem(self, stem: str) -> int:
+        """How many documents have a stem; a question asks for each more than once."""
+        if stem not in self._counts:
+            self._counts[stem] = self._having(self._term("words", stem))
+        return self._counts[stem]
 
     def _having(self, documents: tantivy.Query) -> int:
         found = self._searcher.search(documents, 1, count=True)
@@ -353,12 +321,17 @@ class TextSnapshot:
         if len(found) > limit:
             found = [hit for hit in found if hit[0] >= found[limit - 1][0]]
         scale = LENGTH_PIVOT / (LENGTH_PIVOT + LENGTH_MAX)
-        hits = [_hit(self._row(address), score * scale) for score, address in found]
-        hits.sort(key=lambda hit: (-hit.score, hit.ref))
-        return hits[:limit]
+        rows = [self._row(address) for _, address in found]
+        order = sorted(
+            [
+                (-score, row.ref, at)
+                for at, ((score, _), row) in enumerate(zip(found, rows, strict=True))
+            ]
+        )
+        return [_hit(rows[at], -score * scale) for score, _, at in order[:limit]]
 
     def _row(self, address: tantivy.DocAddress) -> Row:
-        return _decode_row(self._searcher.doc(address)["row"][0])
+        return decode_row(self._searcher.doc(address)["row"][0])
 
     def _candidates(self, needle: str) -> _Clauses:
         grams = analysis.trigrams(needle)

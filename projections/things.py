@@ -13,7 +13,7 @@ from projections.documents import Kind
 from projections.query import And, Leaf, Node, Not, Or
 
 
-class TextHit(msgspec.Struct, frozen=True):
+class TextHit(msgspec.Struct, frozen=True, gc=False):
     """A document that was found. Scores compare within one search only; those by part are 0..1."""
 
     ref: str

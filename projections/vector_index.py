@@ -153,7 +153,8 @@ class VectorIndex:
         if len(rows) == 0:
             return np.empty(0, dtype=np.float32)
         sums: Vectors = np.vecdot(self._numbers(rows).astype(np.float32), query)
-        return np.clip(sums * (self._largest / NUMBER_MAX), -1.0, 1.0)
+        cosines: Vectors = np.clip(sums * (self._largest / NUMBER_MAX), -1.0, 1.0)
+        return cosines
 
     # -- the ways of finding
 

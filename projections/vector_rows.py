@@ -171,12 +171,10 @@ class Rows:
         rows = np.flatnonzero(chosen)
         return Selection(rows if isinstance(among, slice) else among[rows], len(self))
 
-    def living_rows(self, refs: Iterable[str], at: int | None) -> dict[str, int]:
-        """The row of each of `refs` that lives (`at` a position, or now)."""
-        refs = list(refs)
-        last = [self._last.get(ref, NO_ROW) for ref in refs]
-        living = self._then(np.array(last, np.int64), at).tolist()
-        return {ref: row for ref, row in zip(refs, living, strict=True) if row != NO_ROW}
+    def living_rows(self, refs: Iterable[str], at: int | None) -> Ids:
+        """The row of each of `refs` that lives (`at` a position, or now); else `NO_ROW`."""
+        last = self._last
+        return self._then(np.array([last.get(ref, NO_ROW) for ref in refs], np.int64), at)
 
     def _living(self, among: Ids | slice, at: int | None) -> NDArray[np.bool_]:
         died = self._died.values[among]

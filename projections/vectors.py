@@ -19,11 +19,12 @@ the position (`reset`); when to call `maybe_save`.
 from __future__ import annotations
 
 import logging
+import math
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, assert_never
+from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 import msgspec
 
@@ -35,9 +36,9 @@ from projections.vector_snapshot import Snapshot, SnapshotFolder
 
 if TYPE_CHECKING:
     import numpy as np
-    from numpy.typing import NDArray
 
     from projections.vector_index import VectorIndex, Vectors
+    from projections.vector_look import Look
     from projections.vector_rows import Rows
 
 VECTORS_VERSION = 3
@@ -53,36 +54,14 @@ LEAD_SHARE = 0.10
 
 log = logging.getLogger("memlog.vectors")
 
-Places: TypeAlias = "NDArray[np.int64]"
 
-
-class VectorHit(msgspec.Struct, frozen=True):
+class VectorHit(msgspec.Struct, frozen=True, gc=False):
     """A document near the query; `cosine` within -1..1."""
 
     ref: str
     kind: Kind
     entity: str
     cosine: float
-
-
-class Surroundings(NamedTuple):
-    """Documents, and what there is to know about them; `Places` are into `refs`, -1 where there is none."""
-
-    refs: list[str]
-    new: list[VectorHit]
-    """The last of them, which were not asked about."""
-    close: Places
-    """The leading ones and what stands right beside them, ascending."""
-    keys: list[bytes]
-    """Under which the pieces of the texts of the close ones are stored."""
-    beside_close: tuple[Places, Places]
-    """Of each close one, which close one stands right before it, and which after it; counted among them."""
-    asking: NDArray[np.float32]
-    """How much of each text are questions, 0..1."""
-    named: NDArray[np.bool_]
-    """Whether the name of the document's entity is in the question."""
-    beside: Mapping[int, Places]
-    """By distance, what was written down so many places before (below 0) or after each."""
 
 
 class _State(NamedTuple):
@@ -168,86 +147,33 @@ class VectorProjector:
         kinds: Collection[Kind] | None = None,
         labels: Iterable[str] = (),
     ) -> list[VectorHit]:
-        """The `limit` documents nearest to `vector` (unit length), best first, equals by ref.
+        """The `limit` documents nearest to `vector` (unit length), best first, of equals the older one.
 
         Of those living now, or `at` a position; of one of `kinds`; bearing every one of `labels`.
         """
-        from projections.vector_index import accepted_query
-
-        query = accepted_query(vector, self._dimensions)
-        with self._turns.reading():
-            position, rows, index = self._state
-            selection = rows.select(_past(at, position), kinds, labels)
-            found, cosines = index.nearest(query, selection, limit)
-            described = list(rows.described(found))
-        # A ref is there once: nothing behind it is ever compared.
-        best = sorted(zip((-cosines).tolist(), described, strict=True))[: max(0, limit)]
-        return [VectorHit(*document, -cosine) for cosine, document in best]
+        look = self.look(vector, at)
+        rows, cosines = look.nearest(limit, kinds, labels)
+        described = zip(look.described(rows), cosines.tolist(), strict=True)
+        return [VectorHit(*document, cosine) for document, cosine in described]
 
     def cosines(
         self, vector: Vectors, refs: Iterable[str], *, at: int | None = None
     ) -> dict[str, float]:
         """The cosine to `vector` of those of `refs` that are living now, or `at` a position."""
-        import numpy as np
+        refs = list(refs)
+        look = self.look(vector, at)
+        cosines = look.cosines(look.rows_of(refs)).tolist()
+        found = zip(refs, cosines, strict=True)
+        return {ref: cosine for ref, cosine in found if not math.isnan(cosine)}
 
+    def look(self, vector: Vectors, at: int | None = None) -> Look:
+        """For one search that has several questions."""
         from projections.vector_index import accepted_query
+        from projections.vector_look import Look
 
         query = accepted_query(vector, self._dimensions)
-        with self._turns.reading():
-            position, rows, index = self._state
-            living = rows.living_rows(refs, _past(at, position))
-            cosines = index.cosines(query, np.fromiter(living.values(), np.int64, len(living)))
-        return dict(zip(living, cosines.tolist(), strict=True))
-
-    def surroundings(
-        self,
-        vector: Vectors,
-        refs: Sequence[str],
-        *,
-        leading: int,
-        reach: int,
-        words: Set[str],
-        at: int | None = None,
-        kinds: Collection[Kind] | None = None,
-        labels: Iterable[str] = (),
-    ) -> Surroundings:
-        """Those of `refs` that are living now, or `at` a position; and after them what was written down in
-        the same conversation right beside one of the first `leading`, if it is of one of `kinds` and
-        bears all `labels`. `words` are those of the question, `reach` is how far neighbours may stand.
-        """
-        import numpy as np
-
-        from projections.vector_index import accepted_query
-
-        query = accepted_query(vector, self._dimensions)
-        with self._turns.reading():
-            position, rows, index = self._state
-            past = _past(at, position)
-            living = rows.living_rows(refs, past)
-            own = np.fromiter(living.values(), np.int64, len(living))
-            first = np.array([living[ref] for ref in refs[:leading] if ref in living], np.int64)
-            new = np.setdiff1d(rows.companions(first, past), own)
-            new = new[rows.fit(new, kinds, labels)]
-            described = zip(rows.described(new), index.cosines(query, new).tolist(), strict=True)
-            hits = [VectorHit(*document, cosine) for document, cosine in described]
-            every = np.concatenate([own, new])
-            found = rows.around(every, reach, past)
-            places = _places(every)
-            beside = {distance: places(other) for distance, other in found.items()}
-            close = np.arange(len(first))
-            close = np.unique(np.concatenate([close, *(beside[side][close] for side in (-1, 1))]))
-            close = close[close >= 0]
-            among_close = _places(close)
-            return Surroundings(
-                [*living, *(hit.ref for hit in hits)],
-                hits,
-                close,
-                rows.keys(every[close]),
-                (among_close(beside[-1][close]), among_close(beside[1][close])),
-                rows.asking(every),
-                rows.named(every, words),
-                beside,
-            )
+        _, rows, index = self._state
+        return Look(query, rows, index, self._turns, at)
 
     # -- snapshots
 
@@ -359,25 +285,3 @@ def _change(rows: Rows, change: Change) -> None:
             rows.retire(ref, position)
         case _:
             assert_never(change)
-
-
-def _places(among: Places) -> Callable[[Places], Places]:
-    """Tells where each of other numbers stands in `among`, which are distinct; -1 where it does not."""
-    import numpy as np
-
-    order = np.argsort(among)
-    ascending = among[order]
-
-    def places(wanted: Places) -> Places:
-        if len(among) == 0:
-            return wanted
-        found = np.searchsorted(ascending, wanted).clip(max=len(among) - 1)
-        there: Places = np.where(ascending[found] == wanted, order[found], -1)
-        return there
-
-    return places
-
-
-def _past(at: int | None, position: int) -> int | None:
-    """`at`, where it is a past one: now is answered from what is kept ready."""
-    return None if at is None or at >= position else at

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from projections.documents import Born, Died, Written
-from projections.vectors import Surroundings, VectorProjector
+from projections.documents import Born, Died, Kind, Written
+from projections.vectors import VectorProjector
 from tests.vectors_by_hash import batch, document, opened, query
 
 HOUR_US = 3_600_000_000
@@ -17,18 +17,31 @@ def said(
     return Born(document(ref, f"text {ref}", position, written=Written(time_us, thread), **more))
 
 
-def around(
-    projector: VectorProjector, *refs: str, leading: int = 0, **more: object
-) -> Surroundings:
-    given: dict[str, object] = {"reach": 2, "words": frozenset[str]()} | more
-    return projector.surroundings(query("any"), refs, leading=leading, **given)  # type: ignore[arg-type]
+class Around:
+    """What is told of the surroundings of some documents, by their refs."""
+
+    def __init__(
+        self,
+        projector: VectorProjector,
+        *refs: str,
+        leading: int = 0,
+        at: int | None = None,
+        words: frozenset[str] = frozenset(),
+        kinds: frozenset[Kind] | None = None,
+        labels: tuple[str, ...] = (),
+    ) -> None:
+        look = projector.look(query("any"), at)
+        self.found = look.surroundings(
+            look.rows_of(refs), leading=leading, reach=2, words=words, kinds=kinds, labels=labels
+        )
+        self.refs = [ref for ref, _, _ in look.described(self.found.rows)]
 
 
-def beside(found: Surroundings, ref: str) -> dict[int, str]:
-    place = found.refs.index(ref)
+def beside(around: Around, ref: str) -> dict[int, str]:
+    place = around.refs.index(ref)
     return {
-        distance: found.refs[places[place]]
-        for distance, places in found.beside.items()
+        distance: around.refs[places[place]]
+        for distance, places in around.found.beside.items()
         if places[place] >= 0
     }
 
@@ -38,7 +51,7 @@ def test_neighbours_are_of_one_thread_however_the_threads_mix(tmp_path: Path) ->
     threads = {"a": "one", "x": "two", "b": "one", "y": "two", "c": "one"}
     changes = [said(ref, at, thread) for at, (ref, thread) in enumerate(threads.items(), 1)]
     projector.apply(batch(5, *changes))
-    found = around(projector, *threads)
+    found = Around(projector, *threads)
     assert beside(found, "b") == {-1: "a", 1: "c"}
     assert beside(found, "a") == {1: "b", 2: "c"}
     assert beside(found, "x") == {1: "y"}
@@ -49,7 +62,7 @@ def test_a_pause_of_more_than_an_hour_parts_a_thread(tmp_path: Path) -> None:
     times = {"a": 0, "b": HOUR_US, "c": 2 * HOUR_US + 1}
     changes = [said(ref, at, "one", time) for at, (ref, time) in enumerate(times.items(), 1)]
     projector.apply(batch(3, *changes))
-    found = around(projector, *times)
+    found = Around(projector, *times)
     assert beside(found, "b") == {-1: "a"}
     assert beside(found, "c") == {}
 
@@ -61,11 +74,11 @@ def test_what_stands_beside_the_leading_ones_comes_in_where_the_thread_has_a_nam
     changes = [said(ref, at) for at, ref in enumerate("abc", 1)]
     changes += [said(ref, at, None) for at, ref in enumerate("xyz", 4)]
     projector.apply(batch(6, *changes))
-    found = around(projector, "b", "y", leading=2)
+    found = Around(projector, "b", "y", leading=2)
     assert found.refs == ["b", "y", "a", "c"]
-    assert [hit.ref for hit in found.new] == ["a", "c"]
-    assert [found.refs[place] for place in found.close] == ["b", "y", "a", "c"]
-    assert around(projector, "b", leading=0).refs == ["b"]
+    assert found.refs[-found.found.new :] == ["a", "c"]
+    assert [found.refs[place] for place in found.found.close] == ["b", "y", "a", "c"]
+    assert Around(projector, "b", leading=0).refs == ["b"]
 
 
 def test_only_what_lives_and_is_of_the_kind_comes_in(tmp_path: Path) -> None:
@@ -73,12 +86,12 @@ def test_only_what_lives_and_is_of_the_kind_comes_in(tmp_path: Path) -> None:
     kinds = {"a": "memory", "b": "observation", "c": "observation"}
     changes = [said(ref, at, kind=kind) for at, (ref, kind) in enumerate(kinds.items(), 1)]
     projector.apply(batch(4, *changes, Died("c", 4)))
-    assert around(projector, "b", leading=1).refs == ["b", "a"]
-    assert around(projector, "b", leading=1, kinds={"observation"}).refs == ["b"]
-    assert around(projector, "b", leading=1, labels=("type:fact",)).refs == ["b"]
-    assert set(around(projector, "b", leading=1, at=3).refs) == {"a", "b", "c"}
-    assert around(projector, "a", leading=1, at=1).refs == ["a"]
-    assert around(projector, "c").refs == []
+    assert Around(projector, "b", leading=1).refs == ["b", "a"]
+    assert Around(projector, "b", leading=1, kinds=frozenset({"observation"})).refs == ["b"]
+    assert Around(projector, "b", leading=1, labels=("type:fact",)).refs == ["b"]
+    assert set(Around(projector, "b", leading=1, at=3).refs) == {"a", "b", "c"}
+    assert Around(projector, "a", leading=1, at=1).refs == ["a"]
+    assert Around(projector, "c").refs == []
 
 
 def test_a_thing_that_is_born_again_keeps_its_place(tmp_path: Path) -> None:
@@ -86,8 +99,8 @@ def test_a_thing_that_is_born_again_keeps_its_place(tmp_path: Path) -> None:
     renamed = Born(document("a", "new name: text", 4))
     changes = [said(ref, at) for at, ref in enumerate("abc", 1)]
     projector.apply(batch(4, *changes, Died("a", 4), renamed))
-    assert beside(around(projector, "a", "b", "c"), "b") == {-1: "a", 1: "c"}
-    assert beside(around(projector, "a", "b", "c", at=3), "a") == {1: "b", 2: "c"}
+    assert beside(Around(projector, "a", "b", "c"), "b") == {-1: "a", 1: "c"}
+    assert beside(Around(projector, "a", "b", "c", at=3), "a") == {1: "b", 2: "c"}
 
 
 def test_neighbours_names_and_questions_outlive_a_snapshot(tmp_path: Path) -> None:
@@ -98,9 +111,12 @@ def test_neighbours_names_and_questions_outlive_a_snapshot(tmp_path: Path) -> No
     again = opened(tmp_path / "vectors")
     assert again.position == 4
     again.apply(batch(5, said("c", 5)))
-    found = around(again, *"abcqx", words=frozenset({"lee", "ann", "and"}))
+    found = Around(again, *"abcqx", words=frozenset({"lee", "ann", "and"}))
     assert beside(found, "b") == {-1: "a", 1: "c"}
-    asked, named = dict(zip(found.refs, found.asking, strict=True)), found.named.tolist()
+    asked, named = (
+        dict(zip(found.refs, found.found.asking, strict=True)),
+        found.found.named.tolist(),
+    )
     assert [name for name, yes in zip(found.refs, named, strict=True) if yes] == ["q"]
     assert 0.4 < asked["q"] < 0.6 and asked["a"] == 0
     projector.apply(batch(5, said("c", 5)))

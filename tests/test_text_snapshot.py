@@ -13,14 +13,8 @@ from projections.documents import Born, Died, Document, Kind
 from projections.protocol import Batch
 from projections.query import parse
 from projections.text import TextProjector
-from projections.text_snapshot import (
-    CHECKED_MAX,
-    LENGTH_MAX,
-    TERMS_MAX,
-    part_score,
-    size,
-    weight,
-)
+from projections.text_rows import LENGTH_MAX, size, weight
+from projections.text_snapshot import CHECKED_MAX, TERMS_MAX, part_score
 from projections.things import TextHit
 
 FACTS = {

@@ -133,7 +133,10 @@ def in_batches(vectors: Vectors, sizes: list[int], stored_after: int) -> VectorI
         index.add(vectors[start:end])
         if batch == stored_after:
             index = VectorIndex.restored(
-                DIMENSIONS, index.numbers_bytes(index.count), index.graph_bytes(), graph_from_rows=2_000
+                DIMENSIONS,
+                index.numbers_bytes(index.count),
+                index.graph_bytes(),
+                graph_from_rows=2_000,
             )
     return index
 
