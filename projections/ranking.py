@@ -72,7 +72,10 @@ def scores(features: Features) -> Scores:
 
 def _combined(features: Features) -> Scores:
     words = features.bm25 / np.float32(features.bm25.max(initial=0.0) or 1.0)
-    meaning = _where_unknown(_spread(features.cosine, RANGES_MIN["meaning"]), words)
+    meaning = words
+    if not np.isnan(features.cosine).all():
+        spread = _spread(features.cosine, RANGES_MIN["meaning"])
+        meaning = _where_unknown(spread, words)
     part = np.float32(PART_WEIGHT) * features.part
     if features.late is None or features.close is None or np.isnan(features.late).all():
         weight = FIRST_WEIGHTS
