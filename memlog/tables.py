@@ -95,6 +95,7 @@ class LmdbRows:
     def __init__(self, transaction: lmdb.Transaction, database: lmdb._Database) -> None:
         self._transaction = transaction
         self._database = database
+        self._seeking: lmdb.Cursor | None = None
 
     def get(self, key: bytes) -> bytes | None:
         return _copied(self._transaction.get(key, db=self._database))
@@ -119,10 +120,11 @@ class LmdbRows:
             yield key, bytes(value)
 
     def ceiling(self, key: bytes) -> tuple[bytes, bytes] | None:
-        cursor = self._transaction.cursor(db=self._database)
-        if not cursor.set_range(key):
+        if self._seeking is None:  # making a cursor takes half as long as its seek
+            self._seeking = self._transaction.cursor(db=self._database)
+        if not self._seeking.set_range(key):
             return None
-        found, value = cursor.item()
+        found, value = self._seeking.item()
         return bytes(found), bytes(value)
 
 
@@ -141,6 +143,10 @@ class Reader(Protocol):
 
     def get(self, key: bytes) -> bytes | None: ...
     def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]: ...
+    def holds(self, prefix: bytes) -> bool:
+        """Whether there is a row whose key begins with `prefix`."""
+        ...
+
     def at(self, position: int) -> Reader: ...
     def touched(self, position: int) -> list[bytes]:
         """The keys that the entry at `position` changed, in the order of their first change."""
@@ -203,9 +209,16 @@ class Timeline(_Past):
         for key, stored in self._now.scan(prefix, start):
             yield key, stored[_SINCE_BYTES:]
 
+    def holds(self, prefix: bytes) -> bool:
+        return _begins(self._now.ceiling(prefix), prefix)
+
     def put(self, key: bytes, value: bytes) -> None:
         self._keep(key, self._now.replace(key, self._place + value))
         self._keys[key] = None
+
+    def add(self, key: bytes, value: bytes) -> None:
+        """Stores a value under a key that holds none, as the caller knows."""
+        self.put(key, value)
 
     def delete(self, key: bytes) -> None:
         old = self._now.pop(key)
@@ -238,6 +251,16 @@ class _At(_Past):
             value = self._held(stored)
             if value is not None:
                 yield key, value
+
+    def holds(self, prefix: bytes) -> bool:
+        if _begins(self._past.ceiling(prefix), prefix):
+            return next(self.scan(prefix), None) is not None
+        row = self._now.ceiling(prefix)
+        while row is not None and row[0].startswith(prefix):
+            if row[1][:_SINCE_BYTES] < self._next:
+                return True
+            row = self._now.ceiling(row[0] + b"\0")
+        return False
 
     def _held(self, stored: bytes) -> bytes | None:
         """The value, if it held at the position and not only later."""
@@ -272,6 +295,10 @@ class _At(_Past):
         """
         key, made = replaced[0][:-8], replaced[0][-8:]
         return made >= self._next and key != done and key >= start
+
+
+def _begins(row: tuple[bytes, bytes] | None, prefix: bytes) -> bool:
+    return row is not None and row[0].startswith(prefix)
 
 
 def _since(stored: bytes) -> int:

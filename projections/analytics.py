@@ -5,7 +5,8 @@ changes nothing; every past of the counts can be read as the state's can; a file
 is thrown away and found empty, for the log can always fill it again.
 
 Left to others: which counts there are and how they are ordered is `analytics_tables`, what an entry
-does to them `analytics_counting`; names and types stay with the state, which has the last word.
+does to them `analytics_counting`, how a batch is written `analytics_ledger`; names and types stay with
+the state, which has the last word.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import lmdb
 from memlog.environment import derived
 from memlog.tables import LmdbRows, Timeline, place
 from projections.analytics_counting import Counting
+from projections.analytics_ledger import Ledger
 from projections.analytics_tables import UNRANKED_MAX, Analytics
 from projections.protocol import Batch
 
@@ -27,8 +29,8 @@ ANALYTICS_VERSION = 2
 """Of the tables and of everything that decides what is in them. The folder's name carries it."""
 
 FILE = "analytics.mdb"
-MAP_BYTES = 128 * 1024**2
-"""Address space, not disk: room for some 100,000 entries. A batch that meets a full map is counted twice."""
+MAP_BYTES = 1024**3
+"""Address space, not disk: room for a million entries. A batch that meets a full map is counted twice."""
 
 _DATABASES = ("now", "past", "meta")
 _POSITION_KEY = b"position"
@@ -80,13 +82,14 @@ class AnalyticsProjector:
             after = self._checkpoint(transaction)
             if batch.position <= after:
                 return
-            timeline = self._timeline(transaction)
-            counting = Counting(timeline, batch.state_at, self._unranked_max)
+            databases = self._environment.databases
+            ledger = Ledger(transaction, databases["now"], databases["past"])
+            counting = Counting(ledger, batch.state_at, self._unranked_max)
             for entry in batch.entries:
                 if entry.position > after:
                     counting.count(entry)
-            meta = self._environment.databases["meta"]
-            transaction.put(_POSITION_KEY, place(batch.position), db=meta)
+            ledger.flush()
+            transaction.put(_POSITION_KEY, place(batch.position), db=databases["meta"])
 
         self._environment.write(body)
         self.refresh()

@@ -1,4 +1,4 @@
-"""What one entry of the log changed in the state, as far as analytics count it.
+"""What one entry of the log changed in the state, as far as analytics count it, whatever entry it is.
 
 It asks which rows the entry touched and compares them, before it and after it; it does not ask what
 kind of event it was. So an event of tomorrow, or one that takes back others, counts right without
@@ -18,13 +18,14 @@ import msgspec
 
 from memlog.saving import OBSERVATION_MAX, characters
 from memlog.state import ROW_TYPES, Entity, Memory, Observation, Relation, State
-from projections.analytics_tables import What
+from projections.analytics_tables import Counts, Effect, What
 
 _DECODE: dict[bytes, Callable[[bytes], Any]] = {
     table: msgspec.msgpack.Decoder(kind).decode for table, kind in ROW_TYPES.items()
 }
 _COMPARED = frozenset({b"E", b"O", b"R", b"M"})
 _NAMES = b"N"
+_NEW = Counts(id="", born=0, updated_us=0, importance=0)
 
 _Pair = tuple[Any, Any]
 """A row before and after the entry; None where there is none."""
@@ -52,7 +53,35 @@ class Changes:
         self.types: dict[tuple[What, str], int] = defaultdict(int)
         self.atomic = 0
         self.relations = 0
+        self.names = False
+        """Whether a name came to mean another entity, or none."""
         self._compare(after.state.touched(position))
+
+    def effect(self, counted: Callable[[int], Counts | None]) -> Effect:
+        """The changes, with what they make of the counts that are known by birth."""
+        rows = []
+        for born in sorted({*self.entities, *self.counts}):
+            old = counted(born)
+            new = self._changed(born, old)
+            if new != old:
+                rows.append((old, new))
+        return Effect(rows, self.touched, self.types, self.atomic, self.relations)
+
+    def _changed(self, born: int, old: Counts | None) -> Counts | None:
+        """The counts of an entity after the entry; None where it does not live."""
+        row = self.entities.get(born, old)
+        if row is None:
+            return None
+        base, change = old or _NEW, self.counts[born]
+        return Counts(
+            id=row.id,
+            born=born,
+            updated_us=row.updated_us,
+            importance=row.importance,
+            observations=base.observations + change.observations,
+            degree=base.degree + change.degree,
+            broken=base.broken + change.broken,
+        )
 
     def _compare(self, keys: list[bytes]) -> None:
         relations: dict[str, _Pair | None] = {}
@@ -60,6 +89,7 @@ class Changes:
         for key in keys:
             table = key[:1]
             if table == _NAMES:
+                self.names = True
                 for relation in after.relations_at(key[1:]):
                     relations.setdefault(relation.id)
             elif table in _COMPARED:

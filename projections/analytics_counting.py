@@ -1,7 +1,7 @@
 """The only place that changes what is counted: entries of the log, applied to the tables of analytics.
 
 Each entry is applied at its own position, so that every past can be read. What it changed is told by
-`analytics_changes`; here it is added up, and an entity is moved in every ranking it is in.
+`analytics_told` or `analytics_changes`; here it is added up, and an entity is moved in every ranking it is in.
 
 A thread touched an entity if an entry of it changed the entity or its observations, or made or ended a
 relation at it. It stays so when the entity is deleted: the deletion may be taken back.
@@ -9,7 +9,8 @@ relation at it. It stays so when the entity is deleted: the deletion may be take
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Collection
 
 from memlog.codec import Entry
 from memlog.state import State, encode_row, text_key
@@ -22,14 +23,14 @@ from projections.analytics_tables import (
     Analytics,
     Count,
     Counts,
-    Order,
+    Effect,
     Thread,
     Totals,
     What,
 )
+from projections.analytics_told import Telling
 
 _PRESENT = b"\x01"
-_NEW = Counts(id="", born=0, updated_us=0, importance=0)
 
 
 class Counting:
@@ -46,69 +47,94 @@ class Counting:
         self._unranked_max = unranked_max
         self._counted = Analytics(timeline, timeline.position)
         self._totals = self._counted.totals()
+        self._entities: dict[int, Counts | None] = {}
+        """By birth: what is counted of an entity, as far as it was looked up or changed."""
+        self._telling = Telling(state_at, self._entity)
+        self._has_ranked = timeline.holds(tables.RANKED)
+        """Whether any thread had rankings of its own before."""
         self._scopes: dict[int, list[bytes]] = {}
         """By birth: the scopes of the rankings an entity is in, as far as they were looked up."""
         self._threads: dict[str, tuple[bytes, Thread]] = {}
         """By name: the scope of a thread and its newest row."""
-        self._joined: set[bytes] = set()
-        """Keys of what threads touched: most entries bring no new ones."""
+        self._joined: defaultdict[bytes, set[int]] = defaultdict(set)
+        """By scope: the births a thread touched, as far as they were met: most entries bring no new ones."""
 
     def count(self, entry: Entry) -> None:
         self._timeline.move_to(entry.position)
-        changes = Changes(entry.position, self._state_at)
-        before, after = (0, 0, 0, 0), (0, 0, 0, 0)
-        for born in sorted({*changes.entities, *changes.counts}):
-            old = self._counted.entity(born)
-            new = _changed(born, old, changes)
-            if new != old:
-                self._replace(born, old, new)
-                before, after = _plus(before, old), _plus(after, new)
-        new_thread = entry.thread is not None and self._join(entry.thread, entry, changes.touched)
-        for (what, of_type), change in changes.types.items():
+        effect = self._telling.effect(entry) or self._compared(entry.position)
+        entities, observations, related, orphaned = 0, 0, 0, 0
+        for old, new in effect.rows:
+            self._replace(old, new)
+            if old is not None:
+                entities -= 1
+                observations -= old.observations
+                related -= old.degree > 0
+                orphaned -= old.is_orphan
+            if new is not None:
+                entities += 1
+                observations += new.observations
+                related += new.degree > 0
+                orphaned += new.is_orphan
+        new_thread = entry.thread is not None and self._join(entry.thread, entry, effect.touched)
+        for (what, of_type), change in effect.types.items():
             self._add_to_type(what, of_type, change)
         totals = self._totals
-        entities, observations, related, orphaned = (
-            became - was for was, became in zip(before, after, strict=True)
-        )
         self._totals = Totals(
-            time_us=entry.time_us,
-            entities=totals.entities + entities,
-            observations=totals.observations + observations,
-            atomic=totals.atomic + changes.atomic,
-            relations=totals.relations + changes.relations,
-            related=totals.related + related,
-            orphaned=totals.orphaned + orphaned,
-            threads=totals.threads + new_thread,
+            entry.time_us,
+            totals.entities + entities,
+            totals.observations + observations,
+            totals.atomic + effect.atomic,
+            totals.relations + effect.relations,
+            totals.related + related,
+            totals.orphaned + orphaned,
+            totals.threads + new_thread,
         )
         self._timeline.put(tables.TOTALS_KEY, encode_row(self._totals))
 
+    def _compared(self, position: int) -> Effect:
+        changes = Changes(position, self._state_at)
+        if changes.names:
+            self._telling.forget_names()
+        return changes.effect(self._entity)
+
     # -- entities
 
-    def _replace(self, born: int, old: Counts | None, new: Counts | None) -> None:
+    def _entity(self, born: int) -> Counts | None:
+        try:
+            return self._entities[born]
+        except KeyError:
+            row = self._entities[born] = self._counted.entity(born)
+            return row
+
+    def _replace(self, old: Counts | None, new: Counts | None) -> None:
+        born = new.born if new is not None else old.born  # type: ignore[union-attr]  # one is there
+        self._entities[born] = new
         if new is None:
             self._timeline.delete(tables.counts_key(born))
+        elif old is None:
+            self._timeline.add(tables.counts_key(born), encode_row(new))
         else:
             self._timeline.put(tables.counts_key(born), encode_row(new))
-        before: dict[Order, bytes] = {} if old is None else tables.ranks(old)
-        after: dict[Order, bytes] = {} if new is None else tables.ranks(new)
-        left = [each for each in before.items() if after.get(each[0]) != each[1]]
-        taken = [each for each in after.items() if before.get(each[0]) != each[1]]
-        for scope in self._scopes_of(born):
-            for order, rank in left:
-                self._timeline.delete(tables.rank_key(order, scope, rank))
-            for order, rank in taken:
-                self._timeline.put(tables.rank_key(order, scope, rank), _PRESENT)
+        scopes = self._scopes_of(born)
+        for order, left, taken in tables.moves(old, new):
+            for scope in scopes:
+                if left is not None:
+                    self._timeline.delete(tables.rank_key(order, scope, left))
+                if taken is not None:
+                    self._timeline.add(tables.rank_key(order, scope, taken), _PRESENT)
 
     def _scopes_of(self, born: int) -> list[bytes]:
-        if born not in self._scopes:
-            prefix = tables.ranked_key(born)
-            found = [key[len(prefix) :] for key, _ in self._timeline.scan(prefix)]
-            self._scopes[born] = [ALL, *found]
-        return self._scopes[born]
+        scopes = self._scopes.get(born)
+        if scopes is None:
+            scopes = self._scopes[born] = [ALL]
+            if self._has_ranked:
+                prefix = tables.ranked_key(born)
+                scopes += [key[len(prefix) :] for key, _ in self._timeline.scan(prefix)]
+        return scopes
 
     # -- threads and types
 
-    def _join(self, name: str, entry: Entry, touched: set[int]) -> bool:
+    def _join(self, name: str, entry: Entry, touched: Collection[int]) -> bool:
         """Counts the entry and what it touched as the thread's; true where the thread is new."""
         scope, known = self._known(name)
         joining = [born for born in sorted(touched) if self._is_new(scope, born)]
@@ -117,7 +143,7 @@ class Counting:
         entities = known.entities + len(joining)
         ranked = entities > self._unranked_max
         if ranked:
-            for born in joining if known.ranked else list(self._counted.touched(scope)):
+            for born in joining if known.ranked else self._members(scope):
                 self._rank(scope, born)
         row = Thread(
             name,
@@ -141,16 +167,20 @@ class Counting:
         return self._threads[name]
 
     def _is_new(self, scope: bytes, born: int) -> bool:
-        key = tables.touched_key(scope, born)
-        if key in self._joined:
+        joined = self._joined[scope]
+        if born in joined:
             return False
-        self._joined.add(key)
-        return self._timeline.get(key) is None
+        joined.add(born)
+        return self._timeline.get(tables.touched_key(scope, born)) is None
+
+    def _members(self, scope: bytes) -> list[int]:
+        """Those written down before, and those of this batch, which a ledger keeps back."""
+        return sorted({*self._counted.touched(scope), *self._joined[scope]})
 
     def _rank(self, scope: bytes, born: int) -> None:
         self._scopes_of(born).append(scope)
         self._timeline.put(tables.ranked_key(born, scope), _PRESENT)
-        row = self._counted.entity(born)
+        row = self._entity(born)
         if row is not None:
             for order, rank in tables.ranks(row).items():
                 self._timeline.put(tables.rank_key(order, scope, rank), _PRESENT)
@@ -163,33 +193,3 @@ class Counting:
             self._timeline.put(tables.count_key(what, of_type), encode_row(row))
         elif change:
             self._timeline.delete(tables.count_key(what, of_type))
-
-
-def _changed(born: int, old: Counts | None, changes: Changes) -> Counts | None:
-    """The counts of an entity after the entry; None where it does not live."""
-    row = changes.entities.get(born, old)
-    if row is None:
-        return None
-    base, change = old or _NEW, changes.counts[born]
-    return Counts(
-        id=row.id,
-        born=born,
-        updated_us=row.updated_us,
-        importance=row.importance,
-        observations=base.observations + change.observations,
-        degree=base.degree + change.degree,
-        broken=base.broken + change.broken,
-    )
-
-
-def _plus(sums: tuple[int, int, int, int], row: Counts | None) -> tuple[int, int, int, int]:
-    """The sums of entities, observations, related and orphaned, with one entity more."""
-    if row is None:
-        return sums
-    entities, observations, related, orphaned = sums
-    return (
-        entities + 1,
-        observations + row.observations,
-        related + (row.degree > 0),
-        orphaned + (row.orphaned is not None),
-    )

@@ -23,7 +23,7 @@ every conversation mentions would be moved in as many rankings as there were con
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Literal
 
@@ -69,6 +69,10 @@ class Counts(Row, frozen=True):
     observations: int = 0
     degree: int = 0
     broken: int = 0
+
+    @property
+    def is_orphan(self) -> bool:
+        return bool(self.broken) or not self.degree
 
     @property
     def orphaned(self) -> Reason | None:
@@ -118,12 +122,26 @@ class Count(Row, frozen=True):
     number: int
 
 
+class Effect(msgspec.Struct):
+    """What one entry changed. `rows` holds the counts of entities before and after it, None where they do
+    not live; `touched` the births of those it changed, or whose observations, or that got or lost a
+    relation; the rest is to be added to what there is.
+    """
+
+    rows: list[tuple[Counts | None, Counts | None]]
+    touched: Collection[int]
+    types: Mapping[tuple[What, str], int] = {}
+    atomic: int = 0
+    relations: int = 0
+
+
 _totals = msgspec.msgpack.Decoder(Totals).decode
 _counts = msgspec.msgpack.Decoder(Counts).decode
 _thread = msgspec.msgpack.Decoder(Thread).decode
 _count = msgspec.msgpack.Decoder(Count).decode
 
 TOTALS_KEY = b"G"
+RANKED = b"V"
 
 
 def counts_key(born: int) -> bytes:
@@ -143,7 +161,7 @@ def touched_key(scope: bytes, born: int) -> bytes:
 
 
 def ranked_key(born: int, scope: bytes = b"") -> bytes:
-    return b"V" + place(born) + scope
+    return RANKED + place(born) + scope
 
 
 def rank_key(order: Order, scope: bytes, rank: bytes = b"") -> bytes:
@@ -152,16 +170,55 @@ def rank_key(order: Order, scope: bytes, rank: bytes = b"") -> bytes:
 
 def ranks(row: Counts) -> dict[Order, bytes]:
     """The places of an entity, each the end of a key; the last eight bytes tell its birth."""
-    newest = _LAST - row.born
-    found: dict[Order, bytes] = {
-        "recent": _pair(_LAST - row.updated_us, newest),
-        "important": _pair(_LAST - _bits(row.importance), newest),
-    }
-    if row.degree:
-        found["connected"] = _pair(_LAST - row.degree, newest)
-    if row.orphaned:
-        found["orphaned"] = place(newest)
+    found = {order: place_in(row) for order, place_in in _PLACES.items()}
+    return {order: rank for order, rank in found.items() if rank is not None}
+
+
+def moves(old: Counts | None, new: Counts | None) -> list[tuple[Order, bytes | None, bytes | None]]:
+    """The orders in which an entity got another place: where it stood before, and where it stands now.
+
+    Most changes move it in one order, and what decides about the others is not looked at.
+    """
+    orders: Iterable[Order] = _PLACES
+    if old is not None and new is not None:
+        linked = old.degree != new.degree or old.broken != new.broken
+        orders = ("connected", "orphaned") if linked else ()
+        if old.updated_us != new.updated_us:
+            orders = ("recent", *orders)
+        if old.importance != new.importance:
+            orders = ("important", *orders)
+    found = []
+    for order in orders:
+        place_in = _PLACES[order]
+        left = None if old is None else place_in(old)
+        taken = None if new is None else place_in(new)
+        if left != taken:
+            found.append((order, left, taken))
     return found
+
+
+def _recent(row: Counts) -> bytes:
+    return _pair(_LAST - row.updated_us, _LAST - row.born)
+
+
+def _important(row: Counts) -> bytes:
+    return _pair(_LAST - _bits(row.importance), _LAST - row.born)
+
+
+def _connected(row: Counts) -> bytes | None:
+    return _pair(_LAST - row.degree, _LAST - row.born) if row.degree else None
+
+
+def _orphaned(row: Counts) -> bytes | None:
+    return place(_LAST - row.born) if row.is_orphan else None
+
+
+_PLACES: dict[Order, Callable[[Counts], bytes | None]] = {
+    "recent": _recent,
+    "important": _important,
+    "connected": _connected,
+    "orphaned": _orphaned,
+}
 
 
 def _bits(share: float) -> int:

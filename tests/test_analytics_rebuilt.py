@@ -44,7 +44,9 @@ from memlog.events import MemoryStored
 from memlog.project import Project
 from memlog.state import Entity, Relation, State
 from projections.analytics import AnalyticsProjector
-from projections.analytics_tables import Count, Counts, Order, Thread, Totals
+from projections.analytics_changes import Changes
+from projections.analytics_tables import Count, Counts, Effect, Order, Thread, Totals
+from projections.analytics_told import Telling
 from tests.counted import catch_up, do
 
 ORDERS: tuple[Order, ...] = get_args(Order)
@@ -289,6 +291,7 @@ def test_whatever_happened_and_however_it_was_read_analytics_say_what_the_state_
         assert incremental.digest() == rebuilt.digest()
         assert incremental.position == rebuilt.position == project.head()
         everywhere_as_the_state_says(incremental, project)
+        what_an_entry_tells_by_itself_is_what_comparing_finds(project)
         for each in (incremental, rebuilt, project):
             each.close()
 
@@ -320,6 +323,28 @@ def everywhere_as_the_state_says(analytics: AnalyticsProjector, project: Project
                         members = touched.get(thread, set())
                         theirs = [row for row in rows if row.id in members]
                         assert list(counted.ranked(order, thread)) == in_order(theirs, order)
+
+
+def what_an_entry_tells_by_itself_is_what_comparing_finds(project: Project) -> None:
+    counted: dict[int, Counts | None] = {}
+    with project.snapshot() as (log, state_at):
+        telling = Telling(state_at, counted.get)
+        for entry in log.read():
+            changes = Changes(entry.position, state_at)
+            compared, told = changes.effect(counted.get), telling.effect(entry)
+            if told is not None:
+                assert as_said(told) == as_said(compared)
+            elif changes.names:
+                telling.forget_names()
+            for old, new in compared.rows:
+                row = new or old
+                assert row is not None
+                counted[row.born] = new
+
+
+def as_said(effect: Effect) -> tuple[object, ...]:
+    types = {key: change for key, change in effect.types.items() if change}
+    return effect.rows, set(effect.touched), types, effect.atomic, effect.relations
 
 
 def as_counted(thread: str, touched: set[str], wrote: list[Entry]) -> Thread:

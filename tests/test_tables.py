@@ -78,6 +78,7 @@ def test_every_past_of_a_timeline_reads_as_it_was(writes: list[tuple[bytes, byte
             for prefix in (b"A", b"B", b"A0"):
                 wanted = {key: value for key, value in expected.items() if key.startswith(prefix)}
                 assert list(at.scan(prefix)) == sorted(wanted.items())
+                assert at.holds(prefix) == bool(wanted)
             for start in (b"A02", b"A02\0"):
                 assert list(at.scan(b"A", start)) == [
                     row for row in sorted(expected.items()) if start <= row[0] < b"B"
