@@ -37,6 +37,7 @@ STOP_WORDS = frozenset(_STOP_WORDS.split())
 _CJK = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003134f"
 _CJK_RUN = re.compile(f"[{_CJK}]+")
 _WORD = re.compile(r"[^\W_]+")
+_ASCII_BETWEEN_WORDS = {code: " " for code in range(128) if not chr(code).isalnum()}
 _QUESTION_MARKS = "?\uff1f\u061f"  # the full-width one and the Arabic one
 _ENDS = f".!\u2026\u3002\uff01{_QUESTION_MARKS}"
 _SENTENCE = re.compile(f"[^{_ENDS}]*[^{_ENDS}\\s][^{_ENDS}]*([{_ENDS}]*)")
@@ -65,11 +66,15 @@ def _pairs(run: re.Match[str]) -> str:
 
 def words(text: str) -> list[str]:
     """The words of a spaced text, as often as they occur."""
+    if text.isascii():
+        return text.translate(_ASCII_BETWEEN_WORDS).split()
     return _WORD.findall(text)
 
 
 def repeated(found: list[str]) -> str:
     """Those of the words, stop words aside, that occur more than once; separated by spaces."""
+    if len(set(found)) == len(found):
+        return ""
     seen: set[str] = set()
     twice: dict[str, None] = {}
     for word in found:

@@ -69,11 +69,23 @@ Row = TypeVar("Row", Entity, Observation)
 
 def changes(entries: Iterable[Entry], state_at: Callable[[int], State]) -> Iterator[Change]:
     """The births and deaths that `entries` bring, in the order of the log."""
+    names: dict[str, str] = {}
+    """Of entities, by id, as far as they were met: the state is asked once for each."""
     for entry in entries:
         position = entry.position
-        written = Written(entry.time_us, entry.thread)
         match entry.event:
+            case events.ObservationAdded() as event:
+                entity_id = event.entity_id
+                if entity_id not in names:
+                    names[entity_id] = _present(state_at(position).entity(entity_id)).name
+                observation_id, content = event.observation_id, event.content
+                yield Born(
+                    _observation(
+                        entity_id, names[entity_id], observation_id, content, position, entry
+                    )
+                )
             case events.EntityCreated() as event:
+                names[event.entity_id] = event.name
                 yield Born(_entity(event.entity_id, event.name, event.entity_type, position))
             case events.EntityTypeChanged() as event:
                 entity = _present(state_at(position).entity(event.entity_id))
@@ -81,38 +93,31 @@ def changes(entries: Iterable[Entry], state_at: Callable[[int], State]) -> Itera
                 yield Born(_entity(entity.id, entity.name, entity.entity_type, position))
             case events.EntityDeleted() as event:
                 yield Died(event.entity_id, position)
-            case events.ObservationAdded() as event:
-                entity = _present(state_at(position).entity(event.entity_id))
-                document = _observation(entity, event.observation_id, event.content, position)
-                yield Born(msgspec.structs.replace(document, written=written))
             case events.ObservationSuperseded() as event:
                 state = state_at(position)
                 row = _present(state.observation(event.observation_id))
                 entity = _present(state.entity(row.entity_id))
-                document = _observation(entity, row.id, row.content, position)
                 yield Died(event.supersedes, position)
-                yield Born(msgspec.structs.replace(document, written=written))
+                yield Born(
+                    _observation(entity.id, entity.name, row.id, row.content, position, entry)
+                )
             case events.ObservationDeleted() as event:
                 yield Died(event.observation_id, position)
             case events.EntityRenamed() | events.EntityMerged() | events.CommandUndone():
+                names.clear()
                 yield from _differences(position, state_at)
             case events.ObservationMoved() as event:
                 state = state_at(position)
                 row = _present(state.observation(event.observation_id))
                 entity = _present(state.entity(row.entity_id))
                 yield Died(row.id, position)
-                yield Born(_observation(entity, row.id, row.content, position))
+                yield Born(_observation(entity.id, entity.name, row.id, row.content, position))
             case events.MemoryStored() as event:
                 memory = state_at(position).memory(event.memory_id)
                 assert memory is not None, "a memory is there once it was stored"
-                yield Born(msgspec.structs.replace(_memory(memory, position), written=written))
+                yield Born(_memory(memory, position, entry))
             case events.MemoryMerged() as event:
-                memory = state_at(position).memory(event.memory_id)
-                before = state_at(position - 1).memory(event.memory_id)
-                assert memory is not None and before is not None, "a merge is of what was there"
-                if memory.labels != before.labels and before.active:
-                    yield Died(memory.id, position)
-                    yield Born(_memory(memory, position))
+                yield from _relabelled(event.memory_id, position, state_at)
             case events.MemorySuperseded() | events.MemoryDeleted() as event:
                 yield Died(event.memory_id, position)
             case (
@@ -139,6 +144,17 @@ def texts_about(
         if isinstance(change, Born)
         and not {change.document.ref, change.document.entity}.isdisjoint(ids)
     }
+
+
+def _relabelled(
+    memory_id: str, position: int, state_at: Callable[[int], State]
+) -> Iterator[Change]:
+    memory = state_at(position).memory(memory_id)
+    before = state_at(position - 1).memory(memory_id)
+    assert memory is not None and before is not None, "a merge is of what was there"
+    if memory.labels != before.labels and before.active:
+        yield Died(memory_id, position)
+        yield Born(_memory(memory, position))
 
 
 def _differences(position: int, state_at: Callable[[int], State]) -> Iterator[Change]:
@@ -178,7 +194,7 @@ def _of_entity(entity_id: str, state: State, position: int) -> Iterator[tuple[st
         return
     yield entity_id, _entity(entity_id, entity.name, entity.entity_type, position)
     for row in state.observations(entity_id):
-        yield row.id, _observation(entity, row.id, row.content, position)
+        yield row.id, _observation(entity.id, entity.name, row.id, row.content, position)
 
 
 def _entity(entity_id: str, name: str, entity_type: str, born: int) -> Document:
@@ -186,15 +202,27 @@ def _entity(entity_id: str, name: str, entity_type: str, born: int) -> Document:
     return Document("entity", entity_id, entity_id, text, (), born, subject=name)
 
 
-def _observation(entity: Entity, observation_id: str, content: str, born: int) -> Document:
-    text = f"{entity.name}: {content}"
-    return Document("observation", observation_id, entity.id, text, (), born, subject=entity.name)
+def _observation(
+    entity_id: str,
+    name: str,
+    observation_id: str,
+    content: str,
+    born: int,
+    entry: Entry | None = None,
+) -> Document:
+    """`entry` is the one that wrote it down, where one did just then."""
+    text, written = f"{name}: {content}", _written(entry)
+    return Document("observation", observation_id, entity_id, text, (), born, NEVER, name, written)
 
 
-def _memory(row: Memory, born: int) -> Document:
+def _memory(row: Memory, born: int, entry: Entry | None = None) -> Document:
     """A memory is found under every string in its content, keys included."""
     text = " ".join(strings(row.content))
-    return Document("memory", row.id, "", text, row.labels, born)
+    return Document("memory", row.id, "", text, row.labels, born, NEVER, "", _written(entry))
+
+
+def _written(entry: Entry | None) -> Written | None:
+    return None if entry is None else Written(entry.time_us, entry.thread)
 
 
 def _present(row: Row | None) -> Row:

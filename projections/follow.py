@@ -13,7 +13,7 @@ import math
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import islice
 from pathlib import Path
@@ -23,9 +23,10 @@ from filelock import FileLock
 
 from memlog.environment import storage_error
 from memlog.errors import ProjectNotFound, StorageError
+from memlog.log import Log
 from memlog.project import Project
 from projections.analytics import ANALYTICS_VERSION, AnalyticsProjector
-from projections.documents import Born, changes
+from projections.documents import Born, Change, changes
 from projections.embeddings import Embeddings
 from projections.previous import Meaning, Previous
 from projections.protocol import Batch, Projector
@@ -39,11 +40,20 @@ PROJECTIONS: tuple[Name, ...] = ("text", "analytics", "vectors")
 Progress = Callable[[str, int, int], None]
 """Told the projection's name, its position, and the position it is going to."""
 
-BATCH_ENTRIES = {"text": 20_000, "analytics": 2_000, "vectors": 64}
+BATCH_ENTRIES = {"text": 200_000, "analytics": 20_000, "vectors": 64}
+BATCH_BYTES_MAX = 64 * 1024**2
+"""What a batch takes of the log at most, but for its last entry: what it needs in memory is a few times that."""
+
+TAKEN_ENTRIES = 10_000
+"""Changes are read of so many entries at a time, each lot in a snapshot of its own that ends before the next."""
 
 READS_STATE = frozenset({"analytics"})
-"""Projections that read the state as they apply, so inside the snapshot. The others apply after it: a log
-whose file must grow waits for its snapshots, and an embedder may take its time."""
+"""Projections that read the state as they apply, so inside one snapshot. The others are given what was read
+in snapshots that are over: a log whose file must grow waits for its snapshots, and an embedder may take
+its time."""
+
+TAKES_AS_IT_READS = frozenset({"text"})
+"""Projections that index the first of a batch while the rest of it is read."""
 
 _VERSIONS = {"text": TEXT_VERSION, "analytics": ANALYTICS_VERSION}
 
@@ -135,7 +145,7 @@ class Projections:
                 if followed.projector.position < head:
                     with followed.excluding_processes():
                         followed.projector.refresh()
-                        self._advance(followed.projector, head)
+                        self._advance(followed.projector, head, progress)
             finally:
                 followed.driving.release()
             if progress is not None:
@@ -203,7 +213,7 @@ class Projections:
     def drive(self, projector: Projector, until: int, progress: Progress | None = None) -> None:
         """Brings a projector that nobody else holds up to the position `until`."""
         while projector.position < until:
-            self._advance(projector, until)
+            self._advance(projector, until, progress)
             if progress is not None:
                 progress(projector.name, projector.position, until)
 
@@ -238,20 +248,36 @@ class Projections:
 
     # -- inside
 
-    def _advance(self, projector: Projector, until: int) -> None:
+    def _advance(self, projector: Projector, until: int, progress: Progress | None = None) -> None:
         """One batch further, no further than `until`."""
         after = projector.position
         if after >= until:
             return
-        count = min(BATCH_ENTRIES[projector.name], until - after)
         with self._project.snapshot() as (entries_of, state_at):
-            entries = list(islice(entries_of.read(after), count))
-            position = entries[-1].position
+            position = _batch_end(
+                entries_of, after, min(after + BATCH_ENTRIES[projector.name], until)
+            )
             if projector.name in READS_STATE:
+                entries = list(islice(entries_of.read(after), position - after))
                 projector.apply(Batch(position, entries, state_at=state_at))
                 return
-            batch = Batch(position, entries, list(changes(entries, state_at)))
-        projector.apply(batch)
+        found: Iterable[Change] = self._changes(
+            after, position, lambda at: progress and progress(projector.name, at, until)
+        )
+        projector.apply(
+            Batch(position, (), found if projector.name in TAKES_AS_IT_READS else list(found))
+        )
+
+    def _changes(self, after: int, last: int, taken: Callable[[int], object]) -> Iterator[Change]:
+        """What the entries beyond `after` up to `last` change; `taken` is told how far it came."""
+        while after < last:
+            self._require_open()
+            with self._project.snapshot() as (entries_of, state_at):
+                entries = list(islice(entries_of.read(after), min(TAKEN_ENTRIES, last - after)))
+                found = list(changes(entries, state_at))
+            after = entries[-1].position
+            yield from found
+            taken(after)
 
     def _require_open(self) -> None:
         if self._closed:
@@ -280,6 +306,16 @@ class Projections:
                 if other != folder:
                     shutil.rmtree(other, ignore_errors=True)
             return _Followed(self.fresh(name, folder), lock)
+
+
+def _batch_end(log: Log, after: int, last: int) -> int:
+    """Where a batch that begins beyond `after` ends: at `last`, or before, where the entries are large."""
+    taken = 0
+    for position, value in log.stored(after):
+        taken += len(value)
+        if taken >= BATCH_BYTES_MAX or position == last:
+            return position
+    return last
 
 
 @contextmanager

@@ -7,7 +7,7 @@ log, never ahead of itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -30,12 +30,13 @@ class Batch:
     """A stretch of the log: `entries`, what they change, and the `position` of the last of them.
 
     A projector gets one or the other: the documents that are born and die (`changes`), or the state as
-    of any position up to this one (`state_at`), which can be read until `apply` returns.
+    of any position up to this one (`state_at`), which can be read until `apply` returns. The changes may
+    be read from the log as they are taken, and so are taken once.
     """
 
     position: int
     entries: Sequence[Entry]
-    changes: Sequence[Change] = ()
+    changes: Iterable[Change] = ()
     state_at: Callable[[int], State] = _no_state
 
 

@@ -6,7 +6,8 @@ thrown away and found empty, for the log can always fill it again. Dead document
 span in which they lived.
 
 What is left to others: `follow` drives it, and holds a file lock around refresh and apply; how text is
-cut into terms is `analysis`, and how a query is matched and scored is `text_snapshot`.
+cut into terms is `analysis`, which documents a batch leaves is `text_filling`, and how a query is
+matched and scored is `text_snapshot`.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ import tantivy
 
 from memlog.errors import StorageError
 from projections import analysis
-from projections.documents import NEVER, Born, Died, Document, Kind
+from projections.documents import Born, Died, Kind
 from projections.protocol import Batch
 from projections.query import Query
-from projections.text_rows import RETIRED, Row, encode_row, size, weight
+from projections.text_filling import Filling
 from projections.text_snapshot import TextSnapshot
 from projections.things import TextHit
 
@@ -42,8 +43,9 @@ CHECKPOINT = "#checkpoint"
 
 WRITER_WAIT_SECONDS = 60.0
 WRITER_POLL_SECONDS = 0.01
-BULK_CHANGES_MIN = 1_000
-WRITER_HEAP_BYTES, BULK_HEAP_BYTES = 15_000_000, 60_000_000
+BULK_ENTRIES_MIN = 1_000
+WRITER_HEAP_BYTES, BULK_HEAP_BYTES = 15_000_000, 120_000_000
+"""What a writer fills before it writes a segment; the larger is room for some 150,000 short documents."""
 
 
 def _schema() -> tantivy.Schema:
@@ -140,7 +142,7 @@ class TextProjector:
         has changed, where the disk or another process's writer stands in the way.
         """
         with self._applying, _speaking_of(self._path):
-            writer = self._writer(len(batch.changes))
+            writer = self._writer(batch.position - self.position)
             try:
                 self.refresh()  # as the only writer: what is seen now stays true until the commit
                 if batch.position > self.position:
@@ -213,36 +215,27 @@ class TextProjector:
     # -- writing
 
     def _write(self, writer: tantivy.IndexWriter, batch: Batch) -> None:
-        """Documents are held until the batch ends, so that one which dies in it is written once."""
-        held: dict[str, Document | None] = {}
+        filling, after = Filling(writer, self._snapshot.living), self.position
         for change in batch.changes:
             match change:
-                case Born(document) if document.born > self.position:
-                    text = analysis.normalise(document.text)
-                    held[document.ref] = msgspec.structs.replace(document, text=text)
-                case Died(ref, position) if position > self.position:
-                    if ref not in held:
-                        held[ref] = self._snapshot.living(ref)
-                        writer.delete_documents_by_term("slot", ref)
-                    ended = held[ref]
-                    if ended is not None:
-                        _add(writer, msgspec.structs.replace(ended, died=position))
-                    held[ref] = None
-        for living in held.values():
-            if living is not None:
-                _add(writer, living)
+                case Born(document) if document.born > after:
+                    filling.born(document)
+                case Died(ref, position) if position > after:
+                    filling.died(ref, position)
+        filling.finish()
         writer.delete_documents_by_term("slot", CHECKPOINT)
         writer.add_document(
             tantivy.Document(slot=CHECKPOINT, position=batch.position, born=0, died=0)
         )
 
-    def _writer(self, changes: int) -> tantivy.IndexWriter:
-        """The index's only writer. One thread: more of them make more segments and are not faster.
+    def _writer(self, entries: int) -> tantivy.IndexWriter:
+        """The index's only writer. One thread: this one is as busy making documents as that is indexing
+        them, and more of them make more segments, which have to be merged.
 
         tantivy refuses a second writer at once; whoever has it may only be merging, so it is waited for.
         """
         self._wait_for_merges()
-        heap_bytes = BULK_HEAP_BYTES if changes >= BULK_CHANGES_MIN else WRITER_HEAP_BYTES
+        heap_bytes = BULK_HEAP_BYTES if entries >= BULK_ENTRIES_MIN else WRITER_HEAP_BYTES
         deadline = time.monotonic() + WRITER_WAIT_SECONDS
         while True:
             try:
@@ -280,37 +273,6 @@ def _create(schema: tantivy.Schema, path: Path) -> None:
     meta["index_settings"]["docstore_compression"] = "none"
     (path / "meta.json.new").write_bytes(msgspec.json.encode(meta))
     os.replace(path / "meta.json.new", path / "meta.json")
-
-
-def _add(writer: tantivy.IndexWriter, document: Document) -> None:
-    """`document.text` is normalised."""
-    spaced = analysis.spaced(document.text)
-    words = analysis.words(spaced)
-    row = Row(
-        document.ref,
-        document.kind,
-        document.entity,
-        document.text,
-        document.labels,
-        document.born,
-    )
-    entry = tantivy.Document(
-        slot=document.ref if document.died == NEVER else RETIRED,
-        kind=document.kind,
-        labels=list(document.labels),
-        thing=document.entity or document.ref,
-        words=spaced,
-        exact=spaced,
-        trigrams=document.text + analysis.END,
-        born=document.born,
-        died=document.died,
-        size=size(document.ref, len(document.text)),
-        weight=weight(document.ref, len(words)),
-        row=encode_row(row),
-    )
-    if repeated := analysis.repeated(words):
-        entry.add_text("repeated", repeated)
-    writer.add_document(entry)
 
 
 def _finish(writer: tantivy.IndexWriter) -> None:

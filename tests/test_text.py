@@ -12,6 +12,7 @@ import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from unittest.mock import patch
 
 import msgspec
 import pytest
@@ -20,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memlog.errors import StorageError
-from projections import text
+from projections import text, text_filling
 from projections.documents import Born, Change, Died, Document
 from projections.protocol import Batch, Projector
 from projections.query import parse
@@ -162,7 +163,11 @@ def test_an_index_that_grew_answers_as_one_rebuilt(
 ) -> None:
     cuts = data.draw(st.lists(st.integers(1, 24), max_size=12, unique=True).map(sorted))
     positions = data.draw(st.lists(st.integers(1, 24), max_size=3))
-    with tempfile.TemporaryDirectory() as folder:
+    waiting_max = data.draw(st.sampled_from([1, 2, text_filling.WAITING_MAX]))
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        patch.object(text_filling, "WAITING_MAX", waiting_max),
+    ):
         grown, rebuilt = TextProjector(Path(folder, "grown")), TextProjector(Path(folder, "new"))
         after = 0
         for upto in (*cuts, 24):

@@ -1,0 +1,103 @@
+"""Catching up: how a log is cut into batches, and who is told how far it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from memlog.commands import CreateEntities, DeleteEntities, NewEntity
+from memlog.context import Context
+from memlog.errors import ProjectNotFound
+from memlog.project import Project
+from memlog.settings import Settings
+from memlog.store import Store
+from projections import follow
+from projections.check import compare
+from projections.embeddings import Embeddings
+from projections.follow import Projections
+from projections.protocol import Batch
+from projections.text import TextProjector
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    store = Store(tmp_path)
+    store.create("one")
+    project = store.project("one")
+    known = [
+        NewEntity(name=f"n{number}", entity_type="thing", observations=[f"fact {number}"])
+        for number in range(20)
+    ]
+    for command in (CreateEntities(entities=known), DeleteEntities(entity_names=["n3", "n19"])):
+        project.execute(command, Context(), lambda _: None)
+    yield project
+    store.close()
+
+
+@pytest.fixture
+def projections(project: Project, tmp_path: Path) -> Iterator[Projections]:
+    projections = Projections(project, Embeddings(Settings(data_dir=tmp_path, embedder="none")))
+    yield projections
+    projections.close()
+
+
+@pytest.fixture
+def ends(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Where each batch that text applies ends."""
+    found: list[int] = []
+    apply = TextProjector.apply
+
+    def applied(self: TextProjector, batch: Batch) -> None:
+        apply(self, batch)
+        found.append(batch.position)
+
+    monkeypatch.setattr(TextProjector, "apply", applied)
+    return found
+
+
+def test_text_is_told_how_far_it_is_while_a_batch_lasts(
+    projections: Projections, monkeypatch: pytest.MonkeyPatch, ends: list[int]
+) -> None:
+    monkeypatch.setattr(follow, "TAKEN_ENTRIES", 10)
+    told: list[tuple[str, int, int]] = []
+    projections.rebuild("text", lambda *step: told.append(step))
+    head = projections.head()
+    assert ends == [head]
+    assert told == [("text", at, head) for at in [*range(10, head, 10), head, head]]
+
+
+def test_a_batch_ends_where_its_entries_are_large_and_the_index_is_the_same(
+    projections: Projections, monkeypatch: pytest.MonkeyPatch, ends: list[int]
+) -> None:
+    whole = projections.text().digest()
+    monkeypatch.setattr(follow, "BATCH_BYTES_MAX", 2_000)
+    projections.rebuild("text")
+    assert projections.text().digest() == whole
+    assert len(ends) > 3  # the one before, and several
+    assert compare(projections, "text")
+    assert compare(projections, "analytics")
+
+
+def test_an_entry_larger_than_a_batch_may_be_is_a_batch(
+    projections: Projections, monkeypatch: pytest.MonkeyPatch, ends: list[int]
+) -> None:
+    monkeypatch.setattr(follow, "BATCH_BYTES_MAX", 1)
+    projections.text()
+    assert ends == list(range(1, projections.head() + 1))
+
+
+def test_whoever_closes_does_not_wait_for_the_end_of_a_long_batch(
+    projections: Projections, monkeypatch: pytest.MonkeyPatch, ends: list[int]
+) -> None:
+    monkeypatch.setattr(follow, "TAKEN_ENTRIES", 10)
+
+    def closing(name: str, position: int, until: int) -> None:
+        monkeypatch.setattr(projections, "_closed", True)
+
+    with pytest.raises(ProjectNotFound):
+        projections.rebuild("text", closing)
+    assert ends == []
+    monkeypatch.setattr(projections, "_closed", False)
+    assert projections.text().position == projections.head()
