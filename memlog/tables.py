@@ -15,7 +15,6 @@ replaced is never mistaken for another key's.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
 import lmdb
@@ -26,6 +25,8 @@ TOUCHED = b"\0"
 """First byte of the lists of changed keys; no table may use it."""
 
 _SINCE_BYTES = 8
+
+_encode = msgspec.msgpack.Encoder().encode
 
 
 class Version(NamedTuple):
@@ -187,14 +188,17 @@ class Timeline(_Past):
         self.position = 0
         self._place = place(0)
         self._keys: dict[bytes, None] = {}
+        self._writing = _Writing(self)
 
-    @contextmanager
-    def writing(self, position: int) -> Iterator[None]:
+    def writing(self, position: int) -> _Writing:
         """What is put and deleted meanwhile happened at `position`."""
         self.move_to(position)
-        yield
+        return self._writing
+
+    def list_touched(self) -> None:
+        """Keeps which keys the entry at this position changed."""
         if self._keys:
-            self._past.add(TOUCHED + self._place, msgspec.msgpack.encode(list(self._keys)))
+            self._past.add(TOUCHED + self._place, _encode(list(self._keys)))
 
     def move_to(self, position: int) -> None:
         """What is put and deleted from now on happens at `position`; for those who need no `touched`."""
@@ -232,6 +236,20 @@ class Timeline(_Past):
             self._past.add(key + self._place, old)
 
 
+class _Writing:
+    """`Timeline.writing`, as an object that is made once: an entry is too little work to pay for a generator."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self._timeline = timeline
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, raised: type[BaseException] | None, *_: object) -> None:
+        if raised is None:
+            self._timeline.list_touched()
+
+
 class _At(_Past):
     """The tables as they stood after the entry at `position`."""
 
@@ -240,11 +258,13 @@ class _At(_Past):
         self._next = place(position + 1)
 
     def get(self, key: bytes) -> bytes | None:
+        stored = self._now.get(key)
+        if stored is not None and stored[:_SINCE_BYTES] < self._next:
+            return stored[_SINCE_BYTES:]  # it holds since then: nothing of it was replaced later
         replaced = self._past.ceiling(key + self._next)
         if replaced is not None and replaced[0][:-8] == key:
             return self._held(replaced[1])
-        stored = self._now.get(key)
-        return None if stored is None else self._held(stored)
+        return None
 
     def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         for key, stored in self._first_after(prefix, start):
