@@ -322,4 +322,11 @@ def storage_error(path: Path, error: Exception) -> StorageError:
         suggestion = "Free some space on the disk and call again; nothing was written."
     elif isinstance(error, (PermissionError, lmdb.ReadonlyError)) or "denied" in str(error):
         suggestion = "Give this user the right to read and write the file, then call again."
-    return StorageError(f"{path.name}: {error}", suggestion=suggestion)
+    return StorageError(f"{path.name}: {reason(path, error)}", suggestion=suggestion)
+
+
+def reason(path: Path, error: BaseException) -> str:
+    """What the system says is wrong with what is at `path`, without telling a client where that is."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error).replace(f"{path}: ", "").replace(os.fspath(path.parent), "…")

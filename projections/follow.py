@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Literal
@@ -87,7 +88,7 @@ class Projections:
         self._folders = VectorFolders(project.folder, project.generation)
         self._own: tuple[Path, Use] | None = None
         self._vectors_complete = False
-        self._previous = Previous(self._folders, embeddings, self._advance)
+        self._previous = Previous(self._folders, embeddings, partial(_advance, project))
 
     # -- for a search
 
@@ -250,34 +251,13 @@ class Projections:
 
     def _advance(self, projector: Projector, until: int, progress: Progress | None = None) -> None:
         """One batch further, no further than `until`."""
-        after = projector.position
-        if after >= until:
-            return
-        with self._project.snapshot() as (entries_of, state_at):
-            position = _batch_end(
-                entries_of, after, min(after + BATCH_ENTRIES[projector.name], until)
-            )
-            if projector.name in READS_STATE:
-                entries = list(islice(entries_of.read(after), position - after))
-                projector.apply(Batch(position, entries, state_at=state_at))
-                return
-        found: Iterable[Change] = self._changes(
-            after, position, lambda at: progress and progress(projector.name, at, until)
-        )
-        projector.apply(
-            Batch(position, (), found if projector.name in TAKES_AS_IT_READS else list(found))
-        )
 
-    def _changes(self, after: int, last: int, taken: Callable[[int], object]) -> Iterator[Change]:
-        """What the entries beyond `after` up to `last` change; `taken` is told how far it came."""
-        while after < last:
+        def taken(position: int) -> None:
             self._require_open()
-            with self._project.snapshot() as (entries_of, state_at):
-                entries = list(islice(entries_of.read(after), min(TAKEN_ENTRIES, last - after)))
-                found = list(changes(entries, state_at))
-            after = entries[-1].position
-            yield from found
-            taken(after)
+            if progress is not None:
+                progress(projector.name, position, until)
+
+        _advance(self._project, projector, until, taken)
 
     def _require_open(self) -> None:
         if self._closed:
@@ -306,6 +286,45 @@ class Projections:
                 if other != folder:
                     shutil.rmtree(other, ignore_errors=True)
             return _Followed(self.fresh(name, folder), lock)
+
+
+def _advance(
+    project: Project,
+    projector: Projector,
+    until: int,
+    taken: Callable[[int], object] = lambda position: None,
+) -> None:
+    """One batch further, no further than `until`. `taken` is told how far the log was read.
+
+    A function, for whoever keeps it must not keep the projections: they would be let go of, with all
+    their files, only when Python looks for circles.
+    """
+    after = projector.position
+    if after >= until:
+        return
+    with project.snapshot() as (entries_of, state_at):
+        position = _batch_end(entries_of, after, min(after + BATCH_ENTRIES[projector.name], until))
+        if projector.name in READS_STATE:
+            entries = list(islice(entries_of.read(after), position - after))
+            projector.apply(Batch(position, entries, state_at=state_at))
+            return
+    found: Iterable[Change] = _changes(project, after, position, taken)
+    projector.apply(
+        Batch(position, (), found if projector.name in TAKES_AS_IT_READS else list(found))
+    )
+
+
+def _changes(
+    project: Project, after: int, last: int, taken: Callable[[int], object]
+) -> Iterator[Change]:
+    """What the entries beyond `after` up to `last` change."""
+    while after < last:
+        with project.snapshot() as (entries_of, state_at):
+            entries = list(islice(entries_of.read(after), min(TAKEN_ENTRIES, last - after)))
+            found = list(changes(entries, state_at))
+        after = entries[-1].position
+        yield from found
+        taken(after)
 
 
 def _batch_end(log: Log, after: int, last: int) -> int:

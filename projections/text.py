@@ -24,6 +24,7 @@ from pathlib import Path
 import msgspec
 import tantivy
 
+from memlog.environment import reason
 from memlog.errors import StorageError
 from projections import analysis
 from projections.documents import Born, Died, Kind
@@ -239,11 +240,27 @@ class TextProjector:
         deadline = time.monotonic() + WRITER_WAIT_SECONDS
         while True:
             try:
-                return self._index.writer(heap_bytes, 1)
+                writer = self._index.writer(heap_bytes, 1)
+                break
             except ValueError as error:
                 if "LockBusy" not in str(error) or time.monotonic() > deadline:
                     raise
             time.sleep(WRITER_POLL_SECONDS)
+        self._remove_unborn()
+        return writer
+
+    def _remove_unborn(self) -> None:
+        """Removes the lists of deletions of a commit that never came, because its process was killed.
+
+        They are named by segment and number of the commit, and tantivy counts on from the last one that
+        came: it would meet the name again, and refuse to write.
+        """
+        lists = list(self._path.glob("*.del"))
+        if lists:
+            last = msgspec.json.decode((self._path / "meta.json").read_bytes())["opstamp"]
+            for path in lists:
+                if int(path.name.split(".")[1]) > last:
+                    path.unlink(missing_ok=True)
 
     def _release(self, writer: tantivy.IndexWriter) -> None:
         """Lets the merges that the commit began run to their end, and then lets the lock go.
@@ -303,7 +320,7 @@ def _speaking_of(path: Path) -> Iterator[None]:
         if not _is_of_the_index(error):
             raise
         raise StorageError(
-            f"the text index in {path} cannot be used: {error}",
+            f"the text index {path.name} cannot be used: {reason(path, error)}",
             suggestion="Nothing is lost: `memlog replay --only text` builds it anew from the log. "
             "Look first whether the disk is full.",
         ) from error

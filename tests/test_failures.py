@@ -6,6 +6,7 @@ a full disk for real is in `test_full_disk`.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -162,3 +163,18 @@ def test_a_failing_embedder_leaves_writes_and_words_alone(tmp_path: Path, faults
         )
         faults.plan(None)
         assert "notice" not in client("search_nodes", query="Gina", mode="hybrid")
+
+
+def test_what_the_disk_refuses_is_told_without_telling_where_it_is(
+    tmp_path: Path, faults: Faults
+) -> None:
+    with client_on(tmp_path) as client:
+        client("create_entities", entities=[entity("Jon")])
+        client("search_nodes", query="Jon", mode="text")
+        (index,) = tmp_path.glob("projects/*/text-v*")
+        shutil.rmtree(index)
+        index.write_text("no folder")
+        client("create_entities", entities=[entity("Gina")])
+        said = refused(client, "search_nodes", query="Gina", mode="text")
+        assert said["code"] == "STORAGE_ERROR"
+        assert str(tmp_path) not in str(said)

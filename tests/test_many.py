@@ -6,6 +6,7 @@ import gc
 import os
 import random
 import resource
+import weakref
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,30 @@ def test_what_nobody_uses_is_let_go_and_what_somebody_uses_is_known() -> None:
     assert recent.get("d") is not None
     assert recent.pop("a") is held
     assert recent.get("a") is None
+
+
+def test_a_project_that_nobody_uses_is_closed_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not only when Python looks for circles: until then its files would be open."""
+    monkeypatch.setattr(Recent.__init__, "__defaults__", (2,))
+    with client_on(tmp_path) as client:
+        gc.disable()
+        try:
+            held: list[weakref.ref[Any]] = []
+            for number in range(6):
+                name = f"project {number}"
+                client("create_project", name=name)
+                client("create_entities", project=name, entities=[entity("n")])
+                client("search_nodes", project=name, query="fact", mode="text")
+                client("get_analytics", project=name)
+                opened = client.service.open(name)
+                held += [weakref.ref(each) for each in (opened.project, opened.projections)]
+                del opened
+            client.service.close()  # the follower may have been at work on one
+            assert [each() for each in held[:6]] == [None] * 6
+        finally:
+            gc.enable()
 
 
 def mixed(dice: random.Random, who: int, number: int) -> tuple[str, dict[str, Any]]:

@@ -362,10 +362,26 @@ def test_damage_that_shows_only_in_use_is_an_error_with_a_way_out(folder: Path) 
 
 def test_an_index_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
-    with pytest.raises(StorageError, match="file"):
+    with pytest.raises(StorageError, match="Not a directory"):
         TextProjector(tmp_path / "file" / "text")
 
 
 def test_rows_are_stored_without_compression(folder: Path) -> None:
     meta = msgspec.json.decode((folder / "meta.json").read_bytes())
     assert meta["index_settings"]["docstore_compression"] == "none"
+
+
+def test_what_a_killed_commit_left_behind_does_not_stand_in_the_way(tmp_path: Path) -> None:
+    """The list of deletions of a commit that never came has the name that the next one wants."""
+    folder = tmp_path / "index"
+    projector = TextProjector(folder)
+    projector.apply(batch(1, born("a", "alpha", 1), born("b", "beta", 1)))
+    projector.close()
+    meta = msgspec.json.decode((folder / "meta.json").read_bytes())
+    for segment in meta["segments"]:
+        for number in range(meta["opstamp"] + 1, meta["opstamp"] + 20):
+            (folder / f"{segment['segment_id'].replace('-', '')}.{number}.del").touch()
+    projector = TextProjector(folder)
+    projector.apply(batch(2, Died("a", 2)))
+    assert found(projector, "alpha OR beta") == ["b"]
+    projector.close()
