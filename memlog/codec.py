@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from memlog.errors import StorageError
+from memlog.errors import DamagedLog, StorageError
 from memlog.events import Erased, Event, Happened
 from memlog.tables import place
 
@@ -30,6 +30,7 @@ WRITTEN, ERASED = 0, 1
 CHAIN_END = 33
 DIGEST_END = CHAIN_END + 32
 ERASED_BYTES = DIGEST_END + 8
+_ERASED = bytes([ERASED])
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -109,9 +110,22 @@ def _decode_erased(position: int, value: bytes) -> Entry:
 
 def digest(value: bytes) -> bytes:
     """SHA-256 of the body of a stored value, also where the body has been erased."""
-    if value[0] == ERASED:
+    if value[:1] == _ERASED:
         return value[CHAIN_END:DIGEST_END]
     return sha256(value[CHAIN_END:]).digest()
+
+
+def follows(before: bytes, position: int, value: bytes) -> bool:
+    """Whether the entry stored as `value` is the one that was written after the chain `before`."""
+    link = sha256(before + position.to_bytes(8, "big") + digest(value)).digest()
+    return link == value[1:CHAIN_END]
+
+
+def require_follows(before: bytes, position: int, value: bytes) -> None:
+    if not follows(before, position, value):
+        raise DamagedLog(
+            position - 1, f"the entry at position {position} does not match the chain of hashes"
+        )
 
 
 def unreadable(position: int, error: Exception) -> StorageError:

@@ -23,18 +23,28 @@ from typing import Any, TypeVar
 import lmdb
 
 from memlog.errors import StorageError
+from memlog.pages import Pages
+from memlog.structure import Stamp, is_sealed, problem, problem_of_metas, seal, stamp
 
 log = logging.getLogger("memlog.environment")
 
 Result = TypeVar("Result")
 
-DAMAGES = (lmdb.InvalidError, lmdb.CorruptedError, lmdb.VersionMismatchError)
+DAMAGES = (
+    lmdb.InvalidError,
+    lmdb.CorruptedError,
+    lmdb.VersionMismatchError,
+    lmdb.PageNotFoundError,
+    lmdb.PanicError,
+)
 """What LMDB says of a file that is not, or no longer, one of its files."""
 
 MAP_BYTES_START = 16 * 1024 * 1024
 GROWTH_STEP_BYTES_MAX = 4 * 1024**3
 READERS_MAX = 1024
 ROWS_PER_COMMIT = 10_000
+TRIES = 100
+"""To look at a file between two commits of others; who writes as often as that has looked through it."""
 _DISK_FULL = ("No space left", "Input/output error", "File too large", "Disk quota")
 """How a full disk is told. LMDB makes an input/output error of a write that the disk took a part of."""
 
@@ -43,16 +53,30 @@ REWRITING = "rewriting"
 
 
 class Environment:
-    """An LMDB file with named databases. One per path and process: LMDB's locks demand it."""
+    """An LMDB file with named databases. One per path and process: LMDB's locks demand it.
+
+    With `proven` a file that somebody else may have written to is looked through before LMDB may read it.
+    """
 
     def __init__(
-        self, path: Path, databases: tuple[str, ...], *, map_bytes: int = MAP_BYTES_START
+        self,
+        path: Path,
+        databases: tuple[str, ...],
+        *,
+        map_bytes: int = MAP_BYTES_START,
+        proven: bool = False,
     ) -> None:
         self.path = path
+        self.damaged = False
+        """Whether it was found so since it was opened: nothing is read through it any more."""
         self._writer = threading.Lock()
         self._gate = _Gate()
+        self._ours: Stamp | None = None
+        """How the file was when it was last known to be sound, and by whom it was changed since."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            if proven:
+                self._require_metas()
             self._env = lmdb.open(
                 str(path),
                 subdir=False,
@@ -65,7 +89,10 @@ class Environment:
             raise storage_error(path, error) from error
         try:
             self._turn = _Turn(path)
+            if proven:
+                self._prove()
             self._require_uncut()
+            self._bytes = self._turn.stat().st_size
             self._env.reader_check()
             self.databases = {name: self._open(name) for name in databases}
             self._identity = _identity(path)
@@ -78,18 +105,42 @@ class Environment:
         bytes_wanted = (self._env.info()["last_pgno"] + 1) * self._env.stat()["psize"]
         if self.path.stat().st_size >= bytes_wanted:
             return
-        from memlog.pages import Pages
-
         pages = Pages(self.path)
-        whole = pages.whole()
+        unsound = problem(pages)
         pages.close()
-        if not whole:
-            raise lmdb.CorruptedError(
-                f"the file was cut: it should have {bytes_wanted} bytes and has "
-                f"{self.path.stat().st_size}"
-            )
+        if unsound:
+            raise lmdb.CorruptedError(unsound)
         with self.path.open("rb+") as file:  # only pages that nothing refers to were never written
             os.posix_fallocate(file.fileno(), bytes_wanted - 1, 1)
+
+    def _require_metas(self) -> None:
+        unsound = problem_of_metas(self.path) if self.path.exists() else None
+        if unsound:
+            raise lmdb.CorruptedError(unsound)
+
+    def _prove(self) -> None:
+        """Looks through the newest commit, whose pages nobody uses again meanwhile."""
+        self._ours = stamp(self._turn.stat())
+        if is_sealed(self.path):
+            return
+        for _ in range(TRIES):
+            with self._env.begin() as transaction:
+                pages = Pages(self.path, transaction.id())
+                current = pages.transaction == transaction.id()
+                unsound = problem(pages) if current else None
+                pages.close()
+            if unsound:
+                raise lmdb.CorruptedError(unsound)
+            if current:
+                return
+
+    def _require_length(self) -> None:
+        """A file never gets shorter; LMDB would go on as if it were there, and end the process."""
+        length = self._turn.stat().st_size
+        if self.damaged or length < self._bytes:
+            self.damaged = True
+            raise lmdb.CorruptedError("it was cut or damaged while it was in use")
+        self._bytes = length
 
     def _open(self, name: str) -> lmdb._Database:
         def attempt() -> lmdb._Database:
@@ -105,11 +156,12 @@ class Environment:
             with self._snapshot() as transaction:
                 yield transaction
         except lmdb.Error as error:
-            raise storage_error(self.path, error) from error
+            raise self._told(error) from error
 
     @contextmanager
     def _snapshot(self) -> Iterator[lmdb.Transaction]:
         with self._gate.passing():
+            self._require_length()
             try:
                 transaction = self._env.begin()
             except lmdb.MapResizedError:
@@ -137,11 +189,20 @@ class Environment:
             try:
                 return self._retrying(lambda: self._write_once(body))
             except lmdb.Error as error:
-                raise storage_error(self.path, error) from error
+                raise self._told(error) from error
+
+    def _told(self, error: lmdb.Error) -> StorageError:
+        self.damaged |= isinstance(error, DAMAGES)
+        return storage_error(self.path, error)
 
     def _write_once(self, body: Callable[[lmdb.Transaction], Result]) -> Result:
-        with self._gate.passing(), self._turn, self._env.begin(write=True) as transaction:
-            return body(transaction)
+        with self._gate.passing(), self._turn:
+            self._require_length()
+            ours = self._ours == stamp(self._turn.stat())
+            with self._env.begin(write=True) as transaction:
+                result = body(transaction)
+            self._ours = stamp(self._turn.stat()) if ours else None
+            return result
 
     def _retrying(self, attempt: Callable[[], Result]) -> Result:
         while True:
@@ -205,6 +266,8 @@ class Environment:
     def close(self) -> None:
         with self._gate.closed():
             self._env.close()
+            if self._ours is not None and not self.damaged:
+                seal(self.path, self._ours)
             self._turn.close()
 
 
@@ -233,8 +296,13 @@ def derived(
         return Environment(path, databases, map_bytes=map_bytes)
 
 
+def is_damage(error: StorageError) -> bool:
+    """Whether it says that a file is not, or no longer, one of LMDB's."""
+    return isinstance(error.__cause__, DAMAGES)
+
+
 def _require_damage(error: StorageError) -> None:
-    if not isinstance(error.__cause__, DAMAGES):
+    if not is_damage(error):
         raise error
 
 
@@ -256,6 +324,10 @@ class _Turn:
 
     def __exit__(self, *_: object) -> None:
         fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def stat(self) -> os.stat_result:
+        """Of the file that is open, wherever it is by now."""
+        return os.fstat(self._file)
 
 
 class _Gate:

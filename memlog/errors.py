@@ -13,6 +13,7 @@
     ├── MemoryNotFound        MEMORY_NOT_FOUND
     ├── Conflict              CONFLICT               true of the request, false of the moment
     ├── StorageError          STORAGE_ERROR          the disk, the log or an index
+    │   └── DamagedLog                               and up to which position it is whole
     └── EmbeddingError        EMBEDDING_ERROR        the model or its endpoint
 
 The codes are a closed set and part of the tool contract.
@@ -109,6 +110,19 @@ class Conflict(MemlogError):
 
 class StorageError(MemlogError):
     code = "STORAGE_ERROR"
+
+
+class DamagedLog(StorageError):
+    """The log is not what was written. `whole` is the position up to which it is."""
+
+    def __init__(self, whole: int, problem: str) -> None:
+        kept = f"whole up to position {whole}" if whole else "not whole from its first entry on"
+        super().__init__(
+            f"The log of this project is damaged, it is {kept}: {problem}",
+            suggestion="What is whole can be read, nothing is written. `memlog verify` says what is "
+            "damaged; `memlog restore FOLDER PROJECT --replace` brings the project back from a backup.",
+        )
+        self.whole = whole
 
 
 class EmbeddingError(MemlogError):

@@ -1,6 +1,7 @@
 """The log of one project inside a transaction: append, read, head, verify. Never changed but at its end.
 
-Positions are dense from 1. The time of an entry is never before that of the entry ahead of it, also
+What is read is checked against the chain of hashes, so nobody is told what was not written. Positions are
+dense from 1. The time of an entry is never before that of the entry ahead of it, also
 where the machine's clock goes backwards; so a time names a position.
 """
 
@@ -44,8 +45,8 @@ class Log:
         cursor = self._transaction.cursor(db=self._database)
         if not cursor.last():
             return Head()
-        position, value = int.from_bytes(cursor.key(), "big"), bytes(cursor.value())
-        return Head(position, codec.decode(position, value).time_us, value[1:CHAIN_END])
+        entry = self._checked(int.from_bytes(cursor.key(), "big"), bytes(cursor.value()))
+        return Head(entry.position, entry.time_us, entry.chain)
 
     def position(self) -> int:
         cursor = self._transaction.cursor(db=self._database)
@@ -69,8 +70,11 @@ class Log:
         return entry
 
     def read(self, after: int = 0) -> Iterator[Entry]:
-        """Entries beyond the position `after`, in order."""
+        """Entries beyond the position `after`, in order. Raises DamagedLog at the first that was changed."""
+        chain = self.chain_at(after) if after else GENESIS
         for position, value in self._values(after):
+            codec.require_follows(chain, position, value)
+            chain = value[1:CHAIN_END]
             yield codec.decode(position, value)
 
     def entry(self, position: int) -> Entry | None:
@@ -78,7 +82,14 @@ class Log:
         if position < 1:
             return None
         value = self._transaction.get(place(position), db=self._database)
-        return None if value is None else codec.decode(position, bytes(value))
+        return None if value is None else self._checked(position, bytes(value))
+
+    def _checked(self, position: int, value: bytes) -> Entry:
+        """The entry, which is what was written after the one before."""
+        codec.require_follows(
+            self.chain_at(position - 1) if position > 1 else GENESIS, position, value
+        )
+        return codec.decode(position, value)
 
     def read_back(self, before: int | None = None) -> Iterator[Entry]:
         """Entries below the position `before` (default: all), the newest first."""
@@ -89,7 +100,7 @@ class Log:
         if not found:
             return
         for key, value in cursor.iterprev():
-            yield codec.decode(int.from_bytes(key, "big"), bytes(value))
+            yield self._checked(int.from_bytes(key, "big"), bytes(value))
 
     def position_at(self, time_us: int) -> int:
         """The last position whose time is at or before `time_us`; 0 where there is none."""
@@ -97,7 +108,7 @@ class Log:
         while low < high:
             middle = (low + high + 1) // 2
             value = self._transaction.get(place(middle), b"", db=self._database)
-            if codec.decode(middle, bytes(value)).time_us <= time_us:
+            if self._checked(middle, bytes(value)).time_us <= time_us:
                 low = middle
             else:
                 high = middle - 1

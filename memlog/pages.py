@@ -37,10 +37,12 @@ class Unreadable(NamedTuple):
 
 
 class Tree(NamedTuple):
-    """Where a table begins, and how many rows it has."""
+    """Where a table begins, how many rows it has, and what else LMDB keeps of it."""
 
     root: int
     rows: int
+    depth: int = 0
+    flags: int = 0
 
 
 class _Meta(NamedTuple):
@@ -50,6 +52,7 @@ class _Meta(NamedTuple):
     main: Tree
     free: Tree
     page_bytes: int
+    last_page: int
 
 
 Row = tuple[bytes, bytes]
@@ -61,30 +64,32 @@ class Pages:
     def __init__(self, path: Path, transaction: int | None = None) -> None:
         with path.open("rb") as file:
             size = file.seek(0, 2)
-            self._data: mmap.mmap | bytes = (
+            self.data: mmap.mmap | bytes = (
                 mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
             )
-        self.page_bytes, self.transaction = 0, -1
+        self.page_bytes, self.transaction, self.last_page = 0, -1, 0
         """Of the snapshot: the newest commit no later than the transaction."""
-        self._main = self._free = Tree(NOWHERE, 0)
+        self.main = self.free = Tree(NOWHERE, 0)
         for at in self._metas():
             meta = self._meta(at)
             fits = meta is not None and (transaction is None or meta.transaction <= transaction)
             if meta is not None and fits and meta.transaction > self.transaction:
-                self.transaction, self._main, self._free = meta[:3]
-                self.page_bytes = meta.page_bytes
+                self.transaction, self.main, self.free = meta[:3]
+                self.page_bytes, self.last_page = meta.page_bytes, meta.last_page
 
     def _metas(self) -> tuple[int, ...]:
         """Where meta pages may be: the first page, and the one behind it, whatever its size."""
         return (0, *(2**bits for bits in range(8, 17)))
 
     def _meta(self, at: int) -> _Meta | None:
-        if at + HEADER.size + META.size > len(self._data):
+        if at + HEADER.size + META.size > len(self.data):
             return None
-        magic, version, _, _, free, main, _, number = META.unpack_from(self._data, at + HEADER.size)
+        magic, version, _, _, free, main, last, number = META.unpack_from(
+            self.data, at + HEADER.size
+        )
         if (magic, version) != (MAGIC, VERSION):
             return None
-        return _Meta(number, _tree(main), _tree(free), TREE.unpack(free)[0])
+        return _Meta(number, tree_of(main), tree_of(free), TREE.unpack(free)[0], last)
 
     @property
     def newest_is_known(self) -> bool:
@@ -98,8 +103,12 @@ class Pages:
         return abs(numbers[0] - numbers[1]) == 1 and numbers[0] % 2 == 0
 
     def close(self) -> None:
-        if isinstance(self._data, mmap.mmap):
-            self._data.close()
+        if isinstance(self.data, mmap.mmap):
+            self.data.close()
+
+    @property
+    def length(self) -> int:
+        return len(self.data)
 
     @property
     def readable(self) -> bool:
@@ -108,36 +117,39 @@ class Pages:
 
     def table(self, name: bytes) -> Tree | None:
         """The named table; None where it cannot be found."""
-        for row in self.rows(self._main):
+        for row in self.rows(self.main):
             if not isinstance(row, Unreadable) and row[0] == name and len(row[1]) == TREE.size:
-                return _tree(row[1])
+                return tree_of(row[1])
         return None
 
     def rows(self, tree: Tree) -> Iterator[Row | Unreadable]:
         """The rows of a table in order of key, with a word about each page that is no page."""
         if self.readable and tree.root != NOWHERE:
-            yield from self._below(tree.root, DEPTH_MAX)
+            yield from self._below(tree.root, DEPTH_MAX, set())
 
-    def whole(self) -> bool:
-        """Whether every page that the file refers to is there."""
-        trees = [self._main, self._free]
-        for row in self.rows(self._main):
-            if isinstance(row, Unreadable):
-                return False
-            if len(row[1]) == TREE.size:
-                trees.append(_tree(row[1]))
-        return self.readable and not any(
-            isinstance(row, Unreadable) for tree in trees for row in self.rows(tree)
-        )
+    def leaves(self) -> Iterator[Row]:
+        """Every row of every leaf that stands in the file, in use or not: LMDB leaves old pages as they were."""
+        if not self.readable:
+            return
+        for number in range(2, self.length // self.page_bytes):
+            found, _, flags, _, _ = HEADER.unpack_from(self.data, number * self.page_bytes)
+            if (found, flags) == (number, LEAF):
+                for row in self._below(number, 1, set()):
+                    if not isinstance(row, Unreadable):
+                        yield row
 
     # -- pages
 
-    def _below(self, number: int, depth: int) -> Iterator[Row | Unreadable]:
+    def _below(self, number: int, depth: int, seen: set[int]) -> Iterator[Row | Unreadable]:
+        if number in seen:  # else a circle of pages would be walked for ever
+            yield Unreadable(f"page {number} stands in two places")
+            return
+        seen.add(number)
         start = number * self.page_bytes
-        if depth == 0 or start + self.page_bytes > len(self._data):
+        if depth == 0 or start + self.page_bytes > len(self.data):
             yield Unreadable(f"page {number} is not in the file")
             return
-        found, _, flags, lower, upper = HEADER.unpack_from(self._data, start)
+        found, _, flags, lower, upper = HEADER.unpack_from(self.data, start)
         kind = flags & (BRANCH | LEAF | OVERFLOW | DUPLICATES)
         if found != number or kind not in (BRANCH, LEAF):
             yield Unreadable(f"page {number} is none of the tree")
@@ -145,13 +157,13 @@ class Pages:
         if not HEADER.size <= lower <= upper <= self.page_bytes or lower % 2:
             yield Unreadable(f"page {number} has no order")
             return
-        page = self._data[start : start + self.page_bytes]
+        page = self.data[start : start + self.page_bytes]
         for at in struct.unpack_from(f"<{(lower - HEADER.size) // 2}H", page, HEADER.size):
             if at < upper or at + NODE.size > self.page_bytes:
                 yield Unreadable(f"a row of page {number} is outside of it")
             elif kind == BRANCH:
                 low, high, top, _ = NODE.unpack_from(page, at)
-                yield from self._below(low | high << 16 | top << 32, depth - 1)
+                yield from self._below(low | high << 16 | top << 32, depth - 1, seen)
             else:
                 yield self._row(number, page, at)
 
@@ -167,13 +179,13 @@ class Pages:
             return Unreadable(f"a row of page {number} ends outside of it")
         large = int.from_bytes(page[key_end : key_end + 8], "little")
         start = large * self.page_bytes
-        if start + HEADER.size + value_bytes > len(self._data):
+        if start + HEADER.size + value_bytes > len(self.data):
             return Unreadable(f"page {large} is not in the file")
-        if HEADER.unpack_from(self._data, start)[:3:2] != (large, OVERFLOW):
+        if HEADER.unpack_from(self.data, start)[:3:2] != (large, OVERFLOW):
             return Unreadable(f"page {large} is no page of a large value")
-        return key, self._data[start + HEADER.size : start + HEADER.size + value_bytes]
+        return key, self.data[start + HEADER.size : start + HEADER.size + value_bytes]
 
 
-def _tree(stored: bytes) -> Tree:
-    *_, rows, root = TREE.unpack(stored)
-    return Tree(root, rows)
+def tree_of(stored: bytes) -> Tree:
+    _, flags, depth, *_, rows, root = TREE.unpack(stored)
+    return Tree(root, rows, depth, flags)

@@ -8,6 +8,7 @@ is searched, and to the catalogue which projects there are.
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -24,12 +25,20 @@ from memlog import state as tables
 from memlog.codec import Entry
 from memlog.commands import AnyCommand
 from memlog.context import Context
+from memlog.damage import damaged, examine, mark, noted
 from memlog.decider import decide, require_active
 from memlog.environment import MAP_BYTES_START, Environment
-from memlog.errors import Conflict, InvalidParameter, ProjectNotFound, StorageError
+from memlog.errors import (
+    Conflict,
+    DamagedLog,
+    InvalidParameter,
+    ProjectNotFound,
+    StorageError,
+)
 from memlog.evolve import evolve
 from memlog.ids import new_id
 from memlog.log import Damage, Head, Log
+from memlog.pages import Pages
 from memlog.state import State
 from memlog.tables import LmdbRows, MemoryRows, Timeline, place
 
@@ -37,13 +46,13 @@ STATE_VERSION = 3
 """Of the state tables' layout; a log whose tables are of another version is evolved anew."""
 
 LOG_FILE = "log.mdb"
-DAMAGED = ".damaged"
-"""Added to the name of a log: the file, beside it, that says it was found damaged."""
 DATABASES = ("log", "now", "past", "receipts", "meta")
 _VERSION_KEY, _REMOVED_KEY = b"state_version", b"removed"
 GENERATION_KEY = b"generation"
 
 Answer = TypeVar("Answer")
+
+log = logging.getLogger("memlog.project")
 
 
 class Origin(msgspec.Struct, frozen=True):
@@ -84,7 +93,11 @@ class Project:
     ) -> None:
         self.folder = folder
         self._clock = clock
-        self._environment = Environment(folder / LOG_FILE, DATABASES, map_bytes=map_bytes)
+        self._found: DamagedLog | None = None
+        """Where it could not be noted beside the log."""
+        self._environment = Environment(
+            folder / LOG_FILE, DATABASES, map_bytes=map_bytes, proven=True
+        )
         try:
             self.generation = self._stored_number(GENERATION_KEY)
             """How often something was erased from the log: what was derived from an earlier one is void."""
@@ -128,7 +141,8 @@ class Project:
                     return receipt.answer  # type: ignore[no-any-return]
             self._require_sound()
             timeline = self._timeline(transaction)
-            entries = self._append(transaction, timeline, command, context, origin)
+            with self._noting(transaction):
+                entries = self._append(transaction, timeline, command, context, origin)
             log = self._log(transaction)
             head = log.position()
             after = State(timeline, head, log.entry)
@@ -207,7 +221,7 @@ class Project:
         Raises ProjectArchived or ProjectNotFound where the project may not be read, and
         InvalidParameter for a position that is not there yet.
         """
-        with self._environment.read() as transaction:
+        with self._snapshot() as transaction:
             self._require_present(transaction)
             timeline = self._timeline(transaction)
             require_active(State(timeline).project())
@@ -225,13 +239,13 @@ class Project:
 
     def position_at(self, time_us: int) -> int:
         """The last position at or before a time (microseconds); 0 before the project began."""
-        with self._environment.read() as transaction:
+        with self._snapshot() as transaction:
             return self._log(transaction).position_at(time_us)
 
     @contextmanager
     def snapshot(self) -> Iterator[tuple[Log, Callable[[int], State]]]:
         """The log and the state as of any position, in one snapshot, whatever the status."""
-        with self._environment.read() as transaction:
+        with self._snapshot() as transaction:
             self._require_current()
             timeline = self._timeline(transaction)
             yield self._log(transaction), lambda position: State(timeline.at(position), position)
@@ -239,35 +253,72 @@ class Project:
     @contextmanager
     def stored(self) -> Iterator[tuple[Log, Iterator[tuple[bytes, bytes]]]]:
         """The log and the receipts as they are stored, in one snapshot, for those who copy them."""
-        with self._environment.read() as transaction:
+        with self._snapshot() as transaction:
             self._require_current()
             receipts = LmdbRows(transaction, self._environment.databases["receipts"])
             yield self._log(transaction), receipts.scan(b"")
 
     def status(self) -> tables.Project | None:
         """The project's own row, also of an archived one; None where it was removed or never made."""
-        with self._environment.read() as transaction:
+        with self._snapshot() as transaction:
             if transaction.get(_REMOVED_KEY, db=self._environment.databases["meta"]):
                 return None
             return State(self._timeline(transaction)).project()
 
     def head(self) -> int:
-        with self._environment.read() as transaction:
+        with self._snapshot() as transaction:
             return self._log(transaction).position()
 
     def verify(self) -> Iterator[int | Damage]:
-        with self._environment.read() as transaction:
+        with self._snapshot() as transaction:
             yield from self._log(transaction).verify()
 
+    @property
+    def damage(self) -> DamagedLog | None:
+        """That the log is damaged, as somebody found out: it is read as far as it goes, and written to no
+        more, for what came after would be lost with it when it is brought back from a backup."""
+        return self._found or noted(self._path)
+
+    @property
+    def unreadable(self) -> bool:
+        """Whether the file was found damaged so that LMDB must not read it any more."""
+        return self._environment.damaged
+
     def _require_sound(self) -> None:
-        """A log that `memlog verify` found damaged is read as far as it goes, and written to no more:
-        what came after would be lost with it when it is brought back from a backup."""
-        if os.path.exists(f"{self._path}{DAMAGED}"):
-            raise StorageError(
-                "The log of this project is damaged: it can be read, and nothing is written to it",
-                suggestion="`memlog verify` says where; `memlog restore FOLDER PROJECT --replace` brings "
-                "the project back from a backup.",
-            )
+        damage = self.damage
+        if damage is not None:
+            raise damage
+
+    @contextmanager
+    def _noting(self, transaction: lmdb.Transaction) -> Iterator[None]:
+        """Notes a damage that was met: what is read is checked, so whoever reads may be the one to find it."""
+        try:
+            yield
+        except DamagedLog as met:
+            if self.damage is None:
+                self._note(transaction, met)
+            raise self.damage or met from met
+
+    def _note(self, transaction: lmdb.Transaction, met: DamagedLog) -> None:
+        pages = Pages(self.folder / LOG_FILE, transaction.id())
+        damages = [each for each in examine(pages) if isinstance(each, Damage)]
+        pages.close()
+        if damages:
+            log.error("%s", met.message)
+            mark(self.folder / LOG_FILE, damages)
+        self._found = None if noted(self._path) else damaged(damages) or met
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[lmdb.Transaction]:
+        with self._environment.read() as transaction, self._noting(transaction):
+            try:
+                yield transaction
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                raise StorageError(
+                    f"A row of this project's state cannot be read: {error}",
+                    suggestion="`memlog replay --only state` builds the state anew from the log; "
+                    "`memlog verify` says whether the log is whole.",
+                ) from error
 
     # -- rebuilding
 
@@ -280,10 +331,11 @@ class Project:
             log = self._log(transaction)
             total = log.position()
             timeline = self._timeline(transaction)
-            for entry in log.read():
-                evolve(timeline, entry)
-                if progress and (entry.position % 1_000 == 0 or entry.position == total):
-                    progress(entry.position, total)
+            with self._noting(transaction):
+                for entry in log.read():
+                    evolve(timeline, entry)
+                    if progress and (entry.position % 1_000 == 0 or entry.position == total):
+                        progress(entry.position, total)
             version = STATE_VERSION.to_bytes(2, "big")
             transaction.put(_VERSION_KEY, version, db=self._environment.databases["meta"])
 
@@ -291,13 +343,13 @@ class Project:
 
     def digest(self) -> str:
         """SHA-256 over every row of the present state tables."""
-        with self._environment.read() as transaction:
+        with self._snapshot() as transaction:
             return _digest(self._timeline(transaction))
 
     def digest_rebuilt(self) -> str:
         """The same, over tables evolved in memory from the log alone."""
         timeline = Timeline(MemoryRows(), MemoryRows())
-        with self._environment.read() as transaction:
+        with self._snapshot() as transaction:
             for entry in self._log(transaction).read():
                 evolve(timeline, entry)
         return _digest(timeline)
@@ -378,7 +430,7 @@ class Project:
         self._require_current()
 
     def _stored_number(self, key: bytes) -> int:
-        with self._environment.read() as transaction:
+        with self._snapshot() as transaction:
             stored = transaction.get(key, b"", db=self._environment.databases["meta"])
         return int.from_bytes(stored, "big")
 

@@ -3,6 +3,7 @@
     DATA/catalog.mdb              name -> project, a projection of the logs
     DATA/projects/<id>/log.mdb    an active project; its indexes stand beside its log
     DATA/archive/<id>/log.mdb     an archived one
+    DATA/salvaged/                what is whole of a log that is damaged, until it is restored
     DATA/trash/                   what is being removed
 
 A project's own log says what it is called and whether it is archived; the catalogue and the place of
@@ -27,8 +28,9 @@ import msgspec
 from memlog.closest import did_you_mean
 from memlog.commands import ArchiveProject, CreateProject, RestoreProject
 from memlog.context import Context
-from memlog.environment import derived, storage_error, sync_folder
+from memlog.environment import derived, is_damage, storage_error, sync_folder
 from memlog.errors import (
+    DamagedLog,
     InvalidParameter,
     ProjectArchived,
     ProjectExists,
@@ -39,12 +41,14 @@ from memlog.log import Log
 from memlog.project import LOG_FILE, Origin, Project, clock_us
 from memlog.purging import Plan, Target, plan
 from memlog.recent import Recent
+from memlog.salvaging import forget, salvage
 from memlog.state import Project as ProjectRow
 from memlog.state import State, encode_row, text_key
 
 Wanted = Literal["active", "archived", "all"]
 
 _PENDING = b"pending"
+SALVAGED = "salvaged"
 
 log = logging.getLogger("memlog.store")
 _decode = msgspec.msgpack.Decoder(ProjectRow).decode
@@ -77,11 +81,13 @@ class Store:
         """The catalogue, oldest first."""
         if self._pending():
             self._mend()
+        wanted = [row for row in self._rows() if status in ("all", row.status)]
+        return sorted(wanted, key=lambda row: (row.created_us, row.id))
+
+    def _rows(self) -> list[ProjectRow]:
         with self._catalog.read() as transaction:
             cursor = transaction.cursor(db=self._catalog.databases["projects"])
-            rows = [_decode(value) for _, value in cursor]
-        wanted = [row for row in rows if status in ("all", row.status)]
-        return sorted(wanted, key=lambda row: (row.created_us, row.id))
+            return [_decode(value) for _, value in cursor]
 
     def find(self, name: str) -> ProjectRow:
         """The catalogue's row. Raises ProjectNotFound with the nearest names."""
@@ -177,6 +183,7 @@ class Store:
 
             project.erase(chosen)
             self._discard(project.folder.name)
+            forget(project.folder.name, self.data_dir / SALVAGED)
             for beside in [each for each in project.folder.iterdir() if each.is_dir()]:
                 self._throw_away(beside)
         return made[-1]
@@ -211,6 +218,7 @@ class Store:
                 home.parent.mkdir(exist_ok=True)
                 folder.rename(home)
                 sync_folder(home.parent)
+                forget(row.id, self.data_dir / SALVAGED)
         return self.find(row.name)
 
     def _put_aside(self, folder: Path) -> None:
@@ -270,11 +278,19 @@ class Store:
     def _settle(self, project_id: str) -> None:
         """Makes the folder's place and the catalogue's row agree with the project's log."""
         folder = self._folder(project_id)
-        row = None if folder is None else self._opened(project_id).status()
+        try:
+            project = None if folder is None else self._opened(project_id)
+        except DamagedLog as error:  # nothing of it can be read
+            log.warning("project %s stays where it is: %s", project_id, error.message)
+            return
+        row = None if project is None else project.status()
+        if project is not None and row is not None and project.damage is not None:
+            self._settle_damaged(row)
+            return
         if folder is not None and row is None:
             self._discard(project_id)
             self._throw_away(folder)
-        elif folder is not None and row is not None:
+        elif folder is not None and project is not None and row is not None:
             home = "archive" if row.status == "archived" else "projects"
             right = self.data_dir / home / project_id
             if folder != right:
@@ -284,8 +300,13 @@ class Store:
                 folder.rename(right)
                 sync_folder(folder.parent)
                 sync_folder(right.parent)
-            self._opened(project_id).folder = right
+            project.folder = right
         self._write_row(project_id, row)
+
+    def _settle_damaged(self, row: ProjectRow) -> None:
+        """What is left of a log decides nothing but that there is a project, where nobody knows of it."""
+        if all(each.id != row.id for each in self._rows()):
+            self._write_row(row.id, row)
 
     def _throw_away(self, folder: Path) -> None:
         """Removes a folder at once, also where another process is writing an index into it."""
@@ -321,9 +342,26 @@ class Store:
                     folder = self._folder(project_id)
                     if folder is None:
                         raise ProjectNotFound("This project was deleted a moment ago")
-                    project = Project(folder, clock=self._clock)
-                    self._open.put(project_id, project)
+                    project = self._open.put(project_id, self._read(folder))
+            elif project.unreadable:
+                with self._lock():
+                    project = self._open.put(project_id, self._salvaged(project.folder))
             return project
+
+    def _read(self, folder: Path) -> Project:
+        """The project in `folder`, or what can be read of it."""
+        file = folder / LOG_FILE
+        if not file.stat().st_size and any(row.id == folder.name for row in self._rows()):
+            raise DamagedLog(0, "the file is empty")  # LMDB would take it for a new one
+        try:
+            return Project(folder, clock=self._clock)
+        except StorageError as error:
+            if not is_damage(error) and not isinstance(error, DamagedLog):
+                raise
+            return self._salvaged(folder)
+
+    def _salvaged(self, folder: Path) -> Project:
+        return salvage(folder / LOG_FILE, self.data_dir / SALVAGED, self._clock)
 
     def _discard(self, project_id: str) -> None:
         """Forgets it without closing it: a call under way still reads there that it was deleted."""

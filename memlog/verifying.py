@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import lmdb
-import msgspec
 
+from memlog.damage import examine
+from memlog.environment import TRIES
 from memlog.errors import StorageError
-from memlog.log import Damage, verified
-from memlog.pages import Pages, Tree, Unreadable
-from memlog.project import DAMAGED
-
-LOG_TABLE = b"log"
-POSITION_BYTES = 8
-TRIES = 100
+from memlog.log import Damage
+from memlog.pages import Pages
+from memlog.structure import problem_of_metas
 
 
 def verify_file(path: Path) -> Iterator[int | Damage]:
@@ -26,35 +23,7 @@ def verify_file(path: Path) -> Iterator[int | Damage]:
     from one that LMDB cannot open or would die of.
     """
     with _opened(path) as pages:
-        table = pages.table(LOG_TABLE)
-        if table is None:
-            yield Damage(1, "missing: the file has no log that can be found")
-            return
-        position = 0
-        for found in verified(_values(pages, table), table.rows):
-            position = found if isinstance(found, int) else found.position
-            yield found
-        if not pages.newest_is_known:
-            yield Damage(
-                position + 1, "perhaps missing: a page that says where the log ends is damaged"
-            )
-
-
-def mark(path: Path, damages: Sequence[Damage]) -> None:
-    """Notes beside the log that it is damaged, or no longer: servers that have it open look there."""
-    note = path.with_name(f"{path.name}{DAMAGED}")
-    if damages:
-        note.write_bytes(msgspec.json.encode(damages))
-    else:
-        note.unlink(missing_ok=True)
-
-
-def _values(pages: Pages, table: Tree) -> Iterator[tuple[int, bytes]]:
-    """What can be read; that something is missing shows in the positions."""
-    for row in pages.rows(table):
-        if not isinstance(row, Unreadable):
-            key, value = row
-            yield (int.from_bytes(key, "big") if len(key) == POSITION_BYTES else 0), value
+        yield from examine(pages)
 
 
 @contextmanager
@@ -65,8 +34,11 @@ def _opened(path: Path) -> Iterator[Pages]:
     it either.
     """
     try:
-        environment = lmdb.open(str(path), subdir=False, readonly=True, max_dbs=1)
+        unsound = problem_of_metas(path)
+        environment = None if unsound else _snapshots(path)
     except lmdb.Error:
+        environment = None
+    if environment is None:
         pages = Pages(path)
         yield pages
         pages.close()
@@ -85,3 +57,7 @@ def _opened(path: Path) -> Iterator[Pages]:
         )
     finally:
         environment.close()
+
+
+def _snapshots(path: Path) -> lmdb.Environment:
+    return lmdb.open(str(path), subdir=False, readonly=True, max_dbs=1)

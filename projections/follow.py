@@ -23,7 +23,7 @@ from typing import Literal
 from filelock import FileLock
 
 from memlog.environment import storage_error
-from memlog.errors import ProjectNotFound, StorageError
+from memlog.errors import DamagedLog, ProjectNotFound, StorageError
 from memlog.log import Log
 from memlog.project import Project
 from projections.analytics import ANALYTICS_VERSION, AnalyticsProjector
@@ -125,10 +125,14 @@ class Projections:
     ) -> Projector:
         """The projection, having seen everything that was committed before the call.
 
-        With a limit to its patience it may come back behind; its position tells.
+        With a limit to its patience it may come back behind, and so it does where the log is damaged; its
+        position tells.
         """
         try:
             return self._caught_up(name, progress, time.monotonic() + patience_seconds)
+        except DamagedLog as damage:
+            log.warning("%s ends before the damage: %s", name, damage.message)
+            return self._open(name).projector
         except (StorageError, ProjectNotFound):
             with self._project.read():  # says why, where the project was put away meanwhile
                 raise
@@ -169,6 +173,10 @@ class Projections:
     def head(self) -> int:
         """The position of the newest entry of the log."""
         return self._project.head()
+
+    def damage(self) -> DamagedLog | None:
+        """That the log is damaged, where somebody found that out."""
+        return self._project.damage
 
     def behind(self, name: str) -> int:
         """How many entries of the log a projection has not seen."""
@@ -294,7 +302,8 @@ def _advance(
     until: int,
     taken: Callable[[int], object] = lambda position: None,
 ) -> None:
-    """One batch further, no further than `until`. `taken` is told how far the log was read.
+    """One batch further, no further than `until`, nor than the log is whole. Raises DamagedLog where it is
+    not even that far. `taken` is told how far the log was read.
 
     A function, for whoever keeps it must not keep the projections: they would be let go of, with all
     their files, only when Python looks for circles.
@@ -302,6 +311,18 @@ def _advance(
     after = projector.position
     if after >= until:
         return
+    try:
+        _advance_to(project, projector, until, taken)
+    except DamagedLog as damage:
+        if not after < damage.whole < until:
+            raise
+        _advance_to(project, projector, damage.whole, taken)
+
+
+def _advance_to(
+    project: Project, projector: Projector, until: int, taken: Callable[[int], object]
+) -> None:
+    after = projector.position
     with project.snapshot() as (entries_of, state_at):
         position = _batch_end(entries_of, after, min(after + BATCH_ENTRIES[projector.name], until))
         if projector.name in READS_STATE:

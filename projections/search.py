@@ -107,10 +107,14 @@ class Searcher:
         Reads everything that was committed before the call. Raises EmbeddingError only where
         `semantic` was asked for and cannot be had; `hybrid` then goes by words and says so.
         """
+        found = self._search(query, mode, _Scope(at, kinds, labels, depth))
+        damage = self._projections.damage()
+        return found if damage is None else msgspec.structs.replace(found, notice=damage.message)
+
+    def _search(self, query: str, mode: Mode, scope: _Scope) -> Found:
         from projections.closely import ordered, ordered_closely
 
         parsed = parse(query)
-        scope = _Scope(at, kinds, labels, depth)
         candidates: dict[str, Candidate] = {}
         notice, deeper = None, False
         if mode != "semantic":
@@ -119,12 +123,17 @@ class Searcher:
             try:
                 asked = self._asked(lambda embedder: embedder.query_vector(query), mode)
                 notice = asked.notice
-                look = asked.meaning.vectors.look(asked.vector, at)
+                look = asked.meaning.vectors.look(asked.vector, scope.at)
                 deeper |= self._by_meaning(look, candidates, scope)
                 if mode == "hybrid":
-                    embedder, rarity = asked.meaning.embedder, self._projections.text().rarity
                     closely = ordered_closely(
-                        query, candidates, embedder, look, rarity, kinds=kinds, labels=labels
+                        query,
+                        candidates,
+                        asked.meaning.embedder,
+                        look,
+                        self._projections.text().rarity,
+                        kinds=scope.kinds,
+                        labels=scope.labels,
                     )
                     return Found([_hit(each) for each in closely], notice, deeper)
             except EmbeddingError as error:

@@ -243,7 +243,7 @@ class Follower:
             if not self._service.embeddings.switched_off:
                 head = opened.projections.head()
                 while opened.projections.vectors(SLICE_SECONDS).position < head:
-                    if self._stopping:
+                    if self._stopping or opened.project.damage is not None:
                         return
                 opened.projections.save()
         except MemlogError as error:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from memlog.commands import CreateEntities, NewEntity
@@ -18,10 +22,11 @@ from memlog.log import Damage
 from memlog.pages import Pages
 from memlog.project import LOG_FILE
 from memlog.store import Store
+from memlog.structure import problem
 from memlog.verifying import verify_file
 from tests.command_line import CommandLine, holding_lines
 from tests.served import REPOSITORY, environment, served
-from tests.service import Refused
+from tests.service import Refused, client_on
 
 PAGE = 4096
 
@@ -54,13 +59,28 @@ def test_a_sound_file_is_read_as_lmdb_reads_it(sound: Path) -> None:
     assert list(verify_file(sound)) == list(range(1, 362))
     assert [int.from_bytes(key, "big") for key in values(sound)] == list(range(1, 362))
     pages = Pages(sound)
-    assert pages.whole()
+    assert problem(pages) is None
     pages.close()
 
 
 flips = st.lists(st.tuples(st.integers(0, 2**31), st.integers(0, 7)), min_size=1, max_size=4)
 cut = st.integers(0, 2**31)
 wiped = st.tuples(st.integers(0, 2**31), st.sampled_from([b"\0", b"\xff"]))
+
+
+def damaged(
+    sound: bytes,
+    flips: list[tuple[int, int]] | None,
+    cut: int | None,
+    wiped: tuple[int, bytes] | None,
+) -> bytes:
+    data = bytearray(sound)
+    for at, bit in flips or ():
+        data[at % len(data)] ^= 1 << bit
+    if wiped is not None:
+        start = wiped[0] % (len(data) // PAGE) * PAGE
+        data[start : start + PAGE] = wiped[1] * PAGE
+    return bytes(data if cut is None else data[: cut % len(data)])
 
 
 @settings(max_examples=300)
@@ -73,13 +93,7 @@ def test_every_damage_to_the_log_is_found_by_position(
     wiped: tuple[int, bytes] | None,
 ) -> None:
     file = tmp_path_factory.mktemp("damaged") / LOG_FILE
-    data = bytearray(sound.read_bytes())
-    for at, bit in flips or ():
-        data[at % len(data)] ^= 1 << bit
-    if wiped is not None:
-        start = wiped[0] % (len(data) // PAGE) * PAGE
-        data[start : start + PAGE] = wiped[1] * PAGE
-    file.write_bytes(data if cut is None else data[: cut % len(data)])
+    file.write_bytes(damaged(sound.read_bytes(), flips, cut, wiped))
     told = list(verify_file(file))
     was, now = values(sound), values(file)
     changed = [int.from_bytes(key, "big") for key in was if now.get(key) != was[key]]
@@ -89,6 +103,84 @@ def test_every_damage_to_the_log_is_found_by_position(
         assert not changed or damages[0] <= changed[0]
         assert not set(changed) & {each for each in told if isinstance(each, int)}
     shutil.rmtree(file.parent)
+
+
+def in_a_process(serve: Callable[[], Any]) -> Any:
+    """What `serve` gives back, run where it may die. Raises AssertionError where it did."""
+    source, target = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.write(target, json.dumps(serve()).encode())
+            os._exit(0)
+        except BaseException as error:
+            os.write(2, repr(error).encode())
+            os._exit(1)
+    os.close(target)
+    with open(source, "rb") as pipe:
+        told = pipe.read()
+    _, status = os.waitpid(child, 0)
+    assert status == 0, f"the process ended with {status}"
+    return json.loads(told)
+
+
+ASKED: list[tuple[str, dict[str, Any]]] = [
+    ("search_nodes", {"query": "short", "mode": "text", "limit": 100}),
+    ("read_graph", {"limit": 1000}),
+    ("open_nodes", {"names": ["n0"]}),
+    ("get_history", {"entityName": "n0"}),
+    ("store_memory", {"content": "a new fact"}),
+]
+
+
+def answered(data_dir: Path) -> dict[str, Any]:
+    """What a server over it says to each call: an answer, an error, or what the tool raised, which is told
+    without the server ending, too."""
+    told: dict[str, Any] = {}
+    with client_on(data_dir) as client:
+        for tool, arguments in ASKED:
+            try:
+                told[tool] = client(tool, **arguments)
+            except Refused as refused:
+                told[tool] = refused.error
+            except Exception as error:
+                told[tool] = {"raised": repr(error)}
+    return told
+
+
+@settings(max_examples=100, deadline=None, phases=[Phase.explicit, Phase.generate])
+@example(flips=None, cut=0, wiped=None)
+@example(flips=None, cut=-PAGE, wiped=None)
+@example(flips=None, cut=None, wiped=(1, b"\xff"))
+@given(flips=flips | st.none(), cut=cut | st.none(), wiped=wiped | st.none())
+def test_no_damage_ends_a_server_and_what_is_whole_is_read(
+    sound: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    flips: list[tuple[int, int]] | None,
+    cut: int | None,
+    wiped: tuple[int, bytes] | None,
+) -> None:
+    data_dir = tmp_path_factory.mktemp("damaged")
+    shutil.copytree(sound.parents[2], data_dir, dirs_exist_ok=True)
+    file = data_dir / sound.relative_to(sound.parents[2])
+    file.write_bytes(damaged(sound.read_bytes(), flips, cut, wiped))
+    damages = [each for each in verify_file(file) if isinstance(each, Damage)]
+    told = in_a_process(lambda: answered(data_dir))
+    shutil.rmtree(data_dir)
+    if not damages:
+        return
+    error = told["store_memory"]
+    assert error["code"] == "STORAGE_ERROR", told
+    assert "memlog restore" in error["suggestion"]
+    found = re.search(r"whole up to position (\d+)", error["message"])
+    whole = int(found[1]) if found else 0
+    assert found or "not whole from its first entry on" in error["message"]
+    assert whole >= damages[0].position - 1
+    if not any(each.problem.startswith("its content") for each in damages):
+        assert not whole or "entities" in told["read_graph"], told["read_graph"]
+    if "entities" in told["read_graph"]:  # else its rows are damaged, too
+        names = {each["name"] for each in told["read_graph"]["entities"]}
+        assert names >= {f"n{number}" for number in range((whole - 1) // 3)}
 
 
 OPEN = """
@@ -162,19 +254,76 @@ def test_a_server_on_a_cut_log_says_so_and_serves_the_other_projects(tmp_path: P
     )
     os.truncate(log, log.stat().st_size // 3)
     with served(tmp_path / "data") as server:
-        for tool, arguments in (
-            ("read_graph", {}),
-            ("search_nodes", {"query": "banker"}),
-            ("store_memory", {"content": "a new fact"}),
-        ):
-            with pytest.raises(Refused) as refused:
-                server(tool, project="default", **arguments)
-            assert refused.value.error["code"] == "STORAGE_ERROR"
-            assert "memlog restore" in refused.value.error["suggestion"]
+        found = server("search_nodes", project="default", query="banker", mode="text")
+        assert [each["name"] for each in found["entities"]] == ["Jon"]
+        assert "whole up to position" in found["notice"]
+        assert server("read_graph", project="default")["entities"][0]["name"] == "Jon"
+        with pytest.raises(Refused, match="whole up to position") as refused:
+            server("store_memory", project="default", content="a new fact")
+        assert refused.value.error["code"] == "STORAGE_ERROR"
+        assert "memlog restore" in refused.value.error["suggestion"]
+        assert memlog("doctor").code == 1
+        assert memlog("backup", tmp_path / "backup").code == 1
         assert server("read_graph", project="other")["entities"][0]["name"] == "Ann"
         back = memlog("restore", tmp_path / "backup", "default", "--replace")
         assert back.code == 0, back.stderr
         assert len(server("read_graph", project="default")["entities"]) == 3
+        server("store_memory", project="default", content="a new fact")
+    assert memlog("doctor").code == 0
+    assert not list((tmp_path / "data").glob("salvaged/*"))
+
+
+def test_a_log_that_is_cut_under_a_server_does_not_end_it(tmp_path: Path) -> None:
+    memlog: CommandLine = holding_lines(tmp_path)
+    log = next((tmp_path / "data").rglob(LOG_FILE))
+    with served(tmp_path / "data") as server:
+        assert len(server("read_graph")["entities"]) == 3
+        os.truncate(log, log.stat().st_size - PAGE)
+        with pytest.raises(Refused, match="cut"):
+            server("read_graph")
+        assert server("read_graph")["entities"][0]["name"] == "Jon"
+        with pytest.raises(Refused, match="whole up to position"):
+            server("store_memory", content="a new fact")
+    assert memlog("verify").code == 1
+
+
+def test_a_damaged_log_keeps_no_server_from_starting_where_the_catalogue_is_lost(
+    tmp_path: Path,
+) -> None:
+    for share in (0, 0.5):
+        (tmp_path / str(share)).mkdir()
+        holding_lines(tmp_path / str(share))
+        data_dir = tmp_path / str(share) / "data"
+        log = next(data_dir.rglob(LOG_FILE))
+        os.truncate(log, int(log.stat().st_size * share) or 100)
+        (data_dir / "catalog.mdb").unlink()
+        with served(data_dir) as server:
+            server("create_project", name="other")
+            listed = [each["name"] for each in server("list_projects")["projects"]]
+            assert listed == (["default", "other"] if share else ["other"])
+        assert log.exists()
+
+
+def test_an_entry_that_was_changed_is_told_by_whoever_reads_it_first(tmp_path: Path) -> None:
+    """A server notices by itself, and what does not need the entry is still read."""
+    memlog: CommandLine = holding_lines(tmp_path)
+    log = next((tmp_path / "data").rglob(LOG_FILE))
+    at = next(entry["position"] for entry in entries(memlog) if "banker" in json.dumps(entry))
+    log.write_bytes(log.read_bytes().replace(b"was a banker", b"was a bunker"))
+    with served(tmp_path / "data") as server:
+        with pytest.raises(Refused, match=f"whole up to position {at - 1}: position {at}"):
+            server("get_history", entityName="Jon")
+        with pytest.raises(Refused, match=f"whole up to position {at - 1}") as refused:
+            server("store_memory", content="a new fact")
+        assert refused.value.error["code"] == "STORAGE_ERROR"
+        assert len(server("read_graph")["entities"]) == 3
+        assert "whole up to" in server("search_nodes", query="x", mode="text")["notice"]
+    assert memlog("doctor").code == 1
+    assert memlog("verify").code == 1
+
+
+def entries(memlog: CommandLine) -> list[dict[str, Any]]:
+    return list(memlog("log", "--json").json)
 
 
 def test_a_log_that_verify_found_damaged_is_read_and_written_to_no_more(tmp_path: Path) -> None:

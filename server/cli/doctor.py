@@ -76,11 +76,13 @@ def _projects(service: Service) -> dict[str, dict[str, Any]]:
             try:
                 opened = service.open(row.name)
                 opened.projections.text()
+                if (damage := opened.project.damage) is not None:
+                    report["error"], report["hint"] = damage.message, damage.suggestion
                 report["head"] = opened.project.head()
                 report["projections"] = opened.projections.positions()
                 report["vectors"] = _vectors(service, opened)
             except MemlogError as error:
-                report["error"] = error.message
+                report["error"], report["hint"] = error.message, error.suggestion
         reports[row.name] = report
     return reports
 

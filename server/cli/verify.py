@@ -7,9 +7,10 @@ import sys
 import click
 import msgspec
 
+from memlog.damage import mark
 from memlog.log import Damage
 from memlog.settings import Settings
-from memlog.verifying import mark, verify_file
+from memlog.verifying import verify_file
 from server.cli.common import json_option, print_json, progress_bar, say, store_of, with_settings
 
 

@@ -1,0 +1,105 @@
+"""What is whole of a damaged log, so that it can be read until the log is restored.
+
+The file is not touched, and LMDB not let near it. Its entries, as far as they follow each other, are copied to
+
+    DATA/salvaged/<how the file was>/<id>/log.mdb
+
+where the state is evolved from them, and stand there as a project that can be read and not be written to.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from memlog.damage import examine, mark, recovered
+from memlog.environment import Environment, storage_error
+from memlog.errors import DamagedLog
+from memlog.log import Damage
+from memlog.pages import Pages
+from memlog.project import DATABASES, LOG_FILE, Project
+from memlog.structure import Stamp, stamp
+from memlog.tables import place
+
+log = logging.getLogger("memlog.salvaging")
+
+
+class Salvaged(Project):
+    """A project read from what is whole of its log. `replaced` tells when the log is another one."""
+
+    def __init__(
+        self, source: Path, seen: Stamp, folder: Path, damage: DamagedLog, clock: Callable[[], int]
+    ) -> None:
+        self._source, self._seen, self._damage = source, seen, damage
+        super().__init__(folder, clock=clock)
+
+    @property
+    def damage(self) -> DamagedLog | None:
+        return self._damage
+
+    @property
+    def moved(self) -> bool:
+        return False
+
+    @property
+    def replaced(self) -> bool:
+        try:
+            return stamp(os.stat(self._source)) != self._seen
+        except FileNotFoundError:
+            return True
+
+    def stored(self) -> NoReturn:
+        """Nobody makes a backup of a part, or takes it for the whole."""
+        raise self._damage
+
+    def erase(self, chosen: Any) -> NoReturn:
+        raise self._damage
+
+    def remove(self) -> NoReturn:
+        raise self._damage
+
+
+def salvage(source: Path, home: Path, clock: Callable[[], int]) -> Salvaged:
+    """Raises DamagedLog where nothing of the log is whole, StorageError where there is no room for a copy.
+
+    Whoever calls this keeps others from doing so at the same time.
+    """
+    try:
+        seen = stamp(os.stat(source))
+        pages = Pages(source)
+        try:
+            entries = recovered(pages)
+            damages = [each for each in examine(pages) if isinstance(each, Damage)]
+        finally:
+            pages.close()
+        mark(source, damages)
+        problem = f"position {damages[0].position}: {damages[0].problem}" if damages else "cut"
+        damage = DamagedLog(len(entries), problem)
+        if not entries:
+            raise damage
+        folder = home / "-".join(map(str, seen)) / source.parent.name
+        if not (folder / LOG_FILE).exists():
+            log.warning("%s", damage.message)
+            _copy(entries, folder)
+    except OSError as error:
+        raise storage_error(source, error) from error
+    return Salvaged(source, seen, folder, damage, clock)
+
+
+def forget(project_id: str, home: Path) -> None:
+    """Removes what was salvaged of a log that is there again."""
+    for folder in home.glob(f"*/{project_id}"):
+        shutil.rmtree(folder.parent, ignore_errors=True)
+
+
+def _copy(entries: Sequence[tuple[int, bytes]], folder: Path) -> None:
+    made = folder.with_name(f"{folder.name}.new")
+    shutil.rmtree(made, ignore_errors=True)
+    copy = Environment(made / LOG_FILE, DATABASES)
+    copy.fill("log", ((place(position), value) for position, value in entries))
+    copy.close()
+    made.rename(folder)
