@@ -45,6 +45,7 @@ READERS_MAX = 1024
 ROWS_PER_COMMIT = 10_000
 TRIES = 100
 """To look at a file between two commits of others; who writes as often as that has looked through it."""
+_NOT_OURS = ("denied", "Read-only file system")
 _DISK_FULL = ("No space left", "Input/output error", "File too large", "Disk quota")
 """How a full disk is told. LMDB makes an input/output error of a write that the disk took a part of."""
 
@@ -392,7 +393,9 @@ def storage_error(path: Path, error: Exception) -> StorageError:
         )
     if isinstance(error, lmdb.DiskError) or any(said in str(error) for said in _DISK_FULL):
         suggestion = "Free some space on the disk and call again; nothing was written."
-    elif isinstance(error, (PermissionError, lmdb.ReadonlyError)) or "denied" in str(error):
+    elif isinstance(error, (PermissionError, lmdb.ReadonlyError)) or any(
+        said in str(error) for said in _NOT_OURS
+    ):
         suggestion = "Give this user the right to read and write the file, then call again."
     return StorageError(f"{path.name}: {reason(path, error)}", suggestion=suggestion)
 

@@ -151,19 +151,6 @@ def test_damage_that_shows_only_in_use_is_mended_by_the_search_that_meets_it(
         require_well(client)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root reads and writes whatever the modes say")
-def test_an_index_that_belongs_to_someone_else_is_told_and_the_graph_still_read(
-    data_dir: Path,
-) -> None:
-    (path,) = data_dir.glob(INDEXES["text"])
-    path.chmod(0o000)
-    try:
-        with client_on(data_dir) as client:
-            assert len(names(client("read_graph", limit=50))) == 40
-    finally:
-        path.chmod(0o700)
-
-
 def is_immutable(path: Path, on: bool) -> bool:
     """The one mode that binds root too, where the file system has it."""
     done = subprocess.run(

@@ -1,0 +1,129 @@
+"""Files of someone else and a disk that cannot be written: errors in words, and right again without a restart.
+
+Also where root runs the tests: see `bound`.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.bound import not_to_be_written, run_bound, served_bound, taken_away, why_not
+from tests.served import Pipe
+from tests.service import Refused, client_on
+
+pytestmark = pytest.mark.skipif(
+    why_not() is not None, reason=f"modes cannot be made to bind root here: {why_not()}"
+)
+
+JON = {"name": "Jon", "entityType": "person", "observations": ["was a banker"]}
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    folder = tmp_path / "data"
+    with client_on(folder) as client:
+        client("create_entities", entities=[JON])
+        client("search_nodes", query="Jon", mode="text")
+    return folder
+
+
+def refused(server: Pipe, tool: str, **arguments: Any) -> dict[str, Any]:
+    with pytest.raises(Refused) as caught:
+        server(tool, **arguments)
+    error = caught.value.error
+    assert error["code"] == "STORAGE_ERROR"
+    assert error["suggestion"]
+    assert "denied" in error["message"]
+    return error
+
+
+def require_well(server: Pipe) -> None:
+    server("store_memory", project="default", content="a new fact")
+    read = server("read_graph", project="default")
+    assert [each["name"] for each in read["entities"]] == ["Jon"]
+    found = server("search_nodes", project="default", query="banker", mode="text")
+    assert [each["name"] for each in found["entities"]] == ["Jon"]
+
+
+def test_an_index_of_someone_else_is_told_and_the_graph_still_read_and_written(
+    data_dir: Path,
+) -> None:
+    (index,) = data_dir.glob("projects/*/text-v*")
+    with served_bound(data_dir) as server:
+        with taken_away(index):
+            refused(server, "search_nodes", query="banker", mode="text")
+            assert [each["name"] for each in server("read_graph")["entities"]] == ["Jon"]
+            server("store_memory", content="while it was away")
+        require_well(server)
+
+
+def test_a_log_of_someone_else_is_told_and_other_projects_go_on(data_dir: Path) -> None:
+    (log,) = data_dir.glob("projects/*/log.mdb")
+    with served_bound(data_dir) as server:
+        with taken_away(log):
+            refused(server, "read_graph")
+            refused(server, "store_memory", content="a new fact")
+            server("create_project", name="other")
+            server("store_memory", project="other", content="a new fact")
+        require_well(server)
+
+
+def test_a_project_that_cannot_be_made_is_refused_and_made_once_it_can_be(data_dir: Path) -> None:
+    with served_bound(data_dir) as server:
+        server("read_graph")
+        with taken_away(data_dir / "projects"):
+            refused(server, "create_project", name="other")
+        listed = [each["name"] for each in server("list_projects", status="all")["projects"]]
+        assert listed == ["default"]
+        server("create_project", name="other")
+        require_well(server)
+
+
+@contextmanager
+def read_only_disk(folder: Path) -> Iterator[None]:
+    """The folder as on a disk that is mounted to be read; skips the test where this user may not mount."""
+    done = subprocess.run(
+        ["mount", "--bind", "-o", "ro", str(folder), str(folder)], capture_output=True, check=False
+    )
+    if done.returncode or not os.statvfs(folder).f_flag & os.ST_RDONLY:
+        pytest.skip("this user may not mount a disk to be read only")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+WAYS: dict[str, Callable[[Path], AbstractContextManager[None]]] = {
+    "a folder that may not be written": not_to_be_written,
+    "a disk that is mounted to be read": read_only_disk,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_where_nothing_can_be_written_every_start_says_so_and_changes_nothing(
+    data_dir: Path, way: str
+) -> None:
+    before = {path: path.stat().st_mtime_ns for path in data_dir.rglob("*")}
+    with WAYS[way](data_dir):
+        with served_bound(data_dir) as server:
+            server.send_call("read_graph")
+            assert server.read() is None
+            ends = [server.end()]
+        for command in ("doctor", "verify"):
+            ended = run_bound(data_dir, command)
+            ends.append((ended.returncode, ended.stderr))
+        for code, stderr in ends:
+            assert code == 1
+            assert "denied" in stderr or "Read-only" in stderr
+            assert "right to read and write" in stderr
+            assert "Traceback" not in stderr
+    assert {path: path.stat().st_mtime_ns for path in data_dir.rglob("*")} == before
+    with served_bound(data_dir) as server:
+        require_well(server)
