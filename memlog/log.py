@@ -34,12 +34,25 @@ class Damage(msgspec.Struct, frozen=True):
     problem: str
 
 
+class Checked:
+    """Up to which position a process has checked a log; what reads it from the first entry on, as many
+    projections do in turn, checks each entry once."""
+
+    position = 0
+
+
 class Log:
     """The log as one transaction sees it."""
 
-    def __init__(self, transaction: lmdb.Transaction, database: lmdb._Database) -> None:
+    def __init__(
+        self,
+        transaction: lmdb.Transaction,
+        database: lmdb._Database,
+        checked: Checked | None = None,
+    ) -> None:
         self._transaction = transaction
         self._database = database
+        self._passed = checked or Checked()
 
     def head(self) -> Head:
         cursor = self._transaction.cursor(db=self._database)
@@ -72,10 +85,17 @@ class Log:
     def read(self, after: int = 0) -> Iterator[Entry]:
         """Entries beyond the position `after`, in order. Raises DamagedLog at the first that was changed."""
         chain = self.chain_at(after) if after else GENESIS
-        for position, value in self._values(after):
-            codec.require_follows(chain, position, value)
-            chain = value[1:CHAIN_END]
-            yield codec.decode(position, value)
+        known = last = self._passed.position
+        try:
+            for position, value in self._values(after):
+                if position > known:
+                    codec.require_follows(chain, position, value)
+                    last = position
+                chain = value[1:CHAIN_END]
+                yield codec.decode(position, value)
+        finally:
+            if after <= known:
+                self._passed.position = max(last, self._passed.position)
 
     def entry(self, position: int) -> Entry | None:
         """The entry at `position`, None where there is none."""

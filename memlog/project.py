@@ -37,7 +37,7 @@ from memlog.errors import (
 )
 from memlog.evolve import evolve
 from memlog.ids import new_id
-from memlog.log import Damage, Head, Log
+from memlog.log import Checked, Damage, Head, Log
 from memlog.pages import Pages
 from memlog.state import State
 from memlog.tables import LmdbRows, MemoryRows, Timeline, place
@@ -93,6 +93,7 @@ class Project:
     ) -> None:
         self.folder = folder
         self._clock = clock
+        self._checked = Checked()
         self._found: DamagedLog | None = None
         """Where it could not be noted beside the log."""
         self._environment = Environment(
@@ -420,7 +421,7 @@ class Project:
         )
 
     def _log(self, transaction: lmdb.Transaction) -> Log:
-        return Log(transaction, self._environment.databases["log"])
+        return Log(transaction, self._environment.databases["log"], self._checked)
 
     def _require_present(self, transaction: lmdb.Transaction) -> None:
         if transaction.get(_REMOVED_KEY, db=self._environment.databases["meta"]):
