@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -17,6 +18,7 @@ from memlog.structure import problem
 
 LOG_TABLE = b"log"
 POSITION_BYTES = 8
+LOOKS, LOOK_SECONDS = 3, 0.005
 
 DAMAGED = ".damaged"
 """Added to the name of a log: the file, beside it, that says it was found damaged."""
@@ -36,13 +38,23 @@ def examine(pages: Pages) -> Iterator[int | Damage]:
             whole = False
         position = found.position if isinstance(found, Damage) else found
         yield found
-    unsound = problem(pages)
-    if not pages.newest_is_known:
+    unsound = _seen_again(lambda: problem(pages))
+    if unsound and not pages.newest_is_known:
         yield Damage(
             position + 1, "perhaps missing: a page that says where the log ends is damaged"
         )
     elif whole and unsound:
         yield Damage(position + 1, f"no entry is missing, the file is damaged elsewhere: {unsound}")
+
+
+def _seen_again(look: Callable[[], str | None]) -> str | None:
+    """A writer may be at the first two pages in the very moment."""
+    seen = look()
+    for _ in range(LOOKS):
+        if seen is not None:
+            time.sleep(LOOK_SECONDS)
+            seen = look()
+    return seen
 
 
 def values(pages: Pages, table: Tree) -> Iterator[tuple[int, bytes]]:

@@ -115,7 +115,7 @@ class Environment:
             os.posix_fallocate(file.fileno(), bytes_wanted - 1, 1)
 
     def _require_metas(self) -> None:
-        unsound = problem_of_metas(self.path) if self.path.exists() else None
+        unsound = unsound_metas(self.path) if self.path.exists() else None
         if unsound:
             raise lmdb.CorruptedError(unsound)
 
@@ -124,21 +124,29 @@ class Environment:
         self._ours = stamp(self._turn.stat())
         if is_sealed(self.path):
             return
+        if self._problem() is None:
+            return
+        with self._turn:  # nobody writes, so what was seen half written is not seen again
+            unsound = self._problem()
+        if unsound:
+            raise lmdb.CorruptedError(unsound)
+
+    def _problem(self) -> str | None:
         for _ in range(TRIES):
             with self._env.begin() as transaction:
                 pages = Pages(self.path, transaction.id())
                 current = pages.transaction == transaction.id()
                 unsound = problem(pages) if current else None
                 pages.close()
-            if unsound:
-                raise lmdb.CorruptedError(unsound)
             if current:
-                return
+                return unsound
+        return None
 
     def _require_length(self) -> None:
         """A file never gets shorter; LMDB would go on as if it were there, and end the process."""
+        known = self._bytes  # first: another thread may see it grow meanwhile
         length = self._turn.stat().st_size
-        if self.damaged or length < self._bytes:
+        if self.damaged or length < known:
             self.damaged = True
             raise lmdb.CorruptedError("it was cut or damaged while it was in use")
         self._bytes = length
@@ -305,6 +313,18 @@ def is_damage(error: StorageError) -> bool:
 def _require_damage(error: StorageError) -> None:
     if not is_damage(error):
         raise error
+
+
+def unsound_metas(path: Path) -> str | None:
+    """What is wrong with the pages that LMDB reads first, seen while nobody writes them."""
+    if problem_of_metas(path) is None:
+        return None
+    turn = _Turn(path)
+    try:
+        with turn:
+            return problem_of_metas(path)
+    finally:
+        turn.close()
 
 
 class _Turn:

@@ -9,11 +9,10 @@ from pathlib import Path
 import lmdb
 
 from memlog.damage import examine
-from memlog.environment import TRIES
+from memlog.environment import TRIES, unsound_metas
 from memlog.errors import StorageError
 from memlog.log import Damage
 from memlog.pages import Pages
-from memlog.structure import problem_of_metas
 
 
 def verify_file(path: Path) -> Iterator[int | Damage]:
@@ -34,7 +33,7 @@ def _opened(path: Path) -> Iterator[Pages]:
     it either.
     """
     try:
-        unsound = problem_of_metas(path)
+        unsound = unsound_metas(path)
         environment = None if unsound else _snapshots(path)
     except lmdb.Error:
         environment = None

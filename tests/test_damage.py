@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 
 from memlog.commands import CreateEntities, NewEntity
 from memlog.context import Context
+from memlog.environment import Environment, _Turn
 from memlog.log import Damage
 from memlog.pages import Pages
-from memlog.project import LOG_FILE
+from memlog.project import DATABASES, LOG_FILE
 from memlog.store import Store
 from memlog.structure import problem
 from memlog.verifying import verify_file
@@ -218,9 +219,6 @@ def test_a_log_that_was_cut_is_refused_and_does_not_end_the_process(
 
 def test_a_file_that_lacks_only_pages_nobody_wrote_is_opened(sound: Path, tmp_path: Path) -> None:
     """LMDB may count a page in that it never wrote; a copy without holes at the end lacks it."""
-    from memlog.environment import Environment
-    from memlog.project import DATABASES
-
     file = tmp_path / LOG_FILE
     data = bytearray(sound.read_bytes())
     for page in (0, 1):  # both metas say that there is one page more
@@ -285,6 +283,25 @@ def test_a_log_that_is_cut_under_a_server_does_not_end_it(tmp_path: Path) -> Non
         with pytest.raises(Refused, match="whole up to position"):
             server("store_memory", content="a new fact")
     assert memlog("verify").code == 1
+
+
+def test_a_file_that_grows_while_another_thread_looks_is_not_taken_for_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = Environment(tmp_path / LOG_FILE, DATABASES, proven=True)
+    look = _Turn.stat
+
+    def grown_meanwhile(turn: _Turn) -> os.stat_result:
+        seen = look(turn)
+        environment._bytes = seen.st_size + PAGE  # as the other thread, which looked after this one
+        return seen
+
+    monkeypatch.setattr(_Turn, "stat", grown_meanwhile)
+    with environment.read():
+        pass
+    assert not environment.damaged
+    monkeypatch.undo()
+    environment.close()
 
 
 def test_a_damaged_log_keeps_no_server_from_starting_where_the_catalogue_is_lost(
