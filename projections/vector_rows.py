@@ -14,6 +14,7 @@ from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from typing import get_args
+from zlib import crc32
 
 import msgspec
 import numpy as np
@@ -62,6 +63,7 @@ class _Stored(msgspec.Struct, array_like=True):
     asking: bytes
     subject: bytes
     subjects: list[str]
+    subject_words: bytes
     current: bytes
     talks: StoredTalks
 
@@ -71,7 +73,7 @@ class Rows:
 
     def __init__(self, stored: _Stored | None = None) -> None:
         held = stored or _Stored(
-            [], [], b"", b"", b"", b"", b"", {}, b"", b"", b"", [], b"", StoredTalks()
+            [], [], b"", b"", b"", b"", b"", {}, b"", b"", b"", [], b"", b"", StoredTalks()
         )
         self._refs = held.refs
         self._entities = held.entities
@@ -84,6 +86,8 @@ class Rows:
         self._asking = Column(np.uint8, held.asking)
         self._subject = Column(np.int32, held.subject)
         self._subjects = held.subjects
+        self._subject_words = Column(np.uint32, held.subject_words)
+        """One word of each subject, hashed: a question that has not that has not its name."""
         self._subject_codes = {subject: code for code, subject in enumerate(held.subjects)}
         self._talks = Talks(held.talks)
         self._current = Column(np.int64, held.current)
@@ -128,6 +132,7 @@ class Rows:
         code = self._subject_codes.setdefault(subject, len(self._subjects))
         if code == len(self._subjects):
             self._subjects.append(subject)
+            self._subject_words.append(_hashed(min(name_words(subject), default="")))
         return code
 
     def retire(self, ref: str, position: int) -> None:
@@ -209,12 +214,13 @@ class Rows:
 
     def named(self, rows: Ids, words: Set[str]) -> NDArray[np.bool_]:
         """Whether each document's entity has a name all of whose words are among `words`."""
-        codes = self._subject.values[rows].tolist()
-        among: dict[int, bool] = {}
-        for code in set(codes):
-            name = name_words(self._subjects[code])
-            among[code] = bool(name) and name <= words
-        return np.array([among[code] for code in codes], np.bool_)
+        codes = self._subject.values[rows]
+        asked = np.array([_hashed(word) for word in words], np.uint32)
+        among: NDArray[np.bool_] = np.isin(self._subject_words.values[codes], asked)
+        for place in np.flatnonzero(among).tolist():
+            name = name_words(self._subjects[codes[place]])
+            among[place] = bool(name) and name <= words
+        return among
 
     def around(self, rows: Ids, reach: int, at: int | None) -> Mapping[int, Ids]:
         """By distance, -reach..-1 and 1..reach, the living rows of what was written down so many things
@@ -279,6 +285,7 @@ class Rows:
                 asking=self._asking.values.tobytes(),
                 subject=self._subject.values.tobytes(),
                 subjects=self._subjects,
+                subject_words=self._subject_words.values.tobytes(),
                 current=self._current.values.tobytes(),
                 talks=self._talks.stored(),
             )
@@ -294,9 +301,14 @@ class Rows:
         columns = [rows._kind, rows._entity, rows._born, rows._died, rows._previous]
         columns += (rows._asking, rows._subject, rows._current, *rows._talks.columns)
         whole = len(rows._keys) == KEY_BYTES * len(rows)
+        whole &= len(rows._subject_words.values) == len(rows._subjects)
         if not whole or any(len(column.values) != len(rows) for column in columns):
             raise ValueError(f"the columns of the table do not all have its {len(rows)} rows")
         return rows
+
+
+def _hashed(word: str) -> int:
+    return crc32(word.encode())
 
 
 def _among(kinds: Collection[Kind]) -> NDArray[np.bool_]:

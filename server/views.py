@@ -85,8 +85,8 @@ def view_provenance(thing_id: str, position: int, current: State) -> Provenance 
 def view_entity(row: state.Entity, current: State, *, blame: bool = False) -> EntityView:
     """The entity with its facts; with `blame`, who brought it and each fact, in that order."""
     observations = current.observations(row.id)
-    things = [(row.id, row.born), *((each.id, each.born) for each in observations)]
-    brought = [view_provenance(*thing, current) for thing in things] if blame else []
+    things: list[state.Entity | state.Observation] = [row, *observations] if blame else []
+    brought = [view_provenance(each.id, each.born, current) for each in things]
     return EntityView(
         id=row.id,
         name=row.name,

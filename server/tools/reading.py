@@ -214,7 +214,9 @@ def search_nodes(call: Call, arguments: SearchNodes) -> SearchNodesResult:
     return SearchNodesResult(
         project=project,
         entities=[
-            FoundEntity(**msgspec.structs.asdict(bundle.entity), score=ranked[bundle.rank][1])
+            FoundEntity(
+                **msgspec.structs.asdict(bundle.entity), score=_shown(ranked[bundle.rank][1])
+            )
             for bundle in page
         ],
         relations=_relations(page),
@@ -224,12 +226,16 @@ def search_nodes(call: Call, arguments: SearchNodes) -> SearchNodesResult:
 
 
 def _by_entity(hits: Iterable[Hit]) -> dict[str, float]:
-    """Entities by their best document, best first; a score is at most 1."""
+    """Entities by their best document, best first."""
     best: dict[str, float] = {}
     for hit in hits:
-        if hit.entity not in best:
-            best[hit.entity] = round(min(hit.score, 1.0), 4)
+        best.setdefault(hit.entity, hit.score)
     return best
+
+
+def _shown(score: float) -> float:
+    """At most 1."""
+    return round(min(score, 1.0), 4)
 
 
 # -- open_nodes
