@@ -10,6 +10,8 @@ one that was found; so a query that nothing answers finds nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
 from math import isnan
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -43,6 +45,10 @@ an import, or when the embedder was changed. What was embedded before comes out 
 process that starts has all of it."""
 PREVIOUS_SECONDS = 0.1
 """How long it takes up stored vectors of the embedder before, which serve meanwhile."""
+
+
+MEANWHILE: Executor = ThreadPoolExecutor(32, "meanwhile")
+"""Where a question is turned into a vector, and the vectors catch up, while its words are looked for."""
 
 
 class Hit(msgspec.Struct, frozen=True, gc=False):
@@ -117,11 +123,17 @@ class Searcher:
         parsed = parse(query)
         candidates: dict[str, Candidate] = {}
         notice, deeper = None, False
+        by_meaning = mode != "text" and parsed.is_plain and bool(query.strip())
+        ask: Callable[[], _Asked] = partial(
+            self._asked, lambda embedder: embedder.query_vector(query), mode
+        )
+        if mode == "hybrid" and by_meaning:
+            ask = MEANWHILE.submit(ask).result
         if mode != "semantic":
             deeper = self._by_words(query, parsed, candidates, scope)
-        if mode != "text" and parsed.is_plain and query.strip():
+        if by_meaning:
             try:
-                asked = self._asked(lambda embedder: embedder.query_vector(query), mode)
+                asked = ask()
                 notice = asked.notice
                 look = asked.meaning.vectors.look(asked.vector, scope.at)
                 deeper |= self._by_meaning(look, candidates, scope)

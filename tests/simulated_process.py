@@ -11,6 +11,7 @@ import logging
 import os
 import traceback
 from collections.abc import Callable
+from concurrent.futures import Executor, Future
 from functools import partial
 from hashlib import sha256
 from multiprocessing import Pipe
@@ -23,6 +24,7 @@ import msgspec
 
 import memlog.project
 import projections.embedding.rest
+import projections.search
 import server.service
 from memlog.backup import back_up
 from memlog.codec import Entry
@@ -67,6 +69,18 @@ class Failed(Exception):
     """The service did not start."""
 
 
+class InOrder(Executor):
+    """Does at once what others do meanwhile, in an order that depends on nothing."""
+
+    def submit(self, work: Callable[..., Any], /, *given: Any, **named: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        try:
+            done.set_result(work(*given, **named))
+        except Exception as error:
+            done.set_exception(error)
+        return done
+
+
 class Life:
     """The service between a start and an end, and the steps it can be told to do."""
 
@@ -81,6 +95,7 @@ class Life:
         patch.object(memlog.project, "new_id", self._new_id).start()
         patch.object(Follower, "behind", lambda *_: None).start()
         patch.object(projections.embedding.rest, "RETRY_SECONDS", 0).start()
+        patch.object(projections.search, "MEANWHILE", InOrder()).start()
         self._settings = Settings(data_dir=data_dir / "data", embedder="minilm")
         self._backup = data_dir / "backup"
         self._service: Service | None = None
