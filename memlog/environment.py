@@ -9,10 +9,12 @@ forbidden by LMDB, hence the gate.
 from __future__ import annotations
 
 import fcntl
+import gc
 import logging
 import os
 import shutil
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -45,6 +47,9 @@ READERS_MAX = 1024
 ROWS_PER_COMMIT = 10_000
 TRIES = 100
 """To look at a file between two commits of others; who writes as often as that has looked through it."""
+CLOSING_SECONDS_MAX, CLOSING_POLL_SECONDS = 2.0, 0.02
+"""How long a file that this process has let go of may take to be closed."""
+
 _NOT_OURS = ("denied", "Read-only file system")
 _DISK_FULL = ("No space left", "Input/output error", "File too large", "Disk quota")
 """How a full disk is told. LMDB makes an input/output error of a write that the disk took a part of."""
@@ -78,13 +83,15 @@ class Environment:
             path.parent.mkdir(parents=True, exist_ok=True)
             if proven:
                 self._require_metas()
-            self._env = lmdb.open(
-                str(path),
-                subdir=False,
-                map_size=map_bytes,
-                max_dbs=len(databases),
-                max_readers=READERS_MAX,
-                readahead=False,
+            self._env = _opened_alone(
+                lambda: lmdb.open(
+                    str(path),
+                    subdir=False,
+                    map_size=map_bytes,
+                    max_dbs=len(databases),
+                    max_readers=READERS_MAX,
+                    readahead=False,
+                )
             )
         except (lmdb.Error, OSError) as error:
             raise storage_error(path, error) from error
@@ -278,6 +285,24 @@ class Environment:
             if self._ours is not None and not self.damaged:
                 seal(self.path, self._ours)
             self._turn.close()
+
+
+def _opened_alone(attempt: Callable[[], lmdb.Environment]) -> lmdb.Environment:
+    """What `attempt` opens, once this process has closed it.
+
+    LMDB opens a file once in a process, and it stays open until whoever read it is gone: another thread may
+    be closing it in this moment, or the traceback of an exception holds a transaction, in a circle that
+    Python has not looked for yet.
+    """
+    until = time.monotonic() + CLOSING_SECONDS_MAX
+    while True:
+        try:
+            return attempt()
+        except lmdb.Error as error:
+            if "already open in this process" not in str(error) or time.monotonic() > until:
+                raise
+        gc.collect()
+        time.sleep(CLOSING_POLL_SECONDS)
 
 
 def derived(

@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import faulthandler
 import logging
-import os
 import signal
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -33,6 +32,7 @@ from mcp_types import JSONRPCMessage, JSONRPCRequest
 from server.descriptors import read_chunk
 from server.direct import Direct, is_untraced
 from server.faults import guard
+from server.leaving import leave
 from server.lines import Oversized
 from server.outbox import Outbox, Stream
 from server.pending import Pending
@@ -59,8 +59,7 @@ def run_stdio(
 ) -> NoReturn:
     """`serve_stdio` in an event loop of its own, then the end of the process.
 
-    Exit code 0 after EOF, SIGTERM, SIGINT or a closed stdout, 1 after an error (logged). Leaves by
-    `os._exit`: the interpreter's own teardown takes 0.1 s and may wait for some library's thread.
+    Exit code 0 after EOF, SIGTERM, SIGINT or a closed stdout, 1 after an error (logged).
     """
     exit_code = 1
     try:
@@ -79,8 +78,7 @@ def run_stdio(
     except BaseException:
         logger.critical("the stdio server failed", exc_info=True)
     finally:
-        logging.shutdown()
-        os._exit(exit_code)
+        leave(exit_code)
 
 
 async def serve_stdio(

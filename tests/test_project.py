@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,7 +22,7 @@ from memlog.context import Context
 from memlog.environment import Environment
 from memlog.errors import Conflict, EntityNotFound, InvalidParameter, ProjectNotFound, StorageError
 from memlog.log import Damage
-from memlog.project import Origin, Outcome, Project
+from memlog.project import DATABASES, Origin, Outcome, Project
 
 TINY_MAP_BYTES = 128 * 1024
 
@@ -269,3 +270,24 @@ def test_a_file_that_is_no_log_is_a_storage_error_that_names_it(tmp_path: Path) 
     (tmp_path / "prj_1" / "log.mdb").write_bytes(b"not a database" * 1000)
     with pytest.raises(StorageError, match=r"log\.mdb"):
         Project(tmp_path / "prj_1")
+
+
+def test_a_file_whose_last_reader_is_in_a_circle_is_opened_again(tmp_path: Path) -> None:
+    """As the traceback of an exception makes one, which Python finds when it looks for circles."""
+    gc.disable()
+    try:
+        environment = Environment(tmp_path / "log.mdb", DATABASES)
+        circle: list[object] = [environment._env.begin()]
+        circle.append(circle)
+        del environment, circle
+        Environment(tmp_path / "log.mdb", DATABASES).close()
+    finally:
+        gc.enable()
+
+
+def test_a_file_that_another_thread_is_closing_is_opened_when_it_is_closed(tmp_path: Path) -> None:
+    environment = Environment(tmp_path / "log.mdb", DATABASES)
+    closing = threading.Timer(0.2, environment.close)
+    closing.start()
+    Environment(tmp_path / "log.mdb", DATABASES).close()
+    closing.join()

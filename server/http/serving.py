@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import faulthandler
 import logging
-import os
 import signal
 import socket
 import ssl
@@ -27,6 +26,7 @@ from server.http.access import Access
 from server.http.app import App
 from server.http.hosts import require_safe
 from server.http.sockets import HEAD_BYTES_MAX, KEEP_ALIVE_SECONDS, protocol
+from server.leaving import leave
 from server.service import Service
 
 DRAIN_S = 10.0
@@ -54,8 +54,7 @@ def run_http(settings: Settings) -> NoReturn:
         except BaseException:
             logger.critical("the HTTP server failed", exc_info=True)
         finally:
-            logging.shutdown()
-            os._exit(exit_code)
+            leave(exit_code)
 
 
 class _Server(uvicorn.Server):
