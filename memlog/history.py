@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from memlog.canonical import canonical
 from memlog.codec import Entry
@@ -137,13 +137,49 @@ def forget_memory(command: ForgetMemory, state: State) -> Iterator[Event]:
 
 
 def undo(command: Undo, state: State, context: Context) -> Iterator[Event]:
+    undos = _Undos(context)
     if command.position is not None:
-        entry = _entry_at(command.position, context)
-        yield from _undo_command(entry, command.cascade, state, context)
+        at = _entry_at(command.position, context)
+        yield from _undo_command(at, command.cascade, state, undos)
         return
+    commands = _commands_back(undos, command.thread)
     for _ in range(command.last):
-        entry = _last_command(context, command.thread)
-        yield from _undo_command(entry, command.cascade, state, context)
+        entry = next(commands, None)
+        if entry is None:
+            whose = f" of thread '{command.thread}'" if command.thread else ""
+            raise InvalidParameter(
+                f"There is no command{whose} to undo",
+                suggestion="Call get_history to see what happened; an undo is undone by its position.",
+            )
+        yield from _undo_command(entry, command.cascade, state, undos)
+
+
+class _Undos:
+    """The log as an undo sees it, which reads each entry once, however often it goes back over them."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self._spans: dict[int, tuple[int, int] | None] = {}
+
+    def span(self, position: int) -> tuple[int, int] | None:
+        """The first and last position of what was undone at `position`; None where nothing was."""
+        if position not in self._spans:
+            entry = self.context.entry_at(position)
+            event = None if entry is None else entry.event
+            undone = (event.first, event.last) if isinstance(event, CommandUndone) else None
+            self._spans[position] = undone
+        return self._spans[position]
+
+    def effective(self, positions: Set[int], last: int) -> set[int]:
+        """Those of `positions`, beyond `last`, that are neither undone nor an undo that stands."""
+        undone: set[int] = set()
+        standing: set[int] = set()
+        for position in range(self.context.head(), last, -1):
+            span = self.span(position)
+            if position not in undone and span is not None:
+                undone.update(range(span[0], span[1] + 1))
+                standing.add(position)
+        return set(positions) - undone - standing
 
 
 def _entry_at(position: int, context: Context) -> Entry:
@@ -156,31 +192,32 @@ def _entry_at(position: int, context: Context) -> Entry:
     return entry
 
 
-def _last_command(context: Context, thread: str | None) -> Entry:
-    """The newest entry of this thread that changed something and was not undone."""
-    undone: list[tuple[int, int]] = []
-    position = context.head()
-    for _ in range(SEARCHED_BACK_MAX):
+def _commands_back(undos: _Undos, thread: str | None) -> Iterator[Entry]:
+    """An entry of each command of this thread that changed something and was not undone, the newest first.
+
+    What is undone between one and the next is of no concern: it stands further up.
+    """
+    context = undos.context
+    undone: set[int] = set()
+    head = context.head()
+    for position in range(head, max(0, head - SEARCHED_BACK_MAX), -1):
+        if position in undone:
+            continue
+        span = undos.span(position)
+        if span is not None:
+            undone.update(range(span[0], span[1] + 1))
+            continue
         entry = context.entry_at(position)
-        if entry is None:
-            break
-        position -= 1
-        if isinstance(entry.event, Erased):
+        if entry is None or isinstance(entry.event, Erased):
             continue
-        if any(first <= entry.position <= last for first, last in undone):
-            continue
-        if isinstance(entry.event, CommandUndone):
-            undone.append((entry.event.first, entry.event.last))
-        elif thread in (None, entry.thread) and not _is_of_the_project(entry):
-            return entry
-    whose = f" of thread '{thread}'" if thread else ""
-    raise InvalidParameter(
-        f"There is no command{whose} to undo",
-        suggestion="Call get_history to see what happened; an undo is undone by its position.",
-    )
+        if thread in (None, entry.thread) and not _is_of_the_project(entry):
+            first, last = _span(entry, context)
+            undone.update(range(first, last + 1))
+            yield entry
 
 
-def _undo_command(entry: Entry, cascade: bool, state: State, context: Context) -> Iterator[Event]:
+def _undo_command(entry: Entry, cascade: bool, state: State, undos: _Undos) -> Iterator[Event]:
+    context = undos.context
     if isinstance(entry.event, Erased):
         raise InvalidParameter(
             f"What happened at position {entry.position} was erased for good",
@@ -194,31 +231,16 @@ def _undo_command(entry: Entry, cascade: bool, state: State, context: Context) -
         )
     tried: set[int] = set()
     while standing := blockers(first, last, state):
-        effective = (standing & _effective(last, context)) - tried
+        effective = undos.effective(standing, last) - tried
         if not cascade or not effective:
             raise _depended_on(first, last, effective or standing, context)
         latest = context.entry_at(max(effective))
         assert latest is not None, "what changed a row is in the log"
         start, end = _span(latest, context)
         tried.update(range(start, end + 1))
-        yield from _undo_command(latest, cascade, state, context)
+        yield from _undo_command(latest, cascade, state, undos)
     if any(isinstance(each, Restored) for each in restore(first, last, state)):
         yield CommandUndone(first, last)
-
-
-def _effective(last: int, context: Context) -> set[int]:
-    """Positions beyond `last` that are neither undone nor an undo that stands."""
-    undone: set[int] = set()
-    found = set()
-    for position in range(context.head(), last, -1):
-        entry = context.entry_at(position)
-        if entry is None or position in undone:
-            continue
-        if isinstance(entry.event, CommandUndone):
-            undone.update(range(entry.event.first, entry.event.last + 1))
-        else:
-            found.add(position)
-    return found
 
 
 def _span(entry: Entry, context: Context) -> tuple[int, int]:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memlog.codec import Entry
 from memlog.commands import (
     AddObservations,
     AnyCommand,
@@ -50,6 +51,7 @@ from memlog.events import (
     RelationAdded,
     RelationDeleted,
 )
+from memlog.log import Log
 from memlog.project import Origin, Project
 from memlog.state import State
 from tests.specs import Given
@@ -378,3 +380,30 @@ def test_whatever_happened_the_last_command_can_be_undone_and_redone(
             assert project.digest() == after
         assert project.digest_rebuilt() == project.digest()
         project.close()
+
+
+def test_an_undo_of_many_commands_reads_each_entry_a_few_times_however_many_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project, context = Project(tmp_path), Context()
+    project.execute(CreateProject(name="many"), context, lambda _: None)
+    for number in range(400):
+        command = CreateEntities(entities=[NewEntity(name=f"e{number}", entity_type="thing")])
+        origin = Origin(thread="seldom" if number % 10 == 0 else "often")
+        project.execute(command, context, lambda _: None, origin)
+    reads = 0
+    look = Log.entry
+
+    def counted(log: Log, position: int) -> Entry | None:
+        nonlocal reads
+        reads += 1
+        return look(log, position)
+
+    monkeypatch.setattr(Log, "entry", counted)
+    project.execute(Undo(last=40, thread="seldom"), context, lambda _: None)
+    assert reads < 4 * 401
+    with project.read() as state:
+        assert {entity.name for entity in state.entities()} == {
+            f"e{number}" for number in range(400) if number % 10
+        }
+    project.close()
