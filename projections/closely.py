@@ -63,11 +63,16 @@ def ordered_closely(
         for place, score in zip(around.close.tolist(), found.tolist(), strict=True):
             known[place].late = score
     every = known + rest
-    return _ranked(every, _features(every, around))
+    leading_of_rest = sum(each.row < 0 for each in first[:CLOSE_MAX])
+    return _ranked(every, _features(every, around, leading_of_rest))
 
 
-def _features(found: Sequence[Candidate], around: Surroundings | None = None) -> Features:
-    """The candidates begin with those that `around` is about, in its order."""
+def _features(
+    found: Sequence[Candidate], around: Surroundings | None = None, leading_of_rest: int = 0
+) -> Features:
+    """The candidates begin with those that `around` is about, in its order. Of the rest, which have no vector
+    as yet, the first few would have been looked at.
+    """
     known = Features(
         bm25=np.array([each.bm25 for each in found], np.float32),
         cosine=np.array([each.cosine for each in found], np.float32),
@@ -77,6 +82,7 @@ def _features(found: Sequence[Candidate], around: Surroundings | None = None) ->
         return known
     close = np.zeros(len(found), np.bool_)
     close[around.close] = True
+    close[len(around.rows) : len(around.rows) + leading_of_rest] = True
     return Features(
         known.bm25,
         known.cosine,

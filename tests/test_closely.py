@@ -98,6 +98,24 @@ def test_what_is_not_embedded_yet_is_found_by_words_and_the_answer_says_so(
         assert opened.searcher.search("who bought a kayak?").notice is None
 
 
+def test_what_has_all_the_words_stands_first_before_it_is_embedded_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was embedded and has half of them was looked at closely, and it was not."""
+    with client_on(tmp_path, embedder="minilm") as client:
+        monkeypatch.setattr(client.service, "_follower", _Idle())
+        named = [f"Vola {name}" for name in ("Bisit", "Cat", "Minos", "Zer")]
+        named += [f"{name} Gena" for name in ("Dibun", "Pepis", "Beso", "Hain")]
+        client("create_entities", entities=[{"name": n, "entityType": "place"} for n in named])
+        opened = client.service.open("default")
+        opened.projections.caught_up("vectors")
+        monkeypatch.setitem(search.PATIENCE_SECONDS, "hybrid", 0.0)
+        client("create_entities", entities=[{"name": "Vola Gena", "entityType": "place"}])
+        answer = client("search_nodes", query="Vola Gena")
+        assert answer["notice"].startswith("The newest 1 events")
+        assert answer["entities"][0]["name"] == "Vola Gena"
+
+
 class _Idle:
     """In place of the follower: nothing is caught up in the background."""
 
