@@ -17,6 +17,7 @@ from weakref import WeakValueDictionary, ref
 from memlog.commands import AnyCommand
 from memlog.context import Context
 from memlog.errors import EmbeddingError, MemlogError
+from memlog.niceness import be_nice
 from memlog.project import Origin, Outcome, Project
 from memlog.purging import Plan, Target, plan
 from memlog.recent import Recent
@@ -206,7 +207,7 @@ class Follower:
         self._changed.notify_all()
 
     def _run(self) -> None:
-        _be_nice()
+        be_nice()
         while True:
             with self._changed:
                 while not (self._behind or self._stopping):
@@ -250,13 +251,3 @@ class Follower:
             log.warning("a projection is behind, the next search tries again: %s", error.message)
         except Exception:
             log.exception("a projection is behind, the next search tries again")
-
-
-def _be_nice() -> None:
-    """Lets calls in the foreground go first; where the system has no such thing, nothing is lost."""
-    import os
-
-    try:
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
-    except (AttributeError, OSError):
-        log.debug("the follower runs at normal priority")

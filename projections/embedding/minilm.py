@@ -11,14 +11,13 @@ embedded, several runs side by side use the processors better than one run in se
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memlog.errors import EmbeddingError
+from memlog.niceness import be_nice
 from projections.embedding.graph import GRAPH_VERSION, Encoder, graph
 from projections.embedding.pieces import Asked, directions, pack, unit
 from projections.embedding.quantized import QuantizedEncoder, limits, quantized
@@ -38,7 +37,6 @@ BATCH_TEXTS_MAX = 16  # more are hardly quicker, a text
 BATCH_PIECES_MAX = 4096  # of one batch, padding included: bounds the attention scores to 50 MB
 PADDING_SMALL = 8  # pieces: less than this is cheaper to pad than to run the model once more
 THREADS_MAX = 4
-NICENESS = 10  # of threads that help with a batch: whoever waits for a single text goes first
 
 Batch = tuple[list[int], list[list[int]]]
 """The numbers of its texts among all, and the pieces of each."""
@@ -76,14 +74,15 @@ class MiniLM:
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(PIECES_MAX)
         self._threads = threads or _threads_by_default()
+        # Whoever waits for a single text goes before those who help with a batch.
         self._helpers = ThreadPoolExecutor(
-            max(1, self._threads - 1), "embedding", initializer=_be_nice
+            max(1, self._threads - 1), "embedding", initializer=be_nice
         )
-        tensors = weights.tensors
+        tensors = weights.encoder
         shapes = {name: tensor.shape for name, tensor in tensors.items()}
         if float32:
             encoder, name = Encoder(shapes, HEADS, directions()), "float32"
-            given: Mapping[str, Any] = {n: t for n, t in tensors.items() if "pooler." not in n}
+            given: Mapping[str, Any] = tensors
         else:
             encoder, name = QuantizedEncoder(shapes, HEADS, directions()), "int8"
             given = quantized(tensors, limits(tensors))
@@ -217,12 +216,6 @@ def batches(lengths: Sequence[int], texts_max: int = BATCH_TEXTS_MAX) -> Iterato
 
 def _threads_by_default() -> int:
     return min(THREADS_MAX, os.cpu_count() or 1)
-
-
-def _be_nice() -> None:
-    """Where the system knows no such thing, nothing is lost."""
-    with suppress(AttributeError, OSError):
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
 
 
 def session(serialized: bytes, given: Mapping[str, Any]) -> Any:

@@ -107,7 +107,7 @@ def quantized(tensors: Mapping[str, Vectors], limits: Limits) -> dict[str, NDArr
         given[f"{name}.step"] = np.array(step, np.float32)
         given[f"{name}.zero"] = np.array(round(-low / step), np.uint8)
         given[f"{name}.int8"], given[f"{name}.scales"] = _by_rows(matrix / factors)
-    return {name: tensor for name, tensor in given.items() if not name.startswith("pooler.")}
+    return given
 
 
 def _factors(matrix: Vectors, limits: Vectors) -> Vectors:

@@ -46,7 +46,7 @@ class Watched(Encoder):
 
 def found(weights: Weights, model: MiniLM, texts: list[str]) -> dict[str, Vectors]:
     """The least and the greatest number in each dimension, (2, in), by the name of what it goes into."""
-    tensors = {name: each for name, each in weights.tensors.items() if "pooler." not in name}
+    tensors = weights.encoder
     watched = Watched({name: tensor.shape for name, tensor in tensors.items()})
     running = session(build(watched), tensors)
     outputs = list(dict.fromkeys(watched.entering.values()))
@@ -71,7 +71,7 @@ def main() -> None:
             *drawn(words, SINGLE_WORDS, 1),
         ]
         limits = found(weights, model, texts)
-        names = [name for name, _ in matrices(weights.tensors)]
+        names = [name for name, _ in matrices(weights.encoder)]
     stored = [limits[name if name in limits else f"{name}.{PARTS[0]}"] for name in names]
     LIMITS.write_bytes(b"".join(each.astype("<f2").tobytes() for each in stored))
 

@@ -46,6 +46,8 @@ class Weights:
         """Raises EmbeddingError where a file is missing or is not upstream's."""
         self.tokenizer_json = verified(folder / TOKENIZER_FILE, TOKENIZER_SHA256).tobytes().decode()
         self.tensors = read_tensors(verified(folder / MODEL_FILE, MODEL_SHA256))
+        self.encoder = {n: each for n, each in self.tensors.items() if not n.startswith("pooler.")}
+        """Without the pooler, through which neither the vector of a text goes nor those of its pieces."""
 
 
 def find_folder(model_dir: Path | None, cache_dir: Path) -> Path:
