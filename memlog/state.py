@@ -20,7 +20,7 @@ Tables, by first byte of the key (text keys are hashed to 16 bytes, so that any 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from typing import Any, Literal
 
@@ -259,11 +259,11 @@ class State:
 
     def observations(self, entity_id: str) -> list[Observation]:
         prefix = b"O" + entity_id.encode()
-        return [_observation(row) for _, row in self._tables.scan(prefix)]
+        return [_observation(row) for _, row in self._tables.under(prefix)]
 
     def retired_observations(self, entity_id: str) -> list[Observation]:
         prefix = b"H" + entity_id.encode()
-        return [_observation(row) for _, row in self._tables.scan(prefix)]
+        return [_observation(row) for _, row in self._tables.under(prefix)]
 
     def observation(self, observation_id: str) -> Observation | None:
         """The observation with this id, living or retired."""
@@ -299,7 +299,7 @@ class State:
     def relations_at(self, key: bytes) -> list[Relation]:
         """The same, for the hash of a name."""
         found = {row.id: row for table in (b"F", b"T") for row in self._through(table + key)}
-        return [found[relation_id] for relation_id in sorted(found)]
+        return [found[relation_id] for relation_id in sorted(found)] if found else []
 
     def has_relations_at(self, key: bytes) -> bool:
         """Whether there are any, for the hash of a name."""
@@ -350,10 +350,13 @@ class State:
             start = found[0][:17] + b"\xff" * 9  # beyond every eight bytes and an id behind them
 
     def _through(self, prefix: bytes) -> list[Relation]:
-        return list(self._each_through(prefix))
+        return list(self._related(prefix, self._tables.under(prefix)))
 
     def _each_through(self, prefix: bytes) -> Iterator[Relation]:
-        for key, _ in self._tables.scan(prefix):
+        return self._related(prefix, self._tables.scan(prefix))
+
+    def _related(self, prefix: bytes, rows: Iterable[tuple[bytes, bytes]]) -> Iterator[Relation]:
+        for key, _ in rows:
             row = self.relation(key[len(prefix) :].decode())
             if row is not None:
                 yield row

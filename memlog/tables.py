@@ -15,7 +15,7 @@ replaced is never mistaken for another key's.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import lmdb
 import msgspec
@@ -55,6 +55,10 @@ class Rows(Protocol):
         """Rows whose key begins with `prefix`, in order, from `start` on."""
         ...
 
+    def under(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
+        """`scan`, all at once: quicker where rows are few."""
+        ...
+
     def ceiling(self, key: bytes) -> tuple[bytes, bytes] | None:
         """The first row at or after `key`."""
         ...
@@ -84,6 +88,9 @@ class MemoryRows:
         first, last = max(prefix, start), prefix + b"\xff" * 512
         for key in list(self._rows.irange(first, last)):
             yield key, self._rows[key]
+
+    def under(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
+        return list(self.scan(prefix))
 
     def ceiling(self, key: bytes) -> tuple[bytes, bytes] | None:
         found = next(self._rows.irange(minimum=key), None)
@@ -120,13 +127,29 @@ class LmdbRows:
                 return
             yield key, bytes(value)
 
+    def under(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
+        rows: list[tuple[bytes, bytes]] = []
+        cursor = self._at(prefix)
+        if cursor is not None:
+            found: Iterator[Any] = iter(cursor)
+            for row in found:
+                if not row[0].startswith(prefix):
+                    break
+                rows.append(row)
+        return rows
+
     def ceiling(self, key: bytes) -> tuple[bytes, bytes] | None:
+        cursor = self._at(key)
+        if cursor is None:
+            return None
+        found, value = cursor.item()
+        return bytes(found), bytes(value)
+
+    def _at(self, key: bytes) -> lmdb.Cursor | None:
+        """A cursor at the first row at or after `key`, good until this is asked again."""
         if self._seeking is None:  # making a cursor takes half as long as its seek
             self._seeking = self._transaction.cursor(db=self._database)
-        if not self._seeking.set_range(key):
-            return None
-        found, value = self._seeking.item()
-        return bytes(found), bytes(value)
+        return self._seeking if self._seeking.set_range(key) else None
 
 
 def _copied(value: bytes | memoryview | None) -> bytes | None:
@@ -144,6 +167,7 @@ class Reader(Protocol):
 
     def get(self, key: bytes) -> bytes | None: ...
     def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]: ...
+    def under(self, prefix: bytes) -> list[tuple[bytes, bytes]]: ...
     def holds(self, prefix: bytes) -> bool:
         """Whether there is a row whose key begins with `prefix`."""
         ...
@@ -213,6 +237,9 @@ class Timeline(_Past):
         for key, stored in self._now.scan(prefix, start):
             yield key, stored[_SINCE_BYTES:]
 
+    def under(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
+        return [(key, stored[_SINCE_BYTES:]) for key, stored in self._now.under(prefix)]
+
     def holds(self, prefix: bytes) -> bool:
         return _begins(self._now.ceiling(prefix), prefix)
 
@@ -271,6 +298,9 @@ class _At(_Past):
             value = self._held(stored)
             if value is not None:
                 yield key, value
+
+    def under(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
+        return list(self.scan(prefix))
 
     def holds(self, prefix: bytes) -> bool:
         if _begins(self._past.ceiling(prefix), prefix):

@@ -6,98 +6,102 @@ by what else there is. Left to others: finding the candidates (`search`), what m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from projections import analysis
-from projections.candidates import Candidate
+from projections.candidates import NO_ROW, Candidates, Places
 from projections.documents import Kind
 from projections.embedding import CachedEmbedder
 from projections.late import interaction, weights
-from projections.ranking import BESIDE_SHARES, Features, scores
-from projections.vector_look import Look, Surroundings
+from projections.ranking import BESIDE_SHARES, Features, Scores, scores
+from projections.vector_look import Look
 
 CLOSE_MAX = 75
 """How many of the candidates are looked at, besides what is beside them. Fewer find less (docs/search.md)."""
 
 
-def ordered(candidates: Mapping[str, Candidate]) -> list[Candidate]:
-    """The candidates by what is known of them already, best first, equals by ref."""
-    found = list(candidates.values())
-    return _ranked(found, _features(found))
+class Ranking(NamedTuple):
+    """The places of candidates, best first, equals by ref; the score of each in this order, and its late
+    interaction, NaN where that is not known."""
+
+    places: Places
+    scores: Scores
+    late: Scores
+
+
+def ordered(candidates: Candidates) -> Ranking:
+    """The candidates by what is known of them already."""
+    every = np.arange(len(candidates))
+    late = np.full(len(candidates), np.nan, np.float32)
+    return _ranked(candidates, every, late, _features(candidates, every))
 
 
 def ordered_closely(
     query: str,
-    candidates: Mapping[str, Candidate],
+    candidates: Candidates,
     embedder: CachedEmbedder,
     look: Look,
     rarity: Callable[[str], float],
     *,
     kinds: Collection[Kind] | None,
     labels: Collection[str],
-) -> list[Candidate]:
-    """The candidates and what came in beside them, best first. `rarity` is a word's, 0 if it says nothing."""
-    first = ordered(candidates)
+) -> Ranking:
+    """The candidates and what came in beside them, which they are told. `rarity` is a word's, 0 if it says
+    nothing."""
+    first = ordered(candidates).places
+    rows = candidates.row[first]
     around = look.surroundings(
-        np.array([each.row for each in first], np.int64),
+        rows,
         leading=CLOSE_MAX,
         reach=max(BESIDE_SHARES),
         words=frozenset(analysis.words(analysis.spaced(analysis.normalise(query)))),
         kinds=kinds,
         labels=labels,
     )
-    known = [each for each in first if each.row >= 0]
+    own, rest = first[rows != NO_ROW], first[rows == NO_ROW]
+    new = np.arange(len(candidates), len(candidates) + around.new)
     if around.new:
-        rows = around.rows[-around.new :]
-        described = zip(look.described(rows), look.cosines(rows).tolist(), strict=True)
-        known += [
-            Candidate(kind, ref, entity, cosine=cosine) for (ref, kind, entity), cosine in described
-        ]
-    rest = [each for each in first if each.row < 0]
+        beside = around.rows[-around.new :]
+        candidates.add(look.described(beside), cosine=look.cosines(beside), row=beside)
+    every = np.concatenate([own, new, rest])
+    late = np.full(len(every), np.nan, np.float32)
     _, asked = embedder.query(query)
     if asked is not None:
         stored = embedder.pieces(around.keys)
-        found = interaction(asked, weights(asked, rarity), stored, around.beside_close)
-        for place, score in zip(around.close.tolist(), found.tolist(), strict=True):
-            known[place].late = score
-    every = known + rest
-    leading_of_rest = sum(each.row < 0 for each in first[:CLOSE_MAX])
-    return _ranked(every, _features(every, around, leading_of_rest))
-
-
-def _features(
-    found: Sequence[Candidate], around: Surroundings | None = None, leading_of_rest: int = 0
-) -> Features:
-    """The candidates begin with those that `around` is about, in its order. Of the rest, which have no vector
-    as yet, the first few would have been looked at.
-    """
-    known = Features(
-        bm25=np.array([each.bm25 for each in found], np.float32),
-        cosine=np.array([each.cosine for each in found], np.float32),
-        part=np.array([each.part for each in found], np.float32),
-    )
-    if around is None:
-        return known
-    close = np.zeros(len(found), np.bool_)
+        late[around.close] = interaction(asked, weights(asked, rarity), stored, around.beside_close)
+    close = np.zeros(len(every), np.bool_)
     close[around.close] = True
+    # Of those that have no vector as yet, the first few would have been looked at.
+    leading_of_rest = int((rows[:CLOSE_MAX] == NO_ROW).sum())
     close[len(around.rows) : len(around.rows) + leading_of_rest] = True
-    return Features(
-        known.bm25,
-        known.cosine,
-        known.part,
-        late=np.array([each.late for each in found], np.float32),
+    features = _features(
+        candidates,
+        every,
+        late=late,
         close=close,
         beside=around.beside,
         named=around.named,
         asking=around.asking,
     )
+    return _ranked(candidates, every, late, features)
 
 
-def _ranked(found: list[Candidate], features: Features) -> list[Candidate]:
-    scored = scores(features).tolist()
-    for each, score in zip(found, scored, strict=True):
-        each.score = score
-    order = sorted([(-each.score, each.ref, place) for place, each in enumerate(found)])
-    return [found[place] for _, _, place in order]
+def _features(candidates: Candidates, places: Places, **looked_at: Any) -> Features:
+    return Features(
+        bm25=candidates.bm25[places].astype(np.float32),
+        cosine=candidates.cosine[places].astype(np.float32),
+        part=candidates.part[places].astype(np.float32),
+        **looked_at,
+    )
+
+
+def _ranked(candidates: Candidates, places: Places, late: Scores, features: Features) -> Ranking:
+    scored = scores(features)
+    order = np.argsort(-scored, kind="stable")
+    if (np.diff(scored[order]) == 0).any():
+        refs = [candidates.refs[place] for place in places.tolist()]
+        order = np.array(sorted(order.tolist(), key=lambda at: (-scored[at], refs[at])), np.int64)
+    return Ranking(places[order], scored[order], late[order])

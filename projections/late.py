@@ -20,7 +20,6 @@ from projections.embedding.pieces import Asked, unpack
 
 COSINE_FLOOR = 0.4
 BESIDE_SHARE = 0.9
-ONE_THREAD_MAX = 262_144
 
 Scores = NDArray[np.float32]
 Places = NDArray[np.int64]
@@ -53,29 +52,14 @@ def interaction(
     if len(places) == 0 or not counting.any():
         return scores
     pieces = unpack([text for text in stored if text])
-    cosines = _products(asked.vectors[counting], pieces.numbers)
-    cosines *= pieces.scales
-    # One more column stands for the neighbour that is not there, and for one without pieces.
-    best = np.zeros((len(cosines), len(stored) + 1), np.float32)
-    best[:, places] = np.maximum.reduceat(cosines, pieces.starts, axis=1)
+    cosines = pieces.cosines(asked.vectors[counting])
+    # One more row stands for the neighbour that is not there, and for one without pieces.
+    best = np.zeros((len(stored) + 1, cosines.shape[1]), np.float32)
+    best[places] = np.maximum.reduceat(cosines, pieces.starts, axis=0)
     best = np.maximum(best - COSINE_FLOOR, 0.0) / (1.0 - COSINE_FLOOR)
-    with_beside = best[:, :-1]
+    with_beside = best[:-1]
     for neighbours in beside:
-        with_beside = np.maximum(with_beside, BESIDE_SHARE * best[:, neighbours])
+        with_beside = np.maximum(with_beside, BESIDE_SHARE * best[neighbours])
     counted = weight[counting] / weight[counting].sum()
-    scores[places] = (counted @ with_beside)[places]
+    scores[places] = (with_beside @ counted)[places]
     return scores
-
-
-def _products(one: Scores, other: Scores) -> Scores:
-    """`one` @ `other`.T, in steps so small that OpenBLAS takes one thread for each.
-
-    It would take all of them from 262,144 multiplications on, and wait for each: where another process
-    has a core, ten times as long as the product takes.
-    """
-    products = np.empty((len(one), len(other)), np.float32)
-    step = max(1, ONE_THREAD_MAX // one.size)
-    for start in range(0, len(other), step):
-        stop = start + step
-        np.matmul(one, other[start:stop].T, out=products[:, start:stop])
-    return products

@@ -72,10 +72,7 @@ def scores(features: Features) -> Scores:
 
 def _combined(features: Features) -> Scores:
     words = features.bm25 / np.float32(features.bm25.max(initial=0.0) or 1.0)
-    meaning = words
-    if not np.isnan(features.cosine).all():
-        spread = _spread(features.cosine, RANGES_MIN["meaning"])
-        meaning = _where_unknown(spread, words)
+    meaning = _spread(features.cosine, RANGES_MIN["meaning"], words)
     part = np.float32(PART_WEIGHT) * features.part
     if features.late is None or features.close is None or np.isnan(features.late).all():
         weight = FIRST_WEIGHTS
@@ -85,22 +82,18 @@ def _combined(features: Features) -> Scores:
     combined = weight["words"] * words + weight["meaning"] * meaning
     # A text whose pieces are missing is taken to answer as well by them as by all else.
     otherwise = combined / (weight["words"] + weight["meaning"])
-    spread = _spread(features.late, RANGES_MIN["late"])
-    late = np.where(features.close, _where_unknown(spread, otherwise), 0.0)
+    late = np.where(features.close, _spread(features.late, RANGES_MIN["late"], otherwise), 0.0)
     combined = combined + weight["late"] * late.astype(np.float32) + part
     return combined
 
 
-def _spread(values: Scores, range_min: float) -> Scores:
-    """Brought to 0..1 where they lie `range_min` or more apart; what is not known stays so."""
-    known = values[~np.isnan(values)]
+def _spread(values: Scores, range_min: float, otherwise: Scores) -> Scores:
+    """Brought to 0..1 where they lie `range_min` or more apart; `otherwise` where they are not known."""
+    unknown = np.isnan(values)
+    some = bool(unknown.any())
+    known = values[~unknown] if some else values
     if len(known) == 0:
-        return values
+        return otherwise
     low, high = known.min(), known.max()
     spread: Scores = (values - low) / max(high - low, np.float32(range_min))
-    return spread
-
-
-def _where_unknown(values: Scores, otherwise: Scores) -> Scores:
-    filled: Scores = np.where(np.isnan(values), otherwise, values)
-    return filled
+    return np.where(unknown, otherwise, spread) if some else spread

@@ -12,14 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
-from math import isnan
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from memlog.errors import EmbeddingError, StorageError
 from memlog.settings import Mode
-from projections.candidates import Candidate
 from projections.documents import Kind
 from projections.embedding import CachedEmbedder
 from projections.embeddings import Embeddings
@@ -27,10 +25,11 @@ from projections.follow import Projections
 from projections.previous import Meaning
 from projections.query import Query, parse
 from projections.text import TextProjector
-from projections.things import TextHit
 from projections.vectors import VectorHit
 
 if TYPE_CHECKING:
+    from projections.candidates import Candidates
+    from projections.closely import Ranking
     from projections.embedding.embedder import Vectors
     from projections.vector_look import Look
 
@@ -118,10 +117,11 @@ class Searcher:
         return found if damage is None else msgspec.structs.replace(found, notice=damage.message)
 
     def _search(self, query: str, mode: Mode, scope: _Scope) -> Found:
+        from projections.candidates import Candidates
         from projections.closely import ordered, ordered_closely
 
         parsed = parse(query)
-        candidates: dict[str, Candidate] = {}
+        candidates = Candidates()
         notice, deeper = None, False
         by_meaning = mode != "text" and parsed.is_plain and bool(query.strip())
         ask: Callable[[], _Asked] = partial(
@@ -129,30 +129,31 @@ class Searcher:
         )
         if mode == "hybrid" and by_meaning:
             ask = MEANWHILE.submit(ask).result
+        text = None
         if mode != "semantic":
-            deeper = self._by_words(query, parsed, candidates, scope)
+            text, candidates, deeper = self._by_words(query, parsed, scope)
         if by_meaning:
             try:
                 asked = ask()
                 notice = asked.notice
                 look = asked.meaning.vectors.look(asked.vector, scope.at)
                 deeper |= self._by_meaning(look, candidates, scope)
-                if mode == "hybrid":
+                if text is not None:
                     closely = ordered_closely(
                         query,
                         candidates,
                         asked.meaning.embedder,
                         look,
-                        self._projections.text().rarity,
+                        text.rarity,
                         kinds=scope.kinds,
                         labels=scope.labels,
                     )
-                    return Found([_hit(each) for each in closely], notice, deeper)
+                    return Found(_hits(candidates, closely), notice, deeper)
             except EmbeddingError as error:
                 if mode == "semantic":
                     raise
                 notice = f"Searched by words only: {error.message}"
-        return Found([_hit(each) for each in ordered(candidates)], notice, deeper)
+        return Found(_hits(candidates, ordered(candidates)), notice, deeper)
 
     def nearest(
         self,
@@ -176,50 +177,26 @@ class Searcher:
         ), notice
 
     def _by_words(
-        self, query: str, parsed: Query, candidates: dict[str, Candidate], scope: _Scope
-    ) -> bool:
-        """Adds what has the words, or the query as a part; whether there may be more further down."""
+        self, query: str, parsed: Query, scope: _Scope
+    ) -> tuple[TextProjector, Candidates, bool]:
+        """What has the words, or the query as a part; whether there may be more further down."""
         text = self._projections.text()
         try:
-            return self._found_in(text, query, parsed, candidates, scope)
+            return text, *_found_in(text, query, parsed, scope)
         except StorageError as error:  # reading needs nothing of the disk: the index is damaged
             self._projections.mend("text", error)
-        return self._found_in(self._projections.text(), query, parsed, candidates, scope)
+        text = self._projections.text()
+        return text, *_found_in(text, query, parsed, scope)
 
-    def _found_in(
-        self,
-        text: TextProjector,
-        query: str,
-        parsed: Query,
-        candidates: dict[str, Candidate],
-        scope: _Scope,
-    ) -> bool:
-        at, kinds, labels, depth = scope
-        worded = text.search(parsed, at=at, limit=depth, kinds=kinds, labels=labels)
-        for hit in worded:
-            candidates[hit.ref] = Candidate(hit.kind, hit.ref, hit.entity, hit.score)
-        if not parsed.is_plain:
-            return len(worded) == depth
-        parts = text.substring(query, at=at, limit=depth, kinds=kinds, labels=labels)
-        for hit in parts:
-            _of(candidates, hit).part = hit.score
-        return depth in (len(worded), len(parts))
-
-    def _by_meaning(self, look: Look, candidates: dict[str, Candidate], scope: _Scope) -> bool:
+    def _by_meaning(self, look: Look, candidates: Candidates, scope: _Scope) -> bool:
         """Adds what is near in meaning; whether there may be more further down."""
-        import numpy as np
-
-        own = look.rows_of(candidates)
-        cosines = look.cosines(own).tolist()
-        for found, row, cosine in zip(candidates.values(), own.tolist(), cosines, strict=True):
-            found.row, found.cosine = row, cosine
-        near, near_cosines = look.nearest(scope.depth, scope.kinds, scope.labels)
-        count = int((near_cosines >= COSINE_MIN).sum())
-        new = np.isin(near[:count], own, invert=True)
-        rows, cosines = near[:count][new], near_cosines[:count][new].tolist()
-        described = zip(look.described(rows), rows.tolist(), cosines, strict=True)
-        for (ref, kind, entity), row, cosine in described:
-            candidates[ref] = Candidate(kind, ref, entity, cosine=cosine, row=row)
+        candidates.row = look.rows_of(candidates.refs)
+        candidates.cosine = look.cosines(candidates.row).astype(float)
+        near, cosines = look.nearest(scope.depth, scope.kinds, scope.labels)
+        count = int((cosines >= COSINE_MIN).sum())
+        known = set(candidates.row.tolist())
+        new = [place for place, row in enumerate(near[:count].tolist()) if row not in known]
+        candidates.add(look.described(near[new]), cosine=cosines[new], row=near[new])
         return count == scope.depth
 
     def _asked(self, vector_of: Callable[[CachedEmbedder], Vectors], mode: Mode) -> _Asked:
@@ -277,23 +254,40 @@ class Searcher:
         )
 
 
-def _of(candidates: dict[str, Candidate], hit: TextHit) -> Candidate:
-    """The candidate of a hit, which is one from now on."""
-    found = candidates.get(hit.ref)
-    if found is None:
-        found = candidates[hit.ref] = Candidate(hit.kind, hit.ref, hit.entity)
-    return found
+def _found_in(
+    text: TextProjector, query: str, parsed: Query, scope: _Scope
+) -> tuple[Candidates, bool]:
+    from projections.candidates import Candidates
+
+    at, kinds, labels, depth = scope
+    candidates = Candidates()
+    worded = text.search(parsed, at=at, limit=depth, kinds=kinds, labels=labels)
+    candidates.add_worded(worded)
+    if not parsed.is_plain:
+        return candidates, len(worded) == depth
+    parts = text.substring(query, at=at, limit=depth, kinds=kinds, labels=labels)
+    candidates.add_parts(parts)
+    return candidates, depth in (len(worded), len(parts))
 
 
-def _hit(found: Candidate) -> Hit:
-    cosine, late = found.cosine, found.late
-    return Hit(
-        found.kind,
-        found.ref,
-        found.entity,
-        found.score if found.score > 0 else 0.0,
-        found.bm25,
-        0.0 if isnan(cosine) else cosine,
-        found.part,
-        0.0 if isnan(late) else late,
+def _hits(candidates: Candidates, ranking: Ranking) -> list[Hit]:
+    import numpy as np
+
+    places, known = ranking.places, candidates.cosine[ranking.places]
+    each = places.tolist()
+    columns = (
+        ranking.scores.clip(0),
+        candidates.bm25[places],
+        np.where(np.isnan(known), 0, known),
+        candidates.part[places],
+        np.where(np.isnan(ranking.late), 0, ranking.late),
+    )
+    return list(
+        map(
+            Hit,
+            [candidates.kinds[place] for place in each],
+            [candidates.refs[place] for place in each],
+            [candidates.entities[place] for place in each],
+            *(column.tolist() for column in columns),
+        )
     )

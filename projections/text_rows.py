@@ -28,8 +28,17 @@ class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
     born: int
 
 
+class Head(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The beginning of a `Row`, which is all that a search by words is to tell."""
+
+    ref: str
+    kind: Kind
+    entity: str
+
+
 encode_row = msgspec.msgpack.Encoder().encode
 decode_row = msgspec.msgpack.Decoder(Row).decode
+decode_head = msgspec.msgpack.Decoder(Head).decode
 
 
 def weight(ref: str, length_words: int) -> float:

@@ -41,7 +41,7 @@ from projections.query import (
     Words,
     wanted,
 )
-from projections.text_rows import LENGTH_MAX, LENGTH_PIVOT, RETIRED, Row, decode_row
+from projections.text_rows import LENGTH_MAX, LENGTH_PIVOT, RETIRED, Row, decode_head, decode_row
 from projections.things import TextHit, best_of_things, satisfied_by_nothing
 
 TERMS_MAX = 64
@@ -321,14 +321,14 @@ class TextSnapshot:
         if len(found) > limit:
             found = [hit for hit in found if hit[0] >= found[limit - 1][0]]
         scale = LENGTH_PIVOT / (LENGTH_PIVOT + LENGTH_MAX)
-        rows = [self._row(address) for _, address in found]
-        order = sorted(
-            [
-                (-score, row.ref, at)
-                for at, ((score, _), row) in enumerate(zip(found, rows, strict=True))
-            ]
-        )
-        return [_hit(rows[at], -score * scale) for score, _, at in order[:limit]]
+        document = self._searcher.doc
+        heads = [decode_head(document(address)["row"][0]) for _, address in found]
+        hits = [
+            TextHit(head.ref, head.kind, head.entity, score * scale)
+            for (score, _), head in zip(found, heads, strict=True)
+        ]
+        hits.sort(key=lambda hit: (-hit.score, hit.ref))
+        return hits[:limit]
 
     def _row(self, address: tantivy.DocAddress) -> Row:
         return decode_row(self._searcher.doc(address)["row"][0])

@@ -155,7 +155,11 @@ class VectorIndex:
         """
         if len(rows) == 0:
             return np.empty(0, dtype=np.float32)
-        sums: Vectors = np.vecdot(self._numbers(rows).astype(np.float32), query)
+        numbers = self._upper_bytes[rows].astype(np.float32)  # exact: they are below 2 ** 24
+        numbers -= ZERO
+        numbers *= 256
+        numbers += self._lower[rows]
+        sums: Vectors = np.vecdot(numbers, query)
         cosines: Vectors = np.clip(sums * (self._largest / NUMBER_MAX), -1.0, 1.0)
         return cosines
 

@@ -15,10 +15,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from projections.candidates import NO_ROW, Described
 from projections.documents import Kind
 from projections.turns import Turns
 from projections.vector_index import VectorIndex, Vectors
-from projections.vector_rows import NO_ROW, Ids, Rows
+from projections.vector_rows import Ids, Rows
 
 Places = NDArray[np.int64]
 
@@ -61,10 +62,10 @@ class Look:
         with self._turns.reading():
             return self._rows.living_rows(refs, self._at)
 
-    def described(self, rows: Ids) -> list[tuple[str, Kind, str]]:
-        """Ref, kind and entity of the document of each row."""
+    def described(self, rows: Ids) -> Described:
+        """The documents of these rows."""
         with self._turns.reading():
-            return list(self._rows.described(rows))
+            return self._rows.described(rows)
 
     def cosines(self, rows: Ids) -> Vectors:
         """Of each row; NaN where there is none."""

@@ -11,7 +11,7 @@ several threads only while nobody changes it.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from functools import cached_property
 from typing import get_args
 from zlib import crc32
@@ -21,13 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from projections.analysis import asking, name_words
+from projections.candidates import NO_ROW, Described
 from projections.columns import Column
 from projections.documents import NEVER, Document, Kind
 from projections.embedding.store import KEY_BYTES, key_of
 from projections.talks import StoredTalks, Talks
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
-NO_ROW = -1
 ASKING_MAX = 255
 
 Ids = NDArray[np.int64]
@@ -144,13 +144,13 @@ class Rows:
 
     # -- what a search asks
 
-    def described(self, rows: Ids) -> Iterator[tuple[str, Kind, str]]:
-        """Ref, kind and entity of the document of each row."""
-        return zip(
-            map(self._refs.__getitem__, rows.tolist()),
-            map(KINDS.__getitem__, self._kind.values[rows].tolist()),
-            map(self._entities.__getitem__, self._entity.values[rows].tolist()),
-            strict=True,
+    def described(self, rows: Ids) -> Described:
+        """The documents of these rows."""
+        refs, entities = self._refs, self._entities
+        return Described(
+            [refs[row] for row in rows.tolist()],
+            [KINDS[kind] for kind in self._kind.values[rows].tolist()],
+            [entities[code] for code in self._entity.values[rows].tolist()],
         )
 
     def select(
@@ -216,7 +216,8 @@ class Rows:
         """Whether each document's entity has a name all of whose words are among `words`."""
         codes = self._subject.values[rows]
         asked = np.array([_hashed(word) for word in words], np.uint32)
-        among: NDArray[np.bool_] = np.isin(self._subject_words.values[codes], asked)
+        hashed = self._subject_words.values[codes]
+        among: NDArray[np.bool_] = (hashed[:, np.newaxis] == asked).any(axis=1)
         for place in np.flatnonzero(among).tolist():
             name = name_words(self._subjects[codes[place]])
             among[place] = bool(name) and name <= words

@@ -153,8 +153,8 @@ class VectorProjector:
         """
         look = self.look(vector, at)
         rows, cosines = look.nearest(limit, kinds, labels)
-        described = zip(look.described(rows), cosines.tolist(), strict=True)
-        return [VectorHit(*document, cosine) for document, cosine in described]
+        found = look.described(rows)
+        return list(map(VectorHit, found.refs, found.kinds, found.entities, cosines.tolist()))
 
     def cosines(
         self, vector: Vectors, refs: Iterable[str], *, at: int | None = None

@@ -27,6 +27,9 @@ CHOICES = (0.40, 0.45, 0.50, 0.55, 0.60)
 CHOSEN = Settings(data_dir=Path()).similar_min
 LABELS = ("update", "paraphrase", "related", "unrelated")
 
+OF_PROCESSORS = 0.01
+"""As far apart as the model's eight bits may put a cosine on two kinds of processors; up to 0.005 was seen."""
+
 
 class Cosines(NamedTuple):
     by_label: dict[str, list[float]]
@@ -58,12 +61,18 @@ def cosines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cosines]:
     embeddings.close()
 
 
+def counted(found: Cosines, least: float) -> list[int]:
+    return [
+        *(found.offered(label, least) for label in LABELS),
+        sum(cosine >= least for cosine in found.other_topics),
+    ]
+
+
 def row(found: Cosines, least: float) -> list[str]:
     """The cells of a line of the table in the guide."""
-    counts = [found.offered(label, least) for label in LABELS]
+    *counts, apart = counted(found, least)
     wanted = counts[0] + counts[1]
     recall = wanted / len(found.by_label["update"] + found.by_label["paraphrase"])
-    apart = sum(cosine >= least for cosine in found.other_topics)
     shares = [f"{wanted / sum(counts):.0%}", f"{recall:.0%}"]
     return [f"{least:.2f}", *map(str, counts), str(apart), *shares]
 
@@ -90,14 +99,15 @@ def test_what_has_nothing_to_do_with_the_new_fact_is_not_offered(cosines: Cosine
 
 
 def test_the_table_in_the_guide_is_what_was_measured(cosines: Cosines) -> None:
-    """But for pairs so near a limit that the last bits of another processor decide."""
+    """But for pairs so near a limit that the kind of processor decides."""
     guide = GUIDE.read_text()
     for least in CHOICES:
         measured = row(cosines, least)
         (line,) = (line for line in guide.splitlines() if line.startswith(f"| {measured[0]} | "))
         told = line.strip("| ").split(" | ")
-        for count, said in zip(measured[1:6], told[1:6], strict=True):
-            assert abs(int(count) - int(said)) <= max(1, int(said) // 20), line
+        fewest, most = (counted(cosines, least + by) for by in (OF_PROCESSORS, -OF_PROCESSORS))
+        for few, said, many in zip(fewest, told[1:6], most, strict=True):
+            assert few <= int(said) <= many, line
         for share, said in zip(measured[6:], told[6:], strict=True):
             assert abs(int(share[:-1]) - int(said[:-1])) <= 2, line
     assert f"{len(cosines.other_topics):,}" in guide

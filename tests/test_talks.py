@@ -34,7 +34,7 @@ class Around:
         self.found = look.surroundings(
             look.rows_of(refs), leading=leading, reach=2, words=words, kinds=kinds, labels=labels
         )
-        self.refs = [ref for ref, _, _ in look.described(self.found.rows)]
+        self.refs = list(look.described(self.found.rows).refs)
 
 
 def beside(around: Around, ref: str) -> dict[int, str]:

@@ -33,6 +33,10 @@ DIRECTIONS = Path(__file__).with_name("pieces.float16")
 ZERO, LEVEL_MAX = 8, 7
 SMALLEST = 1e-12
 
+ONE_THREAD_MAX = 262_144
+"""From so many multiplications on, OpenBLAS takes all threads for a product and waits for each: where another
+process has a core, ten times as long as the product takes."""
+
 
 class Asked(msgspec.Struct, frozen=True):
     """The pieces of a question: float32 (pieces, DIMENSIONS) of unit length, and of each the word it is
@@ -45,12 +49,28 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Packed(msgspec.Struct, frozen=True):
-    """The pieces of several texts after one another, float32 (pieces, DIMENSIONS), their scales (pieces,),
-    and where each text begins."""
+    """The pieces of several texts after one another: both halves of their numbers as they are stored, float32
+    (pieces, DIMENSIONS / 2), their scales (pieces,), and where each text begins."""
 
-    numbers: Vectors
+    lower: Vectors
+    upper: Vectors
     scales: Vectors
     starts: NDArray[np.int64]
+
+    def cosines(self, asked: Vectors) -> Vectors:
+        """Of each piece to each of the vectors `asked`, float32 (pieces, asked)."""
+        import numpy as np
+
+        half = DIMENSIONS // 2
+        cosines = np.empty((len(self.scales), len(asked)), np.float32)
+        step = max(1, ONE_THREAD_MAX // (half * len(asked)))
+        for start in range(0, len(cosines), step):
+            some = slice(start, start + step)
+            np.matmul(self.lower[some], asked[:, :half].T, out=cosines[some])
+            cosines[some] += self.upper[some] @ asked[:, half:].T
+        cosines -= ZERO * asked.sum(axis=1)
+        cosines *= self.scales[:, np.newaxis]
+        return cosines
 
 
 def unit(states: Vectors) -> Vectors:
@@ -88,13 +108,10 @@ def unpack(stored: Sequence[bytes]) -> Packed:
     scales = b"".join([text[: 2 * count] for text, count in zip(stored, counts, strict=True)])
     numbers = b"".join([text[2 * count :] for text, count in zip(stored, counts, strict=True)])
     halves = np.frombuffer(numbers, np.uint8).reshape(-1, DIMENSIONS // 2)
-    rows = np.empty((len(halves), DIMENSIONS), np.float32)
-    rows[:, : DIMENSIONS // 2] = halves & 15
-    rows[:, DIMENSIONS // 2 :] = halves >> 4
-    rows -= ZERO
+    lower, upper = (halves & 15).astype(np.float32), (halves >> 4).astype(np.float32)
     starts = np.zeros(len(counts), np.int64)
     np.cumsum(counts[:-1], out=starts[1:])
-    return Packed(rows, np.frombuffer(scales, "<f2").astype(np.float32), starts)
+    return Packed(lower, upper, np.frombuffer(scales, "<f2").astype(np.float32), starts)
 
 
 @cache
