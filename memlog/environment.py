@@ -8,14 +8,12 @@ forbidden by LMDB, hence the gate.
 
 from __future__ import annotations
 
-import fcntl
 import gc
 import logging
 import os
 import shutil
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -25,6 +23,7 @@ from typing import Any, TypeVar
 import lmdb
 
 from memlog.errors import StorageError
+from memlog.gates import Gate, Turn
 from memlog.pages import Pages
 from memlog.structure import Stamp, is_sealed, problem, problem_of_metas, seal, stamp
 
@@ -76,7 +75,7 @@ class Environment:
         self.damaged = False
         """Whether it was found so since it was opened: nothing is read through it any more."""
         self._writer = threading.Lock()
-        self._gate = _Gate()
+        self._gate = Gate()
         self._ours: Stamp | None = None
         """How the file was when it was last known to be sound, and by whom it was changed since."""
         try:
@@ -96,7 +95,7 @@ class Environment:
         except (lmdb.Error, OSError) as error:
             raise storage_error(path, error) from error
         try:
-            self._turn = _Turn(path)
+            self._turn = Turn(path)
             if proven:
                 self._prove()
             self._require_uncut()
@@ -344,74 +343,12 @@ def unsound_metas(path: Path) -> str | None:
     """What is wrong with the pages that LMDB reads first, seen while nobody writes them."""
     if problem_of_metas(path) is None:
         return None
-    turn = _Turn(path)
+    turn = Turn(path)
     try:
         with turn:
             return problem_of_metas(path)
     finally:
         turn.close()
-
-
-class _Turn:
-    """Which process writes next: a lock of the system's on the file, so that nobody waits in LMDB's own.
-
-    LMDB waits on a futex. Where the process that was just woken is killed before it notes that others
-    wait, too, nobody wakes those any more: they hang, although nobody writes. What waits for `flock` is
-    kept by the system, which passes by the dead. The lock is LMDB's before it is anybody else's: a
-    process that dies has let go of the futex by the time its files are closed.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        self.close = weakref.finalize(self, os.close, self._file)
-
-    def __enter__(self) -> None:
-        fcntl.flock(self._file, fcntl.LOCK_EX)
-
-    def __exit__(self, *_: object) -> None:
-        fcntl.flock(self._file, fcntl.LOCK_UN)
-
-    def stat(self) -> os.stat_result:
-        """Of the file that is open, wherever it is by now."""
-        return os.fstat(self._file)
-
-
-class _Gate:
-    """Many may pass at once; one may close it, and then waits until all who passed have left."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._inside = 0
-        self._closed = False
-
-    @contextmanager
-    def passing(self) -> Iterator[None]:
-        with self._changed:
-            while self._closed:
-                self._changed.wait()
-            self._inside += 1
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._inside -= 1
-                if self._closed and not self._inside:
-                    self._changed.notify_all()
-
-    @contextmanager
-    def closed(self) -> Iterator[None]:
-        with self._changed:
-            while self._closed:
-                self._changed.wait()
-            self._closed = True
-            while self._inside:
-                self._changed.wait()
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._closed = False
-                self._changed.notify_all()
 
 
 def sync_folder(folder: Path) -> None:

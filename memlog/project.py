@@ -29,7 +29,6 @@ from memlog.damage import damaged, examine, mark, noted
 from memlog.decider import decide, require_active
 from memlog.environment import MAP_BYTES_START, Environment
 from memlog.errors import (
-    Conflict,
     DamagedLog,
     InvalidParameter,
     ProjectNotFound,
@@ -39,6 +38,7 @@ from memlog.evolve import evolve
 from memlog.ids import new_id
 from memlog.log import Checked, Damage, Head, Log
 from memlog.pages import Pages
+from memlog.receipts import Receipts
 from memlog.state import State
 from memlog.tables import LmdbRows, MemoryRows, Timeline, place
 
@@ -69,11 +69,6 @@ class Outcome(msgspec.Struct, frozen=True):
     entries: Sequence[Entry]
     before: State
     after: State
-
-
-class _Receipt(msgspec.Struct, frozen=True, array_like=True):
-    command: bytes
-    answer: Any
 
 
 def clock_us() -> int:
@@ -132,12 +127,12 @@ class Project:
         was used before gives the stored answer again (plain data), or Conflict if the command
         differs.
         """
-        fingerprint = _fingerprint(command) if origin.command_id else b""
 
         def body(transaction: lmdb.Transaction) -> Answer:
             self._require_present(transaction)
+            receipts = Receipts(transaction, self._environment.databases["receipts"])
             if origin.command_id:
-                receipt = self._receipt(transaction, origin.command_id, fingerprint)
+                receipt = receipts.find(origin.command_id, command)
                 if receipt is not None:
                     return receipt.answer  # type: ignore[no-any-return]
             self._require_sound()
@@ -151,7 +146,7 @@ class Project:
             before = State(timeline.at(ahead), ahead, log.entry) if entries else after
             result = answer(Outcome(entries, before, after))
             if origin.command_id:
-                self._keep_receipt(transaction, origin.command_id, fingerprint, result)
+                receipts.keep(origin.command_id, command, result)
             return result
 
         return self._environment.write(body)
@@ -189,29 +184,6 @@ class Project:
             entries.append(entry)
             head = Head(entry.position, entry.time_us, entry.chain)
         return entries
-
-    def _receipt(
-        self, transaction: lmdb.Transaction, command_id: str, fingerprint: bytes
-    ) -> _Receipt | None:
-        stored = transaction.get(
-            _receipt_key(command_id), db=self._environment.databases["receipts"]
-        )
-        if stored is None:
-            return None
-        receipt = msgspec.msgpack.decode(stored, type=_Receipt)
-        if receipt.command != fingerprint:
-            raise Conflict(
-                f"Command id {command_id!r} was used before, for another command",
-                suggestion="Use a fresh command id; repeat one only to retry the very same call.",
-            )
-        return receipt
-
-    def _keep_receipt(
-        self, transaction: lmdb.Transaction, command_id: str, fingerprint: bytes, answer: object
-    ) -> None:
-        stored = msgspec.msgpack.encode(_Receipt(fingerprint, answer))
-        receipts = self._environment.databases["receipts"]
-        transaction.put(_receipt_key(command_id), stored, db=receipts)
 
     # -- reading
 
@@ -460,14 +432,6 @@ class _Rehearsed(Exception):
     def __init__(self, answer: Any) -> None:
         super().__init__("rehearsed")
         self.answer = answer
-
-
-def _fingerprint(command: AnyCommand) -> bytes:
-    return sha256(type(command).__name__.encode() + msgspec.msgpack.encode(command)).digest()
-
-
-def _receipt_key(command_id: str) -> bytes:
-    return sha256(command_id.encode()).digest()
 
 
 def _digest(timeline: Timeline) -> str:

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from memlog.commands import CreateEntities, NewEntity
 from memlog.context import Context
-from memlog.environment import Environment, _Turn
+from memlog.environment import Environment
+from memlog.gates import Turn
 from memlog.log import Damage
 from memlog.pages import Pages
 from memlog.project import DATABASES, LOG_FILE
@@ -289,14 +290,14 @@ def test_a_file_that_grows_while_another_thread_looks_is_not_taken_for_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     environment = Environment(tmp_path / LOG_FILE, DATABASES, proven=True)
-    look = _Turn.stat
+    look = Turn.stat
 
-    def grown_meanwhile(turn: _Turn) -> os.stat_result:
+    def grown_meanwhile(turn: Turn) -> os.stat_result:
         seen = look(turn)
         environment._bytes = seen.st_size + PAGE  # as the other thread, which looked after this one
         return seen
 
-    monkeypatch.setattr(_Turn, "stat", grown_meanwhile)
+    monkeypatch.setattr(Turn, "stat", grown_meanwhile)
     with environment.read():
         pass
     assert not environment.damaged

@@ -1,0 +1,73 @@
+"""Who may go where: one process at a time writes to a file, and its map is resized while nobody reads."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+class Turn:
+    """Which process writes next: a lock of the system's on the file, so that nobody waits in LMDB's own.
+
+    LMDB waits on a futex. Where the process that was just woken is killed before it notes that others
+    wait, too, nobody wakes those any more: they hang, although nobody writes. What waits for `flock` is
+    kept by the system, which passes by the dead. The lock is LMDB's before it is anybody else's: a
+    process that dies has let go of the futex by the time its files are closed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.close = weakref.finalize(self, os.close, self._file)
+
+    def __enter__(self) -> None:
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+
+    def __exit__(self, *_: object) -> None:
+        fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def stat(self) -> os.stat_result:
+        """Of the file that is open, wherever it is by now."""
+        return os.fstat(self._file)
+
+
+class Gate:
+    """Many may pass at once; one may close it, and then waits until all who passed have left."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._inside = 0
+        self._closed = False
+
+    @contextmanager
+    def passing(self) -> Iterator[None]:
+        with self._changed:
+            while self._closed:
+                self._changed.wait()
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._inside -= 1
+                if self._closed and not self._inside:
+                    self._changed.notify_all()
+
+    @contextmanager
+    def closed(self) -> Iterator[None]:
+        with self._changed:
+            while self._closed:
+                self._changed.wait()
+            self._closed = True
+            while self._inside:
+                self._changed.wait()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._closed = False
+                self._changed.notify_all()
