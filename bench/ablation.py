@@ -63,8 +63,8 @@ _CHANGES: Mapping[str, Changes] = {
     "no neighbours at all": {**NO_LENDING, **NO_COMPANIONS, (late, "BESIDE_SHARE"): 0.0},
     "names in the question count nothing": NO_NAMES,
     "questions are no worse": NO_ASKING,
-    "looking at 40": {(closely, "CLOSE_MAX"): 40},
-    "looking at 100": {(closely, "CLOSE_MAX"): 100},
+    "looking at 20": {(closely, "CLOSE_MAX"): 20},
+    "looking at 75": {(closely, "CLOSE_MAX"): 75},
     "words and meaning alone": {
         **NO_LATE,
         **NO_LENDING,

@@ -19,8 +19,9 @@ from projections.late import interaction, weights
 from projections.ranking import BESIDE_SHARES, Features, Scores, scores
 from projections.vector_look import Look
 
-CLOSE_MAX = 75
-"""How many of the candidates are looked at, besides what is beside them. Fewer find less (docs/search.md)."""
+CLOSE_MAX = 40
+"""How many of the candidates are looked at, besides what is beside them. Fewer find less, more find as much and take
+longer (docs/search.md)."""
 
 
 class Ranking(NamedTuple):

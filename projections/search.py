@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from projections.embedding.embedder import Vectors
     from projections.vector_look import Look
 
-DEPTH = 100
+DEPTH = 60
+"""How many documents each way of finding brings. Of more, hardly any ends up among the best (docs/search.md)."""
+
 COSINE_MIN = 0.35
 PATIENCE_SECONDS: dict[Mode, float] = {"hybrid": 2.0, "semantic": 20.0}
 """How long a search waits for texts to be embedded; the rest is searched by words, and it says so."""

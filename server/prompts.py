@@ -36,6 +36,7 @@ from memlog.errors import shorten
 from memlog.settings import Mode
 from memlog.state import Memory
 from memlog.times import iso
+from projections.search import DEPTH
 from server.addresses import item_uri
 from server.arguments import decode
 from server.findings import Group, findings
@@ -135,11 +136,15 @@ class Prompts:
         asked: Any = self._decoded("memory_search", {**given, "tags": _tags(given)})
         project, opened = self._session.open(asked.project)
         service, active = self._session.service, self._session.active
+        limit = service.settings.search_limit
         found = opened.searcher.search(
-            asked.query, kinds=MEMORY_KINDS, labels=labels(asked.type, asked.tags)
+            asked.query,
+            kinds=MEMORY_KINDS,
+            labels=labels(asked.type, asked.tags),
+            depth=max(DEPTH, limit),
         )
         with opened.project.read() as state:
-            rows = found_memories(found.hits, state, service.settings.search_limit)
+            rows = found_memories(found.hits, state, limit)
         records = list(
             within_budget(_record(row, item_uri(row.id, project, active)) for row, _ in rows)
         )

@@ -12,6 +12,7 @@ from memlog.memories import FACT
 from memlog.project import Outcome
 from memlog.state import Memory
 from memlog.times import iso
+from projections.search import DEPTH
 from server.memories import (
     MEMORY_KINDS,
     found_memories,
@@ -151,7 +152,9 @@ def search_memories(call: Call, arguments: SearchMemories) -> FactsResult:
     """
     project, opened = call.open(arguments)
     at = position_of(arguments.as_of, opened.project)
-    found = opened.searcher.search(arguments.query, at=at, kinds=MEMORY_KINDS)
+    found = opened.searcher.search(
+        arguments.query, at=at, kinds=MEMORY_KINDS, depth=max(DEPTH, arguments.limit)
+    )
     usage = call.service.usage
     with opened.project.read(at) as state:
         rows = found_memories(found.hits, state, arguments.limit)

@@ -14,6 +14,7 @@ from memlog.events import MemoryStored
 from memlog.project import Outcome
 from memlog.state import Memory
 from memlog.times import iso
+from projections.search import DEPTH
 from server.addresses import item_uri
 from server.memories import MEMORY_KINDS, found_memories, relevance, source_of, stored
 from server.moments import AsOf, position_of
@@ -125,7 +126,11 @@ def memory_search(call: Call, arguments: MemorySearch) -> RecordsResult:
     limit = _limit(call, arguments.limit)
     at = position_of(arguments.as_of, opened.project)
     found = opened.searcher.search(
-        arguments.query, at=at, kinds=MEMORY_KINDS, labels=labels(arguments.type, arguments.tags)
+        arguments.query,
+        at=at,
+        kinds=MEMORY_KINDS,
+        labels=labels(arguments.type, arguments.tags),
+        depth=max(DEPTH, limit),
     )
     with opened.project.read(at) as state:
         views = [
