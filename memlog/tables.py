@@ -128,14 +128,15 @@ class LmdbRows:
             yield key, bytes(value)
 
     def under(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
-        rows: list[tuple[bytes, bytes]] = []
         cursor = self._at(prefix)
-        if cursor is not None:
-            found: Iterator[Any] = iter(cursor)
-            for row in found:
-                if not row[0].startswith(prefix):
-                    break
-                rows.append(row)
+        if cursor is None or not bytes(cursor.key()).startswith(prefix):
+            return []
+        rows: list[tuple[bytes, bytes]] = []
+        found: Iterator[Any] = iter(cursor)
+        for row in found:
+            if not row[0].startswith(prefix):
+                break
+            rows.append(row)
         return rows
 
     def ceiling(self, key: bytes) -> tuple[bytes, bytes] | None:
@@ -238,7 +239,8 @@ class Timeline(_Past):
             yield key, stored[_SINCE_BYTES:]
 
     def under(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
-        return [(key, stored[_SINCE_BYTES:]) for key, stored in self._now.under(prefix)]
+        rows = self._now.under(prefix)
+        return [(key, stored[_SINCE_BYTES:]) for key, stored in rows] if rows else rows
 
     def holds(self, prefix: bytes) -> bool:
         return _begins(self._now.ceiling(prefix), prefix)
