@@ -30,7 +30,7 @@ from projections.analytics import ANALYTICS_VERSION, AnalyticsProjector
 from projections.documents import Born, Change, changes
 from projections.embeddings import Embeddings
 from projections.previous import Meaning, Previous
-from projections.protocol import Batch, Projector
+from projections.protocol import Batch, Projector, put_away
 from projections.text import TEXT_VERSION, TextProjector
 from projections.vector_folders import Use, VectorFolders
 from projections.vectors import VectorProjector
@@ -269,7 +269,7 @@ class Projections:
 
     def _require_open(self) -> None:
         if self._closed:
-            raise ProjectNotFound("This project was put away or deleted a moment ago")
+            raise put_away()
 
     def _open(self, name: str) -> _Followed:
         key = self._embeddings.get().key if name == "vectors" else ""

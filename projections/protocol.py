@@ -11,11 +11,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from memlog.errors import ProjectNotFound
 from projections.documents import Change
 
 if TYPE_CHECKING:
     from memlog.codec import Entry
     from memlog.state import State
+
+
+def put_away() -> ProjectNotFound:
+    """What is said to those who still use a project whose folder has gone."""
+    return ProjectNotFound("This project was put away or deleted a moment ago")
 
 
 def _no_state(position: int) -> State:

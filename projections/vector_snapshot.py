@@ -32,7 +32,8 @@ from pathlib import Path
 
 import msgspec
 
-from memlog.errors import StorageError
+from memlog.errors import ProjectNotFound, StorageError
+from projections.protocol import put_away
 
 SUFFIX = ".snapshot"
 KEPT = 2
@@ -86,7 +87,8 @@ class SnapshotFolder:
             return None
 
     def write(self, snapshot: Snapshot) -> None:
-        """Puts the snapshot on disk and removes all but the newest. Raises StorageError."""
+        """Puts the snapshot on disk and removes all but the newest. Raises StorageError, or
+        ProjectNotFound where another process has put the project's folder away."""
         self.publish(self.stage(snapshot), snapshot.position)
 
     def stage(self, snapshot: Snapshot) -> Path:
@@ -156,7 +158,9 @@ class SnapshotFolder:
         except OSError as error:
             log.warning("snapshot %s cannot be removed: %s", file, error)
 
-    def _cannot_write(self, error: OSError) -> StorageError:
+    def _cannot_write(self, error: OSError) -> StorageError | ProjectNotFound:
+        if not self.path.parent.exists():
+            return put_away()
         return StorageError(
             f"A snapshot of the vectors cannot be written to {self.path}: {error}",
             suggestion="Search goes on without it; see that the disk has room and may be written.",

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 import msgspec
 
-from memlog.errors import StorageError
+from memlog.errors import ProjectNotFound, StorageError
 from projections.documents import Born, Change, Died, Document, Kind
 from projections.protocol import Batch
 from projections.turns import Turns
@@ -204,6 +204,8 @@ class VectorProjector:
             return False
         try:
             self.save()
+        except ProjectNotFound:
+            return False
         except StorageError as error:
             log.warning("%s", error.message)
             self._saved_rows = count

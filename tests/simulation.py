@@ -18,6 +18,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -316,7 +317,8 @@ def simulate(seed: int, steps: int = STEPS) -> Simulation:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs seeds one after another; prints what was done and what struck, or the promise that broke."""
+    """Runs seeds one after another, until they are done or interrupted; prints what was done and what struck, or
+    the promise that broke."""
     import argparse
     import json
 
@@ -331,7 +333,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     done: Counter[str] = Counter()
     struck: Counter[str] = Counter()
     digests, broken = {}, []
-    with progress_bar(hidden=asked.json) as progress:
+    with progress_bar(hidden=asked.json) as progress, suppress(KeyboardInterrupt):
         task = progress.add_task("seeds", total=asked.seeds)
         for seed in range(asked.seed, asked.seed + asked.seeds):
             try:
@@ -349,7 +351,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{title}: {counts.total()}")
             for what, count in sorted(counts.items()):
                 print(f"{count:>8} {what}")
-        print("\n".join(broken) or f"{asked.seeds} seeds, nothing broken")
+        print("\n".join(broken) or f"{len(digests)} seeds, nothing broken")
     return 1 if broken else 0
 
 

@@ -43,3 +43,7 @@ def test_a_seed_reproduces_its_run_to_the_byte() -> None:
     first, again = (simulated(77, steps=20)["digests"] for _ in range(2))
     assert first == again
     assert first != simulated(78, steps=20)["digests"]
+
+
+def test_seed_100232_a_project_is_put_away_while_another_process_saves_its_vectors() -> None:
+    simulated(100232)

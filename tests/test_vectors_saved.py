@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from memlog.errors import StorageError
+from memlog.errors import ProjectNotFound
 from projections.documents import Died
 from projections.vectors import SAVE_ROWS_MIN, VectorProjector
 from tests.vectors_by_hash import DIMENSIONS, batch, embed, numbered, opened, query
@@ -81,7 +81,7 @@ def test_a_snapshot_does_not_bring_back_the_folder_of_a_project_that_has_gone(
     projector = opened(tmp_path / "project" / "vectors")
     projector.apply(numbered(1, SAVE_ROWS_MIN + 2))
 
-    with pytest.raises(StorageError, match="cannot be written"):
+    with pytest.raises(ProjectNotFound, match="put away"):  # and not that the disk failed
         projector.save()
     assert not projector.maybe_save()
     assert not (tmp_path / "project").exists()
