@@ -85,6 +85,19 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
     assert done.stdout.decode().strip() == "none"
 
 
+def test_onnxruntime_keeps_no_identity_and_reports_to_nobody(
+    minilm: Embedder, cache_dir: Path, tmp_path: Path
+) -> None:
+    """Its telemetry begins with a file of its own in the user's cache; it keeps still on its own in CI."""
+    look = (
+        "from pathlib import Path; from projections.embedding import EmbedderSpec, open_embedder;"
+        f"open_embedder(EmbedderSpec(backend='minilm', cache_dir=Path({str(cache_dir)!r}))).embed(['tea'])"
+    )
+    alone = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", look], cwd=ROOT, env=alone, check=True)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_backend_none_opens_nothing(tmp_path: Path) -> None:
     assert open_embedder(EmbedderSpec(backend="none", cache_dir=tmp_path)) is None
 

@@ -7,8 +7,13 @@ Importing this is cheap: numpy, onnxruntime, onnx, tokenizers and filelock are i
 embedder is opened or a vector is first asked for.
 """
 
+import os
+
 from projections.embedding.cached import CachedEmbedder
 from projections.embedding.embedder import Embedder, EmbedderSpec, open_embedder
 from projections.embedding.store import VectorCache
 
 __all__ = ["CachedEmbedder", "Embedder", "EmbedderSpec", "VectorCache", "open_embedder"]
+
+# Since 1.29 onnxruntime reports to its maker over the network, unless this is set before it is first imported.
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"
