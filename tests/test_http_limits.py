@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from server.http.sockets import HEAD_BYTES_MAX
 from tests.http_served import HttpClient, HttpServer, served_http
 from tests.served import DEADLINE_S, ENVELOPE
 
@@ -89,6 +90,17 @@ def test_a_flood_of_headers_is_refused(server: HttpServer, line: bytes) -> None:
         except ConnectionError:
             return  # refused while it was still sending
         assert until_closed(connection).startswith(b"HTTP/1.1 400")
+
+
+@pytest.mark.parametrize("head", ["GET /healthz?%s HTTP/1.1", "GET /healthz HTTP/1.1\r\nX-Odd: %s"])
+def test_a_large_head_is_refused_though_it_comes_in_one_piece(
+    server: HttpServer, head: str
+) -> None:
+    sent = head.replace("%s", "a" * HEAD_BYTES_MAX) + "\r\nHost: 127.0.0.1\r\n\r\n"
+    with server.connect() as connection:
+        connection.sendall(sent.encode())
+        status, _, _ = until_closed(connection).partition(b"\r\n")
+    assert status == b"HTTP/1.1 400 Bad Request"
 
 
 def test_a_header_without_an_end_is_refused(server: HttpServer) -> None:

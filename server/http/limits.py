@@ -1,6 +1,7 @@
 """How much is taken and worked on, each limit with its status and a JSON error.
 
-    413  a body larger than is taken        408  a body that does not arrive in time
+    400  a head larger than is taken        413  a body larger than is taken
+    408  a body that does not arrive in time
     429  more requests than a token may send  503  more requests than are worked on at a time
     504  a request that takes too long
 
@@ -20,6 +21,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.http.errors import refused
+from server.http.sockets import HEAD_BYTES_MAX
 
 RETRY_SECONDS = 1
 CLIENTS_MAX = 10_000
@@ -73,6 +75,14 @@ class Limits:
             stream.cancel()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if _head_bytes(scope) > HEAD_BYTES_MAX:  # `sockets` sees it only where the rest is to come
+            answer = refused(
+                HTTPStatus.BAD_REQUEST,
+                f"The head is larger than {HEAD_BYTES_MAX} bytes",
+                connection="close",
+            )
+            await answer(scope, receive, send)
+            return
         declared = Headers(scope=scope).get("content-length", "0")
         if not declared.isdecimal() or int(declared) > self._body_bytes_max:
             await self._too_large()(scope, receive, send)
@@ -182,6 +192,12 @@ class _Working:
         if self._limits is not None:
             self._limits.working -= 1
             self._limits = None
+
+
+def _head_bytes(scope: Scope) -> int:
+    """Of what a client chooses: the address and the headers."""
+    address = len(scope["raw_path"]) + len(scope["query_string"])
+    return address + sum(len(name) + len(value) for name, value in scope["headers"])
 
 
 def _lasting(start: Message) -> bool:
