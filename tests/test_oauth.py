@@ -153,7 +153,7 @@ def test_who_has_no_token_is_told_where_to_get_one(
     assert f'resource_metadata="{where}"' in refused.headers["www-authenticate"]
     metadata = server.get("/.well-known/oauth-protected-resource/mcp").json
     assert metadata["resource"] == RESOURCE
-    assert [each.rstrip("/") for each in metadata["authorization_servers"]] == [authority.url]
+    assert metadata["authorization_servers"] == [authority.url]
     assert metadata["scopes_supported"] == ["memlog:read", "memlog:write", "memlog:admin"]
 
 

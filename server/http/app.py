@@ -19,7 +19,7 @@ import anyio.to_thread
 from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAuthMiddleware
 from mcp.server.auth.routes import build_resource_metadata_url, create_protected_resource_routes
 from mcp.server.lowlevel import Server
-from pydantic import AnyHttpUrl
+from pydantic import AnyHttpUrl, ConfigDict, TypeAdapter
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware.authentication import AuthenticationMiddleware
@@ -46,6 +46,8 @@ from server.service import Service
 from server.session import Session
 
 METHODS = ["POST", "GET", "DELETE"]
+_ADDRESS = TypeAdapter(AnyHttpUrl, config=ConfigDict(url_preserve_empty_path=True))
+"""An address as it was written: clients compare issuers letter by letter (RFC 8414), slash or no slash."""
 
 logger = logging.getLogger("memlog.http")
 
@@ -179,7 +181,7 @@ class App:
 
     def _routes(self) -> ASGIApp:
         settings, issuer = self._service.settings, self._access.issuer
-        resource = None if issuer is None else AnyHttpUrl(issuer.resource)
+        resource = None if issuer is None else _ADDRESS.validate_python(issuer.resource)
         metadata = None if resource is None else build_resource_metadata_url(resource)
 
         def guarded(endpoint: ASGIApp) -> ASGIApp:
@@ -207,7 +209,7 @@ class App:
         ]
         if issuer is not None and resource is not None:
             routes += create_protected_resource_routes(
-                resource, [AnyHttpUrl(issuer.issuer)], SCOPES, "memlog"
+                resource, [_ADDRESS.validate_python(issuer.issuer)], SCOPES, "memlog"
             )
         app = Starlette(routes=routes, exception_handlers={HTTPException: _refused_by_route})
         app.router.redirect_slashes = False
