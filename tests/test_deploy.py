@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 from memlog.settings import SETTINGS, Settings
+from tests.http_served import served_http
 
 REPOSITORY = Path(__file__).parents[1]
 DEPLOY = REPOSITORY / "docs" / "deploy"
@@ -18,18 +22,74 @@ def test_every_variable_in_the_examples_is_a_setting() -> None:
         assert set(re.findall(r"\bMEMLOG_[A-Z_]*[A-Z]\b", text)) <= VARIABLES
 
 
+def copied(containerfile: str) -> list[str]:
+    """What comes from the checkout into the image."""
+    return re.findall(r"^COPY (?!--from)(\S+) ", containerfile, re.MULTILINE)
+
+
 def test_the_container_copies_what_there_is_and_runs_as_nobody_special() -> None:
     text = (DEPLOY / "Containerfile").read_text()
-    copied = re.findall(r"^COPY (?!--from)(\S+) ", text, re.MULTILINE)
-    assert {"memlog", "projections", "server"} < set(copied)
-    assert all((REPOSITORY / each).is_dir() for each in copied)
+    assert {"memlog", "projections", "server"} < set(copied(text))
+    assert all((REPOSITORY / each).is_dir() for each in copied(text))
     for pinned in re.findall(r"-r (\S+)", text):
         assert (REPOSITORY / pinned).is_file()
     stage = text.rpartition("\nFROM ")[2]
-    assert stage.index("\nUSER memlog\n") < stage.index("\nENTRYPOINT ")
+    assert stage.index("\nUSER 10001:10001\n") < stage.index("\nENTRYPOINT ")
     assert "VOLUME /data" in stage and "MEMLOG_DATA_DIR=/data" in stage
     assert f"http://127.0.0.1:{Settings().http_port}/readyz" in stage
     assert f"EXPOSE {Settings().http_port}\n" in stage
+
+
+def test_the_image_is_of_the_modules_alone_and_none_is_ignored() -> None:
+    """Not of the checkout's .venv, nor of what another Python compiled."""
+    ignored = (DEPLOY / "Containerfile.dockerignore").read_text().splitlines()
+    taken = {line[1:] for line in ignored if line.startswith("!")}
+    assert "*" in ignored and "**/__pycache__" in ignored
+    assert taken == set(copied((DEPLOY / "Containerfile").read_text()))
+
+
+def test_the_health_check_tells_ready_from_anything_else(tmp_path: Path) -> None:
+    text = (DEPLOY / "Containerfile").read_text()
+    found = re.search(r"^HEALTHCHECK .*?CMD (\[.*?\])$", text.replace("\\\n", ""), re.MULTILINE)
+    assert found
+    _, *arguments = json.loads(found[1])
+
+    def healthy(port: int) -> bool:
+        own = [each.replace(str(Settings().http_port), str(port)) for each in arguments]
+        return (
+            subprocess.run([sys.executable, *own], capture_output=True, check=False).returncode == 0
+        )
+
+    with served_http(tmp_path) as server:
+        for _ in range(100):
+            if ready := healthy(server.port):
+                break
+        assert ready
+        server.end()
+        assert not healthy(server.port)
+
+
+def test_podman_is_told_to_keep_the_health_check() -> None:
+    """Its own format of images has none, and it says so only in a warning."""
+    (line,) = re.findall("podman build .*", (DEPLOY / "Containerfile").read_text())
+    assert "--format docker" in line
+
+
+def test_the_unit_starts_what_setup_makes_as_a_user_that_its_head_makes() -> None:
+    text = (DEPLOY / "memlog.service").read_text()
+    command = re.search(r"^ExecStart=/opt/memlog/\.venv/bin/python (.*)$", text, re.MULTILINE)
+    assert command
+    helped = subprocess.run(
+        [sys.executable, *command[1].split(), "--help"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        check=False,
+    )
+    assert helped.returncode == 0, helped.stderr
+    head = text.partition("[Unit]")[0]
+    steps = [head.index(step) for step in ("useradd", "install -d", "token new", "systemctl")]
+    assert steps == sorted(steps)
+    assert "User=memlog\n" in text and "useradd" in head and " memlog\n" in head
 
 
 def test_the_composition_is_published_to_its_own_machine() -> None:
