@@ -478,6 +478,14 @@ def test_a_vector_does_not_depend_on_its_company(minilm: Embedder) -> None:
         np.testing.assert_allclose(together[index], alone, atol=1e-3)
 
 
+def test_a_session_reads_what_it_is_given_where_it_is_and_copies_nothing() -> None:
+    weights = random_weights()
+    running = session(build(tiny(weights)), weights)
+    before = running.run(["pooled"], feeds(TEXTS))[0]
+    weights["embeddings.word_embeddings.weight"] *= -1
+    assert np.abs(running.run(["pooled"], feeds(TEXTS))[0] - before).max() > 1e-3
+
+
 def test_what_lies_beyond_256_pieces_is_not_seen(minilm: Embedder) -> None:
     seen = "word " * 254
     vectors = minilm.embed([seen, seen + "and then something else", "word " * 253 + "else"])

@@ -1,7 +1,7 @@
 """The forward pass of a BERT encoder as an ONNX graph, without its weights.
 
 Promises: `graph` returns a graph of some 200 KB that names every weight and holds none; the session gets
-the weights from the verified file itself (`SessionOptions.add_external_initializers`). So nothing
+the weights from the verified file itself (`SessionOptions.add_initializer`). So nothing
 of 90 MB is built, written, verified or kept a second time. The built graph is cached on disk only
 because importing `onnx` to build it takes longer than everything else about it (0.1 s).
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from memlog.errors import EmbeddingError
 from memlog.niceness import be_nice
+from memlog.resident import give_back_freed
 from projections.embedding.graph import GRAPH_VERSION, Encoder, graph
 from projections.embedding.pieces import Asked, directions, pack, unit
 from projections.embedding.quantized import QuantizedEncoder, limits, quantized
@@ -34,7 +35,7 @@ PIECES_MAX = (
 )
 CHARACTERS_MAX = 8192  # of one text: far more than 256 pieces of any script, far less than a book
 BATCH_TEXTS_MAX = 16  # more are hardly quicker, a text
-BATCH_PIECES_MAX = 4096  # of one batch, padding included: bounds the attention scores to 50 MB
+BATCH_PIECES_MAX = 1024  # of one batch, padding included: bounds what a run takes to 15 MB
 PADDING_SMALL = 8  # pieces: less than this is cheaper to pad than to run the model once more
 THREADS_MAX = 4
 
@@ -89,6 +90,8 @@ class MiniLM:
         file = cache_dir / f"all-minilm-l6-v2-{MODEL_SHA256[:12]}-{name}-v{GRAPH_VERSION}.graph"
         self._given = given  # the session reads these where they are
         self._session = session(graph(file, encoder), given)
+        weights.let_go()
+        give_back_freed()
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         import numpy as np
@@ -225,9 +228,11 @@ def session(serialized: bytes, given: Mapping[str, Any]) -> Any:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = 1
-    options.add_external_initializers(
-        list(given), [onnxruntime.OrtValue.ortvalue_from_numpy(each) for each in given.values()]
-    )
+    options.enable_cpu_mem_arena = False  # it keeps what the largest run took, and saves no time
+    arrays = {name: onnxruntime.OrtValue.ortvalue_from_numpy(each) for name, each in given.items()}
+    options.add_external_initializers(list(arrays), list(arrays.values()))
+    for name, array in arrays.items():  # said like this, too, they are read where they are
+        options.add_initializer(name, array)
     try:
         return onnxruntime.InferenceSession(serialized, options, ["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's own classes derive from nothing narrower

@@ -11,15 +11,13 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
+import mmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memlog.errors import EmbeddingError
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from projections.embedding.embedder import Vectors
 
 MODEL_FILE = "model.safetensors"
@@ -44,10 +42,16 @@ class Weights:
 
     def __init__(self, folder: Path) -> None:
         """Raises EmbeddingError where a file is missing or is not upstream's."""
-        self.tokenizer_json = verified(folder / TOKENIZER_FILE, TOKENIZER_SHA256).tobytes().decode()
-        self.tensors = read_tensors(verified(folder / MODEL_FILE, MODEL_SHA256))
+        self.tokenizer_json = verified(folder / TOKENIZER_FILE, TOKENIZER_SHA256)[:].decode()
+        self._mapped = verified(folder / MODEL_FILE, MODEL_SHA256)
+        self.tensors = read_tensors(self._mapped)
         self.encoder = {n: each for n, each in self.tensors.items() if not n.startswith("pooler.")}
         """Without the pooler, through which neither the vector of a text goes nor those of its pieces."""
+
+    def let_go(self) -> None:
+        """Takes the file's pages out of this process's memory; who reads in one again has it back in some
+        microseconds. All were read to verify them, and what computes in eight bits reads few."""
+        self._mapped.madvise(mmap.MADV_DONTNEED)
 
 
 def find_folder(model_dir: Path | None, cache_dir: Path) -> Path:
@@ -63,21 +67,20 @@ def find_folder(model_dir: Path | None, cache_dir: Path) -> Path:
     return _downloaded(cache_dir / CACHE_FOLDER)
 
 
-def verified(path: Path, sha256: str) -> NDArray[np.uint8]:
+def verified(path: Path, sha256: str) -> mmap.mmap:
     """The bytes of `path`, mapped, not copied: the very bytes that were hashed (70 ms for 90 MB).
 
     The pages of the map are shared with every process that loads the model, and the system may
     drop them when memory is short.
     """
-    import numpy as np
-
     try:
-        content = np.memmap(path, dtype=np.uint8, mode="r")
+        with path.open("rb") as file:
+            content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as error:  # ValueError: an empty file cannot be mapped
         raise EmbeddingError(
             f"The model's file {path} cannot be read: {error}", suggestion=HOW_TO_GET_THEM
         ) from error
-    found = hashlib.sha256(content.data).hexdigest()
+    found = hashlib.sha256(content).hexdigest()
     if found != sha256:
         raise EmbeddingError(
             f"{path} is not the file it should be: its SHA-256 is {found}, expected {sha256}",
@@ -86,7 +89,7 @@ def verified(path: Path, sha256: str) -> NDArray[np.uint8]:
     return content
 
 
-def read_tensors(content: NDArray[np.uint8]) -> dict[str, Vectors]:
+def read_tensors(content: mmap.mmap) -> dict[str, Vectors]:
     """The float32 tensors of a safetensors file, as views into it.
 
     Format: the header's length (8 bytes, little-endian), a JSON header, then the tensors' bytes
@@ -94,13 +97,14 @@ def read_tensors(content: NDArray[np.uint8]) -> dict[str, Vectors]:
     """
     import numpy as np
 
-    start = 8 + int.from_bytes(content[:8].tobytes(), "little")
-    header: dict[str, Any] = json.loads(content[8:start].tobytes())
+    start = 8 + int.from_bytes(content[:8], "little")
+    header: dict[str, Any] = json.loads(content[8:start])
+    stored = np.frombuffer(content, np.uint8)
     tensors: dict[str, Vectors] = {}
     for name, entry in header.items():
         if entry.get("dtype") == "F32":
             begin, end = (start + offset for offset in entry["data_offsets"])
-            tensors[name] = content[begin:end].view(np.dtype("<f4")).reshape(entry["shape"])
+            tensors[name] = stored[begin:end].view(np.dtype("<f4")).reshape(entry["shape"])
     return tensors
 
 
