@@ -63,7 +63,8 @@ NUMBER_MAX = UPPER_MAX * 256
 ZERO = 128
 """What FAISS adds to an upper byte, so that it is not below 0."""
 
-SLICE_ROWS = 8_192
+SLICE_ROWS = 512
+"""So many at a time are taken apart: what that needs besides is small beside them."""
 
 LARGEST_BYTES = 4
 
@@ -287,11 +288,16 @@ class VectorIndex:
         index._largest = np.frombuffer(stored[:LARGEST_BYTES], np.float32)[0]
         rows = np.frombuffer(stored[LARGEST_BYTES:], np.int16).reshape(-1, dimensions)
         index._lower = np.empty(rows.shape, np.int8)
+        index._upper.codes.resize(
+            rows.size
+        )  # at once: grown by slices, it leaves holds of half its size
+        index._upper.ntotal = len(rows)
+        upper_bytes = index._upper_bytes
         for start in range(0, len(rows), SLICE_ROWS):
-            part = rows[start : start + SLICE_ROWS]
-            upper = _upper(part)
-            index._lower[start : start + SLICE_ROWS] = part - upper * 256
-            index._upper.add(upper.astype(np.float32))
+            stop = start + SLICE_ROWS
+            upper = _upper(rows[start:stop])
+            index._lower[start:stop] = rows[start:stop] - upper * 256
+            upper_bytes[start:stop] = upper + ZERO
         index._adopt(graph)
         index._catch_up_graph()
         return index

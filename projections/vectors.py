@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, NamedTuple, assert_never
 import msgspec
 
 from memlog.errors import ProjectNotFound, StorageError
+from memlog.resident import give_back_freed
 from projections.documents import Born, Change, Died, Document, Kind
 from projections.protocol import Batch
 from projections.turns import Turns
@@ -224,6 +225,9 @@ class VectorProjector:
                 return self._restored(snapshot)
             except ValueError as error:
                 self._folder.discard(position, str(error))
+            finally:
+                del snapshot
+                give_back_freed()
         return None
 
     def _restored(self, snapshot: Snapshot) -> _State:
