@@ -29,8 +29,9 @@ from mcp.server.lowlevel import Server
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp_types import JSONRPCMessage, JSONRPCRequest
 
+from server.calls import is_untraced
 from server.descriptors import read_chunk
-from server.direct import Direct, is_untraced
+from server.direct import Direct
 from server.faults import guard
 from server.leaving import leave
 from server.lines import Oversized

@@ -16,7 +16,7 @@ from mcp_types import JSONRPCRequest, JSONRPCResponse
 from mcp_types.methods import serialize_server_result
 from opentelemetry.trace import NoOpTracerProvider
 
-from server.direct import answer_line, is_untraced, plain_call
+from server.calls import HandshakeForm, is_untraced, plain_call
 from server.dispatch import Answer
 from server.faults import guard
 from server.registry import Link
@@ -133,7 +133,8 @@ def test_any_answer_is_written_as_the_sdk_writes_it(
     answer = Answer(structured, said, more, links, "CONFLICT" if failed else "ok")
     dumped = answer.as_result().model_dump(by_alias=True, mode="json", exclude_none=True)
     result = serialize_server_result("tools/call", LEGACY, dumped)
-    assert answer_line(b"7", answer) == encode(JSONRPCResponse(jsonrpc="2.0", id=7, result=result))
+    expected = encode(JSONRPCResponse(jsonrpc="2.0", id=7, result=result))
+    assert HandshakeForm().result(b"7", answer) + b"\n" == expected
 
 
 # -- what is plain
@@ -224,5 +225,5 @@ def test_a_server_with_other_middleware_answers_by_the_sdk() -> None:
 
 def test_a_server_that_is_traced_answers_by_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
     server: Server[Any] = Server("traced")
-    monkeypatch.setattr("server.direct.get_tracer_provider", NoOpTracerProvider)
+    monkeypatch.setattr("server.calls.get_tracer_provider", NoOpTracerProvider)
     assert not is_untraced(server)

@@ -10,15 +10,15 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
 from http import HTTPStatus
-from typing import Any
 
 import anyio
 import anyio.to_thread
 from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAuthMiddleware
 from mcp.server.auth.routes import build_resource_metadata_url, create_protected_resource_routes
-from mcp.server.lowlevel import Server
 from pydantic import AnyHttpUrl, ConfigDict, TypeAdapter
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -29,11 +29,13 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from memlog.errors import MemlogError, ProjectNotFound
+from server.calls import THREADS_MAX, Calls
 from server.dispatch import build_server
 from server.faults import guard
 from server.grants import Grant
 from server.http.access import Access
-from server.http.connections import Connections, Door
+from server.http.connections import Connections, Door, Served
+from server.http.direct import Direct
 from server.http.errors import refused
 from server.http.hosts import KnownHosts, answering_pages, security
 from server.http.limits import Limits, Rates
@@ -59,9 +61,10 @@ class App:
         self._service = service
         self._access = access
         settings = service.settings
+        self._threads = ThreadPoolExecutor(THREADS_MAX, "call")
         self._rates = Rates(settings.http_requests_per_second)
         self._connections = Connections(
-            settings, security(settings), self._server, access.still_holds
+            settings, security(settings), self._served, access.still_holds
         )
         self._metrics = Metrics(service, lambda: self._connections.sessions)
         self._started = False
@@ -78,11 +81,15 @@ class App:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Leaving ends every session and stream; calls in worker threads end first."""
-        async with anyio.create_task_group() as tasks:
-            await tasks.start(self._connections.running)
-            tasks.start_soon(self._start)
-            yield
-            tasks.cancel_scope.cancel()
+        try:
+            async with anyio.create_task_group() as tasks:
+                await tasks.start(self._connections.running)
+                tasks.start_soon(self._start)
+                yield
+                tasks.cancel_scope.cancel()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(partial(self._threads.shutdown, cancel_futures=True))
 
     async def _start(self) -> None:
         """Catches up what clients will most likely ask first, and loads the model."""
@@ -102,17 +109,17 @@ class App:
 
     # -- MCP
 
-    def _server(self, door: Door, lasting: bool) -> Server[Any]:
+    def _served(self, door: Door, lasting: bool) -> Served:
         settings = self._service.settings
         grant = door.grant if door.project is None else door.grant.within(door.project)
         project = door.project or grant.starting_project(settings.project)
         session = Session(self._service, project, grant, lasting=lasting)
         offered = tools(settings.toolsets, read_only=settings.read_only, grant=grant)
-        server = build_server(
-            session, offered, on_first_answer=lambda: None, on_called=self._metrics.called
-        )
+        called = self._metrics.called
+        server = build_server(session, offered, on_first_answer=lambda: None, on_called=called)
         guard(server)
-        return server
+        direct = Direct(server, Calls(session, offered), self._threads, called)
+        return Served(server, direct)
 
     async def _mcp(self, scope: Scope, receive: Receive, send: Send) -> None:
         grant = self._access.granted(scope)

@@ -13,7 +13,7 @@ import logging
 import time
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio
 import msgspec
@@ -28,7 +28,9 @@ from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
 from memlog.settings import Settings
+from server.calls import is_untraced
 from server.grants import Grant
+from server.http.direct import Direct
 from server.http.errors import refused
 
 SWEEP_SECONDS = 5.0
@@ -43,16 +45,26 @@ class Door(msgspec.Struct, frozen=True):
     project: str | None = None
 
 
-MakeServer = Callable[[Door, bool], Server[Any]]
-"""A server behind a door; whether its session lasts."""
+class Served(NamedTuple):
+    """A server, and the short way to its tools."""
+
+    server: Server[Any]
+    direct: Direct
+
+
+MakeServer = Callable[[Door, bool], Served]
+"""The server behind a door; whether its session lasts."""
 
 
 class _Connection:
-    """One server with the SDK's HTTP around it."""
+    """One server with the SDK's HTTP around it, and the short way past it where it may be taken."""
 
-    def __init__(self, door: Door, manager: StreamableHTTPSessionManager) -> None:
+    def __init__(
+        self, door: Door, manager: StreamableHTTPSessionManager, direct: Direct | None
+    ) -> None:
         self.door = door
         self.manager = manager
+        self.direct = direct
         self.scope = anyio.CancelScope()
         self.requests = 0
         self.used_s = time.monotonic()
@@ -66,10 +78,20 @@ class _Connection:
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.requests += 1
         try:
-            await self.manager.handle_request(scope, receive, send)
+            if self.direct is None or not await self.direct.take(scope, receive, send):
+                await self.manager.handle_request(scope, receive, send)
         finally:
             self.requests -= 1
             self.used_s = time.monotonic()
+
+    def open(self, session_id: str | None) -> None:
+        if self.direct is not None:
+            self.direct.open(session_id)
+
+    def end(self) -> None:
+        self.scope.cancel()
+        if self.direct is not None:
+            self.direct.end()
 
 
 class Connections:
@@ -140,13 +162,15 @@ class Connections:
                     opened = Headers(raw=message["headers"]).get(MCP_SESSION_ID_HEADER)
                     if opened is not None:
                         self._sessions[opened] = connection
+                if opened is not None and _accepts(message):
+                    connection.open(opened)
                 await send(message)
 
             try:
                 await connection.handle(scope, receive, watch)
             finally:
                 if opened is None:
-                    connection.scope.cancel()
+                    connection.end()
         finally:
             self._opening -= 1
 
@@ -169,21 +193,23 @@ class Connections:
     def _end(self, session_id: str) -> None:
         connection = self._sessions.pop(session_id, None)
         if connection is not None:
-            connection.scope.cancel()
+            connection.end()
 
     # -- without sessions
 
     async def _shared_one(self, door: Door) -> _Connection:
         async with self._sharing:
             if door not in self._shared:
-                self._shared[door] = await self._open(door, lasting=False)
+                connection = await self._open(door, lasting=False)
+                connection.open(None)
+                self._shared[door] = connection
             return self._shared[door]
 
     # -- both
 
     async def _open(self, door: Door, *, lasting: bool) -> _Connection:
         assert self._tasks is not None, "connections are opened while `running`"
-        server = self._make(door, lasting)
+        server, direct = self._make(door, lasting)
         manager = StreamableHTTPSessionManager(
             server,
             json_response=True,
@@ -192,7 +218,7 @@ class Connections:
             session_idle_timeout=None,
             max_request_body_size=self._settings.http_body_bytes_max,
         )
-        connection = _Connection(door, manager)
+        connection = _Connection(door, manager, direct if is_untraced(server) else None)
         await self._tasks.start(connection.keep)
         return connection
 
@@ -208,8 +234,21 @@ class Connections:
             for door, connection in list(self._shared.items()):
                 if self._over(connection, unused_s):
                     del self._shared[door]
-                    connection.scope.cancel()
+                    connection.end()
 
     def _over(self, connection: _Connection, unused_s: float) -> bool:
         idle = not connection.requests and connection.used_s < unused_s
         return idle or not self._still_holds(connection.door.grant)
+
+
+def _accepts(message: Message) -> bool:
+    """Whether this is the body of an answer to `initialize` that is no error."""
+    try:
+        answer = msgspec.json.decode(message.get("body", b""), type=_Opening)
+    except msgspec.MsgspecError:
+        return False
+    return "protocolVersion" in answer.result
+
+
+class _Opening(msgspec.Struct):
+    result: dict[str, Any]

@@ -128,7 +128,7 @@ class Limits:
             )
             await answer(scope, receive, send)
             return
-        await self._answer(scope, _replayed(bytes(body), receive), send, working)
+        await self._answer(scope, Whole(bytes(body), receive), send, working)
 
     async def _answer(
         self, scope: Scope, receive: Receive, send: Send, working: _Working | None
@@ -204,14 +204,16 @@ def _lasting(start: Message) -> bool:
     return Headers(raw=start["headers"]).get("content-type", "").startswith("text/event-stream")
 
 
-def _replayed(body: bytes, receive: Receive) -> Receive:
-    given = False
+class Whole:
+    """ASGI's `receive` for a body that is there whole."""
 
-    async def replay() -> Message:
-        nonlocal given
-        if not given:
-            given = True
-            return {"type": "http.request", "body": body, "more_body": False}
-        return await receive()
+    def __init__(self, body: bytes, receive: Receive) -> None:
+        self.body = body
+        self._receive = receive
+        self._given = False
 
-    return replay
+    async def __call__(self) -> Message:
+        if not self._given:
+            self._given = True
+            return {"type": "http.request", "body": self.body, "more_body": False}
+        return await self._receive()

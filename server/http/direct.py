@@ -1,0 +1,214 @@
+"""Tool calls over HTTP on the short way: from the body of a request to that of its answer, past the SDK.
+
+A POST that is plainly a call of a tool (`calls`), with headers of which the SDK would think nothing odd, is answered
+here with the SDK's own status, headers and bytes, in both eras. Every guard stands in front of it; `take` leaves to
+the SDK whatever else comes, and each call of a session until the SDK itself has accepted its `initialize`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor
+from contextvars import copy_context
+from functools import lru_cache
+from typing import Any
+
+from mcp.server.lowlevel import Server
+from mcp.server.streamable_http import (
+    MCP_SESSION_ID_HEADER,
+    REQUEST_CANCELLED,
+    check_accept_headers,
+)
+from mcp.shared.dispatcher import coerce_request_id
+from mcp.shared.inbound import (
+    ERROR_CODE_HTTP_STATUS,
+    MCP_METHOD_HEADER,
+    MCP_NAME_HEADER,
+    MCP_PROTOCOL_VERSION_HEADER,
+)
+from mcp.shared.jsonrpc_dispatcher import cancelled_request_id_from_params
+from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCNotification, RequestId
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_MODERN_VERSION
+from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
+
+from server.calls import Calls, EnvelopedForm, Form, HandshakeForm, PlainCall, Told, plain_call
+from server.dispatch import UNFORESEEN, Called
+from server.http.limits import Whole
+from server.wire import Refused, decode, encode
+
+HEADER_BYTES_MAX = 200
+"""Of an Accept header that is looked at here, and kept."""
+
+_JSON = b"application/json"
+_HANDSHAKE_VERSIONS = {None, *(version.encode() for version in HANDSHAKE_PROTOCOL_VERSIONS)}
+_HANDSHAKE = HandshakeForm()
+
+_Header = tuple[bytes, bytes]
+
+
+class _Running:
+    """A call that a thread has, or will have. Cancelled before that, it is not run."""
+
+    def __init__(self, call: PlainCall, form: Form, told: asyncio.Future[Told | None]) -> None:
+        self.call = call
+        self.form = form
+        self.told = told
+        self.cancelled = False
+
+
+class Direct:
+    """The plain calls of one connection. But for `_work`, everything runs in the event loop's thread."""
+
+    def __init__(
+        self, server: Server[Any], calls: Calls, threads: Executor, on_called: Called
+    ) -> None:
+        self._calls = calls
+        self._threads = threads
+        self._on_called = on_called
+        self._enveloped = EnvelopedForm(server)
+        self._session: list[_Header] | None = None
+        self._running: set[_Running] = set()
+
+    def open(self, session_id: str | None) -> None:
+        """The SDK takes calls of the handshake era, in this session or without one."""
+        named = [] if session_id is None else [(MCP_SESSION_ID_HEADER, session_id)]
+        self._session = [(name.encode(), value.encode()) for name, value in named]
+
+    def end(self) -> None:
+        """Whoever waits in the session waits no more; what runs is run to its end."""
+        for each in self._running:
+            if each.form is _HANDSHAKE:
+                _settle(each.told, None)
+
+    async def take(self, scope: Scope, receive: Receive, send: Send) -> bool:
+        """Whether this request was answered here. If not, nothing of it was received."""
+        if not isinstance(receive, Whole) or scope["method"] != "POST":
+            return False
+        headers = _plain_headers(scope)
+        if headers is None:
+            return False
+        version = headers.get(MCP_PROTOCOL_VERSION_HEADER.encode())
+        if version == LATEST_MODERN_VERSION.encode():
+            call = plain_call(receive.body, enveloped=True)
+            if call is None or call.tool not in self._calls or not _is_routed(headers, call):
+                return False
+            await self._answer_enveloped(call, send)
+            return True
+        if self._session is None or version not in _HANDSHAKE_VERSIONS:
+            return False
+        call = plain_call(receive.body)
+        if call is None or call.tool not in self._calls:
+            self._hear(receive.body)
+            return False
+        await self._answer_in_session(call, self._session, send)
+        return True
+
+    async def _answer_enveloped(self, call: PlainCall, send: Send) -> None:
+        told = await self._told(call, self._enveloped)
+        assert told is not None, "it belongs to no session that could end"
+        status = 200 if told.error is None else ERROR_CODE_HTTP_STATUS.get(told.error.code, 200)
+        length = str(len(told.message)).encode()
+        headers = [(b"content-length", length), (b"content-type", _JSON)]
+        await _send(send, status, headers, told.message)
+
+    async def _answer_in_session(self, call: PlainCall, session: list[_Header], send: Send) -> None:
+        told = await self._told(call, _HANDSHAKE)
+        status, message = (500, _ENDED) if told is None else (200, told.message)
+        length = str(len(message)).encode()
+        headers = [(b"content-type", _JSON), *session, (b"content-length", length)]
+        await _send(send, status, headers, message)
+
+    async def _told(self, call: PlainCall, form: Form) -> Told | None:
+        """The answer of the tool, made by a thread; None where the session ended first."""
+        loop = asyncio.get_running_loop()
+        running = _Running(call, form, loop.create_future())
+        self._running.add(running)
+        # The thread logs under the id of this request.
+        self._threads.submit(copy_context().run, self._work, running, loop.call_soon_threadsafe)
+        return await running.told
+
+    def _work(self, running: _Running, tell: Callable[..., object]) -> None:
+        began, told = time.perf_counter(), None
+        if not running.cancelled:
+            told = self._calls.answer(running.call, running.form)
+        tell(self._finish, running, told, time.perf_counter() - began)
+
+    def _finish(self, running: _Running, told: Told | None, seconds: float) -> None:
+        self._running.discard(running)
+        outcome = UNFORESEEN if told is None else told.outcome
+        self._on_called(running.call.tool, outcome, seconds)
+        if told is None or running.cancelled:
+            told = Told(_cancelled(running.call.id), outcome)
+        _settle(running.told, told)
+
+    # -- notifications, all of which are the SDK's
+
+    def _hear(self, message: bytes) -> None:
+        """Who cancels a call is answered at once it has run to its end, as by the SDK."""
+        if not self._session or b"notifications/cancelled" not in message:
+            return
+        try:
+            notification = decode(bytearray(message))
+        except Refused:
+            return
+        if (
+            isinstance(notification, JSONRPCNotification)
+            and notification.method == "notifications/cancelled"
+        ):
+            request_id = cancelled_request_id_from_params(notification.params)
+            for each in self._running:
+                if request_id is not None and each.call.id == coerce_request_id(request_id):
+                    each.cancelled = True
+
+
+def _plain_headers(scope: Scope) -> dict[bytes, bytes] | None:
+    """The headers, if each is there once, the body says it is JSON, and JSON is what is wanted."""
+    headers = dict(scope["headers"])
+    content_type = headers.get(b"content-type", b"")
+    plain = (
+        len(headers) == len(scope["headers"])
+        and (content_type == _JSON or content_type.startswith(_JSON + b";"))
+        and _accepts_json(headers.get(b"accept", b""))
+    )
+    return headers if plain else None
+
+
+@lru_cache(64)
+def _accepts_json(accept: bytes) -> bool:
+    if len(accept) > HEADER_BYTES_MAX:
+        return False
+    has_json, _ = check_accept_headers(Request({"type": "http", "headers": [(b"accept", accept)]}))
+    return has_json
+
+
+def _is_routed(headers: dict[bytes, bytes], call: PlainCall) -> bool:
+    """Whether the headers that tell intermediaries where a call goes say what it says itself."""
+    return (
+        headers.get(MCP_METHOD_HEADER.encode()) == b"tools/call"
+        and headers.get(MCP_NAME_HEADER.encode()) == call.tool.encode()
+    )
+
+
+def _settle(told: asyncio.Future[Told | None], answer: Told | None) -> None:
+    if not told.done():  # nobody waits for one that was cancelled
+        told.set_result(answer)
+
+
+def _error(request_id: RequestId | None, code: int, message: str) -> bytes:
+    error = ErrorData(code=code, message=message)
+    return encode(JSONRPCError(jsonrpc="2.0", id=request_id, error=error))[:-1]
+
+
+def _cancelled(request_id: RequestId) -> bytes:
+    return _error(request_id, REQUEST_CANCELLED, "Request cancelled")
+
+
+_ENDED = _error(None, INTERNAL_ERROR, "Session terminated before the request completed")
+
+
+async def _send(send: Send, status: int, headers: list[_Header], body: bytes) -> None:
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
