@@ -198,6 +198,8 @@ class Connections:
     # -- without sessions
 
     async def _shared_one(self, door: Door) -> _Connection:
+        if door in self._shared:
+            return self._shared[door]
         async with self._sharing:
             if door not in self._shared:
                 connection = await self._open(door, lasting=False)

@@ -12,6 +12,7 @@ by the connections that `sockets` lets in.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import OrderedDict
 from http import HTTPStatus
@@ -133,11 +134,14 @@ class Limits:
     async def _answer(
         self, scope: Scope, receive: Receive, send: Send, working: _Working | None
     ) -> None:
-        begun = late = False
+        begun = False
+        late: asyncio.Task[None] | None = None
+        loop = asyncio.get_running_loop()
+        stream = anyio.CancelScope()
 
         async def send_in_time(message: Message) -> None:
             nonlocal begun
-            if late:
+            if late is not None:
                 return
             if message["type"] == "http.response.start":
                 begun = True
@@ -147,30 +151,33 @@ class Limits:
                     self._lasting.add(stream)
             await send(message)
 
-        async def watch() -> None:
-            nonlocal late
-            await anyio.sleep(self._request_s)
-            if begun:
-                return
-            late = True
-            answer = refused(
-                HTTPStatus.GATEWAY_TIMEOUT,
-                f"This took longer than {self._request_s:g} seconds; it may still be done",
-                "Look whether it was, or send it again with the same memlog/commandId in _meta.",
-            )
-            await answer(scope, receive, send)
+        async def refuse() -> None:
+            await self._too_late()(scope, receive, send)
 
-        stream = anyio.CancelScope()
+        def expire() -> None:
+            nonlocal late
+            if not begun:
+                late = loop.create_task(refuse())
+
+        # A timer: a task that waits would cost each request more than all other limits together.
+        timer = loop.call_later(self._request_s, expire)
         try:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(watch)
-                with stream:
-                    await self._app(scope, receive, send_in_time)
-                tasks.cancel_scope.cancel()
+            with stream:
+                await self._app(scope, receive, send_in_time)
         finally:
+            timer.cancel()
             self._lasting.discard(stream)
+            if late is not None:
+                await late
         if stream.cancelled_caught:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    def _too_late(self) -> ASGIApp:
+        return refused(
+            HTTPStatus.GATEWAY_TIMEOUT,
+            f"This took longer than {self._request_s:g} seconds; it may still be done",
+            "Look whether it was, or send it again with the same memlog/commandId in _meta.",
+        )
 
     def _too_large(self) -> ASGIApp:
         return refused(
