@@ -147,11 +147,18 @@ class Log:
         """See `verified`."""
         return verified(self._values(0))
 
+    def lengths(self, after: int) -> Iterator[int]:
+        """How many bytes are stored for each position beyond `after`."""
+        cursor = self._transaction.cursor(db=self._database)
+        found = cursor.set_range(place(after + 1))
+        return map(len, cursor.iternext(keys=False)) if found else iter(())
+
     def _values(self, after: int) -> Iterator[tuple[int, bytes]]:
         cursor = self._transaction.cursor(db=self._database)
         if cursor.set_range(place(after + 1)):
-            for key, value in cursor:
-                yield int.from_bytes(key, "big"), bytes(value)
+            value: bytes  # transactions are opened without `buffers`
+            for key, value in cursor:  # type: ignore[assignment]
+                yield int.from_bytes(key, "big"), value
 
 
 def verified(

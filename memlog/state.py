@@ -301,10 +301,6 @@ class State:
         found = {row.id: row for table in (b"F", b"T") for row in self._through(table + key)}
         return [found[relation_id] for relation_id in sorted(found)] if found else []
 
-    def has_relations_at(self, key: bytes) -> bool:
-        """Whether there are any, for the hash of a name."""
-        return self._tables.holds(b"F" + key) or self._tables.holds(b"T" + key)
-
     def neighbours(self, name: str) -> Iterator[str]:
         """The names at the other ends of its relations, some more than once; read as they are asked for."""
         for table in (leaving_key(name), arriving_key(name)):

@@ -98,7 +98,10 @@ class MemoryRows:
 
 
 class LmdbRows:
-    """Rows of one LMDB database inside one transaction; lives no longer than it."""
+    """Rows of one LMDB database inside one transaction; lives no longer than it.
+
+    Transactions are opened without `buffers`: what comes out of them is bytes, whatever their types say.
+    """
 
     def __init__(self, transaction: lmdb.Transaction, database: lmdb._Database) -> None:
         self._transaction = transaction
@@ -106,13 +109,13 @@ class LmdbRows:
         self._seeking: lmdb.Cursor | None = None
 
     def get(self, key: bytes) -> bytes | None:
-        return _copied(self._transaction.get(key, db=self._database))
+        return self._transaction.get(key, None, self._database)  # type: ignore[return-value]
 
     def replace(self, key: bytes, value: bytes) -> bytes | None:
-        return _copied(self._transaction.replace(key, value, db=self._database))
+        return self._transaction.replace(key, value, self._database)  # type: ignore[return-value]
 
     def pop(self, key: bytes) -> bytes | None:
-        return _copied(self._transaction.pop(key, db=self._database))
+        return self._transaction.pop(key, self._database)  # type: ignore[return-value]
 
     def add(self, key: bytes, value: bytes) -> None:
         self._transaction.put(key, value, overwrite=False, db=self._database)
@@ -121,15 +124,15 @@ class LmdbRows:
         cursor = self._transaction.cursor(db=self._database)
         if not cursor.set_range(max(prefix, start)):
             return
-        for found, value in cursor:
-            key = bytes(found)
+        key: bytes
+        for key, value in cursor:  # type: ignore[assignment]
             if not key.startswith(prefix):
                 return
-            yield key, bytes(value)
+            yield key, value  # type: ignore[misc]
 
     def under(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
         cursor = self._at(prefix)
-        if cursor is None or not bytes(cursor.key()).startswith(prefix):
+        if cursor is None or not cursor.key().startswith(prefix):  # type: ignore[union-attr]
             return []
         rows: list[tuple[bytes, bytes]] = []
         found: Iterator[Any] = iter(cursor)
@@ -143,19 +146,13 @@ class LmdbRows:
         cursor = self._at(key)
         if cursor is None:
             return None
-        found, value = cursor.item()
-        return bytes(found), bytes(value)
+        return cursor.item()  # type: ignore[return-value]
 
     def _at(self, key: bytes) -> lmdb.Cursor | None:
         """A cursor at the first row at or after `key`, good until this is asked again."""
         if self._seeking is None:  # making a cursor takes half as long as its seek
             self._seeking = self._transaction.cursor(db=self._database)
         return self._seeking if self._seeking.set_range(key) else None
-
-
-def _copied(value: bytes | memoryview | None) -> bytes | None:
-    """Transactions are opened without `buffers`, so this copies nothing; it settles the type."""
-    return None if value is None else bytes(value)
 
 
 def place(position: int) -> bytes:
@@ -169,10 +166,6 @@ class Reader(Protocol):
     def get(self, key: bytes) -> bytes | None: ...
     def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]: ...
     def under(self, prefix: bytes) -> list[tuple[bytes, bytes]]: ...
-    def holds(self, prefix: bytes) -> bool:
-        """Whether there is a row whose key begins with `prefix`."""
-        ...
-
     def at(self, position: int) -> Reader: ...
     def touched(self, position: int) -> list[bytes]:
         """The keys that the entry at `position` changed, in the order of their first change."""
@@ -243,7 +236,9 @@ class Timeline(_Past):
         return [(key, stored[_SINCE_BYTES:]) for key, stored in rows] if rows else rows
 
     def holds(self, prefix: bytes) -> bool:
-        return _begins(self._now.ceiling(prefix), prefix)
+        """Whether there is a row whose key begins with `prefix`."""
+        row = self._now.ceiling(prefix)
+        return row is not None and row[0].startswith(prefix)
 
     def put(self, key: bytes, value: bytes) -> None:
         self._keep(key, self._now.replace(key, self._place + value))
@@ -304,16 +299,6 @@ class _At(_Past):
     def under(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
         return list(self.scan(prefix))
 
-    def holds(self, prefix: bytes) -> bool:
-        if _begins(self._past.ceiling(prefix), prefix):
-            return next(self.scan(prefix), None) is not None
-        row = self._now.ceiling(prefix)
-        while row is not None and row[0].startswith(prefix):
-            if row[1][:_SINCE_BYTES] < self._next:
-                return True
-            row = self._now.ceiling(row[0] + b"\0")
-        return False
-
     def _held(self, stored: bytes) -> bytes | None:
         """The value, if it held at the position and not only later."""
         return stored[_SINCE_BYTES:] if stored[:_SINCE_BYTES] < self._next else None
@@ -347,10 +332,6 @@ class _At(_Past):
         """
         key, made = replaced[0][:-8], replaced[0][-8:]
         return made >= self._next and key != done and key >= start
-
-
-def _begins(row: tuple[bytes, bytes] | None, prefix: bytes) -> bool:
-    return row is not None and row[0].startswith(prefix)
 
 
 def _since(stored: bytes) -> int:

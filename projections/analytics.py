@@ -25,7 +25,7 @@ from projections.analytics_ledger import Ledger
 from projections.analytics_tables import UNRANKED_MAX, Analytics
 from projections.protocol import Batch
 
-ANALYTICS_VERSION = 2
+ANALYTICS_VERSION = 3
 """Of the tables and of everything that decides what is in them. The folder's name carries it."""
 
 FILE = "analytics.mdb"

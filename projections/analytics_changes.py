@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from memlog.saving import OBSERVATION_MAX, characters
-from memlog.state import ROW_TYPES, Entity, Memory, Observation, Relation, State
+from memlog.state import ROW_TYPES, Entity, Memory, Observation, Relation, State, text_key
 from projections.analytics_tables import Counts, Effect, What
 
 _DECODE: dict[bytes, Callable[[bytes], Any]] = {
@@ -53,6 +53,8 @@ class Changes:
         self.types: dict[tuple[What, str], int] = defaultdict(int)
         self.atomic = 0
         self.relations = 0
+        self.waiting: set[bytes] = set()
+        """The hashes of names at which relations, that were looked at, now lead to nobody."""
         self.names = False
         """Whether a name came to mean another entity, or none."""
         self._compare(after.state.touched(position))
@@ -65,7 +67,8 @@ class Changes:
             new = self._changed(born, old)
             if new != old:
                 rows.append((old, new))
-        return Effect(rows, self.touched, self.types, self.atomic, self.relations)
+        types = [(what, of_type, change) for (what, of_type), change in self.types.items()]
+        return Effect(rows, self.touched, types, self.atomic, self.relations, self.waiting)
 
     def _changed(self, born: int, old: Counts | None) -> Counts | None:
         """The counts of an entity after the entry; None where it does not live."""
@@ -141,6 +144,8 @@ class Changes:
                     self.counts[born].degree += change
                 else:
                     self.counts[born].broken += change
+            if side is self._sides[1][0] and not whole:
+                self.waiting |= side.nobodies(row)
             if pair is not None:
                 self.relations += change
                 if None in pair:
@@ -158,6 +163,11 @@ class _Side:
         if entity_id not in self._entities:
             self._entities[entity_id] = self.state.entity(entity_id)
         return self._entities[entity_id]
+
+    def nobodies(self, relation: Relation) -> set[bytes]:
+        """The hashes of those of its names that mean nobody."""
+        names = (relation.source, relation.target)
+        return {text_key(name) for name in names if self.state.entity_id_of(name) is None}
 
     def ends(self, relation: Relation) -> tuple[set[int], bool]:
         """The births of the entities at its ends, and whether both ends live."""

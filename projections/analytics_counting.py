@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection
 
 from memlog.codec import Entry
-from memlog.state import State, encode_row, text_key
+from memlog.state import State, encode_row
 from memlog.tables import Timeline
 from projections import analytics_tables as tables
 from projections.analytics_changes import Changes
@@ -25,7 +25,6 @@ from projections.analytics_tables import (
     Counts,
     Effect,
     Thread,
-    Totals,
     What,
 )
 from projections.analytics_told import Telling
@@ -49,53 +48,51 @@ class Counting:
         self._totals = self._counted.totals()
         self._entities: dict[int, Counts | None] = {}
         """By birth: what is counted of an entity, as far as it was looked up or changed."""
-        self._telling = Telling(state_at, self._entity)
+        self._telling = Telling(state_at, self._entity, self._waited)
         self._has_ranked = timeline.holds(tables.RANKED)
         """Whether any thread had rankings of its own before."""
         self._scopes: dict[int, list[bytes]] = {}
         """By birth: the scopes of the rankings an entity is in, as far as they were looked up."""
-        self._threads: dict[str, tuple[bytes, Thread]] = {}
-        """By name: the scope of a thread and its newest row."""
+        self._threads: dict[bytes, Thread] = {}
+        """By scope: the rows of threads, changed in place."""
+        self._types: dict[bytes, Count] = {}
+        """By key: how many there are of a type, as far as they were looked up."""
         self._joined: defaultdict[bytes, set[int]] = defaultdict(set)
         """By scope: the births a thread touched, as far as they were met: most entries bring no new ones."""
 
     def count(self, entry: Entry) -> None:
         self._timeline.move_to(entry.position)
         effect = self._telling.effect(entry) or self._compared(entry.position)
-        entities, observations, related, orphaned = 0, 0, 0, 0
         for old, new in effect.rows:
-            self._replace(old, new)
-            if old is not None:
-                entities -= 1
-                observations -= old.observations
-                related -= old.degree > 0
-                orphaned -= old.is_orphan
-            if new is not None:
-                entities += 1
-                observations += new.observations
-                related += new.degree > 0
-                orphaned += new.is_orphan
-        new_thread = entry.thread is not None and self._join(entry.thread, entry, effect.touched)
-        for (what, of_type), change in effect.types.items():
+            if old is not None and new is not None:
+                self._change(old, new)
+            elif new is not None:
+                self._appear(new)
+            elif old is not None:
+                self._vanish(old)
+        if entry.thread is not None:
+            self._join(entry.thread, entry, effect.touched)
+        for what, of_type, change in effect.types:
             self._add_to_type(what, of_type, change)
+        for name_hash in effect.waiting:
+            if not self._waited(name_hash):
+                self._timeline.add(tables.waiting_key(name_hash), _PRESENT)
         totals = self._totals
-        self._totals = Totals(
-            entry.time_us,
-            totals.entities + entities,
-            totals.observations + observations,
-            totals.atomic + effect.atomic,
-            totals.relations + effect.relations,
-            totals.related + related,
-            totals.orphaned + orphaned,
-            totals.threads + new_thread,
-        )
-        self._timeline.put(tables.TOTALS_KEY, encode_row(self._totals))
+        totals.time_us = entry.time_us
+        if effect.atomic:
+            totals.atomic += effect.atomic
+        if effect.relations:
+            totals.relations += effect.relations
+        self._timeline.put(tables.TOTALS_KEY, encode_row(totals))
 
     def _compared(self, position: int) -> Effect:
         changes = Changes(position, self._state_at)
         if changes.names:
             self._telling.forget_names()
         return changes.effect(self._entity)
+
+    def _waited(self, name_hash: bytes) -> bool:
+        return self._timeline.get(tables.waiting_key(name_hash)) is not None
 
     # -- entities
 
@@ -106,22 +103,45 @@ class Counting:
             row = self._entities[born] = self._counted.entity(born)
             return row
 
-    def _replace(self, old: Counts | None, new: Counts | None) -> None:
-        born = new.born if new is not None else old.born  # type: ignore[union-attr]  # one is there
+    def _appear(self, row: Counts) -> None:
+        self._entities[row.born] = row
+        self._timeline.add(tables.counts_key(row.born), encode_row(row))
+        for scope in self._scopes_of(row.born):
+            for order, rank in tables.ranks(row).items():
+                self._timeline.add(tables.rank_key(order, scope, rank), _PRESENT)
+        self._add_to_totals(row, 1)
+
+    def _vanish(self, row: Counts) -> None:
+        self._entities[row.born] = None
+        self._timeline.delete(tables.counts_key(row.born))
+        for scope in self._scopes_of(row.born):
+            for order, rank in tables.ranks(row).items():
+                self._timeline.delete(tables.rank_key(order, scope, rank))
+        self._add_to_totals(row, -1)
+
+    def _change(self, old: Counts, new: Counts) -> None:
+        born, timeline, totals = new.born, self._timeline, self._totals
         self._entities[born] = new
-        if new is None:
-            self._timeline.delete(tables.counts_key(born))
-        elif old is None:
-            self._timeline.add(tables.counts_key(born), encode_row(new))
-        else:
-            self._timeline.put(tables.counts_key(born), encode_row(new))
-        scopes = self._scopes_of(born)
-        for order, left, taken in tables.moves(old, new):
-            for scope in scopes:
+        timeline.put(tables.counts_key(born), encode_row(new))
+        totals.observations += new.observations - old.observations
+        moves = tables.moves(old, new)
+        if not moves:
+            return
+        for scope in self._scopes_of(born):
+            for order, left, taken in moves:
                 if left is not None:
-                    self._timeline.delete(tables.rank_key(order, scope, left))
+                    timeline.delete(tables.rank_key(order, scope, left))
                 if taken is not None:
-                    self._timeline.add(tables.rank_key(order, scope, taken), _PRESENT)
+                    timeline.add(tables.rank_key(order, scope, taken), _PRESENT)
+        totals.related += (new.degree > 0) - (old.degree > 0)
+        totals.orphaned += new.is_orphan - old.is_orphan
+
+    def _add_to_totals(self, row: Counts, change: int) -> None:
+        totals = self._totals
+        totals.entities += change
+        totals.observations += change * row.observations
+        totals.related += change * (row.degree > 0)
+        totals.orphaned += change * row.is_orphan
 
     def _scopes_of(self, born: int) -> list[bytes]:
         scopes = self._scopes.get(born)
@@ -134,37 +154,31 @@ class Counting:
 
     # -- threads and types
 
-    def _join(self, name: str, entry: Entry, touched: Collection[int]) -> bool:
-        """Counts the entry and what it touched as the thread's; true where the thread is new."""
-        scope, known = self._known(name)
+    def _join(self, name: str, entry: Entry, touched: Collection[int]) -> None:
+        """Counts the entry and what it touched as the thread's."""
+        scope, row = self._known(name)
         joining = [born for born in sorted(touched) if self._is_new(scope, born)]
         for born in joining:
             self._timeline.put(tables.touched_key(scope, born), _PRESENT)
-        entities = known.entities + len(joining)
-        ranked = entities > self._unranked_max
-        if ranked:
-            for born in joining if known.ranked else self._members(scope):
+        row.entities += len(joining)
+        if row.entities > self._unranked_max:
+            for born in joining if row.ranked else self._members(scope):
                 self._rank(scope, born)
-        row = Thread(
-            name,
-            entities,
-            ranked,
-            events=known.events + 1,
-            commands=known.commands + (entry.command_id != known.command),
-            first_us=known.first_us if known.events else entry.time_us,
-            last_us=entry.time_us,
-            last_position=entry.position,
-            command=entry.command_id,
-        )
-        self._threads[name] = scope, row
+            row.ranked = True
+        if not row.events:
+            row.first_us = entry.time_us
+            self._totals.threads += 1
+        row.events += 1
+        row.commands += entry.command_id != row.command
+        row.last_us, row.last_position = entry.time_us, entry.position
+        row.thread, row.command = name, entry.command_id
         self._timeline.put(tables.thread_key(scope), encode_row(row))
-        return not known.events
 
     def _known(self, name: str) -> tuple[bytes, Thread]:
-        if name not in self._threads:
-            scope = text_key(name)
-            self._threads[name] = scope, self._counted.thread(scope) or Thread(name)
-        return self._threads[name]
+        scope = tables.scope_of(name)
+        if scope not in self._threads:
+            self._threads[scope] = self._counted.thread(scope) or Thread(name)
+        return scope, self._threads[scope]
 
     def _is_new(self, scope: bytes, born: int) -> bool:
         joined = self._joined[scope]
@@ -186,10 +200,14 @@ class Counting:
                 self._timeline.put(tables.rank_key(order, scope, rank), _PRESENT)
 
     def _add_to_type(self, what: What, of_type: str, change: int) -> None:
-        row = self._counted.count(what, of_type)
+        if not change:
+            return
+        key = tables.count_key(what, of_type)
+        row = self._types.get(key) or self._counted.count(what, of_type)
         number = row.number + change
-        if change and number:
-            row = Count(what, row.type, number)
-            self._timeline.put(tables.count_key(what, of_type), encode_row(row))
-        elif change:
-            self._timeline.delete(tables.count_key(what, of_type))
+        if number:
+            row = self._types[key] = Count(what, row.type, number)
+            self._timeline.put(key, encode_row(row))
+        else:
+            self._types.pop(key, None)
+            self._timeline.delete(key)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import cast
 
 import lmdb
 
-from memlog.tables import LmdbRows, Timeline
+from memlog.tables import LmdbRows, Timeline, place
 
 _SINCE_BYTES = 8
 _Kept = dict[bytes, bytes | None]
@@ -29,8 +30,12 @@ class Ledger(Timeline):
         self._databases = now, past
         self._kept: _Kept = {}
         """What keys hold now, with the position since which they do; None of those that were deleted."""
-        self._replaced: defaultdict[int, list[tuple[bytes, bytes]]] = defaultdict(list)
-        """What goes to the past, by table: within one it comes nearly in order."""
+        self._replaced: defaultdict[int, dict[bytes, bytes]] = defaultdict(dict)
+        """What goes to the past, by table: within one it comes nearly in order. Dictionaries, for the
+        garbage collector would walk through as many tuples again and again."""
+
+    def move_to(self, position: int) -> None:
+        self.position, self._place = position, place(position)
 
     def get(self, key: bytes) -> bytes | None:
         kept = self._kept
@@ -38,11 +43,11 @@ class Ledger(Timeline):
         return None if stored is None else stored[_SINCE_BYTES:]
 
     def put(self, key: bytes, value: bytes) -> None:
-        kept = self._kept
+        kept, since = self._kept, self._place
         old = kept[key] if key in kept else self._now.get(key)
-        if old is not None and old[:_SINCE_BYTES] != self._place:
-            self._replaced[key[0]].append((key + self._place, old))
-        kept[key] = self._place + value
+        if old is not None and old[:_SINCE_BYTES] != since:
+            self._replaced[key[0]][key + since] = old
+        kept[key] = since + value
 
     def add(self, key: bytes, value: bytes) -> None:
         self._kept[key] = self._place + value
@@ -52,7 +57,7 @@ class Ledger(Timeline):
         old = kept[key] if key in kept else self._now.get(key)
         if old is not None:
             if old[:_SINCE_BYTES] != self._place:
-                self._replaced[key[0]].append((key + self._place, old))
+                self._replaced[key[0]][key + self._place] = old
             kept[key] = None
 
     def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
@@ -61,16 +66,17 @@ class Ledger(Timeline):
 
     def flush(self) -> None:
         now, past = self._databases
-        rows = sorted(self._kept.items())
-        self._transaction.cursor(now).putmulti(
-            [(key, value) for key, value in rows if value is not None]
-        )
-        for key, value in rows:
-            if value is None:
-                self._transaction.delete(key, db=now)
-        cursor = self._transaction.cursor(past)
+        kept = self._kept
+        for key in sorted(key for key, value in kept.items() if value is None):
+            self._transaction.delete(key, db=now)
+            del kept[key]
+        self._put(now, cast("dict[bytes, bytes]", kept))
         for _, replaced in sorted(self._replaced.items()):
-            replaced.sort()
-            cursor.putmulti(replaced)
-        self._kept.clear()
+            self._put(past, replaced)
+        kept.clear()
         self._replaced.clear()
+
+    def _put(self, database: lmdb._Database, rows: dict[bytes, bytes]) -> None:
+        keys = sorted(rows)
+        values = map(rows.__getitem__, keys)
+        self._transaction.cursor(database).putmulti(zip(keys, values, strict=True))

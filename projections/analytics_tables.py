@@ -9,6 +9,7 @@ its birth, eight bytes that no other has):
     H hash(thread)          a thread
     T hash(thread), birth   the entities that a thread touched, living or not
     V birth, hash(thread)   of these, the threads that have rankings of their own
+    W hash(name)            names at which a relation ever waited for an entity
     R scope, newest update first, newest birth first    the living, by last change
     I scope, highest importance first, the same         by importance
     D scope, highest degree first, the same             by degree, from 1 on
@@ -23,7 +24,8 @@ every conversation mentions would be moved in as many rankings as there were con
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator
+from functools import lru_cache
 from itertools import islice
 from typing import Literal
 
@@ -38,6 +40,9 @@ _double, _integer = struct.Struct(">d").pack, struct.Struct(">Q").unpack
 
 ALL = bytes(16)
 """The scope of the rankings over all entities."""
+
+HASHES_KEPT_MAX = 4_096
+"""Hashes of threads and types are remembered, up to so many: few of them come up often."""
 
 UNRANKED_MAX = 128
 """So many entities of a thread are read and sorted in about half a millisecond."""
@@ -82,7 +87,7 @@ class Counts(Row, frozen=True):
         return None if self.degree else "no_relations"
 
 
-class Totals(Row, frozen=True):
+class Totals(msgspec.Struct, array_like=True):
     """Of what lives. `atomic` observations are as short as `save_memory` demands; `related` entities
     have a degree. `time_us` is that of the last entry that was counted.
     """
@@ -97,7 +102,7 @@ class Totals(Row, frozen=True):
     threads: int = 0
 
 
-class Thread(Row, frozen=True):
+class Thread(msgspec.Struct, array_like=True):
     """A thread: how many entities it ever touched, living or not, and what it wrote.
 
     `command` is the last one's id, by which the next entry is known to be of the same.
@@ -125,14 +130,16 @@ class Count(Row, frozen=True):
 class Effect(msgspec.Struct):
     """What one entry changed. `rows` holds the counts of entities before and after it, None where they do
     not live; `touched` the births of those it changed, or whose observations, or that got or lost a
-    relation; the rest is to be added to what there is.
+    relation; `waiting` the hashes of names at which relations lead to nobody; the rest is to be added to
+    what there is.
     """
 
     rows: list[tuple[Counts | None, Counts | None]]
     touched: Collection[int]
-    types: Mapping[tuple[What, str], int] = {}
+    types: Collection[tuple[What, str, int]] = ()
     atomic: int = 0
     relations: int = 0
+    waiting: Collection[bytes] = ()
 
 
 _totals = msgspec.msgpack.Decoder(Totals).decode
@@ -148,8 +155,14 @@ def counts_key(born: int) -> bytes:
     return b"E" + place(born)
 
 
+@lru_cache(HASHES_KEPT_MAX)
 def count_key(what: What, of_type: str) -> bytes:
     return b"C" + text_key(what, of_type)
+
+
+@lru_cache(HASHES_KEPT_MAX)
+def scope_of(thread: str) -> bytes:
+    return text_key(thread)
 
 
 def thread_key(scope: bytes) -> bytes:
@@ -158,6 +171,10 @@ def thread_key(scope: bytes) -> bytes:
 
 def touched_key(scope: bytes, born: int) -> bytes:
     return b"T" + scope + place(born)
+
+
+def waiting_key(name_hash: bytes) -> bytes:
+    return b"W" + name_hash
 
 
 def ranked_key(born: int, scope: bytes = b"") -> bytes:
@@ -170,31 +187,35 @@ def rank_key(order: Order, scope: bytes, rank: bytes = b"") -> bytes:
 
 def ranks(row: Counts) -> dict[Order, bytes]:
     """The places of an entity, each the end of a key; the last eight bytes tell its birth."""
-    found = {order: place_in(row) for order, place_in in _PLACES.items()}
-    return {order: rank for order, rank in found.items() if rank is not None}
-
-
-def moves(old: Counts | None, new: Counts | None) -> list[tuple[Order, bytes | None, bytes | None]]:
-    """The orders in which an entity got another place: where it stood before, and where it stands now.
-
-    Most changes move it in one order, and what decides about the others is not looked at.
-    """
-    orders: Iterable[Order] = _PLACES
-    if old is not None and new is not None:
-        linked = old.degree != new.degree or old.broken != new.broken
-        orders = ("connected", "orphaned") if linked else ()
-        if old.updated_us != new.updated_us:
-            orders = ("recent", *orders)
-        if old.importance != new.importance:
-            orders = ("important", *orders)
-    found = []
-    for order in orders:
-        place_in = _PLACES[order]
-        left = None if old is None else place_in(old)
-        taken = None if new is None else place_in(new)
-        if left != taken:
-            found.append((order, left, taken))
+    found: dict[Order, bytes] = {"recent": _recent(row), "important": _important(row)}
+    if row.degree:
+        found["connected"] = _connected(row)
+    if row.is_orphan:
+        found["orphaned"] = _orphaned(row)
     return found
+
+
+def moves(old: Counts, new: Counts) -> list[tuple[Order, bytes | None, bytes | None]]:
+    """The orders in which an entity got another place: where it stood before, and where it stands now."""
+    found: list[tuple[Order, bytes | None, bytes | None]] = []
+    if old.updated_us != new.updated_us:
+        found.append(("recent", _recent(old), _recent(new)))
+    if old.importance != new.importance:
+        found.append(("important", _important(old), _important(new)))
+    if old.degree != new.degree or old.broken != new.broken:
+        found += _moves_by_relations(old, new)
+    return found
+
+
+def _moves_by_relations(
+    old: Counts, new: Counts
+) -> Iterator[tuple[Order, bytes | None, bytes | None]]:
+    if old.degree != new.degree:
+        left = _connected(old) if old.degree else None
+        yield "connected", left, _connected(new) if new.degree else None
+    if old.is_orphan != new.is_orphan:
+        only = _orphaned(new)
+        yield ("orphaned", None, only) if new.is_orphan else ("orphaned", only, None)
 
 
 def _recent(row: Counts) -> bytes:
@@ -205,20 +226,12 @@ def _important(row: Counts) -> bytes:
     return _pair(_LAST - _bits(row.importance), _LAST - row.born)
 
 
-def _connected(row: Counts) -> bytes | None:
-    return _pair(_LAST - row.degree, _LAST - row.born) if row.degree else None
+def _connected(row: Counts) -> bytes:
+    return _pair(_LAST - row.degree, _LAST - row.born)
 
 
-def _orphaned(row: Counts) -> bytes | None:
-    return place(_LAST - row.born) if row.is_orphan else None
-
-
-_PLACES: dict[Order, Callable[[Counts], bytes | None]] = {
-    "recent": _recent,
-    "important": _important,
-    "connected": _connected,
-    "orphaned": _orphaned,
-}
+def _orphaned(row: Counts) -> bytes:
+    return place(_LAST - row.born)
 
 
 def _bits(share: float) -> int:
@@ -276,7 +289,7 @@ class Analytics:
         if thread is None:
             there_are = {"connected": totals.related, "orphaned": totals.orphaned}
             return islice(self._scanned(order, ALL, totals), there_are.get(order))
-        scope = text_key(thread)
+        scope = scope_of(thread)
         row = self.thread(scope)
         if row is not None and row.ranked:
             return self._scanned(order, scope, totals)

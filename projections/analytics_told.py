@@ -2,8 +2,8 @@
 
 Nine of ten entries of most logs bring an entity, an observation or a relation into being. What they do
 to the counts is plain from the event and from what is counted already, so that nothing of the state is
-read but what a name means. Of every other entry, and of an entity at whose name relations wait, nothing
-is told here: `analytics_changes` compares the state before and after it. Both say the same, which a test
+read but what a name means. Of every other entry, and of an entity at whose name a relation ever waited,
+nothing is told here: `analytics_changes` compares the state before and after it. Both say the same, which a test
 holds them to.
 """
 
@@ -23,10 +23,16 @@ class Telling:
     """Told one entry after another, as they stand in the log, inside one snapshot of it."""
 
     def __init__(
-        self, state_at: Callable[[int], State], counted: Callable[[int], Counts | None]
+        self,
+        state_at: Callable[[int], State],
+        counted: Callable[[int], Counts | None],
+        waited: Callable[[bytes], bool],
     ) -> None:
+        """`counted` tells what is counted of an entity, by its birth; `waited` whether a relation ever
+        waited at a name, by its hash."""
         self._state_at = state_at
         self._counted = counted
+        self._waited = waited
         self._births: dict[str, int] = {}
         """By id: the birth of an entity, which no event changes."""
         self._named: dict[str, int | None] = {}
@@ -63,7 +69,7 @@ class Telling:
         return Effect([(old, new)], (old.born,), {}, atomic)
 
     def _related(self, event: RelationAdded, position: int) -> Effect:
-        ends = {self._meant(name, position) for name in (event.source, event.target)}
+        ends = {self._meant(event.source, position), self._meant(event.target, position)}
         whole = None not in ends
         births = sorted(born for born in ends if born is not None)
         rows: list[tuple[Counts | None, Counts | None]] = []
@@ -79,15 +85,19 @@ class Telling:
                 old.broken + (not whole),
             )
             rows.append((old, new))
-        return Effect(rows, births, relations=1)
+        if whole:
+            return Effect(rows, births, relations=1)
+        names = {event.source, event.target}
+        waiting = {text_key(name) for name in names if self._meant(name, position) is None}
+        return Effect(rows, births, relations=1, waiting=waiting)
 
     def _created(self, event: EntityCreated, entry: Entry) -> Effect | None:
-        if self._state_at(entry.position).has_relations_at(text_key(event.name)):
+        if self._waited(text_key(event.name)):
             return None
         born = entry.position
         self._births[event.entity_id] = self._named[canonical(event.name)] = born
         new = Counts(event.entity_id, born, entry.time_us, event.importance)
-        return Effect([(None, new)], (born,), types={("entity", event.entity_type): 1})
+        return Effect([(None, new)], (born,), types=[("entity", event.entity_type, 1)])
 
     def _living(self, born: int) -> Counts:
         row = self._counted(born)
@@ -95,15 +105,18 @@ class Telling:
         return row
 
     def _birth(self, entity_id: str, position: int) -> int:
-        if entity_id not in self._births:
+        born = self._births.get(entity_id)
+        if born is None:
             entity = self._state_at(position).entity(entity_id)
             assert entity is not None, "decide named an entity that lives"
-            self._births[entity_id] = entity.born
-        return self._births[entity_id]
+            born = self._births[entity_id] = entity.born
+        return born
 
     def _meant(self, name: str, position: int) -> int | None:
         key = canonical(name)
-        if key not in self._named:
+        try:
+            return self._named[key]
+        except KeyError:
             entity = self._state_at(position).entity_named(name)
-            self._named[key] = None if entity is None else entity.born
-        return self._named[key]
+            born = self._named[key] = None if entity is None else entity.born
+            return born

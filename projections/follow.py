@@ -16,12 +16,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from itertools import islice
+from itertools import accumulate, islice, takewhile
 from pathlib import Path
 from typing import Literal
 
 from filelock import FileLock
 
+from memlog.codec import Entry
 from memlog.environment import storage_error
 from memlog.errors import DamagedLog, ProjectNotFound, StorageError
 from memlog.log import Log
@@ -41,7 +42,7 @@ PROJECTIONS: tuple[Name, ...] = ("text", "analytics", "vectors")
 Progress = Callable[[str, int, int], None]
 """Told the projection's name, its position, and the position it is going to."""
 
-BATCH_ENTRIES = {"text": 200_000, "analytics": 20_000, "vectors": 64}
+BATCH_ENTRIES = {"text": 200_000, "analytics": 50_000, "vectors": 64}
 BATCH_BYTES_MAX = 64 * 1024**2
 """What a batch takes of the log at most, but for its last entry: what it needs in memory is a few times that."""
 
@@ -187,7 +188,7 @@ class Projections:
         after, head = 0, self._project.head()
         while after < head:
             with self._project.snapshot() as (entries_of, state_at):
-                entries = list(islice(entries_of.read(after), BATCH_ENTRIES["analytics"]))
+                entries = list(islice(entries_of.read(after), TAKEN_ENTRIES))
                 born = [each for each in changes(entries, state_at) if isinstance(each, Born)]
             after = entries[-1].position
             yield [each.document.text for each in born]
@@ -326,13 +327,24 @@ def _advance_to(
     with project.snapshot() as (entries_of, state_at):
         position = _batch_end(entries_of, after, min(after + BATCH_ENTRIES[projector.name], until))
         if projector.name in READS_STATE:
-            entries = list(islice(entries_of.read(after), position - after))
+            entries = _Entries(entries_of, after, position)
             projector.apply(Batch(position, entries, state_at=state_at))
             return
     found: Iterable[Change] = _changes(project, after, position, taken)
     projector.apply(
         Batch(position, (), found if projector.name in TAKES_AS_IT_READS else list(found))
     )
+
+
+class _Entries:
+    """Those beyond `after` up to `last`, read anew by everyone who goes through them: a batch of them is
+    not kept in memory."""
+
+    def __init__(self, log: Log, after: int, last: int) -> None:
+        self._log, self._after, self._count = log, after, last - after
+
+    def __iter__(self) -> Iterator[Entry]:
+        return islice(self._log.read(self._after), self._count)
 
 
 def _changes(
@@ -350,12 +362,9 @@ def _changes(
 
 def _batch_end(log: Log, after: int, last: int) -> int:
     """Where a batch that begins beyond `after` ends: at `last`, or before, where the entries are large."""
-    taken = 0
-    for position, value in log.stored(after):
-        taken += len(value)
-        if taken >= BATCH_BYTES_MAX or position == last:
-            return position
-    return last
+    taken = accumulate(islice(log.lengths(after), last - after))
+    fitting = len(list(takewhile(BATCH_BYTES_MAX.__gt__, taken)))
+    return min(after + fitting + 1, last)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ log, never ahead of itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -37,11 +37,12 @@ class Batch:
 
     A projector gets one or the other: the documents that are born and die (`changes`), or the state as
     of any position up to this one (`state_at`), which can be read until `apply` returns. The changes may
-    be read from the log as they are taken, and so are taken once.
+    be read from the log as they are taken, and so are taken once; the entries may be, too, and as often
+    as it takes.
     """
 
     position: int
-    entries: Sequence[Entry]
+    entries: Iterable[Entry]
     changes: Iterable[Change] = ()
     state_at: Callable[[int], State] = _no_state
 

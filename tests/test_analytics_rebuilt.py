@@ -328,7 +328,8 @@ def everywhere_as_the_state_says(analytics: AnalyticsProjector, project: Project
 def what_an_entry_tells_by_itself_is_what_comparing_finds(project: Project) -> None:
     counted: dict[int, Counts | None] = {}
     with project.snapshot() as (log, state_at):
-        telling = Telling(state_at, counted.get)
+        waited: set[bytes] = set()
+        telling = Telling(state_at, counted.get, waited.__contains__)
         for entry in log.read():
             changes = Changes(entry.position, state_at)
             compared, told = changes.effect(counted.get), telling.effect(entry)
@@ -336,6 +337,7 @@ def what_an_entry_tells_by_itself_is_what_comparing_finds(project: Project) -> N
                 assert as_said(told) == as_said(compared)
             elif changes.names:
                 telling.forget_names()
+            waited.update(compared.waiting)
             for old, new in compared.rows:
                 row = new or old
                 assert row is not None
@@ -343,8 +345,15 @@ def what_an_entry_tells_by_itself_is_what_comparing_finds(project: Project) -> N
 
 
 def as_said(effect: Effect) -> tuple[object, ...]:
-    types = {key: change for key, change in effect.types.items() if change}
-    return effect.rows, set(effect.touched), types, effect.atomic, effect.relations
+    types = {each for each in effect.types if each[-1]}
+    return (
+        effect.rows,
+        set(effect.touched),
+        types,
+        effect.atomic,
+        effect.relations,
+        set(effect.waiting),
+    )
 
 
 def as_counted(thread: str, touched: set[str], wrote: list[Entry]) -> Thread:
