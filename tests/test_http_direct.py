@@ -380,7 +380,7 @@ def test_a_token_is_as_narrow_on_the_short_way(era: Era, tmp_path: Path) -> None
 
 @BOTH_ERAS
 def test_one_request_too_many_is_refused_on_the_short_way(era: Era, tmp_path: Path) -> None:
-    limits = {"http_requests_per_second": 0.001, "http_stateless": True}
+    limits: dict[str, Any] = {"http_requests_per_second": 0.001, "http_stateless": True}
 
     async def scenario() -> list[Answer]:
         async with app_over(tmp_path, **limits) as app:
