@@ -37,7 +37,8 @@ STOP_WORDS = frozenset(_STOP_WORDS.split())
 _CJK = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003134f"
 _CJK_RUN = re.compile(f"[{_CJK}]+")
 _WORD = re.compile(r"[^\W_]+")
-_ASCII_BETWEEN_WORDS = {code: " " for code in range(128) if not chr(code).isalnum()}
+_BETWEEN_WORDS = bytes(code for code in range(128) if not chr(code).isalnum())
+_SPACES_BETWEEN_WORDS = bytes.maketrans(_BETWEEN_WORDS, b" " * len(_BETWEEN_WORDS))
 _QUESTION_MARKS = "?\uff1f\u061f"  # the full-width one and the Arabic one
 _ENDS = f".!\u2026\u3002\uff01{_QUESTION_MARKS}"
 _SENTENCE = re.compile(f"[^{_ENDS}]*[^{_ENDS}\\s][^{_ENDS}]*([{_ENDS}]*)")
@@ -66,8 +67,8 @@ def _pairs(run: re.Match[str]) -> str:
 
 def words(text: str) -> list[str]:
     """The words of a spaced text, as often as they occur."""
-    if text.isascii():
-        return text.translate(_ASCII_BETWEEN_WORDS).split()
+    if text.isascii():  # as bytes, which are translated several times as fast as characters
+        return text.encode().translate(_SPACES_BETWEEN_WORDS).decode().split()
     return _WORD.findall(text)
 
 
