@@ -380,10 +380,8 @@ def test_a_token_is_as_narrow_on_the_short_way(era: Era, tmp_path: Path) -> None
 
 @BOTH_ERAS
 def test_one_request_too_many_is_refused_on_the_short_way(era: Era, tmp_path: Path) -> None:
-    limits: dict[str, Any] = {"http_requests_per_second": 0.001, "http_stateless": True}
-
     async def scenario() -> list[Answer]:
-        async with app_over(tmp_path, **limits) as app:
+        async with app_over(tmp_path, http_requests_per_second=0.001, http_stateless=True) as app:
             client = Client(app, era)
             client.headers["mcp-protocol-version"] = era
             return [await client.call("open_nodes", {"names": []}) for _ in range(2)]
@@ -455,7 +453,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
 KINDS = pytest.mark.parametrize("kind", [App, BySdk])
 
 
-async def _with_one_waiting(app: App, gate: Gate, then: Any, waiting: Client) -> Answer:
+async def _with_one_waiting(gate: Gate, then: Any, waiting: Client) -> Answer:
     """What a call was told during which `then` was done."""
     answers: list[Answer] = []
 
@@ -486,7 +484,7 @@ def test_a_cancelled_call_is_run_to_its_end_and_told_so(
                 await anyio.wait_all_tasks_blocked()
                 gate.opened.set()
 
-            return await _with_one_waiting(app, gate, cancel, client)
+            return await _with_one_waiting(gate, cancel, client)
 
     answer = run(scenario)
     assert answer.status == 200
@@ -514,12 +512,31 @@ def test_nobody_cancels_the_call_of_another(kind: type[App], gate: Gate, tmp_pat
                 assert (await other.post(told)).status == 202
                 gate.opened.set()
 
-            return await _with_one_waiting(app, gate, cancel, client)
+            return await _with_one_waiting(gate, cancel, client)
 
     for era, stateless in ((LEGACY, False), (LEGACY, True), (MODERN, False)):
         gate.entered.clear()
         gate.opened.clear()
         assert "result" in run(lambda: scenario(era, stateless)).json  # noqa: B023
+
+
+def test_two_calls_of_a_session_under_one_id_are_both_answered(gate: Gate, tmp_path: Path) -> None:
+    """Of the SDK's, one waits until its time is over."""
+
+    async def scenario() -> tuple[Answer, Answer]:
+        async with app_over(tmp_path) as app:
+            client = Client(app, LEGACY)
+            await client.open()
+            second: list[Answer] = []
+
+            async def again() -> None:
+                second.append(await client.call("fails", {}, number=5))
+                gate.opened.set()
+
+            return await _with_one_waiting(gate, again, client), second[0]
+
+    first, second = run(scenario)
+    assert "result" in first.json and "error" in second.json
 
 
 @KINDS
@@ -536,7 +553,7 @@ def test_who_waits_in_a_session_that_ends_is_told_so(
                 await anyio.wait_all_tasks_blocked()
                 gate.opened.set()
 
-            return await _with_one_waiting(app, gate, end, client)
+            return await _with_one_waiting(gate, end, client)
 
     answer = run(scenario)
     assert answer.status == 500

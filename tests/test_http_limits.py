@@ -109,6 +109,23 @@ def test_a_header_without_an_end_is_refused(server: HttpServer) -> None:
         assert until_closed(connection)[:12] in (b"", b"HTTP/1.1 400")
 
 
+def test_a_trailer_is_no_header(server: HttpServer) -> None:
+    """The Accept that is missing is not taken from what comes behind the body."""
+    with server.connect() as connection:
+        body = b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n"
+        versioned = b"MCP-Protocol-Version: 2026-07-28\r\n"
+        connection.sendall(HEAD + versioned + body + b"Accept: application/json\r\n\r\n")
+        assert connection.recv(100).startswith(b"HTTP/1.1 406")
+
+
+def test_an_upgrade_is_not_taken_and_the_request_is_answered(server: HttpServer) -> None:
+    """As Java's client offers one with its first request."""
+    upgrade = b"Connection: Upgrade\r\nUpgrade: h2c\r\nHost"
+    with server.connect() as connection:
+        connection.sendall(asking("tools/list").replace(b"Host", upgrade, 1))
+        assert connection.recv(100).startswith(b"HTTP/1.1 200")
+
+
 def test_what_is_no_http_is_refused_as_json(server: HttpServer) -> None:
     with server.connect() as connection:
         connection.sendall(b"\x16\x03\x01 not http\r\n\r\n")

@@ -39,7 +39,7 @@ from server.dispatch import UNFORESEEN, Called
 from server.http.limits import Whole
 from server.wire import Refused, decode, encode
 
-HEADER_BYTES_MAX = 200
+ACCEPT_BYTES_MAX = 200
 """Of an Accept header that is looked at here, and kept."""
 
 _JSON = b"application/json"
@@ -139,15 +139,17 @@ class Direct:
     def _finish(self, running: _Running, told: Told | None, seconds: float) -> None:
         self._running.discard(running)
         outcome = UNFORESEEN if told is None else told.outcome
-        self._on_called(running.call.tool, outcome, seconds)
         if told is None or running.cancelled:
             told = Told(_cancelled(running.call.id), outcome)
-        _settle(running.told, told)
+        try:
+            self._on_called(running.call.tool, outcome, seconds)
+        finally:
+            _settle(running.told, told)
 
     # -- notifications, all of which are the SDK's
 
     def _hear(self, message: bytes) -> None:
-        """Who cancels a call is answered at once it has run to its end, as by the SDK."""
+        """Who cancels a call is told so as soon as it has run to its end, as by the SDK."""
         if not self._session or b"notifications/cancelled" not in message:
             return
         try:
@@ -167,19 +169,18 @@ class Direct:
 def _plain_headers(scope: Scope) -> dict[bytes, bytes] | None:
     """The headers, if each is there once, the body says it is JSON, and JSON is what is wanted."""
     headers = dict(scope["headers"])
-    content_type = headers.get(b"content-type", b"")
+    content_type, accept = headers.get(b"content-type", b""), headers.get(b"accept", b"")
     plain = (
         len(headers) == len(scope["headers"])
         and (content_type == _JSON or content_type.startswith(_JSON + b";"))
-        and _accepts_json(headers.get(b"accept", b""))
+        and len(accept) <= ACCEPT_BYTES_MAX
+        and _accepts_json(accept)
     )
     return headers if plain else None
 
 
 @lru_cache(64)
 def _accepts_json(accept: bytes) -> bool:
-    if len(accept) > HEADER_BYTES_MAX:
-        return False
     has_json, _ = check_accept_headers(Request({"type": "http", "headers": [(b"accept", accept)]}))
     return has_json
 
