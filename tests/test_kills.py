@@ -147,7 +147,7 @@ def test_a_project_is_where_its_last_acknowledged_change_left_it_or_one_step_fur
 # -- crashes between two steps
 
 PRELUDE = """
-import os, sys
+import os, sys, threading
 from pathlib import Path
 import memlog.environment, memlog.project, memlog.state
 import projections.embeddings, projections.follow, projections.text, projections.vectors
@@ -162,7 +162,10 @@ from tests.service import client_on
 
 projections.embeddings.open_embedder = opened_by_hash
 
+dying = threading.Lock()
+
 def die():
+    dying.acquire()  # two threads may come to the end in the same moment
     sys.stdout.write("died")
     sys.stdout.flush()
     os._exit(9)

@@ -111,7 +111,7 @@ def test_a_token_of_the_issuer_is_taken_with_its_scopes(
         {"scope": "openid"},
         {"scope": None},
         {"kid": "another"},
-        {"nbf": time.time() + 600},
+        {"nbf": time.time() + 86_400},
         {"key": ec.generate_private_key(ec.SECP256R1())},
     ],
 )
