@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii
 from typing import Annotated, Any, Literal, NamedTuple, Protocol
@@ -183,20 +183,13 @@ class HandshakeForm:
 
     def result(self, request_id: bytes, answer: Answer) -> bytes:
         structured = _encode_json(answer.structured)
-        said = structured if answer.said is answer.structured else _encode_json(answer.said)
-        texts = [said.decode(), *answer.more]
-        content = [b'{"text":%b,"type":"text"}' % _encode_json(text) for text in texts]
-        content += [
-            b'{"mimeType":%b,"name":%b,"type":"resource_link","uri":%b}'
-            % (_encode_json(JSON), _encode_json(link.name), _encode_json(link.uri))
-            for link in answer.links
-        ]
+        content = _content(answer, structured, _encode_json)
         if _LARGE_FLOAT.search(structured):
             plain = msgspec.to_builtins(answer.structured)
             structured = pydantic_core.to_json(plain, inf_nan_mode="null")
         return (
             b'{"jsonrpc":"2.0","id":%b,"result":{"content":[%b],"isError":%b,"structuredContent":%b}}'
-        ) % (request_id, b",".join(content), _truth(answer.failed), structured)
+        ) % (request_id, content, _truth(answer.failed), structured)
 
     def error(self, error: JSONRPCError) -> bytes:
         return encode(error)[:-1]
@@ -211,24 +204,31 @@ class EnvelopedForm:
 
     def result(self, request_id: bytes, answer: Answer) -> bytes:
         structured = _encode_json(answer.structured)
-        said = structured if answer.said is answer.structured else _encode_json(answer.said)
-        texts = [said.decode(), *answer.more]
-        content = [b'{"text":%b,"type":"text"}' % _ascii(text) for text in texts]
-        content += [
-            b'{"mimeType":%b,"name":%b,"type":"resource_link","uri":%b}'
-            % (_ascii(JSON), _ascii(link.name), _ascii(link.uri))
-            for link in answer.links
-        ]
+        content = _content(answer, structured, _ascii)
         if not structured.isascii() or b"\x7f" in structured or _POWER.search(structured):
             # By way of JSON: what is no number is null there.
             structured = _dumps(msgspec.json.decode(structured))
         return (
             b'{"jsonrpc":"2.0","id":%b,"result":{"content":[%b],"isError":%b,"resultType":"complete",'
             b'"structuredContent":%b,"_meta":%b}}'
-        ) % (request_id, b",".join(content), _truth(answer.failed), structured, self._meta)
+        ) % (request_id, content, _truth(answer.failed), structured, self._meta)
 
     def error(self, error: JSONRPCError) -> bytes:
         return _dumps(error.model_dump(mode="json", by_alias=True, exclude_none=True))
+
+
+def _content(answer: Answer, structured: bytes, written: Callable[[str], bytes]) -> bytes:
+    """What an answer says in texts and links, each text as it is `written`."""
+    said = structured if answer.said is answer.structured else _encode_json(answer.said)
+    content = [
+        b'{"text":%b,"type":"text"}' % written(text) for text in (said.decode(), *answer.more)
+    ]
+    content += [
+        b'{"mimeType":%b,"name":%b,"type":"resource_link","uri":%b}'
+        % (written(JSON), written(link.name), written(link.uri))
+        for link in answer.links
+    ]
+    return b",".join(content)
 
 
 def _truth(value: bool) -> bytes:

@@ -119,18 +119,22 @@ values = st.recursive(
 )
 
 
-@given(
-    structured=st.dictionaries(texts, values),
-    bare=st.none() | values,
-    more=st.lists(texts, max_size=1),
-    links=st.lists(st.builds(Link, uri=texts, name=texts), max_size=2),
-    failed=st.booleans(),
-)
-def test_any_answer_is_written_as_the_sdk_writes_it(
-    structured: dict[str, Any], bare: Any, more: list[str], links: list[Link], failed: bool
-) -> None:
-    said = structured if bare is None else bare
-    answer = Answer(structured, said, more, links, "CONFLICT" if failed else "ok")
+@st.composite
+def answers(draw: st.DrawFn) -> Answer:
+    """Any that a tool could give."""
+    structured = draw(st.dictionaries(texts, values))
+    links = st.lists(st.builds(Link, uri=texts, name=texts), max_size=2)
+    return Answer(
+        structured,
+        draw(st.just(structured) | values),
+        draw(st.lists(texts, max_size=1)),
+        draw(links),
+        draw(st.sampled_from(["ok", "CONFLICT"])),
+    )
+
+
+@given(answers())
+def test_any_answer_is_written_as_the_sdk_writes_it(answer: Answer) -> None:
     dumped = answer.as_result().model_dump(by_alias=True, mode="json", exclude_none=True)
     result = serialize_server_result("tools/call", LEGACY, dumped)
     expected = encode(JSONRPCResponse(jsonrpc="2.0", id=7, result=result))

@@ -25,13 +25,13 @@ from server.dispatch import build_server
 from server.grants import Grant
 from server.http.app import App
 from server.http.connections import Door, Served
-from server.registry import Arguments, Call, Link, Result, Tool, tools
+from server.registry import Arguments, Call, Result, Tool, tools
 from server.session import Session
 from server.tokens import Tokens, tokens_path
 from tests.asgi import LEGACY, MODERN, Answer, BySdk, Client, app_over, ask
 from tests.connected import run
 from tests.served import ENVELOPE, Era
-from tests.test_direct import WRONG, masked, texts, values
+from tests.test_direct import WRONG, answers, masked
 from tests.test_stdio import ROUND
 
 ERAS = pytest.mark.parametrize("era", [LEGACY, "2024-11-05", MODERN])
@@ -98,18 +98,8 @@ def test_every_tool_answers_the_same_on_the_short_way_and_on_the_sdks(
         alike(one, other)
 
 
-@given(
-    structured=st.dictionaries(texts, values),
-    bare=st.none() | values,
-    more=st.lists(texts, max_size=1),
-    links=st.lists(st.builds(Link, uri=texts, name=texts), max_size=2),
-    failed=st.booleans(),
-)
-def test_any_answer_is_written_as_the_sdk_writes_it_without_sessions(
-    structured: dict[str, Any], bare: Any, more: list[str], links: list[Link], failed: bool
-) -> None:
-    said = structured if bare is None else bare
-    answer = Answered(structured, said, more, links, "CONFLICT" if failed else "ok")
+@given(answers())
+def test_any_answer_is_written_as_the_sdk_writes_it_without_sessions(answer: Answered) -> None:
     dumped = answer.as_result().model_dump(by_alias=True, mode="json", exclude_none=True)
     result = serialize_server_result("tools/call", MODERN, dumped)
     result["_meta"] = {"io.modelcontextprotocol/serverInfo": SERVER.server_info_stamp}
