@@ -13,8 +13,9 @@ import json
 import random
 import statistics
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,6 +26,9 @@ from server.dispatch import COMMAND_ID_META
 from tests.served import Message, Pipe, run_memlog, start
 
 PROCESSES = 3
+ROUNDS_PER_FOLDER = 100
+"""Then another data directory: the log is read from end to end in many a round, and grows with each."""
+
 REQUESTS_MIN, REQUESTS_MAX = 10, 60
 KILL_DELAY_SECONDS_MAX = 0.02
 
@@ -53,8 +57,13 @@ class Counts:
     entries: int = 0
     restarts_ms: list[float] = field(default_factory=list)
 
+    def __iadd__(self, other: Counts) -> Counts:
+        for name, value in vars(other).items():
+            setattr(self, name, getattr(self, name) + value)
+        return self
+
     def report(self) -> dict[str, Any]:
-        restarts = sorted(self.restarts_ms)
+        restarts = sorted(self.restarts_ms) or [0.0]
         return {
             **{name: value for name, value in vars(self).items() if name != "restarts_ms"},
             "restart_ms_median": round(statistics.median(restarts)),
@@ -65,7 +74,7 @@ class Counts:
 class Torture:
     """Rounds of load and kills over one data directory."""
 
-    def __init__(self, data_dir: Path, seed: int, embedder: str = "none") -> None:
+    def __init__(self, data_dir: Path, seed: str, embedder: str = "none") -> None:
         self.counts = Counts()
         self._data_dir = data_dir
         self._embedder = embedder
@@ -219,15 +228,32 @@ class Torture:
 
 
 def torture(rounds: int, seed: int, embedder: str = "none", progress: Any = None) -> dict[str, Any]:
-    """The counts after so many rounds, and whether every index equals what the log says."""
+    """The counts after so many rounds, and what the indexes are to what the log says. Who interrupts it has those
+    of the data directories that were done."""
+    counts, indexes = Counts(), defaultdict[str, set[str]](set)
+    with suppress(KeyboardInterrupt):
+        for start in range(0, rounds, ROUNDS_PER_FOLDER):
+            few = min(ROUNDS_PER_FOLDER, rounds - start)
+            counted, parts = _in_a_folder(few, f"{seed}-{start}", embedder, progress)
+            counts += counted
+            for name, how in parts.items():
+                indexes[name].add(how)
+    return {
+        **counts.report(),
+        "indexes": {name: ", ".join(found) for name, found in indexes.items()},
+    }
+
+
+def _in_a_folder(
+    rounds: int, seed: str, embedder: str, progress: Any
+) -> tuple[Counts, dict[str, str]]:
     with TemporaryDirectory(prefix="memlog-torture-") as folder:
         tortured = Torture(Path(folder), seed, embedder)
         tortured.run(rounds, progress)
         checked = run_memlog(
             "replay", "--check", "--json", data_dir=Path(folder), MEMLOG_EMBEDDER=embedder
         )
-        parts = json.loads(checked.stdout)["default"]
-        return {**tortured.counts.report(), "indexes": parts}
+        return tortured.counts, json.loads(checked.stdout)["default"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
