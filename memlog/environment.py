@@ -182,6 +182,7 @@ class Environment:
             except lmdb.MapResizedError:
                 transaction = None
             except lmdb.ReadersFullError:
+                gc.collect()  # a transaction that nobody knows any more has a place, too
                 self._env.reader_check()
                 transaction = self._env.begin()
             if transaction is not None:

@@ -206,12 +206,11 @@ class Timeline(_Past):
         self.position = 0
         self._place = place(0)
         self._keys: dict[bytes, None] = {}
-        self._writing = _Writing(self)
 
     def writing(self, position: int) -> _Writing:
         """What is put and deleted meanwhile happened at `position`."""
         self.move_to(position)
-        return self._writing
+        return _Writing(self)
 
     def list_touched(self) -> None:
         """Keeps which keys the entry at this position changed."""
@@ -261,7 +260,11 @@ class Timeline(_Past):
 
 
 class _Writing:
-    """`Timeline.writing`, as an object that is made once: an entry is too little work to pay for a generator."""
+    """`Timeline.writing`, as an object: an entry is too little work to pay for a generator.
+
+    A timeline does not keep it: in a circle with it, it would keep its transaction, and that a place among the
+    readers of the file, until Python looks for circles.
+    """
 
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline

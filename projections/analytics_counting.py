@@ -9,6 +9,7 @@ relation at it. It stays so when the entity is deleted: the deletion may be take
 
 from __future__ import annotations
 
+import weakref
 from collections import defaultdict
 from collections.abc import Callable, Collection
 
@@ -48,7 +49,13 @@ class Counting:
         self._totals = self._counted.totals()
         self._entities: dict[int, Counts | None] = {}
         """By birth: what is counted of an entity, as far as it was looked up or changed."""
-        self._telling = Telling(state_at, self._entity, self._waited)
+        # Two that know each other would keep the snapshot until Python looks for circles.
+        me = weakref.proxy(self)
+        self._telling = Telling(
+            state_at,
+            lambda born: me._entity(born),  # noqa: PLW0108  # a method would be of this very object
+            lambda name_hash: me._waited(name_hash),  # noqa: PLW0108
+        )
         self._has_ranked = timeline.holds(tables.RANKED)
         """Whether any thread had rankings of its own before."""
         self._scopes: dict[int, list[bytes]] = {}

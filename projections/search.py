@@ -129,14 +129,14 @@ class Searcher:
         ask: Callable[[], _Asked] = partial(
             self._asked, lambda embedder: embedder.query_vector(query), mode
         )
-        if mode == "hybrid" and by_meaning:
-            ask = MEANWHILE.submit(ask).result
+        # In a list, to be taken out: an exception would keep this frame, the frame its future, that the exception.
+        asking = [MEANWHILE.submit(ask)] if mode == "hybrid" and by_meaning else []
         text = None
         if mode != "semantic":
             text, candidates, deeper = self._by_words(query, parsed, scope)
         if by_meaning:
             try:
-                asked = ask()
+                asked = asking.pop().result() if asking else ask()
                 notice = asked.notice
                 look = asked.meaning.vectors.look(asked.vector, scope.at)
                 deeper |= self._by_meaning(look, candidates, scope)

@@ -1,15 +1,18 @@
-"""A process that dies while it reads must not make the file grow for ever: old pages are used again."""
+"""Who read and is gone leaves nothing behind: old pages are used again, and so is a place among the readers."""
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import lmdb
 
 from memlog.environment import Environment
 from tests.served import REPOSITORY, environment
+from tests.service import client_on
 
 MAP_BYTES = 1 << 20
 READER = """
@@ -55,3 +58,42 @@ def test_the_pages_that_a_killed_reader_held_are_used_again(tmp_path: Path) -> N
         change(number)
     rows.close()
     assert file.stat().st_size <= MAP_BYTES
+
+
+def test_a_call_leaves_no_reader_behind_until_python_looks_for_circles(tmp_path: Path) -> None:
+    """A transaction in a circle keeps its place among the readers, of which there are so many and no more."""
+    calls: list[tuple[str, dict[str, Any]]] = [
+        (
+            "create_entities",
+            {"entities": [{"name": "x", "entityType": "t", "observations": ["a"]}]},
+        ),
+        ("open_nodes", {"names": ["x", "nobody"]}),
+        ("open_nodes", {"names": ["x"], "asOf": 3}),
+        ("read_graph", {}),
+        ("search_nodes", {"query": "a"}),  # no embedder: an exception comes out of another thread
+        ("search_memories", {"query": "a"}),
+        ("recall", {"query": "a"}),
+        ("store_memory", {"content": "b"}),
+        ("get_analytics", {}),
+        ("get_history", {}),
+        ("list_threads", {}),
+    ]
+    with client_on(tmp_path) as client:
+        for tool, arguments in calls:
+            client(tool, **arguments)
+        opened = client.service.open("default").project._environment._env
+
+        def places() -> int:
+            return len(opened.readers().splitlines()) - 1
+
+        gc.collect()
+        gc.disable()
+        try:
+            before = places()
+            for tool, arguments in calls * 5:
+                client(tool, **arguments)
+            assert (
+                places() <= before + 3
+            )  # one that is kept for the next reader, and the follower's
+        finally:
+            gc.enable()
