@@ -107,14 +107,14 @@ class Searcher:
         at: int | None = None,
         kinds: frozenset[Kind] | None = None,
         labels: tuple[str, ...] = (),
-        depth: int = DEPTH,
+        depth: int = 0,
     ) -> Found:
-        """Everything relevant among the best `depth` of each way, best first.
+        """Everything relevant among the best `DEPTH` of each way, or `depth` where that is more, best first.
 
         Reads everything that was committed before the call. Raises EmbeddingError only where
         `semantic` was asked for and cannot be had; `hybrid` then goes by words and says so.
         """
-        found = self._search(query, mode, _Scope(at, kinds, labels, depth))
+        found = self._search(query, mode, _Scope(at, kinds, labels, max(DEPTH, depth)))
         damage = self._projections.damage()
         return found if damage is None else msgspec.structs.replace(found, notice=damage.message)
 

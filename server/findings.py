@@ -7,7 +7,7 @@ import msgspec
 from memlog.settings import Mode
 from memlog.state import State
 from projections.documents import Kind
-from projections.search import DEPTH, Hit
+from projections.search import Hit
 from server.memories import text_of
 from server.service import Opened
 
@@ -33,9 +33,7 @@ def findings(
     opened: Opened, query: str, mode: Mode, limit: int, kinds: frozenset[Kind] | None = None
 ) -> Findings:
     """The best `limit` groups for `query`, each with up to `LINES_MAX` of its facts."""
-    found = opened.searcher.search(
-        query, mode=mode, kinds=kinds, depth=max(DEPTH, LINES_MAX * limit)
-    )
+    found = opened.searcher.search(query, mode=mode, kinds=kinds, depth=LINES_MAX * limit)
     grouped: dict[str, list[Hit]] = {}
     for hit in found.hits:
         grouped.setdefault(hit.entity or hit.ref, []).append(hit)

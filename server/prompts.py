@@ -36,7 +36,6 @@ from memlog.errors import shorten
 from memlog.settings import Mode
 from memlog.state import Memory
 from memlog.times import iso
-from projections.search import DEPTH
 from server.addresses import item_uri
 from server.arguments import decode
 from server.findings import Group, findings
@@ -141,7 +140,7 @@ class Prompts:
             asked.query,
             kinds=MEMORY_KINDS,
             labels=labels(asked.type, asked.tags),
-            depth=max(DEPTH, limit),
+            depth=limit,
         )
         with opened.project.read() as state:
             rows = found_memories(found.hits, state, limit)

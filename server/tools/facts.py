@@ -12,7 +12,6 @@ from memlog.memories import FACT
 from memlog.project import Outcome
 from memlog.state import Memory
 from memlog.times import iso
-from projections.search import DEPTH
 from server.memories import (
     MEMORY_KINDS,
     found_memories,
@@ -153,7 +152,7 @@ def search_memories(call: Call, arguments: SearchMemories) -> FactsResult:
     project, opened = call.open(arguments)
     at = position_of(arguments.as_of, opened.project)
     found = opened.searcher.search(
-        arguments.query, at=at, kinds=MEMORY_KINDS, depth=max(DEPTH, arguments.limit)
+        arguments.query, at=at, kinds=MEMORY_KINDS, depth=arguments.limit
     )
     usage = call.service.usage
     with opened.project.read(at) as state:

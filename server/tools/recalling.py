@@ -15,7 +15,6 @@ from memlog.project import Project
 from memlog.sentences import sentence
 from memlog.state import State
 from memlog.times import iso, parse_iso
-from projections.search import DEPTH
 from server.moments import MOMENT_CHARACTERS_MAX, AsOf, position_of
 from server.packing import CHARACTERS_PER_TOKEN, ItemKind, clipped, pack, tokens
 from server.recollection import Recollection
@@ -23,10 +22,10 @@ from server.registry import Arguments, Call, Result, tool
 
 QUERY_CHARACTERS_MAX = 1_000
 READ_AHEAD = 2
+"""How many budgets of sentences are looked at, so that those which later ones repeat can be dropped."""
 
 TOKENS_OF_FACT = 40
 """Of a larger budget, one more text is looked for for so many tokens."""
-"""How many budgets of sentences are looked at, so that those which later ones repeat can be dropped."""
 
 Budget = Annotated[int, Meta(ge=100, le=20_000)]
 
@@ -77,7 +76,7 @@ def recall(call: Call, arguments: Recall) -> RecallResult:
     mode = call.service.settings.search_mode
     budget = arguments.budget_tokens
     found = opened.searcher.search(
-        arguments.query, mode=mode, at=at, depth=max(DEPTH, budget // TOKENS_OF_FACT)
+        arguments.query, mode=mode, at=at, depth=budget // TOKENS_OF_FACT
     )
     with opened.project.snapshot() as (log, state_at):
         state = state_at(log.position() if at is None else at)

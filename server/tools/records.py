@@ -14,7 +14,6 @@ from memlog.events import MemoryStored
 from memlog.project import Outcome
 from memlog.state import Memory
 from memlog.times import iso
-from projections.search import DEPTH
 from server.addresses import item_uri
 from server.memories import MEMORY_KINDS, found_memories, relevance, source_of, stored
 from server.moments import AsOf, position_of
@@ -130,7 +129,7 @@ def memory_search(call: Call, arguments: MemorySearch) -> RecordsResult:
         at=at,
         kinds=MEMORY_KINDS,
         labels=labels(arguments.type, arguments.tags),
-        depth=max(DEPTH, limit),
+        depth=limit,
     )
     with opened.project.read(at) as state:
         views = [
