@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,15 +76,20 @@ def masked(answer: bytes) -> bytes:
     return _HASH.sub(b"HASH", _TIME.sub(b"TIME", _ID.sub(b"ID", answer)))
 
 
+def filled_in(asked: Any, ids: Sequence[str]) -> Any:
+    """Arguments of a round; `$0` stands for the first of the ids that it was given."""
+    return asked and {
+        key: ids[int(value[1:])] if re.fullmatch(r"\$\d", str(value)) else value
+        for key, value in asked.items()
+    }
+
+
 def a_round(server: Pipe, meta: Message) -> list[bytes]:
     """The answers to `ROUND` and `WRONG`, each call with `meta`."""
     ids: list[str] = []
     answers = []
     for number, (tool, asked) in enumerate([*ROUND, *WRONG]):
-        arguments = asked and {
-            key: ids[int(value[1:])] if re.fullmatch(r"\$\d", str(value)) else value
-            for key, value in asked.items()
-        }
+        arguments = filled_in(asked, ids)
         sent = call(number, tool) | {
             "params": {"name": tool, "arguments": arguments, "_meta": meta}
         }

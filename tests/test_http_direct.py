@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -31,7 +30,7 @@ from server.tokens import Tokens, tokens_path
 from tests.asgi import LEGACY, MODERN, Answer, BySdk, Client, app_over, ask
 from tests.connected import run
 from tests.served import ENVELOPE, Era
-from tests.test_direct import WRONG, answers, masked
+from tests.test_direct import WRONG, answers, filled_in, masked
 from tests.test_stdio import ROUND
 
 ERAS = pytest.mark.parametrize("era", [LEGACY, "2024-11-05", MODERN])
@@ -57,10 +56,7 @@ async def a_round(app: App, era: Era) -> list[Answer]:
     ids: list[str] = []
     answers = []
     for number, (tool, asked) in enumerate([*ROUND, *WRONG]):
-        arguments = asked and {
-            key: ids[int(value[1:])] if re.fullmatch(r"\$\d", str(value)) else value
-            for key, value in asked.items()
-        }
+        arguments = filled_in(asked, ids)
         meta = {"progressToken": "p", "memlog/commandId": f"command-{number}"}
         answers.append(await client.call(tool, arguments, meta, number))
         if tool == "store_memory" and not answers[-1].json["result"]["isError"]:
