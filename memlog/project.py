@@ -125,12 +125,12 @@ class Project:
 
         Raises the MemlogError with which it was refused; then nothing was written. A command id that
         was used before gives the stored answer again (plain data), or Conflict if the command
-        differs.
+        differs, or if something was erased since.
         """
 
         def body(transaction: lmdb.Transaction) -> Answer:
             self._require_present(transaction)
-            receipts = Receipts(transaction, self._environment.databases["receipts"])
+            receipts = self._receipts(transaction)
             if origin.command_id:
                 receipt = receipts.find(origin.command_id, command)
                 if receipt is not None:
@@ -333,7 +333,7 @@ class Project:
         """Writes the file anew without the content of the entries at the positions that are `chosen`.
 
         `chosen` sees the log and its present state while nobody can write. Positions, times and the
-        chain stay; the state is evolved anew; receipts, whose answers may tell what is to go, are dropped.
+        chain stay; the state is evolved anew; all that is kept of receipts is which command ids were used.
         Raises StorageError, with nothing changed, where the new log is not whole. From now on this object
         reads the old file and refuses to write to it: open the project again.
         """
@@ -349,6 +349,7 @@ class Project:
             )
             fresh = Environment(path, DATABASES)
             fresh.fill("log", rows)
+            fresh.fill("receipts", self._receipts(transaction).forgotten(self._clock()))
             generation = (self.generation + 1).to_bytes(4, "big")
             fresh.fill("meta", [(GENERATION_KEY, generation)])
             fresh.close()
@@ -394,6 +395,9 @@ class Project:
 
     def _log(self, transaction: lmdb.Transaction) -> Log:
         return Log(transaction, self._environment.databases["log"], self._checked)
+
+    def _receipts(self, transaction: lmdb.Transaction) -> Receipts:
+        return Receipts(transaction, self._environment.databases["receipts"])
 
     def _require_present(self, transaction: lmdb.Transaction) -> None:
         if transaction.get(_REMOVED_KEY, db=self._environment.databases["meta"]):

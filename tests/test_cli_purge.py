@@ -7,6 +7,7 @@ import unicodedata
 from pathlib import Path
 
 import numpy as np
+import pytest
 from click.testing import CliRunner
 
 from memlog.purging import Target
@@ -14,10 +15,15 @@ from memlog.store import Store
 from projections.embedding import VectorCache
 from server.cli import cli
 from tests.served import served
-from tests.service import Client, client_on
+from tests.service import Client, Refused, client_on
 from tests.test_purging import assert_whole, memory_ids, told
 
 SECRETS = ("Zürich-Xaver", "xyzzybank", "plughstreet", "qwoxtag", "frobnicate")
+
+COMMAND_2 = (
+    "add_observations",
+    {"observations": [{"entityName": SECRETS[0], "contents": ["frobnicate at xyzzybank"]}]},
+)
 
 
 def searched(text: str) -> set[bytes]:
@@ -81,11 +87,7 @@ def fill(client: Client) -> list[str]:
             ],
         )
     client.as_command("cmd-1", "search_nodes", {"query": "xyzzybank"})
-    client.as_command(
-        "cmd-2",
-        "add_observations",
-        {"observations": [{"entityName": SECRETS[0], "contents": ["frobnicate at xyzzybank"]}]},
-    )
+    client.as_command("cmd-2", *COMMAND_2)
     opened = client.service.open("default")
     opened.projections.text()
     opened.projections.analytics()
@@ -141,11 +143,8 @@ def test_no_file_of_the_data_directory_holds_a_byte_of_what_was_purged(tmp_path:
         assert result.exit_code == 0, result.output
     with client_on(data_dir) as client:
         assert client("search_nodes", query="shop")["entities"][0]["name"] == "Gina"
-        client.as_command(
-            "cmd-2",
-            "create_entities",
-            {"entities": [{"name": "New", "entityType": "thing", "observations": []}]},
-        )
+        with pytest.raises(Refused, match="CONFLICT: Command id 'cmd-2' was used before"):
+            client.as_command("cmd-2", *COMMAND_2)
 
 
 def test_the_command_tells_what_goes_asks_and_does_nothing_on_no(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def purge_command(
         print_json(_report(erased, others, behind))
         return
     say(f"Erased {len(erased.positions)} entries of project '{project}'.")
-    say("Answers that were kept for retries were dropped; indexes were built anew.")
+    say("Command ids that were used stay known, their answers do not; indexes were built anew.")
     for said in behind:
         say(said)
 
