@@ -5,8 +5,8 @@
 Promises: a copy is one consistent point of its project, a snapshot that no writer waits for; the next
 run adds the entries that are new and writes nothing else; every copy is read back and its chain checked
 before it counts; a copy is never cut, and never mixed from two histories: where the project's log is
-behind its copy or says otherwise, the run is refused and the copy stays. After a purge, and only then,
-the copy is made anew, so that it forgets what the log forgot.
+behind its copy, says otherwise or still has what was erased from it, the run is refused and the copy stays.
+After a purge, and only then, the copy is made anew, so that it forgets what the log forgot.
 
 A copy holds the log, and the receipts that make retries safe. The state and the indexes are computed
 from the log when the copy is opened; LMDB's own hot copy would bring the state along, could not be
@@ -80,8 +80,10 @@ class Copy:
 
     def begin(self, generation: int) -> None:
         """Says of an empty copy how often something had been erased from its log."""
-        if generation:
-            self._environment.fill("meta", [(GENERATION_KEY, generation.to_bytes(4, "big"))])
+        stored, meta = generation.to_bytes(4, "big"), self._environment.databases["meta"]
+        self._environment.write(
+            lambda transaction: transaction.put(GENERATION_KEY, stored, db=meta)
+        )
 
     def add(self, entries: Iterable[tuple[int, bytes]], receipts: Iterable[Any]) -> None:
         """Adds entries at the end, as they come, and what receipts it has not."""
@@ -152,16 +154,16 @@ def _copied(project: Project, name: str, folder: Path, progress: Progress) -> Co
     target = folder / project.folder.name
     with project.stored() as (source, receipts):
         head = source.position()
-        known = (target / LOG_FILE).exists()
         copy = Copy(target)
         try:
-            if known and copy.generation != project.generation:
-                copy.close()
-                return _copied_anew(project, name, folder, progress)
             position, chain = copy.head()
-            if not known or position == 0:
+            if position == 0:
                 copy.begin(project.generation)
             _require_same_history(source, name, position, chain)
+            _require_as_forgetful(project, name, copy)
+            if copy.generation < project.generation:
+                copy.close()
+                return _copied_anew(project, name, folder, progress)
             entries = _checked(source.stored(position), position, chain)
             copy.add(_counted(entries, name, head, progress), receipts)
             copy.verify()
@@ -194,6 +196,15 @@ def _require_same_history(source: Log, name: str, position: int, chain: bytes) -
         raise Conflict(
             f"The backup of project '{name}' reaches to position {position}; the project {said}",
             suggestion="Nothing was changed. Restore the project from this backup, or back up into "
+            "another folder.",
+        )
+
+
+def _require_as_forgetful(project: Project, name: str, copy: Copy) -> None:
+    if copy.generation > project.generation:
+        raise Conflict(
+            f"Project '{name}' still has something that was erased from its backup",
+            suggestion="Nothing was changed. Erase it here too with `memlog purge`, or back up into "
             "another folder.",
         )
 

@@ -264,3 +264,37 @@ def test_what_a_killed_run_left_of_what_was_erased_goes_with_the_next(
     (tmp_path / "backup" / made.id).rename(tmp_path / "backup" / f"{made.id}.erased")
     back_up(store, tmp_path / "backup")
     assert {path.name for path in (tmp_path / "backup").iterdir()} == {made.id, "backup.lock"}
+
+
+def purged(backup: Path, folder: Path, name: str) -> Store:
+    """What is in the backup, restored into `folder`, without `name`."""
+    there = restored(backup, folder)
+    there.purge("default", Target((name,)))
+    return there
+
+
+def test_a_project_of_before_a_purge_does_not_bring_back_what_the_backup_forgot(
+    store: Store, tmp_path: Path
+) -> None:
+    back_up(store, tmp_path / "early")
+    store.purge("default", Target(("Jon",)))
+    back_up(store, tmp_path / "backup")
+    old = restored(tmp_path / "early", tmp_path / "other")
+    with pytest.raises(Conflict, match="still has something that was erased from its backup"):
+        back_up(old, tmp_path / "backup")
+    assert b"fact of Jon" not in next((tmp_path / "backup").rglob(LOG_FILE)).read_bytes()
+
+
+def test_a_purge_does_not_cut_a_backup_that_reaches_further_or_is_of_another_history(
+    store: Store, tmp_path: Path
+) -> None:
+    back_up(store, tmp_path / "early")
+    remember(store, "Gina")
+    back_up(store, tmp_path / "backup")
+    behind = purged(tmp_path / "early", tmp_path / "other", "Jon")
+    with pytest.raises(Conflict, match="reaches to position 5; the project ends at 3"):
+        back_up(behind, tmp_path / "backup")
+    remember(behind, "Mia")
+    with pytest.raises(Conflict, match="another history"):
+        back_up(behind, tmp_path / "backup")
+    assert restored(tmp_path / "backup", tmp_path / "third").project("default").head() == 5
