@@ -9,7 +9,9 @@ import sys
 from pathlib import Path
 
 from memlog.settings import SETTINGS, Settings
+from tests.certificates import certificate_of_its_own
 from tests.http_served import served_http
+from tests.served import environment
 
 REPOSITORY = Path(__file__).parents[1]
 DEPLOY = REPOSITORY / "docs" / "deploy"
@@ -36,7 +38,6 @@ def test_the_container_copies_what_there_is_and_runs_as_nobody_special() -> None
     stage = text.rpartition("\nFROM ")[2]
     assert stage.index("\nUSER 10001:10001\n") < stage.index("\nENTRYPOINT ")
     assert "VOLUME /data" in stage and "MEMLOG_DATA_DIR=/data" in stage
-    assert f"http://127.0.0.1:{Settings().http_port}/readyz" in stage
     assert f"EXPOSE {Settings().http_port}\n" in stage
 
 
@@ -48,19 +49,22 @@ def test_the_image_is_of_the_modules_alone_and_none_is_ignored() -> None:
     assert taken == set(copied((DEPLOY / "Containerfile").read_text()))
 
 
-def test_the_health_check_tells_ready_from_anything_else(tmp_path: Path) -> None:
+def test_the_health_check_goes_by_the_settings_and_tells_ready_from_anything_else(
+    tmp_path: Path,
+) -> None:
     text = (DEPLOY / "Containerfile").read_text()
-    found = re.search(r"^HEALTHCHECK .*?CMD (\[.*?\])$", text.replace("\\\n", ""), re.MULTILINE)
+    found = re.search(r"^HEALTHCHECK .*?CMD (\[.*?\])$", text, re.MULTILINE)
     assert found
     _, *arguments = json.loads(found[1])
+    cert, key = map(str, certificate_of_its_own(tmp_path))
+    tls = {"MEMLOG_TLS_CERT": cert, "MEMLOG_TLS_KEY": key}
 
     def healthy(port: int) -> bool:
-        own = [each.replace(str(Settings().http_port), str(port)) for each in arguments]
-        return (
-            subprocess.run([sys.executable, *own], capture_output=True, check=False).returncode == 0
-        )
+        command = [sys.executable, *arguments]
+        own = environment(MEMLOG_HTTP_PORT=str(port), **tls)
+        return subprocess.run(command, env=own, capture_output=True, check=False).returncode == 0
 
-    with served_http(tmp_path) as server:
+    with served_http(tmp_path, **tls) as server:
         for _ in range(100):
             if ready := healthy(server.port):
                 break

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import datetime
 import re
 import ssl
 from collections.abc import Iterator
 from http.client import HTTPSConnection
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from opentelemetry.trace import NoOpTracer
 
 from server.http.progress import progress
+from tests.certificates import certificate_of_its_own
 from tests.connected import joined, run
 from tests.http_served import HttpClient, HttpServer, served_http
 from tests.served import DEADLINE_S, run_memlog
@@ -121,34 +117,7 @@ def test_a_port_that_is_taken_is_named(server: HttpServer, tmp_path: Path) -> No
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A certificate for the loopback, and its key."""
-    folder = tmp_path_factory.mktemp("tls")
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "memlog test")])
-    now = datetime.datetime.now(datetime.UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(hours=1))
-        .add_extension(
-            x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False
-        )
-        .sign(key, hashes.SHA256())
-    )
-    cert_file, key_file = folder / "cert.pem", folder / "key.pem"
-    cert_file.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    key_file.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
-    return cert_file, key_file
+    return certificate_of_its_own(tmp_path_factory.mktemp("tls"))
 
 
 def test_https_is_served_with_a_certificate(tmp_path: Path, certificate: tuple[Path, Path]) -> None:

@@ -35,6 +35,7 @@ COMMANDS = {
     "purge": "server.cli.purge",
     "token": "server.cli.token",
     "doctor": "server.cli.doctor",
+    "health": "server.cli.health",
 }
 
 

@@ -68,6 +68,23 @@ def project_option(command: Command) -> Command:
     )(command)
 
 
+def address_options(command: Command) -> Command:
+    """Where HTTP is served, as settings."""
+    for option in (
+        click.option(
+            "--tls-cert",
+            type=click.Path(path_type=Path, dir_okay=False, exists=True),
+            help="Certificate chain, for HTTPS.  [env: MEMLOG_TLS_CERT]",
+        ),
+        click.option(
+            "--port", "http_port", type=int, help="Port for HTTP.  [env: MEMLOG_HTTP_PORT]"
+        ),
+        click.option("--host", "http_host", help="Address for HTTP.  [env: MEMLOG_HTTP_HOST]"),
+    ):
+        command = option(command)
+    return command
+
+
 def log_to_stderr(level: LogLevel) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(SafeFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 import click
 
 from memlog.settings import Settings, load
+from server.cli.common import LEVELS, address_options, log_to_stderr
 
 
 @click.command("serve")
@@ -32,8 +33,7 @@ from memlog.settings import Settings, load
     help="minilm, openai, fastembed or none.  [env: MEMLOG_EMBEDDER]",
 )
 @click.option("--log-level", help="debug, info, warn or error.  [env: MEMLOG_LOG_LEVEL]")
-@click.option("--host", "http_host", help="Address for HTTP.  [env: MEMLOG_HTTP_HOST]")
-@click.option("--port", "http_port", type=int, help="Port for HTTP.  [env: MEMLOG_HTTP_PORT]")
+@address_options
 @click.option("--path", "http_path", help="Path of MCP.  [env: MEMLOG_HTTP_PATH]")
 @click.option(
     "--stateless",
@@ -41,11 +41,6 @@ from memlog.settings import Settings, load
     is_flag=True,
     default=None,
     help="Keep no sessions over HTTP.  [env: MEMLOG_HTTP_STATELESS]",
-)
-@click.option(
-    "--tls-cert",
-    type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="Certificate chain, for HTTPS.  [env: MEMLOG_TLS_CERT]",
 )
 @click.option(
     "--tls-key",
@@ -71,7 +66,6 @@ def serve_command(transport: str, **flags: Any) -> None:
 
 def _serve_stdio(settings: Settings) -> NoReturn:
     from server.answers import Answers
-    from server.cli.common import log_to_stderr
     from server.prelude import Prelude
     from server.startup import collector_at_rest, switch_quickly
 
@@ -96,7 +90,6 @@ def _serve_stdio(settings: Settings) -> NoReturn:
 
 
 def _serve_http(settings: Settings) -> NoReturn:
-    from server.cli.common import LEVELS
     from server.startup import collector_at_rest, switch_quickly
 
     switch_quickly()
