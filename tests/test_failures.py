@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from memlog.errors import StorageError
+from memlog.purging import Target
 from tests.service import Client, Refused, client_on
 from tests.simulated_faults import Fault, Faults, installed
 
@@ -163,6 +165,22 @@ def test_a_failing_embedder_leaves_writes_and_words_alone(tmp_path: Path, faults
         )
         faults.plan(None)
         assert "notice" not in client("search_nodes", query="Gina", mode="hybrid")
+
+
+def test_a_purge_that_the_disk_refuses_is_refused_in_words_and_done_by_the_next(
+    tmp_path: Path, faults: Faults
+) -> None:
+    with client_on(tmp_path, embedder="minilm") as client:
+        client("create_entities", entities=[entity("Jon")])
+        client("search_nodes", query="Jon")
+        for boundary in ("a sync", "a lock"):
+            faults.plan(Fault("failures", 0, boundary))
+            with pytest.raises(StorageError) as refused:
+                client.service.purge("default", Target(("Jon",)))
+            assert refused.value.suggestion
+        faults.plan(None)
+        client.service.purge("default", Target(("Jon",)))
+        assert client("read_graph")["entities"] == []
 
 
 def test_what_the_disk_refuses_is_told_without_telling_where_it_is(

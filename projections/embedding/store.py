@@ -121,10 +121,13 @@ class VectorCache:
                 fresh.fill(database, ((bytes(key), bytes(value)) for key, value in cursor))
             fresh.close()
 
-        with FileLock(f"{self.path}.opening"):
-            self._environment.rewrite(fill)
-            self._environment.close()
-            self._environment = Environment(self.path, DATABASES)
+        try:
+            with FileLock(f"{self.path}.opening"):
+                self._environment.rewrite(fill)
+                self._environment.close()
+                self._environment = Environment(self.path, DATABASES)
+        except OSError as error:
+            raise storage_error(self.path, error) from error
 
     def close(self) -> None:
         self._environment.close()
