@@ -33,6 +33,7 @@ from memlog.context import Context
 from memlog.errors import MemlogError
 from memlog.ids import Prefix
 from memlog.project import Origin, Outcome
+from memlog.purging import Target
 from memlog.settings import Mode, Settings
 from memlog.state import State
 from memlog.store import Store
@@ -128,6 +129,19 @@ class Life:
             self.service.close_project(project)
         getattr(self.service.store, change)(project)
 
+    def purge(self, project: str, name: str) -> list[int]:
+        """The positions that were erased. Only the command line purges, in a process that does nothing else."""
+        self._end()
+        try:
+            return sorted(self.service.purge(project, Target((name,))).positions)
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        if self._service is not None:
+            self._service.close()
+            self._service = None
+
     # -- what happens beside
 
     def follow(self, project: str, name: str) -> int:
@@ -169,7 +183,7 @@ class Life:
         return sha256(msgspec.msgpack.encode(seen)).hexdigest()
 
     def log(self, project: str) -> list[tuple[int, str, str]]:
-        """Position, command id and chain of each entry, after the log was verified from end to end."""
+        """Position, command id ("" where it was erased) and chain of each entry, after the log was verified."""
         opened = self.service.store.project(project)
         with opened.snapshot() as (log, _):
             entries: list[Entry] = list(log.read())

@@ -5,7 +5,8 @@ processes are real and forked, the files are real, the code is the product's; on
 time. The simulation keeps what was acknowledged to the clients, and after every few steps compares:
 
 - positions are dense, the chain is whole and what it was before, times never go back;
-- each acknowledged command is in the log exactly once, a refused one not at all, a retry is recognised;
+- each acknowledged command is in the log exactly once, but for what was erased of it, a refused one not at all, a
+  retry is recognised, and no longer answered once something was erased;
 - state and every projection equal what a rebuild from the log gives;
 - two processes see the same, and a backup reaches as far as the log;
 - what is refused is refused in words; and without a cause, nothing is.
@@ -53,6 +54,8 @@ class Sent:
     thread: str | None
     acknowledged: list[list[Any]] | None = None
     refused: bool = False
+    purged: bool | None = False
+    """Whether something was erased since it was last sent; None: a purge was not answered."""
 
 
 @dataclass
@@ -63,13 +66,17 @@ class Known:
     sent: dict[str, Sent] = field(default_factory=dict)
     chains: list[str] = field(default_factory=list)
     memories: list[str] = field(default_factory=list)
+    erased: set[int] = field(default_factory=set)
+    erasing: bool = False
+    """Whether a purge was not answered since the log was last looked at."""
 
 
 class Simulation:
     """One run. `digest` sums up everything that was answered, in order."""
 
-    def __init__(self, seed: int, data_dir: Path) -> None:
+    def __init__(self, seed: int, data_dir: Path, *, purges: bool = False) -> None:
         self.seed = seed
+        self._purges = purges
         self._dice = random.Random(seed)
         self._draw = Draw(self._dice)
         self._data_dir = data_dir
@@ -114,6 +121,8 @@ class Simulation:
             self._back_up: 3,
             self._kill: 4,
         }
+        if self._purges:
+            steps[self._purge] = 8
         (step,) = self._dice.choices(list(steps), list(steps.values()))
         step()
 
@@ -136,14 +145,22 @@ class Simulation:
         known = self._projects[name]
         sent = known.sent[command_id]
         ended = self._do("execute", name, sent.command, command_id, sent.thread)
+        forgotten = ended.how == "refused" and "was used before" in ended.value
         if ended.how == "done":
+            self._require(
+                sent.acknowledged is None or not sent.purged, f"{command_id} was done once more"
+            )
             self._require(
                 sent.acknowledged in (None, ended.value), f"{command_id} was answered otherwise"
             )
-            sent.acknowledged = ended.value
+            sent.acknowledged, sent.purged = ended.value, False
             known.memories += [each[2] for each in ended.value if each[1] == "MemoryStored"]
         self._require(
+            not forgotten or sent.purged is not False, f"{command_id} is forgotten without a purge"
+        )
+        self._require(
             ended.how != "refused"
+            or forgotten
             or sent.acknowledged is None
             or known.statuses != {"active"}
             or bool(ended.struck),
@@ -190,6 +207,17 @@ class Simulation:
 
     def _back_up(self) -> None:
         self._do("back_up")
+
+    def _purge(self) -> None:
+        name = self._project()
+        known = self._projects[name]
+        ended = self._do("purge", name, self._dice.choice(NAMES))
+        if ended.how != "done" and not ended.struck:
+            return
+        known.erased |= set(ended.value if ended.how == "done" else ())
+        known.erasing |= ended.how != "done"
+        for sent in known.sent.values():
+            sent.purged = sent.purged or (True if ended.how == "done" else None)
 
     def _kill(self) -> None:
         which = self._dice.randrange(PROCESSES)
@@ -278,16 +306,22 @@ class Simulation:
             chains[: len(known.chains)] == known.chains, f"the log of {name} was changed or cut"
         )
         known.chains = chains
+        erased = {position for position, command_id, _ in entries if not command_id}
+        self._require(
+            erased == known.erased or (known.erasing and erased > known.erased),
+            f"erased is {sorted(erased)} of {name}, and should be {sorted(known.erased)}",
+        )
+        known.erased, known.erasing = erased, False
         written: dict[str, list[int]] = {}
         for position, command_id, _ in entries:
             written.setdefault(command_id, []).append(position)
         for command_id, sent in known.sent.items():
             found = written.pop(command_id, [])
             if sent.acknowledged is not None:
-                told = [position for position, *_ in sent.acknowledged]
+                told = [each[0] for each in sent.acknowledged if each[0] not in erased]
                 self._require(found == told, f"{command_id} is at {found}, acknowledged {told}")
             self._require(
-                found == list(range(found[0], found[0] + len(found))) if found else True,
+                not found or {*range(found[0], found[-1])} <= erased.union(found),
                 f"{command_id} is scattered over {found}",
             )
         others = {command_id for command_id in written if command_id.startswith("client")}
@@ -308,10 +342,10 @@ class Simulation:
         return Broken(f"seed {self.seed}, step {len(self._happened)}: {promise}\n{told}")
 
 
-def simulate(seed: int, steps: int = STEPS) -> Simulation:
+def simulate(seed: int, steps: int = STEPS, *, purges: bool = False) -> Simulation:
     """Runs the seed in a folder of its own. Raises Broken."""
     with TemporaryDirectory(prefix="memlog-simulation-") as folder:
-        simulation = Simulation(seed, Path(folder))
+        simulation = Simulation(seed, Path(folder), purges=purges)
         simulation.run(steps)
         return simulation
 
@@ -328,6 +362,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=100, help="how many")
     parser.add_argument("--seed", type=int, default=0, help="the first")
     parser.add_argument("--steps", type=int, default=STEPS, help="of each")
+    parser.add_argument("--purges", action="store_true", help="erase for good, too: other runs")
     parser.add_argument("--json", action="store_true", help="print JSON for other programs")
     asked = parser.parse_args(arguments)
     done: Counter[str] = Counter()
@@ -337,7 +372,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         task = progress.add_task("seeds", total=asked.seeds)
         for seed in range(asked.seed, asked.seed + asked.seeds):
             try:
-                ran = simulate(seed, asked.steps)
+                ran = simulate(seed, asked.steps, purges=asked.purges)
                 digests[seed] = ran.digest
                 done += ran.done
                 struck += ran.struck

@@ -105,28 +105,31 @@ def test_a_project_that_comes_back_from_a_backup_knows_the_ids_of_before_the_pur
     there.close()
 
 
-def test_a_backup_of_before_the_purge_knows_them_once_it_was_taken_further(tmp_path: Path) -> None:
-    store = Store(tmp_path / "data", clock=lambda: ERASED_US)
-    store.create("one")
-    send(store, "id-jon", JON)
-    back_up(store, tmp_path / "backup")
-    store.purge("one", Target(("Jon",)))
-    back_up(store, tmp_path / "backup")
+@pytest.fixture
+def copied_before(tmp_path: Path) -> Iterator[Store]:
+    """One whose backup was made before Jon was purged."""
+    opened = Store(tmp_path / "data", clock=lambda: ERASED_US)
+    opened.create("one")
+    send(opened, "id-jon", JON)
+    back_up(opened, tmp_path / "backup")
+    opened.purge("one", Target(("Jon",)))
+    yield opened
+    opened.close()
+
+
+def test_a_backup_of_before_the_purge_knows_them_once_it_was_taken_further(
+    copied_before: Store, tmp_path: Path
+) -> None:
+    back_up(copied_before, tmp_path / "backup")
     there = Store(tmp_path / "other", clock=lambda: ERASED_US)
     restore(there, tmp_path / "backup")
     assert_known(there, "id-jon", JON)
     there.close()
-    store.close()
 
 
-def test_restoring_a_backup_of_before_the_purge_changes_nothing_of_it(tmp_path: Path) -> None:
-    store = Store(tmp_path / "data", clock=lambda: ERASED_US)
-    store.create("one")
-    send(store, "id-jon", JON)
-    back_up(store, tmp_path / "backup")
-    store.purge("one", Target(("Jon",)))
-    assert [each.how for each in restore(store, tmp_path / "backup", replace=True)] == [
-        "already there"
-    ]
-    assert_known(store, "id-jon", JON)
-    store.close()
+def test_restoring_a_backup_of_before_the_purge_changes_nothing_of_it(
+    copied_before: Store, tmp_path: Path
+) -> None:
+    (restored,) = restore(copied_before, tmp_path / "backup", replace=True)
+    assert restored.how == "already there"
+    assert_known(copied_before, "id-jon", JON)

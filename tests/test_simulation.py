@@ -12,9 +12,9 @@ from tests.served import DEADLINE_S, REPOSITORY, environment
 SEEDS = 5
 
 
-def simulated(seed: int, *, seeds: int = 1, steps: int = 60) -> dict[str, Any]:
+def simulated(seed: int, *options: str, seeds: int = 1, steps: int = 60) -> dict[str, Any]:
     """Runs seeds in a process of their own, which forks the processes of the simulation."""
-    asked = [f"--seed={seed}", f"--seeds={seeds}", f"--steps={steps}", "--json"]
+    asked = [f"--seed={seed}", f"--seeds={seeds}", f"--steps={steps}", "--json", *options]
     done = subprocess.run(
         [sys.executable, "-m", "tests.simulation", *asked],
         env=environment(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1"),
@@ -37,6 +37,11 @@ def test_no_promise_is_broken_by_crashes_and_failures_between_any_two_steps() ->
     for kind in ("crash", "DiskError", "MapFullError", "LockError", "OSError", "ReadersFullError"):
         assert kind in struck, "a run in which nothing strikes proves nothing"
     assert report["done"]["execute done"] > 10 * SEEDS
+
+
+def test_nothing_is_done_twice_where_things_are_erased_between_a_command_and_its_retry() -> None:
+    report = simulated(0, "--purges", seeds=3)
+    assert report["done"]["purge done"] > 0, "a run in which nothing is erased proves nothing"
 
 
 def test_a_seed_reproduces_its_run_to_the_byte() -> None:
