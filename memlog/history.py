@@ -8,6 +8,7 @@ from memlog.canonical import canonical
 from memlog.codec import Entry
 from memlog.commands import ForgetMemory, MergeEntities, RenameEntity, Undo, UpdateObservation
 from memlog.context import Context
+from memlog.depending import blockers
 from memlog.errors import (
     Conflict,
     EntityExists,
@@ -34,7 +35,7 @@ from memlog.events import (
 )
 from memlog.graph import find_observation, missing_entity, unfit_observation
 from memlog.memories import missing_memory
-from memlog.restoring import Blocked, Restored, changes_after, restore
+from memlog.restoring import Restored, restore
 from memlog.state import Entity, State
 
 SEARCHED_BACK_MAX = 100_000
@@ -265,34 +266,6 @@ def _is_of_the_project(entry: Entry | None) -> bool:
     return entry is not None and isinstance(
         entry.event, (ProjectCreated, ProjectArchived, ProjectRestored)
     )
-
-
-def blockers(first: int, last: int, state: State) -> set[int]:
-    """Positions of later entries that depend on what is to be undone."""
-    rows = list(restore(first, last, state))
-    found: set[int] = set()
-    for each in rows:
-        if isinstance(each, Blocked):
-            found |= changes_after(each.key, last, state)
-    changed = {each.key: each.value for each in rows if isinstance(each, Restored)}
-    for key, value in changed.items():
-        if key[:1] == b"E" and value is None:
-            found |= _left_behind(key[1:].decode(), last, state)
-        elif key[:1] == b"O" and value is not None:
-            owner = b"E" + key[1:-8]
-            if changed.get(owner, state.row(owner)) is None:
-                found |= changes_after(owner, last, state)
-    return found
-
-
-def _left_behind(entity_id: str, last: int, state: State) -> set[int]:
-    """Positions at which what belongs to an entity that is to go was added later."""
-    entity = state.entity(entity_id)
-    if entity is None:
-        return set()
-    births = [row.born for row in state.observations(entity_id)]
-    births += [row.born for row in state.relations_touching(entity.name)]
-    return {born for born in births if born > last}
 
 
 def _depended_on(first: int, last: int, blockers: set[int], context: Context) -> Conflict:

@@ -20,6 +20,7 @@ import msgspec
 from memlog import events
 from memlog.canonical import canonical
 from memlog.codec import Entry
+from memlog.depending import blockers
 from memlog.errors import (
     EntityNotFound,
     InvalidParameter,
@@ -30,7 +31,6 @@ from memlog.errors import (
 )
 from memlog.evolve import evolve
 from memlog.graph import missing_entity
-from memlog.history import blockers
 from memlog.log import Log
 from memlog.memories import missing_memory
 from memlog.state import Entity, State, decode_entity, entity_key, memory_key

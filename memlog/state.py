@@ -116,8 +116,8 @@ encode_row = msgspec.msgpack.Encoder().encode
 _project = msgspec.msgpack.Decoder(Project).decode
 decode_entity = msgspec.msgpack.Decoder(Entity).decode
 _observation = msgspec.msgpack.Decoder(Observation).decode
-_relation = msgspec.msgpack.Decoder(Relation).decode
-_memory = msgspec.msgpack.Decoder(Memory).decode
+decode_relation = msgspec.msgpack.Decoder(Relation).decode
+decode_memory = msgspec.msgpack.Decoder(Memory).decode
 
 ROW_TYPES: dict[bytes, type[Row]] = {
     b"P": Project,
@@ -273,7 +273,7 @@ class State:
 
     def relation(self, relation_id: str) -> Relation | None:
         row = self._tables.get(relation_key(relation_id))
-        return None if row is None else _relation(row)
+        return None if row is None else decode_relation(row)
 
     def relation_between(self, source: str, relation_type: str, target: str) -> Relation | None:
         """The relation between two names; names that entities had before count as theirs."""
@@ -284,7 +284,7 @@ class State:
     def relations(self, after: str = "") -> Iterator[Relation]:
         start = b"R" + after.encode() + b"\0" if after else b""
         for _, row in self._tables.scan(b"R", start):
-            yield _relation(row)
+            yield decode_relation(row)
 
     def relations_from(self, name: str) -> list[Relation]:
         return self._through(leaving_key(name))
@@ -310,7 +310,7 @@ class State:
     def memory(self, memory_id: str) -> Memory | None:
         """The memory with this id, active or not."""
         row = self._tables.get(memory_key(memory_id))
-        return None if row is None else _memory(row)
+        return None if row is None else decode_memory(row)
 
     def memory_like(
         self, memory_type: str, source: str, content: str | dict[str, Any]

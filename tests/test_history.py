@@ -334,6 +334,65 @@ def test_a_fact_does_not_come_back_to_an_entity_that_was_deleted(project: Projec
         do(project, Undo(position=position))
 
 
+def unrelate(source: str, kind: str, target: str) -> AnyCommand:
+    return DeleteRelations(relations=[Edge(source=source, target=target, relation_type=kind)])
+
+
+RENAMES_C = RenameEntity(name="C", new_name="C2")
+RENAMES_D = RenameEntity(name="D", new_name="D2")
+
+
+@pytest.mark.parametrize(
+    ("undone", "later"),
+    [
+        (RENAMES_C, relate("D", "likes", "C")),
+        (unrelate("C", "knows", "D"), RENAMES_D),
+        (RENAMES_C, RENAMES_D),
+        (DeleteEntities(entity_names=["C"]), RENAMES_D),
+        (unrelate("C", "knows", "D"), MergeEntities(names=["D"], into="E")),
+    ],
+)
+def test_a_relation_is_not_left_at_a_name_that_its_entity_no_longer_has(
+    project: Project, undone: AnyCommand, later: AnyCommand
+) -> None:
+    do(project, create(entity("C"), entity("D"), entity("E")))
+    do(project, relate("C", "knows", "D"))
+    before = project.digest()
+    do(project, undone)
+    position = project.head()
+    do(project, later)
+    with pytest.raises(Conflict) as caught:
+        do(project, Undo(position=position))
+    assert caught.value.problems[0].path == f"position {position + 1}"
+    do(project, Undo(position=position, cascade=True))
+    assert project.digest() == before
+
+
+def test_a_relation_that_waited_for_a_name_does_not_keep_a_rename_from_being_undone(
+    project: Project,
+) -> None:
+    do(project, create(entity("C"), entity("D")))
+    do(project, relate("D", "waits for", "C2"))
+    do(project, RENAMES_C)
+    position = project.head()
+    do(project, RENAMES_D)
+    do(project, Undo(position=position))
+    with project.read() as state:
+        assert edges(state) == {("D2", "waits for", "C2")}
+
+
+def test_a_memory_that_was_forgotten_later_is_not_listed_again(project: Project) -> None:
+    do(project, StoreMemory(content="old"))
+    do(project, StoreMemory(content="new"))
+    new, old = first_memory(project)
+    do(project, SupersedeMemory(old_memory_id=old, new_memory_id=new))
+    position = project.head()
+    do(project, ForgetMemory(id=old))
+    with pytest.raises(Conflict):
+        do(project, Undo(position=position))
+    assert first_memory(project) == [new]
+
+
 def test_the_life_of_a_project_is_not_undone(project: Project) -> None:
     with pytest.raises(InvalidParameter, match="life of the project"):
         do(project, Undo(position=1))
