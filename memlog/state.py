@@ -317,7 +317,8 @@ class State:
     ) -> Memory | None:
         """The active memory that says the same, whatever the spelling of its JSON."""
         found = self._tables.get(identity_key(memory_type, source, content))
-        return None if found is None else self.memory(found.decode())
+        row = None if found is None else self.memory(found.decode())
+        return row if row is not None and row.active else None
 
     def memories(self, labels: Sequence[str] = (), before: int | None = None) -> Iterator[Memory]:
         """Active memories that have all the labels, the newest first; born before a position."""

@@ -393,6 +393,22 @@ def test_a_memory_that_was_forgotten_later_is_not_listed_again(project: Project)
     assert first_memory(project) == [new]
 
 
+def test_what_is_saved_again_is_kept_also_where_the_same_was_forgotten_before(
+    project: Project,
+) -> None:
+    for _ in range(2):
+        do(project, StoreMemory(content="tea"))
+    undone = project.head()
+    do(project, ForgetMemory(id=first_memory(project)[1]))
+    do(project, Undo(position=undone))
+    assert first_memory(project) == []
+    do(
+        project,
+        CreateMemory(memory_type="fact", content="tea", source="extracted", confidence=1.0),
+    )
+    assert len(first_memory(project)) == 1
+
+
 def test_the_life_of_a_project_is_not_undone(project: Project) -> None:
     with pytest.raises(InvalidParameter, match="life of the project"):
         do(project, Undo(position=1))
