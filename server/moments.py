@@ -1,4 +1,4 @@
-"""The argument `asOf`: a moment in the life of a project, as a log position or a time."""
+"""The arguments `asOf` and `since`: a moment in the life of a project, as a log position or a time."""
 
 from __future__ import annotations
 
@@ -12,28 +12,29 @@ from memlog.times import parse_iso
 
 MOMENT_CHARACTERS_MAX = 64
 
-AsOf = Annotated[
-    int | Annotated[str, Meta(max_length=MOMENT_CHARACTERS_MAX)],
-    Meta(description="As of this ISO time or log position"),
-]
+_Moment = int | Annotated[str, Meta(max_length=MOMENT_CHARACTERS_MAX)]
+
+AsOf = Annotated[_Moment, Meta(description="As of this ISO time or log position")]
+Since = Annotated[_Moment, Meta(description="Log position or ISO time")]
 
 
-def position_of(moment: int | str | None, project: Project) -> int | None:
+def position_of(moment: int | str | None, project: Project, path: str = "asOf") -> int | None:
     """The log position meant by `moment`; None for now. Raises InvalidParameter for the future.
 
-    A position is looked up before anything is searched: an index takes none beyond 64 bits.
+    `path` is the argument that held it. A position is looked up before anything is searched: an index
+    takes none beyond 64 bits.
     """
     if moment is None:
         return None
     if isinstance(moment, int) or moment.isdecimal():
         with project.read(int(moment)) as state:
             return state.position
-    time_us = parse_iso(moment, "asOf")
+    time_us = parse_iso(moment, path)
     if time_us > clock_us():
-        problem, suggestion = f"{moment} lies in the future", "Leave asOf out to ask for now."
+        problem, suggestion = f"{moment} lies in the future", f"Leave {path} out to ask for now."
         raise InvalidParameter(
-            f"asOf: {problem}",
+            f"{path}: {problem}",
             suggestion=suggestion,
-            problems=[Problem("asOf", problem, suggestion, moment)],
+            problems=[Problem(path, problem, suggestion, moment)],
         )
     return project.position_at(time_us)

@@ -148,6 +148,18 @@ def test_a_diff_takes_times_and_ends_now_unless_told(run: Run) -> None:
     ]
 
 
+def test_a_moment_that_is_none_is_refused_under_the_name_of_its_option(data_dir: Path) -> None:
+    where = ["--data-dir", str(data_dir)]
+    for option, arguments in (
+        ("--as-of", ["show", "Gina", "--as-of"]),
+        ("--from", ["diff", "--from"]),
+        ("--to", ["diff", "--from", "1", "--to"]),
+    ):
+        done = CliRunner().invoke(cli, [*arguments, "yesterday", *where])
+        assert isinstance(done.exception, InvalidParameter)
+        assert done.exception.message == f"{option}: 'yesterday' is not a time"
+
+
 def test_between_a_moment_and_itself_nothing_is_different(run: Run) -> None:
     assert "Nothing is different." in run("diff", "--from", "8").output
     with pytest.raises(InvalidParameter):

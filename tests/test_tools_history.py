@@ -77,6 +77,15 @@ def test_history_of_a_memory(client: Client) -> None:
     ]
 
 
+@pytest.mark.parametrize("since", ["yesterday", "2999-01-01", "9" * 5_000])
+def test_a_moment_that_is_none_is_refused_under_the_name_of_its_argument(
+    client: Client, since: str
+) -> None:
+    with pytest.raises(Refused) as caught:
+        client("get_history", since=since)
+    assert caught.value.error["message"].startswith("since: ")
+
+
 def test_history_of_an_unknown_name_offers_the_nearest(client: Client) -> None:
     client("create_entities", entities=[GINA])
     with pytest.raises(Refused, match="ENTITY_NOT_FOUND") as caught:

@@ -37,8 +37,8 @@ def diff_command(
     """
     with service_of(settings) as service:
         _, opened = open_project(service, project)
-        first = position_of(start, opened.project)
-        last = position_of(end, opened.project)
+        first = position_of(start, opened.project, "--from")
+        last = position_of(end, opened.project, "--to")
         with opened.project.snapshot() as (log, state_at):
             to = log.position() if last is None else last
             found = list(differences(state_at(first or 0), state_at(to)))

@@ -39,7 +39,7 @@ def show_command(
     """
     with service_of(settings) as service:
         _, opened = open_project(service, project)
-        at = position_of(as_of, opened.project)
+        at = position_of(as_of, opened.project, "--as-of")
         with opened.project.read(at) as state:
             row = state.entity_named(name)
             if row is None:

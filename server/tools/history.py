@@ -29,7 +29,7 @@ from memlog.state import State
 from memlog.times import iso
 from memlog.touching import entity_ids, entity_positions, memory_positions
 from server.memories import require_memory
-from server.moments import position_of
+from server.moments import Since, position_of
 from server.registry import Arguments, Call, Result, ThreadId, tool
 from server.views import (
     EntityView,
@@ -52,7 +52,7 @@ class GetHistory(Arguments, frozen=True):
     entity_name: EntityName | None = field(name="entityName", default=None)
     memory_id: MemoryId | None = field(name="memoryId", default=None)
     thread_id: ThreadId | None = field(name="threadId", default=None)
-    since: Annotated[int | str, Meta(description="ISO time or log position")] | None = None
+    since: Since | None = None
     limit: Annotated[int, Meta(ge=1, le=1_000)] | None = None
     cursor: str | None = None
 
@@ -90,7 +90,7 @@ def get_history(call: Call, arguments: GetHistory) -> HistoryResult:
     before = 2**63 - 1
     if arguments.cursor is not None:
         before = read_cursor(arguments.cursor, _Before).position
-    since = position_of(arguments.since, opened.project) or 0
+    since = position_of(arguments.since, opened.project, "since") or 0
     with opened.project.snapshot() as (log, state_at):
         state = state_at(log.position())
         entries = (

@@ -15,7 +15,7 @@ from memlog.project import Project
 from memlog.sentences import sentence
 from memlog.state import State
 from memlog.times import iso, parse_iso
-from server.moments import MOMENT_CHARACTERS_MAX, AsOf, position_of
+from server.moments import AsOf, Since, position_of
 from server.packing import CHARACTERS_PER_TOKEN, ItemKind, clipped, pack, tokens
 from server.recollection import Recollection
 from server.registry import Arguments, Call, Result, tool
@@ -109,10 +109,7 @@ def _left_out(counts: dict[ItemKind, int]) -> LeftOut:
 
 
 class ChangesSince(Arguments, frozen=True):
-    since: Annotated[
-        int | Annotated[str, Meta(max_length=MOMENT_CHARACTERS_MAX)],
-        Meta(description="Log position or ISO time", examples=[0]),
-    ]
+    since: Annotated[Since, Meta(examples=[0])]
     budget_tokens: Budget = field(name="budgetTokens", default=1_500)
 
 
