@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, field
 
+from memlog.canonical import canonical
 from memlog.commands import EntityName, SaveMemory, Share
 from memlog.errors import (
     EntityNotFound,
@@ -255,12 +256,16 @@ def _fits(row: Entity, wanted: QueryNodes) -> bool:
     low, high = wanted.min_importance, wanted.max_importance
     sure, unsure = wanted.min_confidence, wanted.max_confidence
     return (
-        (wanted.entity_type is None or row.entity_type.lower() == wanted.entity_type.lower())
+        (wanted.entity_type is None or _kind(row.entity_type) == _kind(wanted.entity_type))
         and (low is None or row.importance >= low)
         and (high is None or row.importance <= high)
         and (sure is None or row.confidence >= sure)
         and (unsure is None or row.confidence <= unsure)
     )
+
+
+def _kind(entity_type: str) -> str:
+    return canonical(entity_type).casefold()
 
 
 def _of_thread(row: Entity, thread: str | None, state: State) -> bool:
@@ -325,17 +330,17 @@ def find_relation_path(call: Call, arguments: FindRelationPath) -> PathResult:
 
 
 def _shortest(start: str, end: str, depth_max: int, state: State) -> list[Step] | None:
-    """Breadth first; an entity is entered once, by the first edge that reaches it."""
-    came_by: dict[str, Step | None] = {start: None}
+    """Breadth first; an entity is entered once, by the first edge that reaches it, however it is spelt."""
+    came_by: dict[str, Step | None] = {canonical(start): None}
     border = deque([(start, 0)])
     while border and len(came_by) < VISITED_MAX:
         name, depth = border.popleft()
-        if name == end:
+        if canonical(name) == canonical(end):
             return _walked(end, came_by)
         if depth < depth_max:
             for step in _steps(name, state):
-                if step.target not in came_by:
-                    came_by[step.target] = step
+                if canonical(step.target) not in came_by:
+                    came_by[canonical(step.target)] = step
                     border.append((step.target, depth + 1))
     return None
 
@@ -353,8 +358,8 @@ def _steps(name: str, state: State) -> Iterator[Step]:
 
 def _walked(end: str, came_by: dict[str, Step | None]) -> list[Step]:
     path: list[Step] = []
-    step = came_by[end]
+    step = came_by[canonical(end)]
     while step is not None:
         path.append(step)
-        step = came_by[step.source]
+        step = came_by[canonical(step.source)]
     return path[::-1]

@@ -1,0 +1,38 @@
+"""Toolset `knowledge` as a client sees it; what `save_memory` asks for is in `test_seeds`."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.service import Client, client_on
+
+CAFE = "café"
+CAFE_APART = unicodedata.normalize("NFD", CAFE)
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[Client]:
+    with client_on(tmp_path) as opened:
+        yield opened
+
+
+def test_a_path_is_found_whatever_the_unicode_form_of_names_and_relations(client: Client) -> None:
+    leads = {"from": "Jon", "to": CAFE_APART, "relationType": "owns"}
+    client("create_relations", relations=[leads])  # before there is any such entity
+    client("create_entities", entities=[{"name": CAFE, "entityType": "place"}])
+    client("create_entities", entities=[{"name": "Jon", "entityType": "person"}])
+    for name in (CAFE, CAFE_APART):
+        there = client("find_relation_path", **{"from": "Jon", "to": name})
+        back = client("find_relation_path", **{"from": name, "to": "Jon"})
+        assert (there["length"], back["length"]) == (1, 1)
+
+
+def test_entities_are_listed_by_type_whatever_its_case_and_unicode_form(client: Client) -> None:
+    client("create_entities", entities=[{"name": "Procope", "entityType": CAFE_APART}])
+    for kind in (CAFE, CAFE_APART, CAFE.upper()):
+        found = client("query_nodes", entityType=kind)["entities"]
+        assert [entity["name"] for entity in found] == ["Procope"]
