@@ -176,6 +176,7 @@ def _means(wanted: str, observation: Observation) -> bool:
 
 
 def _unfit_additions(command: AddObservations, state: State) -> Iterator[Refusal]:
+    successors: dict[str, str] = {}
     for index, item in enumerate(command.observations):
         path = f"observations[{index}]"
         entity_id = state.entity_id_of(item.entity_name)
@@ -186,9 +187,20 @@ def _unfit_additions(command: AddObservations, state: State) -> Iterator[Refusal
             if isinstance(content, str) or content.supersedes is None:
                 continue
             living = state.observations(entity_id)
-            if find_observation(living, content.supersedes) is None:
-                where = f"{path}.contents[{place}].supersedes"
+            old = find_observation(living, content.supersedes)
+            where = f"{path}.contents[{place}].supersedes"
+            if old is None:
                 yield unfit_observation(content.supersedes, where, living, state)
+            elif canonical(content.content) != canonical(old.content):
+                first = successors.setdefault(old.id, content.content)
+                if canonical(first) != canonical(content.content):
+                    yield _superseded_twice(content.supersedes, where, first)
+
+
+def _superseded_twice(wanted: str, path: str, first: str) -> Refusal:
+    problem = f"Observation {shorten(wanted)!r} is superseded by {shorten(first)!r} in this request"
+    suggestion = "A fact has one newer version: pass what else is new without `supersedes`."
+    return Conflict, Problem(path, problem, suggestion, shorten(wanted))
 
 
 def unfit_observation(wanted: str, path: str, living: list[Observation], state: State) -> Refusal:

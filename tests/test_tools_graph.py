@@ -137,6 +137,39 @@ def test_deletions_answer_with_what_was_there_and_what_was_not(client: Client) -
     assert (edges["deleted"], edges["notFound"]) == (0, [KNOWS])
 
 
+def test_what_is_deleted_by_a_former_name_is_not_said_to_be_missing(client: Client) -> None:
+    client("create_entities", entities=[JON, GINA])
+    client("create_relations", relations=[KNOWS])
+    client("rename_entity", name="Jon", newName="Jonathan")
+    edges = client("delete_relations", relations=[KNOWS])
+    assert (edges["deleted"], edges.get("notFound", [])) == (1, [])
+    gone = client("delete_entities", entityNames=["Jon", "Jonathan", "Mia"])
+    assert (gone["deleted"], gone["notFound"]) == (1, ["Mia"])
+
+
+def test_an_entity_that_is_named_by_two_names_is_answered_once(client: Client) -> None:
+    client("create_entities", entities=[JON])
+    client("rename_entity", name="Jon", newName="Jonathan")
+    answer = client("create_entities", entities=[JON, {**JON, "name": "Jonathan"}])
+    assert names(answer) == ["Jonathan"]
+
+
+def test_a_fact_that_two_are_to_supersede_at_once_is_refused(client: Client) -> None:
+    client("create_entities", entities=[JON])
+    newer = [
+        {"content": text, "supersedes": "was a banker"} for text in ("is a dancer", "is a singer")
+    ]
+    item = {"entityName": "Jon", "contents": newer}
+    error = refused(client, "add_observations", observations=[item])
+    assert (error["code"], error["problems"][0]["path"]) == (
+        "CONFLICT",
+        "observations[0].contents[1].supersedes",
+    )
+    assert "'is a dancer'" in error["message"]
+    kept = client("open_nodes", names=["Jon"])["entities"][0]["observations"]
+    assert kept == JON["observations"]
+
+
 def test_a_deleted_entity_is_out_of_every_read_and_search_at_once(client: Client) -> None:
     client("create_entities", entities=[JON, GINA])
     client("create_relations", relations=[KNOWS])

@@ -15,6 +15,7 @@ from memlog.commands import (
     DeleteEntities,
     DeleteObservations,
     DeleteRelations,
+    Edge,
     NewObservation,
 )
 from memlog.events import (
@@ -27,7 +28,7 @@ from memlog.events import (
     RelationDeleted,
 )
 from memlog.project import Outcome
-from memlog.state import Entity, Observation
+from memlog.state import Entity, Observation, State
 from server.registry import Call, Result, tool
 from server.views import EntityView, RelationView, view_entity, view_relation
 
@@ -63,13 +64,14 @@ def create_entities(call: Call, arguments: CreateEntities) -> CreateEntitiesResu
     def answer(outcome: Outcome) -> CreateEntitiesResult:
         if_exists = arguments.if_exists or call.service.settings.if_exists
         created = {e.event.entity_id for e in outcome.entries if isinstance(e.event, EntityCreated)}
-        views = []
-        for name in dict.fromkeys(canonical(item.name) for item in arguments.entities):
-            entity = outcome.after.entity_named(name)
+        views: dict[str, CreatedEntity] = {}  # each entity once, by whichever of its names
+        for item in arguments.entities:
+            entity = outcome.after.entity_named(item.name)
             if entity is None or (if_exists == "skip" and entity.id not in created):
                 continue
-            views.append(_created(entity, outcome))
-        return CreateEntitiesResult(project=project, entities=views)
+            if entity.id not in views:
+                views[entity.id] = _created(entity, outcome)
+        return CreateEntitiesResult(project=project, entities=list(views.values()))
 
     project, opened = call.open(arguments)
     return call.execute(opened, arguments, answer, CreateEntitiesResult)
@@ -105,14 +107,18 @@ def delete_entities(call: Call, arguments: DeleteEntities) -> DeleteEntitiesResu
             if isinstance(entry.event, EntityDeleted)
         ]
         found = [entity for entity in gone if entity is not None]
-        names = {canonical(entity.name) for entity in found}
+        gone_ids = {entity.id for entity in found}
         return DeleteEntitiesResult(
             project=project,
             success=True,
             message="Entities deleted successfully",
             deleted=len(found),
             entities=[view_entity(entity, outcome.before) for entity in found],
-            not_found=[name for name in arguments.entity_names if canonical(name) not in names],
+            not_found=[
+                name
+                for name in arguments.entity_names
+                if outcome.before.entity_id_of(name) not in gone_ids
+            ],
         )
 
     project, opened = call.open(arguments)
@@ -314,7 +320,6 @@ def delete_relations(call: Call, arguments: DeleteRelations) -> DeleteRelationsR
     def answer(outcome: Outcome) -> DeleteRelationsResult:
         ids = [e.event.relation_id for e in outcome.entries if isinstance(e.event, RelationDeleted)]
         rows = [row for row in map(outcome.before.relation, ids) if row is not None]
-        gone = {_edge(row.source, row.target, row.relation_type) for row in rows}
         return DeleteRelationsResult(
             project=project,
             success=True,
@@ -324,7 +329,7 @@ def delete_relations(call: Call, arguments: DeleteRelations) -> DeleteRelationsR
             not_found=[
                 EdgeView(source=item.source, target=item.target, relation_type=item.relation_type)
                 for item in arguments.relations
-                if _edge(item.source, item.target, item.relation_type) not in gone
+                if _between(item, outcome.before) not in ids
             ],
         )
 
@@ -332,5 +337,6 @@ def delete_relations(call: Call, arguments: DeleteRelations) -> DeleteRelationsR
     return call.execute(opened, arguments, answer, DeleteRelationsResult)
 
 
-def _edge(source: str, target: str, relation_type: str) -> tuple[str, str, str]:
-    return canonical(source), canonical(target), canonical(relation_type)
+def _between(edge: Edge, state: State) -> str | None:
+    row = state.relation_between(edge.source, edge.relation_type, edge.target)
+    return None if row is None else row.id
