@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import msgspec
-from msgspec import Meta, field
+from msgspec import UNSET, Meta, UnsetType, field
 
 NAME_CHARACTERS_MAX = 500
 TYPE_CHARACTERS_MAX = 200
@@ -24,6 +24,9 @@ IfExists = Literal["replace", "merge", "skip", "error"]
 EntityName = Annotated[str, Meta(min_length=1, max_length=NAME_CHARACTERS_MAX)]
 TypeName = Annotated[str, Meta(min_length=1, max_length=TYPE_CHARACTERS_MAX)]
 Content = Annotated[str, Meta(min_length=1, max_length=CONTENT_CHARACTERS_MAX)]
+CONFIDENCE, IMPORTANCE = 1.0, 0.5
+"""Of an entity or a fact, where nobody says."""
+
 Share = Annotated[float, Meta(ge=0, le=1, examples=[0.9])]
 ProjectName = Annotated[str, Meta(min_length=1, max_length=PROJECT_NAME_CHARACTERS_MAX)]
 
@@ -246,8 +249,13 @@ class SavedEntity(Command, frozen=True):
     relations: Annotated[
         Sequence[SavedRelation], Meta(max_length=ITEMS_MAX, extra_json_schema={"minItems": 1})
     ]
-    confidence: Share = 1.0
-    importance: Share = 0.5
+    confidence: Annotated[Share, Meta(extra_json_schema={"default": CONFIDENCE})] | UnsetType = (
+        UNSET
+    )
+    importance: Annotated[Share, Meta(extra_json_schema={"default": IMPORTANCE})] | UnsetType = (
+        UNSET
+    )
+    """Not given, an entity that is there keeps what it has; the defaults are those of a new one."""
 
 
 class SaveMemory(Command, frozen=True):

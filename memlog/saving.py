@@ -11,9 +11,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
+from msgspec import UNSET
+
 from memlog.canonical import canonical
 from memlog.closest import did_you_mean
-from memlog.commands import SavedEntity, SavedRelation, SaveMemory
+from memlog.commands import CONFIDENCE, IMPORTANCE, SavedEntity, SavedRelation, SaveMemory
 from memlog.context import Context
 from memlog.errors import InvalidParameter, Problem, refusal, shorten
 from memlog.events import EntityCreated, EntityRated, Event, ObservationAdded, RelationAdded
@@ -56,20 +58,27 @@ def save_memory(command: SaveMemory, state: State, context: Context) -> Iterator
 
 def _save_entity(item: SavedEntity, state: State, context: Context) -> Iterator[Event]:
     entity = state.entity_named(item.name)
+    confidence = CONFIDENCE if item.confidence is UNSET else item.confidence
+    importance = IMPORTANCE if item.importance is UNSET else item.importance
     if entity is None:
         entity_id = context.new_id("ent")
         kind = stored_type(item.entity_type)
-        yield EntityCreated(entity_id, item.name, kind, item.confidence, item.importance)
+        yield EntityCreated(entity_id, item.name, kind, confidence, importance)
     else:
         entity_id = entity.id
-        if (entity.confidence, entity.importance) != (item.confidence, item.importance):
-            yield EntityRated(entity_id, item.confidence, item.importance)
+        rated = EntityRated(
+            entity_id,
+            entity.confidence if item.confidence is UNSET else item.confidence,
+            entity.importance if item.importance is UNSET else item.importance,
+        )
+        if (entity.confidence, entity.importance) != (rated.confidence, rated.importance):
+            yield rated
     known = {canonical(row.content) for row in state.observations(entity_id)}
     for content in item.observations:
         if canonical(content) not in known:
             known.add(canonical(content))
             yield ObservationAdded(
-                context.new_id("obs"), entity_id, content, item.confidence, item.importance
+                context.new_id("obs"), entity_id, content, confidence, importance
             )
 
 

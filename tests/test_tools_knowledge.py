@@ -36,3 +36,20 @@ def test_entities_are_listed_by_type_whatever_its_case_and_unicode_form(client: 
     for kind in (CAFE, CAFE_APART, CAFE.upper()):
         found = client("query_nodes", entityType=kind)["entities"]
         assert [entity["name"] for entity in found] == ["Procope"]
+
+
+def saved(client: Client, **rating: float) -> tuple[float, float]:
+    """The importance and confidence of Ann after she was saved so."""
+    relations = [{"targetEntity": "Ann", "relationType": "is"}]
+    ann = {"name": "Ann", "entityType": "Person", "observations": ["likes tea"]}
+    client("save_memory", threadId="t", entities=[{**ann, "relations": relations, **rating}])
+    row = client("query_nodes")["entities"][0]
+    return row["importance"], row["confidence"]
+
+
+def test_saving_again_without_a_rating_leaves_the_one_that_is_there(client: Client) -> None:
+    assert saved(client) == (0.5, 1.0)
+    assert saved(client, importance=0.9) == (0.9, 1.0)
+    assert saved(client, confidence=0.3) == (0.9, 0.3)
+    assert saved(client) == (0.9, 0.3)
+    assert saved(client, importance=0.5, confidence=1.0) == (0.5, 1.0)
