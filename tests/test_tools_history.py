@@ -86,6 +86,14 @@ def test_a_moment_that_is_none_is_refused_under_the_name_of_its_argument(
     assert caught.value.error["message"].startswith("since: ")
 
 
+def test_the_history_of_an_entity_and_of_a_memory_exclude_each_other(client: Client) -> None:
+    client("create_entities", entities=[JON])
+    stored = client("store_memory", content="lives in Seattle")["created"]["id"]
+    with pytest.raises(Refused) as caught:
+        client("get_history", entityName="Jon", memoryId=stored)
+    assert caught.value.error["code"] == "INVALID_PARAMETER"
+
+
 def test_history_of_an_unknown_name_offers_the_nearest(client: Client) -> None:
     client("create_entities", entities=[GINA])
     with pytest.raises(Refused, match="ENTITY_NOT_FOUND") as caught:

@@ -86,6 +86,11 @@ def get_history(call: Call, arguments: GetHistory) -> HistoryResult:
 
     Each event has its position (for undo and asOf), time, thread and command. Example: {"entityName": "john-doe"}
     """
+    if arguments.entity_name is not None and arguments.memory_id is not None:
+        raise InvalidParameter(
+            "entityName and memoryId exclude each other",
+            suggestion="Ask for the history of one, then for that of the other.",
+        )
     project, opened = call.open(arguments)
     before = 2**63 - 1
     if arguments.cursor is not None:
