@@ -129,10 +129,7 @@ class Store:
         project_id = self.context.new_id("prj")
         with self._changing(project_id):
             if self._known(name):
-                raise ProjectExists(
-                    f"Project '{name}' exists already",
-                    suggestion="Call switch_project to use it, or choose another name.",
-                )
+                raise _taken(self.find(name))
             project = Project(self.data_dir / "projects" / project_id, clock=self._clock)
             self._open.put(project_id, project)
             context = msgspec.structs.replace(self.context, new_id=lambda _: project_id)
@@ -411,3 +408,11 @@ class Store:
                         self._locked = False
             except OSError as error:
                 raise storage_error(self.data_dir, error) from error
+
+
+def _taken(row: ProjectRow) -> ProjectExists:
+    back = f'It is archived: call restore_project with {{"name": "{row.name}"}}'
+    way = "Call switch_project to use it" if row.status == "active" else back
+    return ProjectExists(
+        f"Project '{row.name}' exists already", suggestion=f"{way}, or choose another name."
+    )

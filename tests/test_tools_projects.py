@@ -130,6 +130,17 @@ def test_names_are_unique_and_missing_ones_offer_the_nearest(client: Client) -> 
     assert error["suggestion"] == "Did you mean 'frontend'?"
 
 
+def test_a_name_that_an_archived_project_has_is_refused_with_the_way_to_bring_it_back(
+    client: Client,
+) -> None:
+    client("create_project", name="old")
+    client("archive_project", name="old")
+    with pytest.raises(Refused) as caught:
+        client("create_project", name="old")
+    assert caught.value.error["code"] == "PROJECT_EXISTS"
+    assert 'restore_project with {"name": "old"}' in caught.value.error["suggestion"]
+
+
 def test_without_an_active_project_every_tool_says_so(tmp_path: Path) -> None:
     with client_on(tmp_path, project="") as client:
         assert refused(client, "read_graph")["code"] == "NO_ACTIVE_PROJECT"

@@ -10,6 +10,10 @@ _SPOKEN: tuple[tuple[str, str], ...] = (
         r"Run `memlog projects restore \1`, or name another project with --project.",
     ),
     (
+        r'call restore_project with \{"name": "(.*)"\}, or choose',
+        r"run `memlog projects restore \1`, or choose",
+    ),
+    (
         r"Call create_project to make it, or list_projects to see all\.",
         "Run `memlog projects create` to make it, or `memlog projects` to see all.",
     ),
