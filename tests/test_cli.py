@@ -175,7 +175,7 @@ TOOLS = re.compile(rf"\b({'|'.join(name for name in tools(TOOLSETS) if '_' in na
 REFUSED = {
     "search x --project nobody": "memlog projects create",
     "search x --project away": "memlog projects restore away",
-    "projects create away": "choose another name",
+    "projects create away": "memlog projects restore away",
     "show Zoe": "memlog search",
     "log --entity Zoe": "memlog search",
     "purge default --memory mem_0 --yes": "memlog search --json",
@@ -183,6 +183,7 @@ REFUSED = {
     "undo --position 99": "memlog log",
     "undo --position 2": "--cascade",
     "show Jon --as-of 2999-01-01": "Leave it out",
+    "diff --from 2999-01-01": "Pass a moment that has passed",
 }
 
 

@@ -29,7 +29,8 @@ _SPOKEN: tuple[tuple[str, str], ...] = (
         r"Pass an id as store_memory, search_memories or list_recent_memories gave it",
         "Pass an id as `memlog search --json` gives it",
     ),
-    (r"Leave \S+ out to ask for now\.", "Pass a moment that has passed."),
+    (r"Leave --from out to ask for now\.", "Pass a moment that has passed."),
+    (r"Leave \S+ out to ask for now\.", "Leave it out to ask for now."),
     (
         r"Mend every item under `problems`, then send the whole request again\.",
         "Mend every one of them, then run the command again.",
