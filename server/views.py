@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Iterator
+from hashlib import blake2b
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -18,6 +19,8 @@ from server.registry import Result
 
 ANSWER_CHARACTERS = 32_000
 """About 8,000 tokens at four characters each: what an answer holds unless the caller asks for more."""
+
+MARK_BYTES = 6
 
 
 Blame = Annotated[bool, Meta(description="Tell which event brought each item")]
@@ -139,23 +142,29 @@ def within_budget(items: Iterable[Item], spent: int = 0) -> Iterator[Item]:
         yield item
 
 
-def write_cursor(cursor: msgspec.Struct) -> str:
-    return base64.urlsafe_b64encode(msgspec.msgpack.encode(cursor)).decode().rstrip("=")
+def write_cursor(cursor: msgspec.Struct, project_id: str) -> str:
+    data = _mark(type(cursor), project_id) + msgspec.msgpack.encode(cursor)
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
-def read_cursor(text: str, wanted: type[Cursor]) -> Cursor:
-    """Raises InvalidParameter for what no answer ever gave out."""
+def read_cursor(text: str, wanted: type[Cursor], project_id: str) -> Cursor:
+    """Raises InvalidParameter for what no answer ever gave out, or one of another tool or project."""
     try:
-        padded = text + "=" * (-len(text) % 4)
-        decoded: Any = msgspec.msgpack.decode(
-            base64.urlsafe_b64decode(padded.encode()), type=wanted
-        )
+        data = base64.urlsafe_b64decode((text + "=" * (-len(text) % 4)).encode())
+        if not data.startswith(_mark(wanted, project_id)):
+            raise ValueError("positions and ids mean something else there")
+        decoded: Any = msgspec.msgpack.decode(data[MARK_BYTES:], type=wanted)
         return decoded  # type: ignore[no-any-return]
     except (ValueError, msgspec.DecodeError) as error:
-        problem = "not a cursor that an answer gave out"
+        problem = "not a cursor that an answer of this tool gave out for this project"
         suggestion = "Pass `nextCursor` of the answer before, unchanged, or leave it out."
         raise InvalidParameter(
             f"cursor: {problem}",
             suggestion=suggestion,
             problems=[Problem("cursor", problem, suggestion, shorten(text))],
         ) from error
+
+
+def _mark(kind: type[msgspec.Struct], project_id: str) -> bytes:
+    """What the cursors of one tool for one project begin with."""
+    return blake2b(f"{kind.__name__} {project_id}".encode(), digest_size=MARK_BYTES).digest()

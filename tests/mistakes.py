@@ -223,7 +223,7 @@ VALUES = [
         "too long (10001 characters). Max 10000.", "Shorten it, or split it up.",
         {"content": "x" * 10_000}),
     Mistake("search_nodes", {"query": "tea", "cursor": "page-2"}, BAD, "cursor",
-        "not a cursor that an answer gave out", "`nextCursor` of the answer before",
+        "not a cursor that an answer of this tool gave out", "`nextCursor` of the answer before",
         {"query": "tea"}),
     Mistake("read_graph", {"asOf": "yesterday"}, BAD, "asOf", "'yesterday' is not a time",
         "Write it as 2026-11-20T10:02:11Z, or as a date, 2026-11-20.", {"asOf": "2026-11-20"}),

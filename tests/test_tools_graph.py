@@ -265,6 +265,29 @@ def test_a_cursor_of_ones_own_making_is_refused(client: Client) -> None:
     assert refused(client, "read_graph", cursor="next")["code"] == "INVALID_PARAMETER"
 
 
+def test_a_cursor_of_another_tool_or_project_is_refused(client: Client) -> None:
+    client("create_entities", entities=[JON, GINA])
+    pages = {
+        "read_graph": {},
+        "search_nodes": {"query": "jon OR gina OR banker OR clothing"},
+        "query_nodes": {},
+        "get_history": {},
+    }
+    cursors = {
+        tool: client(tool, limit=1, **arguments)["nextCursor"] for tool, arguments in pages.items()
+    }
+    client("create_project", name="other")
+    client("create_entities", entities=[JON, GINA])
+    for tool, arguments in pages.items():
+        for origin, cursor in cursors.items():
+            error = refused(client, tool, cursor=cursor, **arguments)
+            assert error["message"].startswith("cursor: not a cursor that an answer of this tool")
+            if origin == tool:
+                assert client(tool, cursor=cursor, project="default", **arguments)
+            else:
+                refused(client, tool, cursor=cursor, project="default", **arguments)
+
+
 def test_the_graph_can_be_read_and_searched_as_of_an_earlier_position(client: Client) -> None:
     client("create_entities", entities=[JON])
     client("create_entities", entities=[{**JON, "observations": ["is a dancer"]}])

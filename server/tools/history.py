@@ -94,7 +94,7 @@ def get_history(call: Call, arguments: GetHistory) -> HistoryResult:
     project, opened = call.open(arguments)
     before = 2**63 - 1
     if arguments.cursor is not None:
-        before = read_cursor(arguments.cursor, _Before).position
+        before = read_cursor(arguments.cursor, _Before, opened.project.folder.name).position
     since = position_of(arguments.since, opened.project, "since") or 0
     with opened.project.snapshot() as (log, state_at):
         state = state_at(log.position())
@@ -107,7 +107,7 @@ def get_history(call: Call, arguments: GetHistory) -> HistoryResult:
         limit = arguments.limit
         page = list(islice(events, limit) if limit else within_budget(events))
         more = bool(page) and next(_entries(arguments, page[-1].position, since, log, state), None)
-    cursor = write_cursor(_Before(page[-1].position)) if more else None
+    cursor = write_cursor(_Before(page[-1].position), opened.project.folder.name) if more else None
     return HistoryResult(project=project, events=page, next_cursor=cursor)
 
 

@@ -229,7 +229,7 @@ def query_nodes(call: Call, arguments: QueryNodes) -> QueryNodesResult:
     project, opened = call.open(arguments)
     at, after = position_of(arguments.as_of, opened.project), ""
     if arguments.cursor is not None:
-        start = read_cursor(arguments.cursor, _NodesCursor)
+        start = read_cursor(arguments.cursor, _NodesCursor, opened.project.folder.name)
         at, after = start.position, start.entity
     created_us = _moment(arguments.created_after, "createdAfter")
     updated_us = _moment(arguments.updated_after, "updatedAfter")
@@ -244,7 +244,11 @@ def query_nodes(call: Call, arguments: QueryNodes) -> QueryNodesResult:
         page = list(islice(matching, limit) if limit else within_budget(matching))
         more = bool(page) and next(state.entities(after=page[-1].id), None) is not None
         position = state.position
-    cursor = write_cursor(_NodesCursor(position, page[-1].id)) if more else None
+    cursor = (
+        write_cursor(_NodesCursor(position, page[-1].id), opened.project.folder.name)
+        if more
+        else None
+    )
     return QueryNodesResult(project=project, entities=page, next_cursor=cursor)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
 from msgspec import Meta, field
@@ -40,6 +40,7 @@ QUERY_CHARACTERS_MAX = 10_000
 SUGGESTED_FOR_MAX = 10
 
 Limit = Annotated[int, Meta(ge=1, le=LIMIT_MAX)]
+Item = TypeVar("Item")
 CursorText = Annotated[str, Meta(description="nextCursor of the answer before")]
 
 
@@ -75,7 +76,7 @@ def read_graph(call: Call, arguments: ReadGraph) -> GraphResult:
     at = position_of(arguments.as_of, opened.project)
     start = _GraphCursor(-1, "", "")
     if arguments.cursor is not None:
-        start = read_cursor(arguments.cursor, _GraphCursor)
+        start = read_cursor(arguments.cursor, _GraphCursor, opened.project.folder.name)
         at = start.position
     with opened.project.read(at) as state:
         blame = arguments.provenance
@@ -91,29 +92,29 @@ def read_graph(call: Call, arguments: ReadGraph) -> GraphResult:
         else:
             page = list(islice(items, arguments.limit))
             more = next(items, None) is not None
-        return _graph_page(project, page, start, state.position, more)
+        end = _end(page, start, state.position)
+    return GraphResult(
+        project=project,
+        entities=_only(EntityView, page),
+        relations=_only(RelationView, page),
+        next_cursor=write_cursor(end, opened.project.folder.name) if more else None,
+    )
 
 
-def _graph_page(
-    project: str,
-    page: Sequence[EntityView | RelationView],
-    start: _GraphCursor,
-    position: int,
-    more: bool,
-) -> GraphResult:
-    entities = [item for item in page if isinstance(item, EntityView)]
-    relations = [item for item in page if isinstance(item, RelationView)]
-    end = _GraphCursor(
+def _end(
+    page: Sequence[EntityView | RelationView], start: _GraphCursor, position: int
+) -> _GraphCursor:
+    """Where the next page begins."""
+    entities, relations = _only(EntityView, page), _only(RelationView, page)
+    return _GraphCursor(
         position,
         entities[-1].id if entities else start.entity,
         relations[-1].id if relations else start.relation,
     )
-    return GraphResult(
-        project=project,
-        entities=entities,
-        relations=relations,
-        next_cursor=write_cursor(end) if more else None,
-    )
+
+
+def _only(kind: type[Item], page: Iterable[object]) -> list[Item]:
+    return [item for item in page if isinstance(item, kind)]
 
 
 def _cut(
@@ -193,7 +194,7 @@ def search_nodes(call: Call, arguments: SearchNodes) -> SearchNodesResult:
         at = position_of(arguments.as_of, opened.project)
         cursor = _SearchCursor(at, 0, max(DEPTH, DOCUMENTS_PER_ENTITY * (arguments.limit or 0)))
     else:
-        cursor = read_cursor(arguments.cursor, _SearchCursor)
+        cursor = read_cursor(arguments.cursor, _SearchCursor, opened.project.folder.name)
 
     def search(depth: int) -> Found:
         mode = arguments.mode or call.service.settings.search_mode
@@ -220,7 +221,9 @@ def search_nodes(call: Call, arguments: SearchNodes) -> SearchNodesResult:
             for bundle in page
         ],
         relations=_relations(page),
-        next_cursor=write_cursor(following) if more or found.deeper else None,
+        next_cursor=write_cursor(following, opened.project.folder.name)
+        if more or found.deeper
+        else None,
         notice=found.notice,
     )
 

@@ -167,7 +167,7 @@ def memory_list(call: Call, arguments: MemoryList) -> RecordsResult:
     limit = _limit(call, arguments.limit)
     at, before = position_of(arguments.as_of, opened.project), None
     if arguments.cursor is not None:
-        start = read_cursor(arguments.cursor, _Cursor)
+        start = read_cursor(arguments.cursor, _Cursor, opened.project.folder.name)
         at, before = start.position, start.born
     with opened.project.read(at) as state:
         memories = state.memories(labels(arguments.type, arguments.tags), before)
@@ -185,7 +185,9 @@ def memory_list(call: Call, arguments: MemoryList) -> RecordsResult:
     return RecordsResult(
         project=project,
         results=views,
-        next_cursor=write_cursor(_Cursor(position, page[-1].born)) if more else None,
+        next_cursor=write_cursor(_Cursor(position, page[-1].born), opened.project.folder.name)
+        if more
+        else None,
     )
 
 
