@@ -68,6 +68,26 @@ def test_an_export_that_fails_leaves_the_file_as_it_was(
     assert not (tmp_path / "new.jsonl").exists()
 
 
+def test_an_export_to_where_nothing_can_be_written_says_so_in_words(
+    remembered: CommandLine, tmp_path: Path
+) -> None:
+    for options in ([], ["--full"]):
+        ended = remembered("export", tmp_path / "nowhere" / "out.jsonl", *options)
+        assert (ended.code, ended.stdout) == (1, "")
+        assert ended.stderr.startswith(f"error: {tmp_path / 'nowhere'}")
+        assert "No such file or directory" in ended.stderr
+
+
+def test_a_history_is_not_imported_into_a_project_of_another_name(
+    remembered: CommandLine, tmp_path: Path
+) -> None:
+    history = tmp_path / "history.jsonl"
+    assert remembered("export", "--full", history).code == 0
+    ended = remembered("import", history, "--project", "default")
+    assert ended.code == 2
+    assert "leave out --project" in ended.stderr
+
+
 def test_an_export_that_ends_halfway_leaves_the_file_as_it_was(
     remembered: CommandLine, tmp_path: Path
 ) -> None:

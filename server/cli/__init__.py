@@ -73,6 +73,10 @@ def main(arguments: list[str] | None = None) -> None:
     except MemlogError as error:
         say(explained(error), err=True)
         sys.exit(1)
+    except OSError as error:  # of a file that a command was given, or of the output
+        where = error.filename or "output"
+        say(f"error: {where}: {error.strerror or error}", err=True)
+        sys.exit(1)
 
 
 def serve_main() -> None:

@@ -46,6 +46,10 @@ def import_command(settings: Settings, file: BinaryIO, project: str | None, as_j
     """
     data = file.read()
     if chronicle.is_history(data):
+        if project is not None:
+            raise click.UsageError(
+                "A history becomes the project that it was: leave out --project."
+            )
         _import_history(settings, data, as_json)
         return
     _judge(settings, transfer.objects(data))
