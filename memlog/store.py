@@ -66,6 +66,7 @@ class Store:
         self._open: Recent[Project] = Recent()
         self._opening = threading.RLock()
         self._locked = False
+        _make(data_dir)
         self._catalog = derived(data_dir / "catalog.mdb", ("projects", "meta"))
         try:
             pending = self._pending()
@@ -408,6 +409,16 @@ class Store:
                         self._locked = False
             except OSError as error:
                 raise storage_error(self.data_dir, error) from error
+
+
+def _make(data_dir: Path) -> None:
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(
+            f"The data directory {data_dir} cannot be made: {error.strerror}",
+            suggestion="Name a folder that this user may write, by --data-dir or MEMLOG_DATA_DIR.",
+        ) from error
 
 
 def _taken(row: ProjectRow) -> ProjectExists:

@@ -344,6 +344,11 @@ FAILURES = {
         "MEMLOG_EMBEDDER: embedder is 'gpt'",
     ),
     "a project that exists": (["projects", "create", "default"], {}, "exists already"),
+    "a data directory that is a file": (
+        ["log", "--data-dir", str(Path(__file__) / "data")],
+        {},
+        "cannot be made: Not a directory",
+    ),
 }
 
 
