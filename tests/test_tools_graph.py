@@ -142,7 +142,7 @@ def test_what_is_deleted_by_a_former_name_is_not_said_to_be_missing(client: Clie
     client("create_relations", relations=[KNOWS])
     client("rename_entity", name="Jon", newName="Jonathan")
     edges = client("delete_relations", relations=[KNOWS])
-    assert (edges["deleted"], edges.get("notFound", [])) == (1, [])
+    assert (edges["deleted"], edges["notFound"]) == (1, [])
     gone = client("delete_entities", entityNames=["Jon", "Jonathan", "Mia"])
     assert (gone["deleted"], gone["notFound"]) == (1, ["Mia"])
 

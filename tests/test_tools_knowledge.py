@@ -53,3 +53,12 @@ def test_saving_again_without_a_rating_leaves_the_one_that_is_there(client: Clie
     assert saved(client, confidence=0.3) == (0.9, 0.3)
     assert saved(client) == (0.9, 0.3)
     assert saved(client, importance=0.5, confidence=1.0) == (0.5, 1.0)
+
+
+def test_every_version_tells_its_thread_also_where_there_was_none(client: Client) -> None:
+    jon = {"name": "Jon", "entityType": "person", "observations": ["likes tea"]}
+    client("create_entities", entities=[jon])
+    added = [{"entityName": "Jon", "contents": ["likes jazz"]}]
+    client("add_observations", observations=added, threadId="t")
+    history = client("get_observation_history", entityName="Jon")["history"]
+    assert [version["agentThreadId"] for version in history] == [None, "t"]

@@ -84,7 +84,7 @@ def _created(entity: Entity, outcome: Outcome) -> CreatedEntity:
     return CreatedEntity(**msgspec.structs.asdict(view), replaced=len(retired))
 
 
-class DeleteEntitiesResult(Result, frozen=True):
+class DeleteEntitiesResult(Result, frozen=True, omit_defaults=False):
     project: str
     success: bool
     message: str
@@ -204,7 +204,7 @@ class Deletion(Result, frozen=True):
     observations: list[str]
 
 
-class DeleteObservationsResult(Result, frozen=True):
+class DeleteObservationsResult(Result, frozen=True, omit_defaults=False):
     project: str
     success: bool
     message: str
@@ -301,7 +301,7 @@ class EdgeView(Result, frozen=True):
     relation_type: str = field(name="relationType")
 
 
-class DeleteRelationsResult(Result, frozen=True):
+class DeleteRelationsResult(Result, frozen=True, omit_defaults=False):
     project: str
     success: bool
     message: str

@@ -119,9 +119,9 @@ class Version(Result, frozen=True):
     version: int
     confidence: float
     importance: float
+    agent_thread_id: str | None = field(name="agentThreadId")
     supersedes: str | None = None
     superseded_by: str | None = None
-    agent_thread_id: str | None = field(name="agentThreadId", default=None)
     deleted_at: str | None = None
 
 
