@@ -128,15 +128,25 @@ class Store:
 
     def create(self, name: str, description: str = "", origin: Origin = Origin()) -> ProjectRow:
         project_id = self.context.new_id("prj")
+        command = CreateProject(name=name, description=description)
         with self._changing(project_id):
             if self._known(name):
-                raise _taken(self.find(name))
+                return self._made_before(self.find(name), command, origin)
             project = Project(self.data_dir / "projects" / project_id, clock=self._clock)
             self._open.put(project_id, project)
             context = msgspec.structs.replace(self.context, new_id=lambda _: project_id)
-            command = CreateProject(name=name, description=description)
             project.execute(command, context, lambda _: None, origin)
         return self.find(name)
+
+    def _made_before(self, row: ProjectRow, command: CreateProject, origin: Origin) -> ProjectRow:
+        """The project, if it was this very command that made it. Raises ProjectExists."""
+        if origin.command_id is None or row.status == "archived":
+            raise _taken(row)
+        try:
+            self._opened(row.id).execute(command, self.context, lambda _: None, origin)
+        except ProjectExists:
+            raise _taken(row) from None
+        return row
 
     def archive(
         self,

@@ -141,6 +141,18 @@ def test_a_name_that_an_archived_project_has_is_refused_with_the_way_to_bring_it
     assert 'restore_project with {"name": "old"}' in caught.value.error["suggestion"]
 
 
+def test_a_creation_that_is_sent_again_with_its_command_id_is_answered_alike(
+    client: Client,
+) -> None:
+    wanted = {"name": "new", "description": "a shop"}
+    made = client.as_command("c1", "create_project", wanted)
+    assert client.as_command("c1", "create_project", wanted) == made
+    for command_id, code in (("c1", "CONFLICT"), ("c2", "PROJECT_EXISTS")):
+        with pytest.raises(Refused) as caught:
+            client.as_command(command_id, "create_project", {"name": "new"})
+        assert caught.value.error["code"] == code
+
+
 def test_without_an_active_project_every_tool_says_so(tmp_path: Path) -> None:
     with client_on(tmp_path, project="") as client:
         assert refused(client, "read_graph")["code"] == "NO_ACTIVE_PROJECT"
