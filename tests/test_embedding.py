@@ -116,6 +116,12 @@ def test_the_local_embedder_refuses_to_stand_in_for_another_model(tmp_path: Path
     assert "fastembed" in str(caught.value.suggestion)
 
 
+@pytest.mark.parametrize("maker", ["", "sentence-transformers/", "Xenova/"])
+def test_the_local_model_answers_to_every_name_it_goes_by(maker: str, cache_dir: Path) -> None:
+    spec = EmbedderSpec(backend="minilm", cache_dir=cache_dir, model=f"{maker}all-MiniLM-L6-v2")
+    assert opened(spec).key.startswith("all-minilm-l6-v2")
+
+
 def test_fastembed_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fastembed", None)
     with pytest.raises(EmbeddingError, match="not installed") as caught:

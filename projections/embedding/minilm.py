@@ -27,7 +27,11 @@ from projections.embedding.weights import MODEL_SHA256, Weights, find_folder
 if TYPE_CHECKING:
     from projections.embedding.embedder import EmbedderSpec, Vectors
 
-MODEL_NAMES = ("all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2")
+MODEL_NAMES = (
+    "all-MiniLM-L6-v2",
+    "sentence-transformers/all-MiniLM-L6-v2",
+    "Xenova/all-MiniLM-L6-v2",  # the same weights as transformers.js names them
+)
 DIMENSIONS = 384
 HEADS = 12
 PIECES_MAX = (
