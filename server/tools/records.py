@@ -216,13 +216,14 @@ def record_content(row: Memory) -> dict[str, Any]:
 
 def _limit(call: Call, wanted: int | None) -> int:
     settings = call.service.settings
-    limit = settings.search_limit if wanted is None else wanted
-    if limit > settings.search_limit_max:
+    if wanted is None:
+        return min(settings.search_limit, settings.search_limit_max)
+    if wanted > settings.search_limit_max:
         problem = Problem(
             "limit",
-            f"limit is {limit}. Max {settings.search_limit_max}.",
+            f"limit is {wanted}. Max {settings.search_limit_max}.",
             "Ask for less, or page with memory_list and its cursor.",
-            limit,
+            wanted,
         )
         raise refusal([(LimitExceeded, problem)])
-    return limit
+    return wanted
