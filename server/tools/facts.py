@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import islice
 from typing import Annotated
 
@@ -167,7 +168,7 @@ def search_memories(call: Call, arguments: SearchMemories) -> FactsResult:
             for row, hit in rows
         ]
     usage.read(row.id for row, _ in rows)
-    return FactsResult(project=project, memories=list(within_budget(views)), notice=found.notice)
+    return _facts(project, views, found.notice)
 
 
 class ListRecentMemories(Arguments, frozen=True):
@@ -192,4 +193,14 @@ def list_recent_memories(call: Call, arguments: ListRecentMemories) -> FactsResu
             for row in rows
         ]
     usage.read(row.id for row in rows)
-    return FactsResult(project=project, memories=list(within_budget(views)))
+    return _facts(project, views)
+
+
+def _facts(project: str, views: Sequence[FactView], notice: str | None = None) -> FactsResult:
+    """As many as an answer holds; how many it does not hold is said."""
+    shown = list(within_budget(views))
+    left_out = len(views) - len(shown)
+    if left_out:
+        said = f"{left_out} more did not fit into the answer: memory_list has their links."
+        notice = f"{said} {notice}" if notice else said
+    return FactsResult(project=project, memories=shown, notice=notice)
