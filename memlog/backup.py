@@ -27,6 +27,7 @@ import lmdb
 import msgspec
 
 from memlog import codec
+from memlog.canonical import canonical
 from memlog.codec import CHAIN_END
 from memlog.environment import Environment, storage_error, sync_folder
 from memlog.errors import Conflict, InvalidParameter, ProjectExists, ProjectNotFound, StorageError
@@ -256,20 +257,21 @@ def restore(
     copies = sorted(path.parent for path in folder.glob(f"prj_*/{LOG_FILE}"))
     if not copies:
         raise InvalidParameter(f"{folder} holds no backup of memlog")
-    done, seen = [], set()
+    wanted = {canonical(name): name for name in names}
+    done, seen = [], {}
     for copied in copies:
         staged = _staged(store, copied)
         try:
             name, position, chain = _described(staged)
-            seen.add(name)
-            if not names or name in names:
+            seen[canonical(name)] = name
+            if not wanted or canonical(name) in wanted:
                 done.append(_restored(store, staged, name, position, chain, replace))
         finally:
             shutil.rmtree(staged, ignore_errors=True)
-    if missing := sorted(names - seen):
+    if missing := sorted(wanted.keys() - seen.keys()):
         raise ProjectNotFound(
-            f"The backup has no project '{missing[0]}'",
-            suggestion=f"It has {', '.join(sorted(seen))}.",
+            f"The backup has no project '{wanted[missing[0]]}'",
+            suggestion=f"It has {', '.join(sorted(seen.values()))}.",
         )
     return done
 

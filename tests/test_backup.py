@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -134,6 +135,19 @@ def flip(file: Path, text: bytes) -> None:
         data[at] ^= 1
         at = data.find(text)
     file.write_bytes(data)
+
+
+def test_a_project_is_restored_by_its_name_in_any_unicode_form(
+    store: Store, tmp_path: Path
+) -> None:
+    store.create("café")
+    back_up(store, tmp_path / "backup")
+    fresh = Store(tmp_path / "other")
+    apart = unicodedata.normalize("NFD", "café")
+    assert [
+        each.name for each in restore(fresh, tmp_path / "backup", names=frozenset({apart}))
+    ] == ["café"]
+    fresh.close()
 
 
 def test_a_damaged_backup_is_not_restored(store: Store, tmp_path: Path) -> None:
