@@ -62,3 +62,17 @@ def test_every_version_tells_its_thread_also_where_there_was_none(client: Client
     client("add_observations", observations=added, threadId="t")
     history = client("get_observation_history", entityName="Jon")["history"]
     assert [version["agentThreadId"] for version in history] == [None, "t"]
+
+
+def test_the_versions_of_a_fact_are_told_as_of_any_moment_of_a_merge(client: Client) -> None:
+    client("create_entities", entities=[{"name": "A", "entityType": "t", "observations": ["one"]}])
+    client("create_entities", entities=[{"name": "B", "entityType": "t"}])
+    change = {"entityName": "A", "observation": "one", "newContent": "two"}
+    newest = client("update_observation", **change)["id"]
+    moved = client.service.open("default").project.head() + 1
+    client("merge_entities", names=["A"], into="B")
+    for position in (moved, moved + 1):
+        answer = client(
+            "get_observation_history", entityName="B", observationId=newest, asOf=position
+        )
+        assert [version["content"] for version in answer["history"]] == ["one", "two"]

@@ -143,14 +143,15 @@ def get_observation_history(call: Call, arguments: GetObservationHistory) -> His
             problem = missing_entity(arguments.entity_name, "entityName", state)
             raise refusal([(EntityNotFound, problem)])
         rows = [*state.retired_observations(entity_id), *state.observations(entity_id)]
-    if arguments.observation_id is not None:
-        rows = _chain(arguments.observation_id, rows)
+        if arguments.observation_id is not None:
+            rows = _chain(arguments.observation_id, rows, state)
     rows = [row for row in rows if arguments.thread_id in (None, row.thread)]
     history = [_version(row) for row in sorted(rows, key=lambda row: row.born)]
     return HistoryResult(project=project, history=history)
 
 
-def _chain(observation_id: str, rows: list[Observation]) -> list[Observation]:
+def _chain(observation_id: str, rows: list[Observation], state: State) -> list[Observation]:
+    """All versions of the fact. In the midst of a merge some are still the other entity's."""
     start = find_observation(rows, observation_id)
     if start is None:
         problem = Problem(
@@ -160,12 +161,11 @@ def _chain(observation_id: str, rows: list[Observation]) -> list[Observation]:
             observation_id,
         )
         raise refusal([(ObservationNotFound, problem)])
-    by_id = {row.id: row for row in rows}
-    while start.supersedes is not None:
-        start = by_id[start.supersedes]
+    while (older := state.observation(start.supersedes or "")) is not None:
+        start = older
     chain = [start]
-    while chain[-1].superseded_by is not None:
-        chain.append(by_id[chain[-1].superseded_by])
+    while (newer := state.observation(chain[-1].superseded_by or "")) is not None:
+        chain.append(newer)
     return chain
 
 
