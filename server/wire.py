@@ -22,6 +22,7 @@ from mcp_types import (
     JSONRPCError,
     JSONRPCMessage,
     JSONRPCNotification,
+    JSONRPCRequest,
     JSONRPCResponse,
     RequestId,
     jsonrpc_message_adapter,
@@ -68,6 +69,9 @@ def decode(line: bytearray | Oversized) -> JSONRPCMessage:
         if odd is not None:
             reason = f"`id` must be a string or an integer, not {_shown(odd)}"
             raise Refused(error_reply(None, INVALID_REQUEST, reason))
+    if isinstance(message, JSONRPCRequest) and message.method == "initialize" and message.params:
+        # The SDK insists on it; clients that were written by hand leave out what they have none of.
+        message.params.setdefault("capabilities", {})
     return message
 
 

@@ -151,3 +151,15 @@ def test_an_encoded_message_is_one_line(result: dict[str, Any]) -> None:
     line = encode(JSONRPCResponse(jsonrpc="2.0", id=1, result=result))
     assert line.count(b"\n") == 1
     assert json.loads(line)["result"] == result
+
+
+def test_a_client_that_says_nothing_of_its_capabilities_has_none() -> None:
+    params = {"protocolVersion": "2024-11-05", "clientInfo": {"name": "agent", "version": "1.0"}}
+    asked = {"jsonrpc": "2.0", "id": "init", "method": "initialize", "params": params}
+    message = decode(bytearray(json.dumps(asked).encode()))
+    assert isinstance(message, JSONRPCRequest)
+    assert message.params == {**params, "capabilities": {}}
+    able = {**params, "capabilities": {"roots": {}}}
+    message = decode(bytearray(json.dumps({**asked, "params": able}).encode()))
+    assert isinstance(message, JSONRPCRequest)
+    assert message.params == able
