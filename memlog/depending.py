@@ -47,7 +47,7 @@ def blockers(first: int, last: int, state: State) -> set[int]:
                 found |= changes_after(owner, last, state)
         elif key[:1] == b"R" and value is not None:
             found |= _moved(key, last, state)
-            found |= _renamed(decode_relation(value), changed, last, state)
+            found |= _renamed(decode_relation(value), changed, first, last, state)
         elif key[:1] == b"M" and value is not None:
             found |= _listed_otherwise(key, first, last, state)
     return found
@@ -83,21 +83,23 @@ def _moved(key: bytes, last: int, state: State) -> set[int]:
     return set() if same else changes_after(key, last, state)
 
 
-def _renamed(relation: Relation, changed: Rows, last: int, state: State) -> set[int]:
+def _renamed(relation: Relation, changed: Rows, first: int, last: int, state: State) -> set[int]:
     """Positions at which an end of a relation that is to stand again got another name."""
     found: set[int] = set()
     for end in (relation.source, relation.target):
-        entity_id = changed.get(name_key(end), state.row(name_key(end)))
-        key = None if entity_id is None else entity_key(entity_id.decode())
-        row = None if key is None else changed.get(key, state.row(key))
-        if key is None or row is None or canonical(decode_entity(row).name) == canonical(end):
-            continue
-        found |= changes_after(name_key(end), last, state)
-        found |= {
-            position
-            for position in changes_after(key, last, state)
-            if _name_at(key, position - 1, state) != _name_at(key, position, state)
-        }
+        now = changed.get(name_key(end), state.row(name_key(end)))
+        before = state.at(first - 1).row(name_key(end))
+        for entity_id in {each for each in (now, before) if each is not None}:
+            key = entity_key(entity_id.decode())
+            row = changed.get(key, state.row(key))
+            if row is None or canonical(decode_entity(row).name) == canonical(end):
+                continue
+            found |= changes_after(name_key(end), last, state)
+            found |= {
+                position
+                for position in changes_after(key, last, state)
+                if _name_at(key, position - 1, state) != _name_at(key, position, state)
+            }
     return found
 
 

@@ -368,6 +368,19 @@ def test_a_relation_is_not_left_at_a_name_that_its_entity_no_longer_has(
     assert project.digest() == before
 
 
+def test_a_relation_does_not_come_back_to_a_name_that_was_taken_back(project: Project) -> None:
+    do(project, create(entity("C"), entity("D")))
+    do(project, RENAMES_C)
+    renamed = project.head()
+    do(project, relate("D", "knows", "C2"))
+    do(project, unrelate("D", "knows", "C2"))
+    deleted = project.head()
+    do(project, Undo(position=renamed))
+    with pytest.raises(Conflict) as caught:
+        do(project, Undo(position=deleted))
+    assert caught.value.problems[0].path == f"position {project.head()}"
+
+
 def test_a_relation_that_waited_for_a_name_does_not_keep_a_rename_from_being_undone(
     project: Project,
 ) -> None:
