@@ -8,12 +8,10 @@ is searched, and to the catalogue which projects there are.
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,22 +23,17 @@ from memlog import state as tables
 from memlog.codec import Entry
 from memlog.commands import AnyCommand
 from memlog.context import Context
-from memlog.damage import damaged, examine, mark, noted
 from memlog.decider import decide, require_active
 from memlog.environment import MAP_BYTES_START, Environment
-from memlog.errors import (
-    DamagedLog,
-    InvalidParameter,
-    ProjectNotFound,
-    StorageError,
-)
+from memlog.errors import DamagedLog, InvalidParameter, ProjectNotFound, StorageError
 from memlog.evolve import evolve
 from memlog.ids import new_id
 from memlog.log import Checked, Damage, Head, Log
-from memlog.pages import Pages
+from memlog.rebuilding import digest, digest_rebuilt, evolve_all
 from memlog.receipts import Receipts
+from memlog.soundness import Soundness
 from memlog.state import State
-from memlog.tables import LmdbRows, MemoryRows, Timeline, place
+from memlog.tables import LmdbRows, Timeline, place
 
 STATE_VERSION = 3
 """Of the state tables' layout; a log whose tables are of another version is evolved anew."""
@@ -51,8 +44,6 @@ _VERSION_KEY, _REMOVED_KEY = b"state_version", b"removed"
 GENERATION_KEY = b"generation"
 
 Answer = TypeVar("Answer")
-
-log = logging.getLogger("memlog.project")
 
 
 class Origin(msgspec.Struct, frozen=True):
@@ -85,12 +76,12 @@ class Project:
         *,
         clock: Callable[[], int] = clock_us,
         map_bytes: int = MAP_BYTES_START,
+        damage: DamagedLog | None = None,
     ) -> None:
+        self._soundness = Soundness(os.fspath(folder / LOG_FILE), damage)
         self.folder = folder
         self._clock = clock
         self._checked = Checked()
-        self._found: DamagedLog | None = None
-        """Where it could not be noted beside the log."""
         self._environment = Environment(
             folder / LOG_FILE, DATABASES, map_bytes=map_bytes, proven=True
         )
@@ -111,6 +102,7 @@ class Project:
     @folder.setter
     def folder(self, folder: Path) -> None:
         self._folder, self._path = folder, os.fspath(folder / LOG_FILE)
+        self._soundness.path = self._path
 
     # -- writing
 
@@ -135,9 +127,9 @@ class Project:
                 receipt = receipts.find(origin.command_id, command)
                 if receipt is not None:
                     return receipt.answer  # type: ignore[no-any-return]
-            self._require_sound()
+            self._soundness.require()
             timeline = self._timeline(transaction)
-            with self._noting(transaction):
+            with self._soundness.noting(transaction):
                 entries = self._append(transaction, timeline, command, context, origin)
             log = self._log(transaction)
             head = log.position()
@@ -250,40 +242,16 @@ class Project:
     def damage(self) -> DamagedLog | None:
         """That the log is damaged, as somebody found out: it is read as far as it goes, and written to no
         more, for what came after would be lost with it when it is brought back from a backup."""
-        return self._found or noted(self._path)
+        return self._soundness.damage
 
     @property
     def unreadable(self) -> bool:
         """Whether the file was found damaged so that LMDB must not read it any more."""
         return self._environment.damaged
 
-    def _require_sound(self) -> None:
-        damage = self.damage
-        if damage is not None:
-            raise damage
-
-    @contextmanager
-    def _noting(self, transaction: lmdb.Transaction) -> Iterator[None]:
-        """Notes a damage that was met: what is read is checked, so whoever reads may be the one to find it."""
-        try:
-            yield
-        except DamagedLog as met:
-            if self.damage is None:
-                self._note(transaction, met)
-            raise self.damage or met from met
-
-    def _note(self, transaction: lmdb.Transaction, met: DamagedLog) -> None:
-        pages = Pages(self.folder / LOG_FILE, transaction.id())
-        damages = [each for each in examine(pages) if isinstance(each, Damage)]
-        pages.close()
-        if damages:
-            log.error("%s", met.message)
-            mark(self.folder / LOG_FILE, damages)
-        self._found = None if noted(self._path) else damaged(damages) or met
-
     @contextmanager
     def _snapshot(self) -> Iterator[lmdb.Transaction]:
-        with self._environment.read() as transaction, self._noting(transaction):
+        with self._environment.read() as transaction, self._soundness.noting(transaction):
             try:
                 yield transaction
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -301,14 +269,8 @@ class Project:
         def body(transaction: lmdb.Transaction) -> None:
             for name in ("now", "past"):
                 transaction.drop(self._environment.databases[name], delete=False)
-            log = self._log(transaction)
-            total = log.position()
-            timeline = self._timeline(transaction)
-            with self._noting(transaction):
-                for entry in log.read():
-                    evolve(timeline, entry)
-                    if progress and (entry.position % 1_000 == 0 or entry.position == total):
-                        progress(entry.position, total)
+            with self._soundness.noting(transaction):
+                evolve_all(self._log(transaction), self._timeline(transaction), progress)
             version = STATE_VERSION.to_bytes(2, "big")
             transaction.put(_VERSION_KEY, version, db=self._environment.databases["meta"])
 
@@ -317,15 +279,12 @@ class Project:
     def digest(self) -> str:
         """SHA-256 over every row of the present state tables."""
         with self._snapshot() as transaction:
-            return _digest(self._timeline(transaction))
+            return digest(self._timeline(transaction))
 
     def digest_rebuilt(self) -> str:
         """The same, over tables evolved in memory from the log alone."""
-        timeline = Timeline(MemoryRows(), MemoryRows())
         with self._snapshot() as transaction:
-            for entry in self._log(transaction).read():
-                evolve(timeline, entry)
-        return _digest(timeline)
+            return digest_rebuilt(self._log(transaction))
 
     # -- erasing
 
@@ -436,11 +395,3 @@ class _Rehearsed(Exception):
     def __init__(self, answer: Any) -> None:
         super().__init__("rehearsed")
         self.answer = answer
-
-
-def _digest(timeline: Timeline) -> str:
-    """Of what the rows hold, not of since when: an undo brings back the one, not the other."""
-    hashed = sha256()
-    for key, value in timeline.scan(b""):
-        hashed.update(len(key).to_bytes(4, "big") + key + len(value).to_bytes(4, "big") + value)
-    return hashed.hexdigest()

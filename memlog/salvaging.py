@@ -35,11 +35,7 @@ class Salvaged(Project):
         self, source: Path, seen: Stamp, folder: Path, damage: DamagedLog, clock: Callable[[], int]
     ) -> None:
         self._source, self._seen, self._damage = source, seen, damage
-        super().__init__(folder, clock=clock)
-
-    @property
-    def damage(self) -> DamagedLog | None:
-        return self._damage
+        super().__init__(folder, clock=clock, damage=damage)
 
     @property
     def moved(self) -> bool:

@@ -123,7 +123,7 @@ class TextProjector:
         kinds: frozenset[Kind] | None = None,
         labels: tuple[str, ...] = (),
     ) -> list[TextHit]:
-        """Documents whose text holds `needle`, case and width aside; scores as in `part_score`.
+        """Documents whose text holds `needle`, case and width aside; scores as in `text_part.part_score`.
 
         They are looked for among the `CHECKED_MAX` shortest candidates, and no further than it takes
         to find `limit`. Raises StorageError where the index is damaged.

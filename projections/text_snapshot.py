@@ -1,4 +1,4 @@
-"""One committed state of the text index, and the two questions asked of it: by words and by part.
+"""One committed state of the text index, and the two questions asked of it: by words and by part (`text_part`).
 
 **By words.** Each word of the query stands for the set of documents that have it, and weighs
 
@@ -18,8 +18,6 @@ N and n count retired documents too, so a score is the same whatever position is
 
 Operators join things, not texts (`query`): the texts that have any of the words are ranked as above, and of
 their entities those stay that satisfy the query with all their texts.
-
-**By part.** Documents whose text holds the needle, found by trigrams and checked against the text.
 """
 
 from __future__ import annotations
@@ -41,6 +39,7 @@ from projections.query import (
     Words,
     wanted,
 )
+from projections.text_part import candidates, holding
 from projections.text_rows import LENGTH_MAX, LENGTH_PIVOT, RETIRED, Row, decode_head, decode_row
 from projections.things import TextHit, best_of_things, satisfied_by_nothing
 
@@ -49,14 +48,6 @@ TERMS_MAX = 64
 
 PREFIX_MAX = 64
 """Characters of a prefix that count; the index refuses expressions of more than 1,000 states."""
-
-TRIGRAMS_MAX = 12
-"""Trigrams of a needle that are looked up, evenly spread; the check against the text does the rest."""
-
-CHECKED_MAX = 500
-"""Documents that one search by part reads to see whether they hold the needle, the shortest first."""
-
-PAGE_MIN = 100
 
 MISSPELT_LETTERS_MIN, MISSPELT_TWICE_LETTERS_MIN = 4, 8
 """From how many letters on a word that no text has may be one letter away from what was meant, and two."""
@@ -135,8 +126,9 @@ class TextSnapshot:
         needle = analysis.normalise(needle)
         if not needle or limit < 1:
             return []
-        clauses = self._narrowed(self._candidates(needle), at, kinds, labels)
-        return self._holding(needle, tantivy.Query.boolean_query(clauses), limit)
+        clauses = candidates(self._schema, self._searcher, needle)
+        narrowed = tantivy.Query.boolean_query(self._narrowed(clauses, at, kinds, labels))
+        return holding(self._searcher, needle, narrowed, limit)
 
     def rarity(self, word: str) -> float:
         """The idf of a word as a search by words counts it; 0 of stop words and of what is no word."""
@@ -332,65 +324,6 @@ class TextSnapshot:
 
     def _row(self, address: tantivy.DocAddress) -> Row:
         return decode_row(self._searcher.doc(address)["row"][0])
-
-    def _candidates(self, needle: str) -> _Clauses:
-        grams = analysis.trigrams(needle)
-        if not grams:
-            terms = [term for term, _ in self._searcher.terms_with_prefix("trigrams", needle)]
-            return [(Occur.Must, tantivy.Query.term_set_query(self._schema, "trigrams", terms))]
-        step = max(len(grams) / TRIGRAMS_MAX, 1)
-        spread = [grams[int(at * step)] for at in range(min(len(grams), TRIGRAMS_MAX))]
-        return [(Occur.Must, self._term("trigrams", gram)) for gram in spread]
-
-    def _holding(self, needle: str, candidates: tantivy.Query, limit: int) -> list[TextHit]:
-        hits: list[TextHit] = []
-        checked = 0
-        while checked < CHECKED_MAX and len(hits) < limit:
-            page = min(max(limit, PAGE_MIN), CHECKED_MAX - checked)
-            found = self._searcher.search(
-                candidates,
-                page,
-                count=False,
-                order_by_field="size",
-                offset=checked,
-                order=tantivy.Order.Asc,
-            ).hits
-            for _, address in found:
-                row = self._row(address)
-                score = part_score(needle, row.text)
-                if score > 0:
-                    hits.append(_hit(row, score))
-            checked += len(found)
-            if len(found) < page:
-                break
-        hits.sort(key=lambda hit: (-hit.score, hit.ref))
-        return hits[:limit]
-
-
-def _hit(row: Row, score: float) -> TextHit:
-    return TextHit(row.ref, row.kind, row.entity, score)
-
-
-def part_score(needle: str, text: str) -> float:
-    """How well a normalised needle names a normalised text, 0..1; 0 where it is no part of it.
-
-    1 where it is the whole; otherwise 0.5 · (length of needle / length of text), plus 0.3 where it
-    begins with a word and 0.15 where it ends with one, for the occurrence that does best of the first
-    eight.
-    """
-    if needle == text:
-        return 1.0
-    edges = -1.0
-    at = text.find(needle)
-    for _ in range(8):
-        if at < 0:
-            break
-        end = at + len(needle)
-        begins = at == 0 or not text[at - 1].isalnum()
-        ends = end == len(text) or not text[end].isalnum()
-        edges = max(edges, 0.3 * begins + 0.15 * ends)
-        at = text.find(needle, at + 1)
-    return 0.0 if edges < 0 else 0.5 * len(needle) / len(text) + edges
 
 
 def _scored(documents: tantivy.Query, score: float) -> tantivy.Query:

@@ -149,7 +149,7 @@ def test_a_project_is_where_its_last_acknowledged_change_left_it_or_one_step_fur
 PRELUDE = """
 import os, sys, threading
 from pathlib import Path
-import memlog.environment, memlog.project, memlog.state
+import memlog.environment, memlog.project, memlog.rebuilding, memlog.state
 import projections.embeddings, projections.follow, projections.text, projections.vectors
 import projections.vector_snapshot, projections.embedding.store
 from projections.text import TextProjector
@@ -256,7 +256,7 @@ CRASHES = {
         False,
     ),
     "in the middle of a replay of the state": (
-        "dies_after(memlog.project, 'evolve')",
+        "dies_after(memlog.rebuilding, 'evolve')",
         "\n    client.service.open('default').project.rebuild()\n",
         False,
     ),

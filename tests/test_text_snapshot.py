@@ -13,8 +13,9 @@ from projections.documents import Born, Died, Document, Kind
 from projections.protocol import Batch
 from projections.query import parse
 from projections.text import TextProjector
+from projections.text_part import CHECKED_MAX, part_score
 from projections.text_rows import LENGTH_MAX, size, weight
-from projections.text_snapshot import CHECKED_MAX, TERMS_MAX, part_score
+from projections.text_snapshot import TERMS_MAX
 from projections.things import TextHit
 
 FACTS = {

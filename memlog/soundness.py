@@ -1,0 +1,55 @@
+"""Whether a log that is open is sound: what was found out when it was read, by this process or another."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import lmdb
+
+from memlog.damage import damaged, examine, mark, noted
+from memlog.errors import DamagedLog
+from memlog.log import Damage
+from memlog.pages import Pages
+
+log = logging.getLogger("memlog.soundness")
+
+
+class Soundness:
+    """Of one log, as far as anybody found out: this object, or whoever noted it beside the log."""
+
+    def __init__(self, path: str, known: DamagedLog | None = None) -> None:
+        self.path = path
+        """Archiving moves the file."""
+        self._found = known
+        """What is not noted beside the log, or could not be."""
+
+    @property
+    def damage(self) -> DamagedLog | None:
+        return self._found or noted(self.path)
+
+    def require(self) -> None:
+        damage = self.damage
+        if damage is not None:
+            raise damage
+
+    @contextmanager
+    def noting(self, transaction: lmdb.Transaction) -> Iterator[None]:
+        """Notes a damage that was met: what is read is checked, so whoever reads may be the one to find it."""
+        try:
+            yield
+        except DamagedLog as met:
+            if self.damage is None:
+                self._note(transaction, met)
+            raise self.damage or met from met
+
+    def _note(self, transaction: lmdb.Transaction, met: DamagedLog) -> None:
+        pages = Pages(Path(self.path), transaction.id())
+        damages = [each for each in examine(pages) if isinstance(each, Damage)]
+        pages.close()
+        if damages:
+            log.error("%s", met.message)
+            mark(Path(self.path), damages)
+        self._found = None if noted(self.path) else damaged(damages) or met

@@ -1,0 +1,81 @@
+"""Search by part: documents whose text holds a needle, found by trigrams and checked against the text."""
+
+from __future__ import annotations
+
+import tantivy
+from tantivy import Occur, Searcher
+
+from projections import analysis
+from projections.text_rows import decode_row
+from projections.things import TextHit
+
+TRIGRAMS_MAX = 12
+"""Trigrams of a needle that are looked up, evenly spread; the check against the text does the rest."""
+
+CHECKED_MAX = 500
+"""Documents that one search by part reads to see whether they hold the needle, the shortest first."""
+
+PAGE_MIN = 100
+
+
+def candidates(
+    schema: tantivy.Schema, searcher: Searcher, needle: str
+) -> list[tuple[Occur, tantivy.Query]]:
+    """Clauses of what may hold a normalised needle: its trigrams, or all that begin with a shorter one."""
+    grams = analysis.trigrams(needle)
+    if not grams:
+        terms = [term for term, _ in searcher.terms_with_prefix("trigrams", needle)]
+        return [(Occur.Must, tantivy.Query.term_set_query(schema, "trigrams", terms))]
+    step = max(len(grams) / TRIGRAMS_MAX, 1)
+    spread = [grams[int(at * step)] for at in range(min(len(grams), TRIGRAMS_MAX))]
+    return [
+        (Occur.Must, tantivy.Query.term_query(schema, "trigrams", gram, "basic")) for gram in spread
+    ]
+
+
+def holding(searcher: Searcher, needle: str, among: tantivy.Query, limit: int) -> list[TextHit]:
+    """The best `limit` of those whose text holds a normalised needle; `CHECKED_MAX` at most are looked at."""
+    hits: list[TextHit] = []
+    checked = 0
+    while checked < CHECKED_MAX and len(hits) < limit:
+        page = min(max(limit, PAGE_MIN), CHECKED_MAX - checked)
+        found = searcher.search(
+            among,
+            page,
+            count=False,
+            order_by_field="size",
+            offset=checked,
+            order=tantivy.Order.Asc,
+        ).hits
+        for _, address in found:
+            row = decode_row(searcher.doc(address)["row"][0])
+            score = part_score(needle, row.text)
+            if score > 0:
+                hits.append(TextHit(row.ref, row.kind, row.entity, score))
+        checked += len(found)
+        if len(found) < page:
+            break
+    hits.sort(key=lambda hit: (-hit.score, hit.ref))
+    return hits[:limit]
+
+
+def part_score(needle: str, text: str) -> float:
+    """How well a normalised needle names a normalised text, 0..1; 0 where it is no part of it.
+
+    1 where it is the whole; otherwise 0.5 · (length of needle / length of text), plus 0.3 where it
+    begins with a word and 0.15 where it ends with one, for the occurrence that does best of the first
+    eight.
+    """
+    if needle == text:
+        return 1.0
+    edges = -1.0
+    at = text.find(needle)
+    for _ in range(8):
+        if at < 0:
+            break
+        end = at + len(needle)
+        begins = at == 0 or not text[at - 1].isalnum()
+        ends = end == len(text) or not text[end].isalnum()
+        edges = max(edges, 0.3 * begins + 0.15 * ends)
+        at = text.find(needle, at + 1)
+    return 0.0 if edges < 0 else 0.5 * len(needle) / len(text) + edges
