@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import gc
 import subprocess
 import sys
@@ -43,12 +44,25 @@ def test_a_failed_import_does_not_leave_it_off() -> None:
 
 
 def test_a_server_on_stdio_imports_nothing_of_http() -> None:
-    program = (
-        "import sys, server.cli.serve, server.transport, server.dispatch, server.tools\n"
-        "print([each for each in ('server.http', 'prometheus_client', 'uvicorn.protocols')"
-        " if each in sys.modules])"
+    server = "import server.cli.serve, server.transport, server.dispatch, server.tools"
+    assert imported(server, "server.http", "prometheus_client", "uvicorn.protocols") == []
+
+
+def test_the_help_of_the_command_line_imports_no_sdk_and_no_index() -> None:
+    help_ = "from server.cli import cli; cli.main(['--help'], standalone_mode=False)"
+    assert imported(help_, "mcp", "mcp_types", "numpy", "faiss", "onnxruntime") == []
+
+
+def imported(program: str, *modules: str) -> list[str]:
+    """Which of the modules a process has imported that ran the program."""
+    told = (
+        f"import sys; print([each for each in {modules} if each in sys.modules], file=sys.stderr)"
     )
     ended = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, env=environment(), check=True
+        [sys.executable, "-c", f"{program}\n{told}"],
+        capture_output=True,
+        env=environment(),
+        check=True,
     )
-    assert ended.stdout == b"[]\n"
+    found: list[str] = ast.literal_eval(ended.stderr.decode())
+    return found

@@ -5,17 +5,20 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import click
-from mcp import ClientSession, StdioServerParameters
-from mcp.client.stdio import stdio_client
-from mcp_types import CallToolResult
 
 from memlog.settings import Settings
 from server.cli.common import open_console, service_of
+
+if TYPE_CHECKING:
+    from mcp import ClientSession
+    from mcp_types import CallToolResult
 
 console = open_console()
 
@@ -55,8 +58,7 @@ def demo_command() -> None:
 
 
 async def _converse(folder: Path) -> list[Any]:
-    async with stdio_client(_server(folder)) as streams, ClientSession(*streams) as client:
-        await client.initialize()
+    async with _client(folder) as client:
         tools = (await client.list_tools()).tools
         console.print(f"[bold]A server with {len(tools)} tools answers over stdio.[/]\n")
 
@@ -78,8 +80,7 @@ async def _converse(folder: Path) -> list[Any]:
 
 
 async def _ask_again(folder: Path) -> list[Any]:
-    async with stdio_client(_server(folder)) as streams, ClientSession(*streams) as client:
-        await client.initialize()
+    async with _client(folder) as client:
         return await _answers(client)
 
 
@@ -124,11 +125,19 @@ def _structured(result: CallToolResult) -> dict[str, Any]:
     return answer
 
 
-def _server(folder: Path) -> StdioServerParameters:
+@asynccontextmanager
+async def _client(folder: Path) -> AsyncIterator[ClientSession]:
+    """Of a server of its own. The SDK is imported here, for `memlog --help` imports this module."""
+    from mcp import ClientSession, StdioServerParameters
+    from mcp.client.stdio import stdio_client
+
     environment = {**os.environ, "MEMLOG_DATA_DIR": str(folder), "MEMLOG_LOG_LEVEL": "warn"}
-    return StdioServerParameters(
+    server = StdioServerParameters(
         command=sys.executable, args=["-m", "memlog", "serve"], env=environment
     )
+    async with stdio_client(server) as streams, ClientSession(*streams) as client:
+        await client.initialize()
+        yield client
 
 
 def _from_the_log(folder: Path) -> None:
