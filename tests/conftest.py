@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
+
+LONG = (
+    "test_bench.py",
+    "test_damage.py",
+    "test_kills.py",
+    "test_package.py",
+    "test_prelude.py",
+    "test_processes.py",
+    "test_stdio.py",
+    "test_torture.py",
+)
+"""Files that take longest. They come first, so that no process is left alone with one of them at the end."""
 
 # No deadline: a machine under load is not a failing property. The parent is hypothesis's own
 # profile for where it runs, which under CI draws the same examples every time.
 settings.register_profile("memlog", parent=settings(), deadline=None)
 settings.load_profile("memlog")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in LONG)

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -110,7 +111,10 @@ def test_every_damage_to_the_log_is_found_by_position(
 def in_a_process(serve: Callable[[], Any]) -> Any:
     """What `serve` gives back, run where it may die. Raises AssertionError where it did."""
     source, target = os.pipe()
-    child = os.fork()
+    with warnings.catch_warnings():
+        # Of a fork beside threads, which each process of scripts/test has; this child asks nothing of them.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
     if not child:
         try:
             os.write(target, json.dumps(serve()).encode())
