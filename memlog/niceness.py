@@ -10,9 +10,17 @@ NICENESS = 10
 
 log = logging.getLogger("memlog.niceness")
 
+_own = threading.local()
+
+
+def is_nice() -> bool:
+    """Whether this thread works in the background."""
+    return getattr(_own, "nice", False)
+
 
 def be_nice() -> None:
     """Lowers the priority of this thread; where the system has no such thing, nothing is lost."""
+    _own.nice = True
     try:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
     except (AttributeError, OSError):

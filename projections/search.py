@@ -25,7 +25,7 @@ from projections.follow import Projections
 from projections.previous import Meaning
 from projections.query import Query, parse
 from projections.text import TextProjector
-from projections.vectors import VectorHit
+from projections.vectors import VectorHit, VectorProjector
 
 if TYPE_CHECKING:
     from projections.candidates import Candidates
@@ -228,17 +228,26 @@ class Searcher:
 
     def _asked_present(self, vector_of: Callable[[CachedEmbedder], Vectors], mode: Mode) -> _Asked:
         embedder = self._embeddings.get()
-        vector = vector_of(embedder)
         behind = self._projections.behind("vectors")
-        if behind:
-            self._lagging()
+        if not behind:
+            vector = vector_of(embedder)
+            return _Asked(vector, Meaning(embedder, self._caught_up(0, mode)), None)
+        self._lagging()
+        asking = [MEANWHILE.submit(vector_of, embedder)]
+        vectors = self._caught_up(behind, mode)
+        # Where all threads are busy, perhaps with such as this, nobody may ever begin: then it is done here.
+        vector = vector_of(embedder) if asking[0].cancel() else asking.pop().result()
+        return _Asked(vector, Meaning(embedder, vectors), None)
+
+    def _caught_up(self, behind: int, mode: Mode) -> VectorProjector:
+        """The vectors, as far as a search waits for so many events."""
         patience_seconds = PATIENCE_SECONDS[mode]
         if behind > WAITED_EVENTS_MAX:
             if self._projections.previous(PREVIOUS_SECONDS) is not None:
                 patience_seconds = 0.0
             elif mode == "hybrid":
                 patience_seconds = BEHIND_SECONDS
-        return _Asked(vector, Meaning(embedder, self._projections.vectors(patience_seconds)), None)
+        return self._projections.vectors(patience_seconds)
 
     def _asked_before(self, vector_of: Callable[[CachedEmbedder], Vectors]) -> _Asked | None:
         meaning = self._projections.previous(PREVIOUS_SECONDS)

@@ -23,6 +23,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memlog.errors import EmbeddingError
+from memlog.niceness import be_nice, is_nice
 from projections.embedding import Embedder, EmbedderSpec, open_embedder
 from projections.embedding.graph import CONTRIBUTED, IR_VERSION, OPSET, Encoder, build, graph
 from projections.embedding.minilm import (
@@ -497,6 +498,31 @@ def test_any_text_gets_a_vector_of_length_one(minilm: Embedder) -> None:
     lengths = np.linalg.norm(minilm.embed(ANY_TEXTS), axis=1)
     np.testing.assert_allclose(lengths, 1, atol=1e-5)
     assert minilm.embed([]).shape == (0, 384)
+
+
+def test_who_helps_to_embed_is_as_nice_as_whom_it_helps(
+    minilm: MiniLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: set[tuple[str, bool]] = set()
+    run = minilm._run
+
+    def noted(wanted: list[str], pieces: list[list[int]]) -> list[Vectors]:
+        seen.add((threading.current_thread().name, is_nice()))
+        return run(wanted, pieces)
+
+    def background() -> None:
+        be_nice()
+        minilm.embed(ANY_TEXTS)
+
+    monkeypatch.setattr(minilm, "_run", noted)
+    monkeypatch.setattr(minilm, "_threads", 2)
+    minilm.embed(ANY_TEXTS)
+    assert (len(seen), {nice for _, nice in seen}) == (2, {False})
+    seen.clear()
+    thread = threading.Thread(target=background)
+    thread.start()
+    thread.join()
+    assert (len(seen), {nice for _, nice in seen}) == (2, {True})
 
 
 def test_a_vector_does_not_depend_on_its_company(minilm: Embedder) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memlog.errors import EmbeddingError
-from memlog.niceness import be_nice
+from memlog.niceness import be_nice, is_nice
 from memlog.resident import give_back_freed
 from projections.embedding.graph import GRAPH_VERSION, Encoder, graph
 from projections.embedding.pieces import Asked, directions, pack, unit
@@ -79,10 +79,11 @@ class MiniLM:
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(PIECES_MAX)
         self._threads = threads or _threads_by_default()
-        # Whoever waits for a single text goes before those who help with a batch.
-        self._helpers = ThreadPoolExecutor(
-            max(1, self._threads - 1), "embedding", initializer=be_nice
-        )
+        # Who helps has the priority of whom it helps: a search that waits for a few texts must not wait for a thread
+        # that lets everybody go first, nor searches for those who help with an import.
+        helpers = max(1, self._threads - 1)
+        self._helpers = ThreadPoolExecutor(helpers, "embedding")
+        self._nice_helpers = ThreadPoolExecutor(helpers, "nice-embedding", initializer=be_nice)
         tensors = weights.encoder
         shapes = {name: tensor.shape for name, tensor in tensors.items()}
         if float32:
@@ -156,7 +157,8 @@ class MiniLM:
             for batch in share:
                 work(batch)
 
-        helping = [self._helpers.submit(do, share) for share in shares[1:]]
+        helpers = self._nice_helpers if is_nice() else self._helpers
+        helping = [helpers.submit(do, share) for share in shares[1:]]
         try:
             for share in shares[:1]:
                 do(share)
@@ -166,13 +168,18 @@ class MiniLM:
             each.result()
 
     def _batches(self, texts: Sequence[str]) -> list[Batch]:
-        encoded = self._tokenizer.encode_batch_fast([text[:CHARACTERS_MAX] for text in texts])
-        pieces = [each.ids for each in encoded]
+        pieces = self._pieces([text[:CHARACTERS_MAX] for text in texts])
         texts_max = max(1, min(BATCH_TEXTS_MAX, -(-len(texts) // self._threads)))
         return [
             (rows, [pieces[row] for row in rows])
             for rows in batches([len(ids) for ids in pieces], texts_max)
         ]
+
+    def _pieces(self, texts: list[str]) -> list[list[int]]:
+        """A few texts here: it takes longer to wake the tokenizer's own threads, where the processors are busy."""
+        if len(texts) > BATCH_TEXTS_MAX:
+            return [each.ids for each in self._tokenizer.encode_batch_fast(texts)]
+        return [self._tokenizer.encode(text).ids for text in texts]
 
     def _run(self, wanted: list[str], pieces: list[list[int]]) -> list[Vectors]:
         try:

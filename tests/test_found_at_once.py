@@ -1,0 +1,141 @@
+"""What was written a moment ago is found by the next search, which waits for as little as it can."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memlog.niceness import be_nice, is_nice
+from projections import embeddings, search
+from projections.embedding.cached import CachedEmbedder
+from projections.vector_index import Vectors
+from server import service
+from tests.embedder_by_hash import ByHash
+from tests.service import Client, client_on
+
+
+class Idle:
+    """In place of the follower: nothing is caught up in the background, but who is behind is noted."""
+
+    def __init__(self, _: object) -> None:
+        self.told: list[object] = []
+
+    def behind(self, opened: object) -> None:
+        self.told.append(opened)
+
+    def stop(self) -> None:
+        return None
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "Follower", Idle)
+
+
+def tell(client: Client, name: str, *facts: str) -> None:
+    entity = {"name": name, "entityType": "person", "observations": list(facts)}
+    client("create_entities", entities=[entity])
+
+
+def found(client: Client, query: str, **arguments: Any) -> set[str]:
+    answer = client("search_nodes", query=query, **arguments)
+    return {each["name"] for each in answer["entities"]}
+
+
+def behind(client: Client, name: str = "text") -> int:
+    return client.service.open("default").projections.behind(name)
+
+
+def embedding(monkeypatch: pytest.MonkeyPatch, done: Callable[[Sequence[str]], object]) -> None:
+    """`done` is told of all texts that are embedded, before they are."""
+
+    class Told(ByHash):
+        def embed(self, texts: Sequence[str]) -> Vectors:
+            done(texts)
+            return super().embed(texts)
+
+    monkeypatch.setattr(embeddings, "open_embedder", lambda _: Told())
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "semantic"])
+def test_a_question_is_embedded_while_the_newest_texts_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    asked = threading.Event()
+
+    def done(texts: Sequence[str]) -> None:
+        if list(texts) == ["Ada: sings"]:
+            asked.set()
+        else:
+            assert asked.wait(60)
+
+    embedding(monkeypatch, done)
+    with client_on(tmp_path, embedder="minilm") as client:
+        tell(client, "Ada", "sings")
+        # The fact is the very question, so it is among the texts and not embedded alone.
+        assert found(client, "Ada: sings", mode=mode) == {"Ada"}
+        assert behind(client, "vectors") == 0
+
+
+def test_a_question_is_embedded_where_no_thread_is_free_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Busy(Executor):
+        def submit(self, *_: Any, **__: Any) -> Future[Any]:
+            return Future()
+
+    embedding(monkeypatch, lambda _: None)
+    monkeypatch.setattr(search, "MEANWHILE", Busy())
+    with client_on(tmp_path, embedder="minilm") as client:
+        tell(client, "Ada", "sings")
+        assert found(client, "Ada: sings", mode="semantic") == {"Ada"}
+
+
+def test_a_text_that_is_embedded_in_the_background_is_not_embedded_again_by_a_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    begun, go_on = threading.Event(), threading.Event()
+
+    def done(texts: Sequence[str]) -> None:
+        told.extend(texts)
+        if len(texts) > 1:
+            begun.set()
+            assert go_on.wait(60)
+
+    embedding(monkeypatch, done)
+    queried = CachedEmbedder.query_vector
+
+    def query_vector(self: CachedEmbedder, text: str) -> Vectors:
+        go_on.set()
+        return queried(self, text)
+
+    monkeypatch.setattr(CachedEmbedder, "query_vector", query_vector)
+    with client_on(tmp_path, embedder="minilm") as client:
+        tell(client, "Ada", "sings")
+        projections = client.service.open("default").projections
+        follower = threading.Thread(target=projections.vectors)
+        follower.start()
+        assert begun.wait(60)
+        assert found(client, "who sings?", mode="hybrid") == {"Ada"}
+        follower.join()
+    assert sorted(told) == ["Ada (person)", "Ada: sings", "who sings?"]
+
+
+def test_a_thread_is_nice_from_when_it_says_so_and_no_other_is() -> None:
+    told: list[bool] = []
+
+    def background() -> None:
+        told.append(is_nice())
+        be_nice()
+        told.append(is_nice())
+
+    thread = threading.Thread(target=background)
+    thread.start()
+    thread.join()
+    assert (told, is_nice()) == ([False, True], False)
