@@ -1,6 +1,6 @@
 """How long until what was just written is found: an entity created, then searched for, to the last byte.
 
-Nothing waits in between; the search brings the indexes up to date itself where the follower has not.
+Nothing waits in between; the search sees to it that it finds the newest where the follower has not.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The projections of one project: they follow its log, and catch up to its head before they answer.
 
-Whoever needs a projection drives it: a background task after a write, a search before it reads. One
+Whoever needs a projection drives it: a background task after a write, a search before it reads (but what few
+entries are new to the text index a search finds in memory: `text_ahead`). One
 thread of a process at a time drives one projection; for an index on disk that processes share, a file
 lock sees to it that one process does. A lock is held for one batch only, so that a search never waits
 behind a long catch-up that it could have joined.
@@ -14,7 +15,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from itertools import accumulate, islice, takewhile
 from pathlib import Path
@@ -45,6 +46,9 @@ Progress = Callable[[str, int, int], None]
 BATCH_ENTRIES = {"text": 200_000, "analytics": 50_000, "vectors": 64}
 BATCH_BYTES_MAX = 64 * 1024**2
 """What a batch takes of the log at most, but for its last entry: what it needs in memory is a few times that."""
+
+AHEAD_ENTRIES_MAX = 200
+"""So many entries at most are searched before their documents are on disk: of more, a commit is the lesser part."""
 
 TAKEN_ENTRIES = 10_000
 """Changes are read of so many entries at a time, each lot in a snapshot of its own that ends before the next."""
@@ -98,6 +102,18 @@ class Projections:
         projector = self.caught_up("text")
         assert isinstance(projector, TextProjector)
         return projector
+
+    def text_ahead(self) -> TextProjector:
+        """The text index, which finds the newest documents, too: in memory alone where they are few."""
+        # Where that cannot be, the index catches up on disk as far as it can, or says why it cannot.
+        with suppress(DamagedLog, StorageError, ProjectNotFound):
+            projector = self._open("text").projector
+            assert isinstance(projector, TextProjector)
+            head = self._project.head()
+            if 0 <= head - projector.position <= AHEAD_ENTRIES_MAX:
+                projector.look_ahead(head, lambda after: [*_changes(self._project, after, head)])
+                return projector
+        return self.text()
 
     def analytics(self) -> AnalyticsProjector:
         """The analytics, caught up."""
@@ -348,7 +364,7 @@ class _Entries:
 
 
 def _changes(
-    project: Project, after: int, last: int, taken: Callable[[int], object]
+    project: Project, after: int, last: int, taken: Callable[[int], object] = lambda position: None
 ) -> Iterator[Change]:
     """What the entries beyond `after` up to `last` change."""
     while after < last:

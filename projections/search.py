@@ -182,7 +182,9 @@ class Searcher:
         self, query: str, parsed: Query, scope: _Scope
     ) -> tuple[TextProjector, Candidates, bool]:
         """What has the words, or the query as a part; whether there may be more further down."""
-        text = self._projections.text()
+        text = self._projections.text_ahead()
+        if self._projections.behind("text"):
+            self._lagging()
         try:
             return text, *_found_in(text, query, parsed, scope)
         except StorageError as error:  # reading needs nothing of the disk: the index is damaged

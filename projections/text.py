@@ -5,6 +5,8 @@ the state before it or after it; a batch seen before changes nothing; an index t
 thrown away and found empty, for the log can always fill it again. Dead documents stay, marked with the
 span in which they lived.
 
+A search may look ahead of what is committed: `text_ahead` indexes the newest documents in memory.
+
 What is left to others: `follow` drives it, and holds a file lock around refresh and apply; how text is
 cut into terms is `analysis`, which documents a batch leaves is `text_filling`, and how a query is
 matched and scored is `text_snapshot`.
@@ -17,7 +19,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -27,10 +29,12 @@ import tantivy
 from memlog.environment import reason
 from memlog.errors import StorageError
 from projections import analysis
-from projections.documents import Born, Died, Kind
+from projections.documents import Change, Kind
 from projections.protocol import Batch
 from projections.query import Query
-from projections.text_filling import Filling
+from projections.text_ahead import Ahead
+from projections.text_filling import WRITER_HEAP_BYTES, fill
+from projections.text_rows import CHECKPOINT
 from projections.text_snapshot import TextSnapshot
 from projections.things import TextHit
 
@@ -39,14 +43,11 @@ log = logging.getLogger("memlog.text")
 TEXT_VERSION = 2
 """Of the schema and of everything that decides what is in the index. The folder's name carries it."""
 
-CHECKPOINT = "#checkpoint"
-"""The `slot` of the reserved document that holds the position."""
-
 WRITER_WAIT_SECONDS = 60.0
 WRITER_POLL_SECONDS = 0.01
 BULK_ENTRIES_MIN = 1_000
-WRITER_HEAP_BYTES, BULK_HEAP_BYTES = 15_000_000, 120_000_000
-"""What a writer fills before it writes a segment; the larger is room for some 150,000 short documents."""
+BULK_HEAP_BYTES = 120_000_000
+"""What a writer fills before it writes a segment: room for some 150,000 short documents."""
 
 
 def _schema() -> tantivy.Schema:
@@ -84,6 +85,9 @@ class TextProjector:
         self._schema = _schema()
         self._applying = threading.RLock()
         self._merging: threading.Thread | None = None
+        self._taking = threading.Lock()
+        self._ahead: Ahead | None = None
+        self._newest: TextSnapshot | None = None
         with _speaking_of(path):
             self._index, self._snapshot, self._seen = self._opened_or_emptied()
 
@@ -112,7 +116,7 @@ class TextProjector:
         the index is damaged.
         """
         with _speaking_of(self._path):
-            return self._snapshot.search(query, at=at, limit=limit, kinds=kinds, labels=labels)
+            return self._searched().search(query, at=at, limit=limit, kinds=kinds, labels=labels)
 
     def substring(
         self,
@@ -129,12 +133,33 @@ class TextProjector:
         to find `limit`. Raises StorageError where the index is damaged.
         """
         with _speaking_of(self._path):
-            return self._snapshot.substring(needle, at=at, limit=limit, kinds=kinds, labels=labels)
+            return self._searched().substring(
+                needle, at=at, limit=limit, kinds=kinds, labels=labels
+            )
 
     def rarity(self, word: str) -> float:
         """How rare a word is among the texts, as `TextSnapshot.rarity` says."""
         with _speaking_of(self._path):
-            return self._snapshot.rarity(word)
+            return self._searched().rarity(word)
+
+    def look_ahead(self, head: int, changes: Callable[[int], Sequence[Change]]) -> None:
+        """What is searched from now on has seen the log up to `head` at least, some of it in memory alone.
+
+        `changes` reads those beyond a position, up to `head`; what it raises is passed on. Waits for no batch
+        that is being applied.
+        """
+        with self._taking, _speaking_of(self._path):
+            self._refresh_unless_applying()
+            self._forget_committed()
+            if self._searched().position >= head:
+                return
+            ahead, committed = self._ahead, self._snapshot
+            if ahead is None or ahead.committed.position < committed.position:
+                ahead = Ahead(self._schema, committed)
+            found = changes(ahead.snapshot.position)
+            self._ahead = None
+            ahead.take(Batch(head, (), found))
+            self._ahead, self._newest = ahead, ahead.snapshot
 
     def apply(self, batch: Batch) -> None:
         """Indexes the batch and its checkpoint in one commit; what the index has already is skipped.
@@ -147,16 +172,22 @@ class TextProjector:
             try:
                 self.refresh()  # as the only writer: what is seen now stays true until the commit
                 if batch.position > self.position:
-                    self._write(writer, batch)
+                    fill(writer, batch, self._snapshot)
                     writer.commit()
             except BaseException:
                 _abandon(writer)
                 raise
             self._release(writer)
             self.refresh()
+        if self._taking.acquire(blocking=False):  # else whoever has it does this before long
+            try:
+                self._forget_committed()
+            finally:
+                self._taking.release()
 
     def reset(self) -> None:
-        with self._applying, _speaking_of(self._path):
+        with self._taking, self._applying, _speaking_of(self._path):
+            self._ahead = self._newest = None
             writer = self._writer(0)
             try:
                 writer.delete_all_documents()
@@ -173,10 +204,28 @@ class TextProjector:
 
     def close(self) -> None:
         """Waits for merges under way. The projector must not be used afterwards."""
-        with self._applying:
+        with self._taking, self._applying:
+            self._ahead = None
             self._wait_for_merges()
 
     # -- reading
+
+    def _searched(self) -> TextSnapshot:
+        newest = self._newest  # first: it is forgotten when a commit that has seen as much is there
+        committed = self._snapshot
+        return newest if newest is not None and newest.position > committed.position else committed
+
+    def _refresh_unless_applying(self) -> None:
+        if self._applying.acquire(blocking=False):
+            try:
+                self.refresh()
+            finally:
+                self._applying.release()
+
+    def _forget_committed(self) -> None:
+        """What was taken ahead and is on disk by now."""
+        if self._newest is not None and self._newest.position <= self.position:
+            self._ahead = self._newest = None
 
     def _opened_or_emptied(self) -> tuple[tantivy.Index, TextSnapshot, tuple[int, ...]]:
         try:
@@ -214,20 +263,6 @@ class TextProjector:
         return found.st_ino, found.st_mtime_ns, found.st_size
 
     # -- writing
-
-    def _write(self, writer: tantivy.IndexWriter, batch: Batch) -> None:
-        filling, after = Filling(writer, self._snapshot.living), self.position
-        for change in batch.changes:
-            match change:
-                case Born(document) if document.born > after:
-                    filling.born(document)
-                case Died(ref, position) if position > after:
-                    filling.died(ref, position)
-        filling.finish()
-        writer.delete_documents_by_term("slot", CHECKPOINT)
-        writer.add_document(
-            tantivy.Document(slot=CHECKPOINT, position=batch.position, born=0, died=0)
-        )
 
     def _writer(self, entries: int) -> tantivy.IndexWriter:
         """The index's only writer. One thread: this one is as busy making documents as that is indexing

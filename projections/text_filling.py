@@ -9,24 +9,50 @@ kilobyte each beside its text.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 import tantivy
 
 from projections import analysis
-from projections.documents import NEVER, Document
-from projections.text_rows import RETIRED, Row, encode_row, size, weight
+from projections.documents import NEVER, Born, Died, Document
+from projections.protocol import Batch
+from projections.text_rows import CHECKPOINT, RETIRED, Row, encode_row, size, weight
+from projections.text_snapshot import TextSnapshot
+
+WRITER_HEAP_BYTES = 15_000_000
+"""What a writer fills before it writes a segment, at least."""
 
 WAITING_MAX = 10_000
 """So many wait at most. While more are read, the index works on those before."""
+
+
+class Writer(Protocol):
+    """What is asked of tantivy's `IndexWriter` here."""
+
+    def add_document(self, document: tantivy.Document, /) -> object: ...
+
+    def delete_documents_by_term(self, field: str, value: str, /) -> object: ...
+
+
+def fill(writer: Writer, batch: Batch, before: TextSnapshot) -> None:
+    """Brings an index that stood at `before` to where the batch ends, but for the commit."""
+    filling, after = Filling(writer, before.living), before.position
+    for change in batch.changes:
+        match change:
+            case Born(document) if document.born > after:
+                filling.born(document)
+            case Died(ref, position) if position > after:
+                filling.died(ref, position)
+    filling.finish()
+    writer.delete_documents_by_term("slot", CHECKPOINT)
+    writer.add_document(tantivy.Document(slot=CHECKPOINT, position=batch.position, born=0, died=0))
 
 
 class Filling:
     """Told of births and deaths in the order of the log. `living` tells what was committed before, its
     text normalised."""
 
-    def __init__(
-        self, writer: tantivy.IndexWriter, living: Callable[[str], Document | None]
-    ) -> None:
+    def __init__(self, writer: Writer, living: Callable[[str], Document | None]) -> None:
         self._writer = writer
         self._living = living
         self._waiting: dict[str, Row] = {}

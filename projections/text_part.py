@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import tantivy
-from tantivy import Occur, Searcher
+from tantivy import Occur
 
 from projections import analysis
+from projections.layers import Searching
 from projections.text_rows import decode_row
 from projections.things import TextHit
 
@@ -19,7 +20,7 @@ PAGE_MIN = 100
 
 
 def candidates(
-    schema: tantivy.Schema, searcher: Searcher, needle: str
+    schema: tantivy.Schema, searcher: Searching, needle: str
 ) -> list[tuple[Occur, tantivy.Query]]:
     """Clauses of what may hold a normalised needle: its trigrams, or all that begin with a shorter one."""
     grams = analysis.trigrams(needle)
@@ -33,7 +34,7 @@ def candidates(
     ]
 
 
-def holding(searcher: Searcher, needle: str, among: tantivy.Query, limit: int) -> list[TextHit]:
+def holding(searcher: Searching, needle: str, among: tantivy.Query, limit: int) -> list[TextHit]:
     """The best `limit` of those whose text holds a normalised needle; `CHECKED_MAX` at most are looked at."""
     hits: list[TextHit] = []
     checked = 0

@@ -12,6 +12,9 @@ from projections.documents import Kind
 RETIRED = "#retired"
 """The `slot` of documents that have died; a living one has its ref, which never begins like this."""
 
+CHECKPOINT = "#checkpoint"
+"""The `slot` of the reserved document that holds the position."""
+
 LENGTH_PIVOT = 100
 LENGTH_MAX = 4_000
 _GRAIN_OF_TIE = 2.0**-23

@@ -24,13 +24,14 @@ from __future__ import annotations
 
 import math
 from hashlib import sha256
-from typing import get_args
+from typing import Any, get_args
 
 import tantivy
-from tantivy import FieldType, Occur, Searcher
+from tantivy import FieldType, Occur
 
 from projections import analysis
 from projections.documents import Document, Kind
+from projections.layers import Searching
 from projections.query import (
     Leaf,
     Phrase,
@@ -65,9 +66,9 @@ _Clauses = list[tuple[Occur, tantivy.Query]]
 class TextSnapshot:
     """Answers from one commit, whatever is committed meanwhile; any number of threads may ask."""
 
-    def __init__(self, schema: tantivy.Schema, searcher: Searcher, position: int) -> None:
+    def __init__(self, schema: tantivy.Schema, searcher: Searching, position: int) -> None:
         self._schema = schema
-        self._searcher = searcher
+        self.searcher = searcher
         self.position = position
         self._rarities: dict[str, float] = {}
         self._counts: dict[str, int] = {}
@@ -108,7 +109,7 @@ class TextSnapshot:
                 return None
             among = tantivy.Query.term_set_query(self._schema, "thing", list(things))
             query = narrowed((Occur.Must, found), (Occur.Must, among))
-            hits = self._searcher.search(query, self._room(), count=False).hits
+            hits = self.searcher.search(query, self._room(), count=False).hits
             rows = [self._row(address) for _, address in hits]
             return frozenset(row.entity or row.ref for row in rows)
 
@@ -126,9 +127,9 @@ class TextSnapshot:
         needle = analysis.normalise(needle)
         if not needle or limit < 1:
             return []
-        clauses = candidates(self._schema, self._searcher, needle)
+        clauses = candidates(self._schema, self.searcher, needle)
         narrowed = tantivy.Query.boolean_query(self._narrowed(clauses, at, kinds, labels))
-        return holding(self._searcher, needle, narrowed, limit)
+        return holding(self.searcher, needle, narrowed, limit)
 
     def rarity(self, word: str) -> float:
         """The idf of a word as a search by words counts it; 0 of stop words and of what is no word."""
@@ -141,7 +142,7 @@ class TextSnapshot:
 
     def living(self, ref: str) -> Document | None:
         """The document now living under `ref`, its text normalised."""
-        hits = self._searcher.search(self._term("slot", ref), 1, count=False).hits
+        hits = self.searcher.search(self._term("slot", ref), 1, count=False).hits
         if not hits:
             return None
         row = self._row(hits[0][1])
@@ -239,8 +240,8 @@ class TextSnapshot:
         return self._counts[stem]
 
     def _having(self, documents: tantivy.Query) -> int:
-        found = self._searcher.search(documents, 1, count=True)
-        having: int = found.count  # type: ignore[attr-defined]  # there, but missing from the stubs
+        found = self.searcher.search(documents, 1, count=True)
+        having: int = found.count
         return having
 
     def _born_by(self, documents: tantivy.Query, at: int) -> tantivy.Query:
@@ -286,10 +287,10 @@ class TextSnapshot:
 
     def digest(self) -> str:
         """SHA-256 over every document, living or retired, whatever the order they were added in."""
-        addresses = [hit[1] for hit in self._searcher.search(self._everything(), self._room()).hits]
-        died = self._searcher.fast_field_values("died", addresses)
+        addresses = [hit[1] for hit in self.searcher.search(self._everything(), self._room()).hits]
+        died = self.searcher.fast_field_values("died", addresses)
         rows = sorted(
-            self._searcher.doc(address)["row"][0] + str(position).encode()
+            self.searcher.doc(address)["row"][0] + str(position).encode()
             for address, position in zip(addresses, died, strict=True)
         )
         hashed = sha256()
@@ -298,7 +299,7 @@ class TextSnapshot:
         return hashed.hexdigest()
 
     def _room(self) -> int:
-        return max(self._searcher.num_docs, 1)
+        return max(self.searcher.num_docs, 1)
 
     # -- hits
 
@@ -306,14 +307,14 @@ class TextSnapshot:
         """The best `limit`, cut by ref where scores tie: so far down must one look, not only to the cut."""
         asked = limit + TIES_SPARE
         while True:
-            found = self._searcher.search(query, asked, count=False, weight_by_field="weight").hits
+            found = self.searcher.search(query, asked, count=False, weight_by_field="weight").hits
             if len(found) < asked or found[-1][0] < found[limit - 1][0]:
                 break
             asked *= 4
         if len(found) > limit:
             found = [hit for hit in found if hit[0] >= found[limit - 1][0]]
         scale = LENGTH_PIVOT / (LENGTH_PIVOT + LENGTH_MAX)
-        document = self._searcher.doc
+        document = self.searcher.doc
         heads = [decode_head(document(address)["row"][0]) for _, address in found]
         hits = [
             TextHit(head.ref, head.kind, head.entity, score * scale)
@@ -322,8 +323,8 @@ class TextSnapshot:
         hits.sort(key=lambda hit: (-hit.score, hit.ref))
         return hits[:limit]
 
-    def _row(self, address: tantivy.DocAddress) -> Row:
-        return decode_row(self._searcher.doc(address)["row"][0])
+    def _row(self, address: Any) -> Row:
+        return decode_row(self.searcher.doc(address)["row"][0])
 
 
 def _scored(documents: tantivy.Query, score: float) -> tantivy.Query:

@@ -2,7 +2,7 @@
 
 Tools and the command line both stand on this. A write schedules a catch-up of its project's
 projections; the follower does it in a thread of low priority, so that the next search finds the work
-done. Nothing depends on the follower: a search catches up itself.
+done. No answer depends on the follower: a search sees the head of the log without it.
 """
 
 from __future__ import annotations

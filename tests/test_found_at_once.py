@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from memlog.errors import StorageError
 from memlog.niceness import be_nice, is_nice
-from projections import embeddings, search
+from projections import embeddings, follow, search
 from projections.embedding.cached import CachedEmbedder
+from projections.text import TextProjector
 from projections.vector_index import Vectors
 from server import service
 from tests.embedder_by_hash import ByHash
@@ -37,6 +39,12 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "Follower", Idle)
 
 
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[Client]:
+    with client_on(tmp_path) as opened:
+        yield opened
+
+
 def tell(client: Client, name: str, *facts: str) -> None:
     entity = {"name": name, "entityType": "person", "observations": list(facts)}
     client("create_entities", entities=[entity])
@@ -49,6 +57,42 @@ def found(client: Client, query: str, **arguments: Any) -> set[str]:
 
 def behind(client: Client, name: str = "text") -> int:
     return client.service.open("default").projections.behind(name)
+
+
+def test_words_are_found_before_the_index_on_disk_has_them_and_somebody_is_told_to_add_them(
+    client: Client,
+) -> None:
+    follower = client.service._follower
+    assert isinstance(follower, Idle)
+    tell(client, "Ada", "sings in a choir")
+    assert found(client, "choir") == {"Ada"}
+    client("delete_entities", entityNames=["Ada"])
+    tell(client, "Bob", "left the choir")
+    follower.told.clear()
+    assert found(client, "choir") == {"Bob"}
+    assert behind(client) > 0
+    assert follower.told == [client.service.open("default")]
+
+
+def test_where_many_entries_are_new_the_index_on_disk_has_them_first(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "AHEAD_ENTRIES_MAX", 2)
+    tell(client, "Ada", "sings in a choir")
+    assert found(client, "choir") == {"Ada"}
+    assert behind(client) == 0
+
+
+def test_where_the_newest_cannot_be_taken_ahead_the_index_on_disk_has_them_first(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object) -> None:
+        raise StorageError("no memory", suggestion="")
+
+    monkeypatch.setattr(TextProjector, "look_ahead", failing)
+    tell(client, "Ada", "sings in a choir")
+    assert found(client, "choir") == {"Ada"}
+    assert behind(client) == 0
 
 
 def embedding(monkeypatch: pytest.MonkeyPatch, done: Callable[[Sequence[str]], object]) -> None:

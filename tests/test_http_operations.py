@@ -50,7 +50,7 @@ def test_it_is_late_while_a_projection_has_not_seen_what_is_due(
     monkeypatch.setattr("server.service.BEHIND_SECONDS_MAX", DEADLINE_S)
     with client_on(tmp_path) as client:
         client("create_entities", entities=[JON])
-        client("search_nodes", query="dancing")
+        client.service.open("default").projections.text()
         (before,) = progress(client.service)
         client("create_entities", entities=[{**JON, "name": "Ann"}])
         (after,) = progress(client.service)

@@ -213,6 +213,7 @@ def remember(name):
 
 def search(name):
     client("search_nodes", query=name, mode="hybrid")
+    client.service.open("default").projections.text()
 
 with client_on(Path(sys.argv[1]), embedder="minilm") as client:
 """
@@ -233,8 +234,9 @@ THEN = """
 CRASHES = {
     "in a write, before its commit": ("dies_before_the_commit()", THEN, False),
     "in a write, after its commit": ("dies_after_the_commit()", THEN, True),
+    "after text is searched ahead": ("dies_after(TextProjector, 'look_ahead')", THEN, True),
     "before text is indexed": ("dies_before(TextProjector, 'apply')", THEN, True),
-    "before text is committed": ("dies_after(TextProjector, '_write')", THEN, True),
+    "before text is committed": ("dies_after(projections.text, 'fill')", THEN, True),
     "after a commit of text": ("dies_after_a_commit_of_text()", THEN, True),
     "before the writer of text is let go": ("dies_before(TextProjector, '_release')", THEN, True),
     "after text is indexed": ("dies_after(TextProjector, 'apply')", THEN, True),
@@ -266,7 +268,7 @@ CRASHES = {
 FIRST_CRASHES = {
     "before the text index has its settings": "dies_before(projections.text.os, 'replace')",
     "after the text index was made": "dies_after(projections.text, '_create')",
-    "before the first text is committed": "dies_after(TextProjector, '_write')",
+    "before the first text is committed": "dies_after(projections.text, 'fill')",
     "before the first vector is kept": "dies_before(VectorCache, 'put_many')",
 }
 """Deaths at the very first search, while the indexes come into being."""

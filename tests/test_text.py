@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from unittest.mock import patch
 
@@ -181,8 +181,99 @@ def test_an_index_that_grew_answers_as_one_rebuilt(
         rebuilt.close()
 
 
+@given(histories(), st.data())
+@settings(max_examples=25)
+def test_what_is_searched_ahead_of_a_commit_answers_as_what_is_committed(
+    changes: list[Change], data: st.DataObject
+) -> None:
+    steps = data.draw(
+        st.lists(
+            st.tuples(st.integers(1, 24), st.booleans()), max_size=8, unique_by=lambda at: at[0]
+        )
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        ahead, committed = TextProjector(Path(folder, "ahead")), TextProjector(Path(folder, "new"))
+        for upto, is_commit in sorted(steps):
+            within = batch(upto, *(change for change in changes if place(change) <= upto))
+            committed.apply(within)
+            if is_commit:
+                ahead.apply(within)
+            else:
+                look_ahead(ahead, upto, changes)
+            assert answers(ahead, [upto - 1]) == answers(committed, [upto - 1])
+            assert [ahead.rarity(word) for word in ("alpha", "none")] == [
+                committed.rarity(word) for word in ("alpha", "none")
+            ]
+        ahead.close()
+        committed.close()
+
+
+def look_ahead(projector: TextProjector, head: int, changes: Sequence[Change]) -> None:
+    projector.look_ahead(head, lambda after: [c for c in changes if after < place(c) <= head])
+
+
 def place(change: Change) -> int:
     return change.document.born if isinstance(change, Born) else change.position
+
+
+# -- ahead of a commit
+
+
+def test_what_is_searched_ahead_is_not_on_disk_and_goes_with_a_reset(tmp_path: Path) -> None:
+    projector = TextProjector(tmp_path / "text")
+    look_ahead(projector, 1, [born("d1", "alpha", 1)])
+    assert (found(projector, "alpha"), projector.position) == (["d1"], 0)
+    assert TextProjector(tmp_path / "text").position == 0
+    projector.reset()
+    assert found(projector, "alpha") == []
+
+
+def test_changes_that_cannot_be_taken_are_not_taken_by_half(tmp_path: Path) -> None:
+    projector = TextProjector(tmp_path / "text")
+    projector.apply(batch(1, born("d1", "alpha", 1)))
+    look_ahead(projector, 2, [born("d2", "alpha", 2)])
+    unstorable = msgspec.structs.replace(born("d4", "alpha", 4).document, labels=("\ud800",))
+    with pytest.raises(StorageError):
+        look_ahead(projector, 4, [Died("d1", 3), born("d3", "alpha", 3), Born(unstorable)])
+    assert set(found(projector, "alpha")) == {"d1", "d2"}
+    look_ahead(projector, 4, [born("d2", "alpha", 2), born("d4", "alpha", 4)])
+    assert set(found(projector, "alpha")) == {"d1", "d2", "d4"}
+
+
+def test_a_search_ahead_does_not_wait_for_a_batch_that_is_being_applied(tmp_path: Path) -> None:
+    projector = TextProjector(tmp_path / "text")
+    changes = [born("d1", "alpha", 1), born("d2", "alpha", 2)]
+    applying, looked = threading.Event(), threading.Event()
+
+    def slowly() -> Iterator[Change]:
+        applying.set()
+        assert looked.wait(60)
+        yield changes[0]
+
+    follower = threading.Thread(target=projector.apply, args=(Batch(1, (), slowly()),))
+    follower.start()
+    assert applying.wait(60)
+    look_ahead(projector, 2, changes)
+    assert set(found(projector, "alpha")) == {"d1", "d2"}
+    looked.set()
+    follower.join()
+    assert (set(found(projector, "alpha")), projector.position) == ({"d1", "d2"}, 1)
+
+
+def test_what_another_process_has_committed_meanwhile_is_not_indexed_again(tmp_path: Path) -> None:
+    one, other = TextProjector(tmp_path / "text"), TextProjector(tmp_path / "text")
+    changes = [born(f"d{at}", "alpha", at) for at in range(1, 5)]
+    look_ahead(one, 1, changes)
+    other.apply(batch(3, *changes[:3]))
+    asked: list[int] = []
+
+    def beyond(after: int) -> list[Born]:
+        asked.append(after)
+        return changes[after:]
+
+    one.look_ahead(4, beyond)
+    assert (asked, one.position) == ([3], 3)
+    assert set(found(one, "alpha")) == {"d1", "d2", "d3", "d4"}
 
 
 # -- several threads and processes
