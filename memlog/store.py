@@ -22,13 +22,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
-import lmdb
 import msgspec
 
+from memlog.catalog import Catalog
 from memlog.closest import did_you_mean
 from memlog.commands import ArchiveProject, CreateProject, RestoreProject
 from memlog.context import Context
-from memlog.environment import derived, is_damage, storage_error, sync_folder
+from memlog.environment import is_damage, storage_error, sync_folder
 from memlog.errors import (
     DamagedLog,
     InvalidParameter,
@@ -43,15 +43,13 @@ from memlog.purging import Plan, Target, plan
 from memlog.recent import Recent
 from memlog.salvaging import forget, salvage
 from memlog.state import Project as ProjectRow
-from memlog.state import State, encode_row, text_key
+from memlog.state import State
 
 Wanted = Literal["active", "archived", "all"]
 
-_PENDING = b"pending"
 SALVAGED = "salvaged"
 
 log = logging.getLogger("memlog.store")
-_decode = msgspec.msgpack.Decoder(ProjectRow).decode
 
 
 class Store:
@@ -67,9 +65,9 @@ class Store:
         self._opening = threading.RLock()
         self._locked = False
         _make(data_dir)
-        self._catalog = derived(data_dir / "catalog.mdb", ("projects", "meta"))
+        self._catalog = Catalog(data_dir / "catalog.mdb")
         try:
-            pending = self._pending()
+            pending = self._catalog.pending()
             if pending or self._ids_on_disk() != {row.id for row in self.projects("all")}:
                 self.rebuild_catalog()
         except BaseException:
@@ -80,27 +78,21 @@ class Store:
 
     def projects(self, status: Wanted = "active") -> list[ProjectRow]:
         """The catalogue, oldest first."""
-        if self._pending():
+        if self._catalog.pending():
             self._mend()
-        wanted = [row for row in self._rows() if status in ("all", row.status)]
+        wanted = [row for row in self._catalog.rows() if status in ("all", row.status)]
         return sorted(wanted, key=lambda row: (row.created_us, row.id))
-
-    def _rows(self) -> list[ProjectRow]:
-        with self._catalog.read() as transaction:
-            cursor = transaction.cursor(db=self._catalog.databases["projects"])
-            return [_decode(value) for _, value in cursor]
 
     def find(self, name: str) -> ProjectRow:
         """The catalogue's row. Raises ProjectNotFound with the nearest names."""
-        with self._catalog.read() as transaction:
-            value = transaction.get(text_key(name), db=self._catalog.databases["projects"])
-        if value is None:
+        row = self._catalog.row(name)
+        if row is None:
             near = did_you_mean(name, (row.name for row in self.projects("all")))
             raise ProjectNotFound(
                 f"Project '{name}' not found",
                 suggestion=near or "Call create_project to make it, or list_projects to see all.",
             )
-        return _decode(value)
+        return row
 
     def project(self, name: str) -> Project:
         """The active project of this name. Raises ProjectNotFound or ProjectArchived."""
@@ -130,7 +122,7 @@ class Store:
         project_id = self.context.new_id("prj")
         command = CreateProject(name=name, description=description)
         with self._changing(project_id):
-            if self._known(name):
+            if self._catalog.row(name) is not None:
                 return self._made_before(self.find(name), command, origin)
             project = Project(self.data_dir / "projects" / project_id, clock=self._clock)
             self._open.put(project_id, project)
@@ -241,9 +233,9 @@ class Store:
         """Makes the catalogue and the places of the folders agree with the logs."""
         with self._lock():
             known = {row.id for row in self.projects("all")}
-            for project_id in known | self._ids_on_disk() | self._pending():
+            for project_id in known | self._ids_on_disk() | self._catalog.pending():
                 self._settle(project_id)
-            self._catalog.write(lambda t: t.drop(self._catalog.databases["meta"], delete=False))
+            self._catalog.all_settled()
 
     def close(self) -> None:
         with self._opening:
@@ -257,18 +249,13 @@ class Store:
     @contextmanager
     def _changing(self, project_id: str) -> Iterator[None]:
         """A change of one life: noted, then settled, whether it succeeded or was refused."""
-        meta, key = self._catalog.databases["meta"], _PENDING + project_id.encode()
         with self._lock():
-            self._catalog.write(lambda transaction: transaction.put(key, b"1", db=meta))
+            self._catalog.begin(project_id)
             try:
                 yield
             finally:
                 self._settle(project_id)
-                self._settled(project_id)
-
-    def _settled(self, project_id: str) -> None:
-        meta, key = self._catalog.databases["meta"], _PENDING + project_id.encode()
-        self._catalog.write(lambda transaction: transaction.delete(key, db=meta))
+                self._catalog.settled(project_id)
 
     def _mend(self) -> None:
         """Settles what a change of a life left undone, in this process or another, because the disk failed.
@@ -277,9 +264,9 @@ class Store:
         """
         try:
             with self._lock():
-                for project_id in self._pending():
+                for project_id in self._catalog.pending():
                     self._settle(project_id)
-                    self._settled(project_id)
+                    self._catalog.settled(project_id)
         except StorageError as error:
             log.warning("the list of projects is not up to date: %s", error.message)
 
@@ -309,12 +296,12 @@ class Store:
                 sync_folder(folder.parent)
                 sync_folder(right.parent)
             project.folder = right
-        self._write_row(project_id, row)
+        self._catalog.write(project_id, row)
 
     def _settle_damaged(self, row: ProjectRow) -> None:
         """What is left of a log decides nothing but that there is a project, where nobody knows of it."""
-        if all(each.id != row.id for each in self._rows()):
-            self._write_row(row.id, row)
+        if all(each.id != row.id for each in self._catalog.rows()):
+            self._catalog.write(row.id, row)
 
     def _throw_away(self, folder: Path) -> None:
         """Removes a folder at once, also where another process is writing an index into it."""
@@ -322,18 +309,6 @@ class Store:
         trash.mkdir(exist_ok=True)
         folder.rename(trash / self.context.new_id("prj"))
         shutil.rmtree(trash, ignore_errors=True)
-
-    def _write_row(self, project_id: str, row: ProjectRow | None) -> None:
-        rows = self._catalog.databases["projects"]
-
-        def body(transaction: lmdb.Transaction) -> None:
-            cursor = transaction.cursor(db=rows)
-            for key in [key for key, value in cursor if _decode(value).id == project_id]:
-                transaction.delete(key, db=rows)
-            if row is not None:
-                transaction.put(text_key(row.name), encode_row(row), db=rows)
-
-        self._catalog.write(body)
 
     def _opened(self, project_id: str) -> Project:
         with self._opening:
@@ -359,7 +334,7 @@ class Store:
     def _read(self, folder: Path) -> Project:
         """The project in `folder`, or what can be read of it."""
         file = folder / LOG_FILE
-        if not file.stat().st_size and any(row.id == folder.name for row in self._rows()):
+        if not file.stat().st_size and any(row.id == folder.name for row in self._catalog.rows()):
             raise DamagedLog(0, "the file is empty")  # LMDB would take it for a new one
         try:
             return Project(folder, clock=self._clock)
@@ -390,17 +365,6 @@ class Store:
             for folder in (self.data_dir / home).glob("prj_*")
             if (folder / LOG_FILE).exists()
         }
-
-    def _known(self, name: str) -> bool:
-        with self._catalog.read() as transaction:
-            found = transaction.get(text_key(name), db=self._catalog.databases["projects"])
-        return found is not None
-
-    def _pending(self) -> set[str]:
-        with self._catalog.read() as transaction:
-            cursor = transaction.cursor(db=self._catalog.databases["meta"])
-            keys = [bytes(key) for key, _ in cursor]
-        return {key[len(_PENDING) :].decode() for key in keys if key.startswith(_PENDING)}
 
     @contextmanager
     def _lock(self) -> Iterator[None]:

@@ -131,23 +131,23 @@ def test_a_folder_that_was_taken_away_leaves_the_catalogue(store: Store, tmp_pat
 
 CRASHES = {
     "archive, after the event": (
-        "crash_in('_settle'); store.archive('one')",
+        "crash_in(Store, '_settle'); store.archive('one')",
         {"one": "archived"},
     ),
     "archive, after the move": (
-        "crash_in('_write_row'); store.archive('one')",
+        "crash_in(Catalog, 'write'); store.archive('one')",
         {"one": "archived"},
     ),
     "create, after the log": (
-        "crash_in('_settle'); store.create('two')",
+        "crash_in(Store, '_settle'); store.create('two')",
         {"one": "active", "two": "active"},
     ),
     "create, before the row": (
-        "crash_in('_write_row'); store.create('two')",
+        "crash_in(Catalog, 'write'); store.create('two')",
         {"one": "active", "two": "active"},
     ),
-    "delete, after the mark": ("crash_in('_settle'); store.delete('one')", {}),
-    "delete, after the files": ("crash_in('_write_row'); store.delete('one')", {}),
+    "delete, after the mark": ("crash_in(Store, '_settle'); store.delete('one')", {}),
+    "delete, after the files": ("crash_in(Catalog, 'write'); store.delete('one')", {}),
 }
 
 
@@ -184,13 +184,14 @@ def _run_in_child(data_dir: Path, code: str) -> str:
     setup = f"""
 import os
 from pathlib import Path
+from memlog.catalog import Catalog
 from memlog.store import Store
 
-def crash_in(name):
+def crash_in(owner, name):
     def crash(self, *arguments):
         print("crashed", flush=True)
         os._exit(1)
-    setattr(Store, name, crash)
+    setattr(owner, name, crash)
 
 store = Store(Path({str(data_dir)!r}))
 {code}

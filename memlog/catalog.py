@@ -1,0 +1,69 @@
+"""The catalogue: which projects there are, by name, and which of them a change of life is under way for.
+
+A projection of the logs, in one LMDB file of the data directory; one that is damaged is begun anew. Leaves
+to the store what stands in it, and when.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import lmdb
+import msgspec
+
+from memlog.environment import derived
+from memlog.state import Project, encode_row, text_key
+
+_PENDING = b"pending"
+
+_decode = msgspec.msgpack.Decoder(Project).decode
+
+
+class Catalog:
+    def __init__(self, path: Path) -> None:
+        self._environment = derived(path, ("projects", "meta"))
+        self._projects = self._environment.databases["projects"]
+        self._meta = self._environment.databases["meta"]
+
+    def rows(self) -> list[Project]:
+        with self._environment.read() as transaction:
+            return [_decode(value) for _, value in transaction.cursor(db=self._projects)]
+
+    def row(self, name: str) -> Project | None:
+        with self._environment.read() as transaction:
+            value = transaction.get(text_key(name), db=self._projects)
+        return None if value is None else _decode(value)
+
+    def write(self, project_id: str, row: Project | None) -> None:
+        """Makes `row` all that is said of the project; None: nothing is."""
+
+        def body(transaction: lmdb.Transaction) -> None:
+            cursor = transaction.cursor(db=self._projects)
+            for key in [key for key, value in cursor if _decode(value).id == project_id]:
+                transaction.delete(key, db=self._projects)
+            if row is not None:
+                transaction.put(text_key(row.name), encode_row(row), db=self._projects)
+
+        self._environment.write(body)
+
+    # -- changes under way
+
+    def pending(self) -> set[str]:
+        """The ids of the projects whose change is not settled."""
+        with self._environment.read() as transaction:
+            keys = [bytes(key) for key, _ in transaction.cursor(db=self._meta)]
+        return {key[len(_PENDING) :].decode() for key in keys if key.startswith(_PENDING)}
+
+    def begin(self, project_id: str) -> None:
+        key = _PENDING + project_id.encode()
+        self._environment.write(lambda transaction: transaction.put(key, b"1", db=self._meta))
+
+    def settled(self, project_id: str) -> None:
+        key = _PENDING + project_id.encode()
+        self._environment.write(lambda transaction: transaction.delete(key, db=self._meta))
+
+    def all_settled(self) -> None:
+        self._environment.write(lambda transaction: transaction.drop(self._meta, delete=False))
+
+    def close(self) -> None:
+        self._environment.close()
