@@ -243,6 +243,8 @@ class Restored(msgspec.Struct, frozen=True):
     name: str
     position: int
     how: Literal["restored", "replaced", "already there"]
+    aside: str | None = None
+    """Where what it replaced is now."""
 
 
 def restore(
@@ -336,15 +338,15 @@ def _restored(
     store: Store, staged: Path, name: str, position: int, chain: bytes, replace: bool
 ) -> Restored:
     try:
-        row = store.adopt(staged)
+        row, _ = store.adopt(staged)
         return Restored(row.id, name, position, "restored")
     except ProjectExists:
         if _holds(store, staged.name, position, chain):
             return Restored(staged.name, name, position, "already there")
         if not replace:
             raise
-    row = store.adopt(staged, replace=True)
-    return Restored(row.id, name, position, "replaced")
+    row, aside = store.adopt(staged, replace=True)
+    return Restored(row.id, name, position, "replaced", None if aside is None else str(aside))
 
 
 def _holds(store: Store, project_id: str, position: int, chain: bytes) -> bool:

@@ -54,9 +54,18 @@ class Catalog:
             keys = [bytes(key) for key, _ in transaction.cursor(db=self._meta)]
         return {key[len(_PENDING) :].decode() for key in keys if key.startswith(_PENDING)}
 
-    def begin(self, project_id: str) -> None:
+    def begin(self, project_id: str, aside: str = "") -> None:
+        """`aside` is where its folder is put, until another has taken its place."""
         key = _PENDING + project_id.encode()
-        self._environment.write(lambda transaction: transaction.put(key, b"1", db=self._meta))
+        self._environment.write(
+            lambda transaction: transaction.put(key, aside.encode(), db=self._meta)
+        )
+
+    def aside(self, project_id: str) -> str:
+        """What `begin` was told last; empty where that was nothing."""
+        with self._environment.read() as transaction:
+            stored = transaction.get(_PENDING + project_id.encode(), b"", db=self._meta)
+        return bytes(stored).decode()
 
     def settled(self, project_id: str) -> None:
         key = _PENDING + project_id.encode()

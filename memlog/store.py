@@ -3,6 +3,7 @@
     DATA/catalog.mdb              name -> project, a projection of the logs
     DATA/projects/<id>/log.mdb    an active project; its indexes stand beside its log
     DATA/archive/<id>/log.mdb     an archived one
+    DATA/replaced/<new id>/       what a restore or a repair took the place of; never removed
     DATA/salvaged/                what is whole of a log that is damaged, until it is restored
     DATA/trash/                   what is being removed
 
@@ -18,7 +19,7 @@ import logging
 import shutil
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -37,6 +38,7 @@ from memlog.errors import (
     ProjectNotFound,
     StorageError,
 )
+from memlog.gates import Turn
 from memlog.log import Log
 from memlog.project import LOG_FILE, Origin, Project, clock_us
 from memlog.purging import Plan, Target, plan
@@ -47,7 +49,7 @@ from memlog.state import State
 
 Wanted = Literal["active", "archived", "all"]
 
-SALVAGED = "salvaged"
+SALVAGED, REPLACED = "salvaged", "replaced"
 
 log = logging.getLogger("memlog.store")
 
@@ -188,11 +190,11 @@ class Store:
                 self._throw_away(beside)
         return made[-1]
 
-    def adopt(self, folder: Path, *, replace: bool = False) -> ProjectRow:
+    def adopt(self, folder: Path, *, replace: bool = False) -> tuple[ProjectRow, Path | None]:
         """Takes a folder with the log of a project into the store: it is moved there.
 
         Raises ProjectExists where a project of that name is there, and also where it is this very one,
-        unless it may be replaced. What is replaced is moved to DATA/replaced and never removed.
+        unless it may be replaced. What is replaced is moved to DATA/replaced, which is told, and never removed.
         """
         project = Project(folder, clock=self._clock)
         try:
@@ -210,22 +212,29 @@ class Store:
                     suggestion="Delete it, or name the backup's project with --replace if it is the "
                     "same one: the present one is then put aside, not removed.",
                 )
-            with self._changing(row.id):
+            with self._changing(row.id), ExitStack() as turn:
                 self._discard(row.id)
-                if present is not None:
-                    self._put_aside(present)
-                home = self.data_dir / "projects" / row.id
-                home.parent.mkdir(exist_ok=True)
-                folder.rename(home)
-                sync_folder(home.parent)
-                forget(row.id, self.data_dir / SALVAGED)
-        return self.find(row.name)
+                aside = None
+                if present is not None:  # who waits for a turn at writing then sees another file
+                    turn.enter_context(Turn(present / LOG_FILE))
+                    aside = self._put_aside(present)
+                self._move(folder, self.data_dir / "projects" / row.id)
+        return self.find(row.name), aside
 
-    def _put_aside(self, folder: Path) -> None:
-        aside = self.data_dir / "replaced" / self.context.new_id("prj")
-        aside.parent.mkdir(exist_ok=True)
-        folder.rename(aside)
-        log.warning("what was in %s is now in %s", folder, aside)
+    def _put_aside(self, folder: Path) -> Path:
+        aside = self.data_dir / REPLACED / self.context.new_id("prj")
+        self._catalog.begin(folder.name, aside.name)
+        self._move(folder, aside)
+        return aside
+
+    def _brought_back(self, project_id: str) -> Path | None:
+        """The folder that was put aside, where it was, because nothing took its place."""
+        aside = self.data_dir / REPLACED / self._catalog.aside(project_id)
+        if not (aside / LOG_FILE).exists():
+            return None
+        home = self.data_dir / "projects" / project_id
+        self._move(aside, home)
+        return home
 
     # -- the catalogue as a projection
 
@@ -250,6 +259,8 @@ class Store:
     def _changing(self, project_id: str) -> Iterator[None]:
         """A change of one life: noted, then settled, whether it succeeded or was refused."""
         with self._lock():
+            if project_id in self._catalog.pending():  # an earlier one, that could not be settled
+                self._settle(project_id)
             self._catalog.begin(project_id)
             try:
                 yield
@@ -272,7 +283,7 @@ class Store:
 
     def _settle(self, project_id: str) -> None:
         """Makes the folder's place and the catalogue's row agree with the project's log."""
-        folder = self._folder(project_id)
+        folder = self._folder(project_id) or self._brought_back(project_id)
         try:
             project = None if folder is None else self._opened(project_id)
         except DamagedLog as error:  # nothing of it can be read
@@ -289,19 +300,23 @@ class Store:
             home = "archive" if row.status == "archived" else "projects"
             right = self.data_dir / home / project_id
             if folder != right:
-                right.parent.mkdir(parents=True, exist_ok=True)
-                if right.exists():  # an index that some process wrote after the folder had moved
-                    self._throw_away(right)
-                folder.rename(right)
-                sync_folder(folder.parent)
-                sync_folder(right.parent)
+                self._move(folder, right)
             project.folder = right
+            forget(project_id, self.data_dir / SALVAGED)
         self._catalog.write(project_id, row)
 
     def _settle_damaged(self, row: ProjectRow) -> None:
         """What is left of a log decides nothing but that there is a project, where nobody knows of it."""
         if all(each.id != row.id for each in self._catalog.rows()):
             self._catalog.write(row.id, row)
+
+    def _move(self, folder: Path, home: Path) -> None:
+        home.parent.mkdir(parents=True, exist_ok=True)
+        if home.exists():  # an index that some process wrote after the folder had moved
+            self._throw_away(home)
+        folder.rename(home)
+        sync_folder(folder.parent)
+        sync_folder(home.parent)
 
     def _throw_away(self, folder: Path) -> None:
         """Removes a folder at once, also where another process is writing an index into it."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -234,3 +235,23 @@ def installed(faults: Faults) -> Iterator[None]:
         ):
             stack.enter_context(watching)
         yield
+
+
+def dies(step: Callable[[], object], fault: Fault) -> bool:
+    """Whether `step`, in a process of its own, dies of the fault. Raises AssertionError where it ends otherwise
+    than well."""
+    child = os.fork()
+    if not child:
+        try:
+            faults = Faults()
+            with installed(faults):
+                faults.plan(fault)
+                step()
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    _, status = os.waitpid(child, 0)
+    ended = os.waitstatus_to_exitcode(status)
+    assert ended in (0, KILLED), ended
+    return ended == KILLED

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import os
 import shutil
 import unicodedata
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -17,6 +21,7 @@ from memlog.purging import Target
 from memlog.store import Store
 from tests.command_line import holding_lines
 from tests.served import run_memlog, served
+from tests.simulated_faults import Fault, dies
 
 
 def remember(
@@ -181,6 +186,87 @@ def test_what_is_there_is_replaced_only_when_asked_and_put_aside(
     kept = Project(aside)
     assert kept.head() == 5
     kept.close()
+
+
+def test_wherever_a_replacing_restore_crashes_the_project_is_there_as_it_was_or_as_restored(
+    store: Store, tmp_path: Path
+) -> None:
+    back_up(store, tmp_path / "backup")
+    file = store.project("default").folder / LOG_FILE
+    store.close()
+    flip(file, b"fact of Jon")
+    damaged = file.read_bytes()
+
+    def replace() -> None:
+        restore(Store(tmp_path / "again"), tmp_path / "backup", replace=True)
+
+    seen = set()
+    for at in count():
+        shutil.rmtree(tmp_path / "again", ignore_errors=True)
+        shutil.copytree(tmp_path / "data", tmp_path / "again")
+        if not dies(replace, Fault("crash", at)):
+            break
+        there = Store(tmp_path / "again")
+        project = there.project("default")
+        seen.add((project.folder / LOG_FILE).read_bytes() == damaged)
+        assert project.head() == 3
+        there.close()
+        there = Store(tmp_path / "again")
+        restore(there, tmp_path / "backup", replace=True)
+        assert list(there.project("default").verify()) == [1, 2, 3]
+        asides = list((tmp_path / "again" / "replaced").iterdir())
+        assert [(each / LOG_FILE).read_bytes() == damaged for each in asides] == [True]
+        there.close()
+    assert seen == {True, False}
+
+
+def test_a_restore_that_fails_half_way_leaves_what_was_there(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    back_up(store, tmp_path / "backup")
+    remember(store, "Gina")
+    file = store.project("default").folder / LOG_FILE
+    store.close()
+    flip(file, b"fact of Jon")
+    there = Store(tmp_path / "data")
+    rename = Path.rename
+
+    def failing(path: Path, target: Path) -> Path:
+        if path.parent.name == "restoring":
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", failing)
+    with pytest.raises(StorageError, match="Input/output error"):
+        restore(there, tmp_path / "backup", replace=True)
+    assert there.project("default").head() == 5
+    assert not list((tmp_path / "data" / "replaced").iterdir())
+    monkeypatch.undo()
+    (replaced,) = restore(there, tmp_path / "backup", replace=True)
+    assert (replaced.how, there.project("default").head()) == ("replaced", 3)
+    there.close()
+
+
+def test_nobody_writes_into_a_log_that_is_being_replaced(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who waits for a turn meanwhile finds another file in its place."""
+    back_up(store, tmp_path / "backup")
+    file = store.project("default").folder / LOG_FILE
+    flip(file, b"fact of Jon")
+    rename, looked = Path.rename, []
+
+    def watched(path: Path, target: Path) -> Path:
+        moved = rename(path, target)
+        if target.parent.name == "replaced":
+            with open(target / LOG_FILE) as aside, pytest.raises(BlockingIOError):
+                fcntl.flock(aside, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            looked.append(target)
+        return moved
+
+    monkeypatch.setattr(Path, "rename", watched)
+    restore(store, tmp_path / "backup", replace=True)
+    assert len(looked) == 1
 
 
 def test_another_project_of_the_name_is_never_replaced(store: Store, tmp_path: Path) -> None:

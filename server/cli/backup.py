@@ -70,3 +70,5 @@ def restore_command(
         return
     for each in done:
         say(f"{each.name}: {each.how}, {each.position} entries")
+        if each.aside is not None:
+            say(f"  What was there is in {each.aside}")
