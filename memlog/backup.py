@@ -19,6 +19,7 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
@@ -285,16 +286,7 @@ def take_in(
 
     Raises InvalidParameter where these events cannot have happened one after another.
     """
-    staged = store.data_dir / STAGED / project_id
-    shutil.rmtree(staged, ignore_errors=True)
-    try:
-        copy = Copy(staged)
-        try:
-            copy.begin(generation)
-            copy.add(entries, ())
-            copy.verify()
-        finally:
-            copy.close()
+    with made(store, project_id, generation, entries) as staged:
         try:
             described = _described(staged)
         except (LookupError, ValueError, TypeError, AttributeError, AssertionError) as error:
@@ -303,6 +295,29 @@ def take_in(
                 suggestion="Nothing was imported. Take the file as `memlog export --full` wrote it.",
             ) from error
         return _restored(store, staged, *described, replace=False)
+
+
+@contextmanager
+def made(
+    store: Store,
+    project_id: str,
+    generation: int,
+    entries: Iterable[tuple[int, bytes]],
+    receipts: Iterable[tuple[bytes, bytes]] = (),
+) -> Iterator[Path]:
+    """A folder with a project of this history, read back and its chain checked, for the store to adopt."""
+    staged = store.data_dir / STAGED / project_id
+    shutil.rmtree(staged, ignore_errors=True)
+    try:
+        copy = Copy(staged)
+        try:
+            copy.begin(generation)
+            copy.add(entries, receipts)
+            copy.verify()
+        finally:
+            copy.close()
+        sync_folder(staged)
+        yield staged
     finally:
         shutil.rmtree(staged, ignore_errors=True)
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from memlog import codec
 from memlog.codec import CHAIN_END, GENESIS
-from memlog.errors import DamagedLog
+from memlog.errors import DamagedLog, MemlogError
 from memlog.log import Damage, verified
-from memlog.pages import Pages, Tree, Unreadable
+from memlog.pages import TREE, Pages, Tree, Unreadable, tree_of
 from memlog.structure import problem
 
 LOG_TABLE = b"log"
@@ -72,10 +73,7 @@ def recovered(pages: Pages) -> list[tuple[int, bytes]]:
     that goes with the end of a file. Of two that follow, as a commit that was cut short may have left
     one, it is the one that another follows.
     """
-    standing: dict[int, set[bytes]] = {}
-    for key, value in pages.leaves():
-        if len(key) == POSITION_BYTES and len(value) > CHAIN_END:
-            standing.setdefault(int.from_bytes(key, "big"), set()).add(value)
+    standing = _standing(pages)
 
     def followers(chain: bytes, position: int) -> list[bytes]:
         return [each for each in standing.get(position, ()) if codec.follows(chain, position, each)]
@@ -88,6 +86,62 @@ def recovered(pages: Pages) -> list[tuple[int, bytes]]:
         entries.append((position, value))
         chain = value[1:CHAIN_END]
     return entries
+
+
+class Lost(msgspec.Struct, frozen=True):
+    """What a damaged log had beyond what is whole of it, as far as its file tells: up to which `position`,
+    written until when (microseconds; None where that cannot be read), and whether that is `all`."""
+
+    position: int
+    time_us: int | None
+    all: bool
+
+
+def lost(pages: Pages, whole: int) -> Lost:
+    """What was there beyond the position `whole`."""
+    standing = {at: values for at, values in _standing(pages).items() if at >= whole}
+    times = {at: time_us for at in standing if (time_us := _time_at(standing, at)) is not None}
+    table = pages.table(LOG_TABLE)
+    if table is not None and pages.newest_is_known and whole <= table.rows <= _rows_max(pages):
+        known, last = True, table.rows
+    else:
+        known, last = False, max([whole, *_ends(pages), *times])
+    latest = max((position for position in times if position <= last), default=None)
+    return Lost(last, None if latest is None else times[latest], known)
+
+
+def _time_at(standing: dict[int, set[bytes]], position: int) -> int | None:
+    """That of an entry which what stands before it proves, be that damaged itself."""
+    for before in standing.get(position - 1, ()):
+        for value in standing[position]:
+            if codec.follows(before[1:CHAIN_END], position, value):
+                with suppress(MemlogError):
+                    return codec.decode(position, value).time_us
+    return None
+
+
+def _ends(pages: Pages) -> list[int]:
+    """How long the log was, by each page that says so, in use or not."""
+    told = [
+        tree_of(value).rows
+        for key, value in pages.leaves()
+        if key == LOG_TABLE and len(value) == TREE.size
+    ]
+    return [rows for rows in told if rows <= _rows_max(pages)]
+
+
+def _rows_max(pages: Pages) -> int:
+    """More than a file of this length can hold."""
+    return pages.length // CHAIN_END
+
+
+def _standing(pages: Pages) -> dict[int, set[bytes]]:
+    """What looks like an entry, by its position, in every page of the file."""
+    standing: dict[int, set[bytes]] = {}
+    for key, value in pages.leaves():
+        if len(key) == POSITION_BYTES and len(value) > CHAIN_END:
+            standing.setdefault(int.from_bytes(key, "big"), set()).add(value)
+    return standing
 
 
 def mark(path: Path, damages: Sequence[Damage]) -> None:

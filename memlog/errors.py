@@ -113,16 +113,18 @@ class StorageError(MemlogError):
 
 
 class DamagedLog(StorageError):
-    """The log is not what was written. `whole` is the position up to which it is."""
+    """The log is not what was written. `whole` is the position up to which it is; `problem`, what is wrong then."""
 
     def __init__(self, whole: int, problem: str) -> None:
         kept = f"whole up to position {whole}" if whole else "not whole from its first entry on"
+        without = "without one, `memlog repair PROJECT` goes on with what is whole."
         super().__init__(
             f"The log of this project is damaged, it is {kept}: {problem}",
             suggestion="What is whole can be read, nothing is written. `memlog verify` says what is "
-            "damaged; `memlog restore FOLDER PROJECT --replace` brings the project back from a backup.",
+            "damaged; `memlog restore FOLDER PROJECT --replace` brings the project back from a backup"
+            + (f"; {without}" if whole else "."),
         )
-        self.whole = whole
+        self.whole, self.problem = whole, problem
 
 
 class EmbeddingError(MemlogError):

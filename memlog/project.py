@@ -87,7 +87,8 @@ class Project:
         )
         try:
             self.generation = self._stored_number(GENERATION_KEY)
-            """How often something was erased from the log: what was derived from an earlier one is void."""
+            """How often something was erased from the log, or lost with its end: what was derived from an
+            earlier one is void."""
             if self._stored_number(_VERSION_KEY) != STATE_VERSION:
                 self.rebuild()
         except BaseException:
@@ -329,8 +330,8 @@ class Project:
     def _require_current(self) -> None:
         if self.replaced:
             raise StorageError(
-                "This project's log was replaced a moment ago: something was erased from it, or a "
-                "backup was restored; nothing was done",
+                "This project's log was replaced a moment ago: something was erased from it, a backup "
+                "was restored, or it was repaired; nothing was done",
                 suggestion="Call again.",
             )
 

@@ -3,11 +3,11 @@
 They stand in the project's file and are written in the transaction of their command. A receipt is kept under
 the SHA-256 of the command id, and knows the SHA-256 of its command.
 
-Where something is erased from the log, all that is left of each receipt is that its id was used, so that
-nothing is done twice. An answer may quote what goes. So may a command, and as there is nothing random in it, its
-digest would prove a guess of it. Which of them speak of what goes cannot be told, for a command need not have
-left an entry. The digest of an id proves a guess of the id; without it no retry could be recognised, and
-whoever may send a command can try an id in any case. So an id should be random.
+Where something is erased from the log, or lost with its end, all that is left of each receipt is that its id
+was used, so that nothing is done twice. An answer may quote what goes. So may a command, and as there is
+nothing random in it, its digest would prove a guess of it. Which of them speak of what goes cannot be told,
+for a command need not have left an entry. The digest of an id proves a guess of the id; without it no retry
+could be recognised, and whoever may send a command can try an id in any case. So an id should be random.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from memlog.times import iso
 
 
 class Receipt(msgspec.Struct, frozen=True, array_like=True):
-    """`erased_us` is when something was erased (microseconds since 1970): the rest is empty then."""
+    """`erased_us` is when something was erased or lost (microseconds since 1970): the rest is empty then."""
 
     command: bytes
     answer: Any
@@ -49,7 +49,7 @@ class Receipts:
         if receipt.erased_us is not None:
             raise Conflict(
                 f"Command id {command_id!r} was used before {iso(receipt.erased_us)}, when something was "
-                "erased from this project for good; what was answered then is not kept",
+                "erased from this project for good, or lost; what was answered then is not kept",
                 suggestion="Nothing was done now. Look at what is there, and send what is still to be "
                 "done under a fresh command id.",
             )
@@ -68,8 +68,12 @@ class Receipts:
         """The rows to keep of them, in order of key, where something is erased now."""
         for key, stored in LmdbRows(self._transaction, self._database).scan(b""):
             since_us = _decode(stored).erased_us
-            erased_us = now_us if since_us is None else since_us
-            yield key, msgspec.msgpack.encode(Receipt(b"", None, erased_us))
+            yield key, forgotten(now_us if since_us is None else since_us)
+
+
+def forgotten(erased_us: int) -> bytes:
+    """What is stored of a receipt of which nothing else is left."""
+    return msgspec.msgpack.encode(Receipt(b"", None, erased_us))
 
 
 _decode = msgspec.msgpack.Decoder(Receipt).decode

@@ -204,7 +204,7 @@ def test_wherever_a_replacing_restore_crashes_the_project_is_there_as_it_was_or_
     for at in count():
         shutil.rmtree(tmp_path / "again", ignore_errors=True)
         shutil.copytree(tmp_path / "data", tmp_path / "again")
-        if not dies(replace, Fault("crash", at)):
+        if not dies(replace, Fault("crash", at, "before")):
             break
         there = Store(tmp_path / "again")
         project = there.project("default")

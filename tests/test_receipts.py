@@ -46,7 +46,7 @@ def assert_known(store: Store, command_id: str, command: AnyCommand) -> None:
         send(store, command_id, command)
     assert refused.value.message == (
         f"Command id {command_id!r} was used before 2026-11-18T11:06:40.000000Z, when something was "
-        "erased from this project for good; what was answered then is not kept"
+        "erased from this project for good, or lost; what was answered then is not kept"
     )
     assert refused.value.suggestion
     assert "fresh command id" in refused.value.suggestion

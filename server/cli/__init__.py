@@ -32,6 +32,7 @@ COMMANDS = {
     "restore": "server.cli.backup",
     "replay": "server.cli.replay",
     "verify": "server.cli.verify",
+    "repair": "server.cli.repair",
     "purge": "server.cli.purge",
     "token": "server.cli.token",
     "doctor": "server.cli.doctor",

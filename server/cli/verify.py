@@ -53,6 +53,7 @@ def verify_command(settings: Settings, project: str | None, as_json: bool) -> No
             for damage in report.damages:
                 say(f"  position {damage.position}: {damage.problem}")
             say(f"  Bring it back from a backup: memlog restore FOLDER '{name}' --replace")
+            say(f"  Without one, go on with what is whole: memlog repair '{name}'")
         else:
             say(f"{name}: {report.positions} entries, whole.")
     if any(report.damages for report in reports.values()):
