@@ -12,6 +12,7 @@ import pytest
 from memlog.errors import InvalidParameter, StorageError
 from server.grants import EVERYTHING, Grant
 from server.tokens import Tokens
+from tests.command_line import CommandLine
 from tests.served import run_memlog
 
 
@@ -112,6 +113,22 @@ def test_tokens_are_made_listed_and_revoked(tmp_path: Path) -> None:
     assert "phone" in run_memlog("token", "list", data_dir=tmp_path).stdout
     assert run_memlog("token", "revoke", "phone", data_dir=tmp_path).stdout == "revoked phone\n"
     assert run_memlog("token", "list", data_dir=tmp_path).stdout == "There are no tokens yet.\n"
+
+
+def test_the_list_of_tokens_is_whole_in_80_columns(tmp_path: Path) -> None:
+    memlog = CommandLine(tmp_path)
+    name, projects = "ci-runner@builds.example.internal", ["shop-frontend", "shop-backend"]
+    chosen = [word for project in projects for word in ("--project", project)]
+    assert memlog("token", "new", name, "--days", "90", *chosen).code == 0
+    (row,) = memlog("token", "list", "--json").json
+    shown = memlog("token", "list", COLUMNS="80").stdout
+    head, *lines = shown.splitlines()
+    assert all(len(line) <= 80 for line in shown.splitlines())
+    starts = [head.index(column) for column in head.split()]
+    spans = zip(starts, [*starts[1:], None], strict=True)
+    columns = ["".join(line[start:end].strip() for line in lines) for start, end in spans]
+    times = [row[at][:19].replace("T", "") + "Z" for at in ("created", "expires")]
+    assert columns == [name, "write", ",".join(projects), "all", *times]
 
 
 @pytest.mark.parametrize("name", ["", "a b", "ü", "../x", "-x", "x" * 101, "a\nb"])

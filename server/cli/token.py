@@ -120,17 +120,22 @@ def list_tokens(tokens: object, as_json: bool) -> None:
 
     table = Table(box=None, header_style="bold")
     for column in ("name", "right", "projects", "toolsets", "created", "expires"):
-        table.add_column(column)
+        table.add_column(column, overflow="fold")
     for row, each in zip(rows, tokens.all(), strict=True):
         table.add_row(
             each.name,
             each.right,
             escape(safe(", ".join(each.projects))) if each.projects is not None else "all",
             ", ".join(each.toolsets) if each.toolsets is not None else "all",
-            each.created[:19] + "Z",
-            f"{row['expires']}"[:19] + "Z" if each.expires_us else "never",
+            _shown(each.created),
+            _shown(row["expires"]) if each.expires_us else "never",
         )
     open_console().print(table if rows else "There are no tokens yet.")
+
+
+def _shown(time: object) -> str:
+    """A time to the second, which a narrow terminal shows on two lines."""
+    return f"{time}"[:19].replace("T", " ") + "Z"
 
 
 @token_command.command("revoke")
