@@ -78,13 +78,15 @@ class Project:
         map_bytes: int = MAP_BYTES_START,
         damage: DamagedLog | None = None,
     ) -> None:
-        self._soundness = Soundness(os.fspath(folder / LOG_FILE), damage)
-        self.folder = folder
         self._clock = clock
         self._checked = Checked()
         self._environment = Environment(
             folder / LOG_FILE, DATABASES, map_bytes=map_bytes, proven=True
         )
+        self._soundness = Soundness(
+            os.fspath(folder / LOG_FILE), self._environment.was_replaced, damage
+        )
+        self.folder = folder
         try:
             self.generation = self._stored_number(GENERATION_KEY)
             """How often something was erased from the log, or lost with its end: what was derived from an

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,9 +20,12 @@ log = logging.getLogger("memlog.soundness")
 class Soundness:
     """Of one log, as far as anybody found out: this object, or whoever noted it beside the log."""
 
-    def __init__(self, path: str, known: DamagedLog | None = None) -> None:
+    def __init__(
+        self, path: str, was_replaced: Callable[[str], bool], known: DamagedLog | None = None
+    ) -> None:
         self.path = path
         """Archiving moves the file."""
+        self._was_replaced = was_replaced
         self._found = known
         """What is not noted beside the log, or could not be."""
 
@@ -49,6 +52,9 @@ class Soundness:
         pages = Pages(Path(self.path), transaction.id())
         damages = [each for each in examine(pages) if isinstance(each, Damage)]
         pages.close()
+        if self._was_replaced(self.path):  # what was looked at is another file
+            self._found = met
+            return
         if damages:
             log.error("%s", met.message)
             mark(Path(self.path), damages)

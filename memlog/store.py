@@ -335,15 +335,14 @@ class Store:
                     self._discard(project_id)
                     raise ProjectNotFound("This project was deleted a moment ago")
                 project.folder = folder
-            if project is None or project.replaced:
+            if project is None or project.replaced or project.unreadable:
                 with self._lock():  # nobody is replacing the file
                     folder = self._folder(project_id)
                     if folder is None:
                         raise ProjectNotFound("This project was deleted a moment ago")
-                    project = self._open.put(project_id, self._read(folder))
-            elif project.unreadable:
-                with self._lock():
-                    project = self._open.put(project_id, self._salvaged(project.folder))
+                    unreadable = project is not None and not project.replaced
+                    read = self._salvaged if unreadable else self._read
+                    project = self._open.put(project_id, read(folder))
             return project
 
     def _read(self, folder: Path) -> Project:

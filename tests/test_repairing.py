@@ -19,6 +19,7 @@ from memlog import codec
 from memlog.backup import back_up, restore
 from memlog.commands import CreateEntities, NewEntity, StoreMemory
 from memlog.context import Context
+from memlog.damage import noted
 from memlog.errors import Conflict, DamagedLog, ProjectNotFound, StorageError
 from memlog.log import Damage
 from memlog.project import LOG_FILE, Origin, Project
@@ -28,7 +29,7 @@ from memlog.store import Store
 from memlog.tables import place
 from memlog.verifying import verify_file
 from tests.command_line import CommandLine, holding_lines
-from tests.served import served
+from tests.served import run_memlog, served
 from tests.service import Refused
 from tests.simulated_faults import Fault, dies
 from tests.test_damage import PAGE, cut, damaged, flips, wiped
@@ -325,6 +326,47 @@ def test_an_archived_project_stays_archived_where_its_log_says_so(tmp_path: Path
     repair(store, "old")
     assert [row.status for row in store.projects("all")] == ["active"]
     assert (tmp_path / "projects" / project_id / LOG_FILE).exists()
+    store.close()
+
+
+def test_a_damage_met_in_a_log_that_was_replaced_meanwhile_is_not_noted_beside_the_new_one(
+    tmp_path: Path,
+) -> None:
+    memlog: CommandLine = holding_lines(tmp_path)
+    log = next((tmp_path / "data").rglob(LOG_FILE))
+    log.write_bytes(log.read_bytes().replace(b"was a banker", b"was a bunker"))
+    held = Project(log.parent)
+    with pytest.raises(DamagedLog), held.snapshot() as (entries, _):
+        assert memlog("repair", "default", "--yes").code == 0
+        with served(tmp_path / "data") as server:
+            for number in range(20):  # commits that the snapshot is before
+                server("store_memory", content=f"a new fact {number}")
+        list(entries.read())
+    held.close()
+    assert noted(str(log)) is None
+    assert memlog("verify").code == 0
+
+
+def test_who_waits_while_a_log_is_repaired_that_was_cut_under_it_reads_the_repaired_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holding_lines(tmp_path)
+    log = next((tmp_path / "data").rglob(LOG_FILE))
+    store = Store(tmp_path / "data")
+    project = store.project("default")
+    os.truncate(log, log.stat().st_size - PAGE)
+    with pytest.raises(StorageError, match="cut"):
+        project.head()
+    lock = store._lock
+
+    def waited() -> Any:
+        monkeypatch.undo()
+        ended = run_memlog("repair", "default", "--yes", data_dir=tmp_path / "data")
+        assert ended.returncode == 0, ended.stderr
+        return lock()
+
+    monkeypatch.setattr(store, "_lock", waited)
+    remember(store.project("default"), "what came after")
     store.close()
 
 
