@@ -134,16 +134,27 @@ def _add_observation(
     entity_id: str, new: NewObservation, state: State, context: Context
 ) -> Iterator[Event]:
     living = state.observations(entity_id)
-    if new.supersedes is not None:
-        old = find_observation(living, new.supersedes)
-        if old is not None and canonical(old.content) != canonical(new.content):
-            yield ObservationSuperseded(
-                context.new_id("obs"), old.id, new.content, new.confidence, new.importance
-            )
+    old = None if new.supersedes is None else find_observation(living, new.supersedes)
+    if old is not None:
+        yield from supersede(old, new, living, context)
     elif find_observation(living, new.content) is None:
         yield ObservationAdded(
             context.new_id("obs"), entity_id, new.content, new.confidence, new.importance
         )
+
+
+def supersede(
+    old: Observation, new: NewObservation, living: Iterable[Observation], context: Context
+) -> Iterator[Event]:
+    """`new` in the place of `old`; where the entity says the same already, it says so once."""
+    if canonical(old.content) == canonical(new.content):
+        return
+    for twin in living:
+        if canonical(twin.content) == canonical(new.content):
+            yield ObservationDeleted(twin.id)
+    yield ObservationSuperseded(
+        context.new_id("obs"), old.id, new.content, new.confidence, new.importance
+    )
 
 
 def _add_texts(

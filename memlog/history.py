@@ -6,7 +6,14 @@ from collections.abc import Iterator, Set
 
 from memlog.canonical import canonical
 from memlog.codec import Entry
-from memlog.commands import ForgetMemory, MergeEntities, RenameEntity, Undo, UpdateObservation
+from memlog.commands import (
+    ForgetMemory,
+    MergeEntities,
+    NewObservation,
+    RenameEntity,
+    Undo,
+    UpdateObservation,
+)
 from memlog.context import Context
 from memlog.depending import blockers
 from memlog.errors import (
@@ -27,13 +34,12 @@ from memlog.events import (
     MemoryDeleted,
     ObservationDeleted,
     ObservationMoved,
-    ObservationSuperseded,
     ProjectArchived,
     ProjectCreated,
     ProjectRestored,
     RelationDeleted,
 )
-from memlog.graph import find_observation, missing_entity, unfit_observation
+from memlog.graph import find_observation, missing_entity, supersede, unfit_observation
 from memlog.memories import missing_memory
 from memlog.restoring import Restored, restore
 from memlog.state import Entity, State
@@ -120,10 +126,10 @@ def update_observation(
     old = find_observation(living, command.observation)
     if old is None:
         raise refusal([unfit_observation(command.observation, "observation", living, state)])
-    if canonical(old.content) != canonical(command.new_content):
-        yield ObservationSuperseded(
-            context.new_id("obs"), old.id, command.new_content, old.confidence, old.importance
-        )
+    new = NewObservation(
+        content=command.new_content, confidence=old.confidence, importance=old.importance
+    )
+    yield from supersede(old, new, living, context)
 
 
 def forget_memory(command: ForgetMemory, state: State) -> Iterator[Event]:

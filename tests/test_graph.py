@@ -209,6 +209,25 @@ def test_superseding_a_text_by_itself_says_nothing() -> None:
     Given(JON, BANKER).when(add("Jon", same)).then()
 
 
+def test_superseding_by_what_the_entity_says_already_leaves_that_once() -> None:
+    known = NewObservation(content="likes dancing", supersedes="was a banker")
+    given = Given(JON, BANKER, DANCER)
+    given.when(add("Jon", known)).then(
+        ObservationDeleted("obs_2"), ObservationSuperseded("obs_101", "obs_1", "likes dancing")
+    )
+
+
+def test_a_fact_that_an_earlier_item_of_the_request_put_elsewhere_is_still_added() -> None:
+    first = NewObservation(content="likes dancing", supersedes="was a banker")
+    second = NewObservation(content="hates dancing", supersedes="obs_2")
+    given = Given(JON, BANKER, DANCER)
+    given.when(add("Jon", first, second)).then(
+        ObservationDeleted("obs_2"),
+        ObservationSuperseded("obs_101", "obs_1", "likes dancing"),
+        ObservationAdded("obs_102", "ent_1", "hates dancing"),
+    )
+
+
 def test_every_missing_entity_is_named_with_its_nearest_and_nothing_is_written() -> None:
     request = AddObservations(
         observations=[

@@ -152,6 +152,16 @@ def test_an_updated_observation_is_a_new_version() -> None:
     Given(JON, BANKER).when(update).then(ObservationSuperseded("obs_101", "obs_1", "is a dancer"))
 
 
+def test_an_observation_updated_to_what_the_entity_says_already_is_said_once() -> None:
+    dancer = ObservationAdded("obs_2", "ent_1", "is a dancer")
+    update = UpdateObservation(
+        entity_name="Jon", observation="was a banker", new_content="is a dancer"
+    )
+    Given(JON, BANKER, dancer).when(update).then(
+        ObservationDeleted("obs_2"), ObservationSuperseded("obs_101", "obs_1", "is a dancer")
+    )
+
+
 # -- undo, on disk
 
 
