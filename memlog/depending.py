@@ -14,13 +14,16 @@ from memlog.restoring import Blocked, Restored, changes_after, restore
 from memlog.state import (
     Entity,
     Memory,
+    Observation,
     Relation,
     State,
     decode_entity,
     decode_memory,
+    decode_observation,
     decode_relation,
     entity_key,
     name_key,
+    observation_key,
     relation_key,
 )
 
@@ -51,6 +54,32 @@ def blockers(first: int, last: int, state: State) -> set[int]:
         elif key[:1] == b"M" and value is not None:
             found |= _listed_otherwise(key, first, last, state)
     return found
+
+
+def doubles(first: int, last: int, state: State) -> set[int]:
+    """Positions of later entries that say what a fact says which would stand again beside theirs.
+
+    Apart from `blockers`: an undo that did this before it was refused stays as it is when a purge
+    walks through the log.
+    """
+    rows = {
+        each.key: each.value for each in restore(first, last, state) if isinstance(each, Restored)
+    }
+    found: set[int] = set()
+    for key, value in rows.items():
+        if key[:1] == b"O" and value is not None and state.row(key) is None:
+            found |= _said_since(decode_observation(value), rows, last, state)
+    return found
+
+
+def _said_since(fact: Observation, changed: Rows, last: int, state: State) -> set[int]:
+    text = canonical(fact.content)
+    keys = (
+        observation_key(row.entity_id, row.born)
+        for row in state.observations(fact.entity_id)
+        if canonical(row.content) == text
+    )
+    return {p for key in keys if key not in changed for p in changes_after(key, last, state)}
 
 
 def _left_behind(entity_id: str, last: int, state: State) -> set[int]:

@@ -115,7 +115,7 @@ class Memory(Row, frozen=True):
 encode_row = msgspec.msgpack.Encoder().encode
 _project = msgspec.msgpack.Decoder(Project).decode
 decode_entity = msgspec.msgpack.Decoder(Entity).decode
-_observation = msgspec.msgpack.Decoder(Observation).decode
+decode_observation = msgspec.msgpack.Decoder(Observation).decode
 decode_relation = msgspec.msgpack.Decoder(Relation).decode
 decode_memory = msgspec.msgpack.Decoder(Memory).decode
 
@@ -259,17 +259,17 @@ class State:
 
     def observations(self, entity_id: str) -> list[Observation]:
         prefix = b"O" + entity_id.encode()
-        return [_observation(row) for _, row in self._tables.under(prefix)]
+        return [decode_observation(row) for _, row in self._tables.under(prefix)]
 
     def retired_observations(self, entity_id: str) -> list[Observation]:
         prefix = b"H" + entity_id.encode()
-        return [_observation(row) for _, row in self._tables.under(prefix)]
+        return [decode_observation(row) for _, row in self._tables.under(prefix)]
 
     def observation(self, observation_id: str) -> Observation | None:
         """The observation with this id, living or retired."""
         key = self._tables.get(observation_index_key(observation_id))
         row = None if key is None else self._tables.get(key)
-        return None if row is None else _observation(row)
+        return None if row is None else decode_observation(row)
 
     def relation(self, relation_id: str) -> Relation | None:
         row = self._tables.get(relation_key(relation_id))

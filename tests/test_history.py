@@ -344,6 +344,33 @@ def test_a_fact_does_not_come_back_to_an_entity_that_was_deleted(project: Projec
         do(project, Undo(position=position))
 
 
+@pytest.mark.parametrize("later_text", ["café", "cafe\u0301"])
+def test_a_fact_that_was_said_again_since_does_not_come_back_beside_it(
+    project: Project, later_text: str
+) -> None:
+    def facts() -> list[str]:
+        with project.read() as state:
+            jon = state.entity_named("Jon")
+            return [row.content for row in state.observations(jon.id)] if jon else []
+
+    said = EntityObservations(entity_name="Jon", contents=[later_text])
+    do(project, create(entity("Jon", "café")))
+    do(
+        project,
+        DeleteObservations(
+            deletions=[ObservationDeletion(entity_name="Jon", observations=["café"])]
+        ),
+    )
+    position = project.head()
+    do(project, AddObservations(observations=[said]))
+    with pytest.raises(Conflict) as caught:
+        do(project, Undo(position=position))
+    assert caught.value.problems[0].path == f"position {position + 1}"
+    assert facts() == [later_text]
+    do(project, Undo(position=position, cascade=True))
+    assert facts() == ["café"]
+
+
 def unrelate(source: str, kind: str, target: str) -> AnyCommand:
     return DeleteRelations(relations=[Edge(source=source, target=target, relation_type=kind)])
 
