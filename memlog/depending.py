@@ -56,10 +56,11 @@ def blockers(first: int, last: int, state: State) -> set[int]:
     return found
 
 
-def doubles(first: int, last: int, state: State) -> set[int]:
-    """Positions of later entries that say what a fact says which would stand again beside theirs.
+def at_odds(first: int, last: int, state: State) -> set[int]:
+    """Positions of later entries that leave no place for what would stand again: they said the same fact
+    since, or related a name to something that was to be a former name again.
 
-    Apart from `blockers`: an undo that did this before it was refused stays as it is when a purge
+    Apart from `blockers`: an undo that went ahead before such were refused stays as it is when a purge
     walks through the log.
     """
     rows = {
@@ -69,6 +70,9 @@ def doubles(first: int, last: int, state: State) -> set[int]:
     for key, value in rows.items():
         if key[:1] == b"O" and value is not None and state.row(key) is None:
             found |= _said_since(decode_observation(value), rows, last, state)
+        elif key[:1] == b"E" and value is not None:
+            for name in _named_again(decode_entity(value), state):
+                found |= _related_since(name, rows, last, state)
     return found
 
 
@@ -79,6 +83,18 @@ def _said_since(fact: Observation, changed: Rows, last: int, state: State) -> se
         for row in state.observations(fact.entity_id)
         if canonical(row.content) == text
     )
+    return {p for key in keys if key not in changed for p in changes_after(key, last, state)}
+
+
+def _named_again(entity: Entity, state: State) -> set[str]:
+    """The former names of an entity, as it is to be, that it does not have now."""
+    now = state.entity(entity.id)
+    known = () if now is None else (now.name, *now.aliases)
+    return set(map(canonical, entity.aliases)) - set(map(canonical, known))
+
+
+def _related_since(name: str, changed: Rows, last: int, state: State) -> set[int]:
+    keys = (relation_key(row.id) for row in state.relations_touching(name))
     return {p for key in keys if key not in changed for p in changes_after(key, last, state)}
 
 

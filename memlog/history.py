@@ -15,7 +15,7 @@ from memlog.commands import (
     UpdateObservation,
 )
 from memlog.context import Context
-from memlog.depending import blockers, doubles
+from memlog.depending import at_odds, blockers
 from memlog.errors import (
     Conflict,
     EntityExists,
@@ -237,7 +237,7 @@ def _undo_command(entry: Entry, cascade: bool, state: State, undos: _Undos) -> I
             suggestion="Use archive_project and restore_project.",
         )
     tried: set[int] = set()
-    while standing := blockers(first, last, state) or doubles(first, last, state):
+    while standing := blockers(first, last, state) or at_odds(first, last, state):
         effective = undos.effective(standing, last) - tried
         if not cascade or not effective:
             raise _depended_on(first, last, effective or standing, context)

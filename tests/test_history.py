@@ -418,6 +418,30 @@ def test_a_relation_does_not_come_back_to_a_name_that_was_taken_back(project: Pr
     assert caught.value.problems[0].path == f"position {project.head()}"
 
 
+def test_a_relation_is_not_left_at_a_name_that_comes_back_as_a_former_one(project: Project) -> None:
+    do(project, create(entity("C"), entity("D")))
+    do(project, MergeEntities(names=["D"], into="C"))
+    do(project, DeleteEntities(entity_names=["C"]))
+    position = project.head()
+    do(project, relate("D", "waits for", "E"))
+    with pytest.raises(Conflict) as caught:
+        do(project, Undo(position=position))
+    assert caught.value.problems[0].path == f"position {position + 1}"
+
+
+def test_a_merge_is_not_redone_over_a_relation_of_the_name_that_would_go(project: Project) -> None:
+    do(project, create(entity("C")))
+    do(project, create(entity("D")))
+    created = project.head()
+    do(project, MergeEntities(names=["D"], into="C"))
+    do(project, Undo(position=created, cascade=True))
+    undone = project.head()
+    do(project, relate("D", "waits for", "E"))
+    with pytest.raises(Conflict) as caught:
+        do(project, Undo(position=undone))
+    assert caught.value.problems[0].path == f"position {undone + 1}"
+
+
 def test_a_relation_that_waited_for_a_name_does_not_keep_a_rename_from_being_undone(
     project: Project,
 ) -> None:
