@@ -109,7 +109,12 @@ class Memory(Row, frozen=True):
     @property
     def labels(self) -> tuple[str, ...]:
         """The exact terms it can be listed and searched by."""
-        return (f"type:{self.memory_type}", *(f"tag:{tag}" for tag in self.tags))
+        return (type_label(self.memory_type), *(f"tag:{tag}" for tag in self.tags))
+
+
+def type_label(memory_type: str) -> str:
+    """One term for a type, whatever its Unicode form."""
+    return f"type:{canonical(memory_type)}"
 
 
 encode_row = msgspec.msgpack.Encoder().encode

@@ -40,7 +40,7 @@ from projections.things import TextHit
 
 log = logging.getLogger("memlog.text")
 
-TEXT_VERSION = 2
+TEXT_VERSION = 3
 """Of the schema and of everything that decides what is in the index. The folder's name carries it."""
 
 WRITER_WAIT_SECONDS = 60.0

@@ -21,6 +21,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from memlog.errors import InvalidParameter, Problem, shorten
+from memlog.state import type_label
 
 GRAPH_URI = "memory://knowledge-graph"
 URI_CHARACTERS_MAX = 8_000
@@ -89,7 +90,7 @@ class ListAddress(msgspec.Struct, frozen=True):
         """Whether a record with these labels belongs on it."""
         wanted = {f"tag:{tag}" for tag in self.arguments.get("tags", ())}
         if "type" in self.arguments:
-            wanted.add(f"type:{self.arguments['type']}")
+            wanted.add(type_label(self.arguments["type"]))
         return wanted <= labels
 
 

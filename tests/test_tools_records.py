@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.service import client_on
+import pytest
+
+from projections import embeddings
+from server.addresses import read_address
+from tests.embedder_by_hash import opened_by_hash
+from tests.service import Refused, client_on
 
 
 def test_a_call_without_a_limit_keeps_to_the_largest_that_the_server_allows(tmp_path: Path) -> None:
@@ -13,3 +18,20 @@ def test_a_call_without_a_limit_keeps_to_the_largest_that_the_server_allows(tmp_
             client("memory_create", type="n", content=f"tea {number}", source="s", confidence=0.5)
         for tool, arguments in (("memory_list", {}), ("memory_search", {"query": "tea"})):
             assert len(client(tool, **arguments)["results"]) == 3
+
+
+@pytest.mark.parametrize(("stored", "asked"), [("Café", "Cafe\u0301"), ("Cafe\u0301", "Café")])
+def test_records_are_found_by_their_type_in_any_unicode_form(
+    tmp_path: Path, stored: str, asked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embeddings, "open_embedder", opened_by_hash)
+    with client_on(tmp_path, embedder="local") as client:
+        made = client("memory_create", type=stored, content="tea", source="s", confidence=0.5)
+        assert made["type"] == stored
+        for tool, arguments in (("memory_list", {}), ("memory_search", {"query": "tea"})):
+            (found,) = client(tool, {**arguments, "type": asked})["results"]
+            assert found["id"] == made["id"]
+        with client.service.open("default").project.read() as state:
+            (row,) = state.memories()
+        address = read_address(f"mem://by-type/{asked}")
+        assert address.holds(frozenset(row.labels))  # type: ignore[union-attr]

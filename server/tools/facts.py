@@ -11,7 +11,7 @@ from msgspec import Meta, field
 from memlog.commands import StoreMemory, SupersedeMemory
 from memlog.memories import FACT
 from memlog.project import Outcome
-from memlog.state import Memory
+from memlog.state import Memory, type_label
 from memlog.times import iso
 from server.memories import (
     MEMORY_KINDS,
@@ -83,7 +83,7 @@ def store_memory(call: Call, arguments: StoreMemory) -> StoreMemoryResult:
     """
     project, opened = call.open(arguments)
     near, notice = similar_memories(
-        opened, arguments.content, call.service.settings.similar_min, (f"type:{FACT}",)
+        opened, arguments.content, call.service.settings.similar_min, (type_label(FACT),)
     )
 
     def answer(outcome: Outcome) -> StoreMemoryResult:

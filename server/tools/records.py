@@ -12,7 +12,7 @@ from memlog.commands import CreateMemory, Tag, TypeName
 from memlog.errors import LimitExceeded, Problem, refusal
 from memlog.events import MemoryStored
 from memlog.project import Outcome
-from memlog.state import Memory
+from memlog.state import Memory, type_label
 from memlog.times import iso
 from server.addresses import item_uri
 from server.memories import MEMORY_KINDS, found_memories, relevance, source_of, stored
@@ -194,7 +194,7 @@ def memory_list(call: Call, arguments: MemoryList) -> RecordsResult:
 def labels(memory_type: str | None, tags: list[str]) -> tuple[str, ...]:
     """The labels that a record must have; the rarest kind first, tags."""
     found = [f"tag:{tag}" for tag in tags]
-    return (*found, f"type:{memory_type}") if memory_type else tuple(found)
+    return (*found, type_label(memory_type)) if memory_type else tuple(found)
 
 
 def record_content(row: Memory) -> dict[str, Any]:
