@@ -47,7 +47,7 @@ def decode(arguments: Mapping[str, Any] | None, into: type[T]) -> T:
         raw = dict(raw)
     try:
         decoded = msgspec.convert(raw, into, strict=True)
-        if not _odd(raw, plan.unbounded):
+        if not _odd(raw, plan):
             return decoded
     except _REFUSALS:
         pass  # the walk has the words for all of it, not only for the first
@@ -61,7 +61,7 @@ def decode(arguments: Mapping[str, Any] | None, into: type[T]) -> T:
         raise _refused(refusal) from None
 
 
-def _odd(raw: Any, unbounded: bool) -> bool:
+def _odd(raw: Any, plan: _Plan) -> bool:
     """Whether `raw`, of the right shape, may hold something that no argument may hold."""
     encoded = _encode_json(raw)
     if (
@@ -70,7 +70,9 @@ def _odd(raw: Any, unbounded: bool) -> bool:
         or (b"\xc2" in encoded and _C1_CONTROL.search(encoded))
     ):
         return True
-    if not unbounded:
+    if plan.patterned and b'\\n"' in encoded:  # msgspec's `$` also matches before a last line break
+        return True
+    if not plan.unbounded:
         return False
     _encode_msgpack(raw)  # refuses what does not fit 64 bits
     # NaN and infinities are encoded as null; as many brackets as levels are the least it takes
@@ -87,6 +89,7 @@ def _refused(refusal: Exception) -> InvalidParameter:
 class _Plan(NamedTuple):
     kind: mi.Type
     unbounded: bool
+    patterned: bool
 
 
 @cache
@@ -97,7 +100,8 @@ def _plan(into: type[msgspec.Struct]) -> _Plan:
     for part in within:
         if isinstance(part, mi.StructType) and not part.forbid_unknown_fields:
             raise TypeError(f"{part.cls.__name__} must be declared with forbid_unknown_fields")
-    return _Plan(kind, any(map(_unbounded, within)))
+    patterned = any(isinstance(part, mi.StrType) and part.pattern is not None for part in within)
+    return _Plan(kind, any(map(_unbounded, within)), patterned)
 
 
 def parts(kind: mi.Type, holders: tuple[type, ...] = ()) -> Iterator[mi.Type]:

@@ -163,7 +163,7 @@ class Diagnosis:
             case mi.StrType():
                 self._text(value, place)
                 self._size(value, kind, annotated, place)
-                if kind.pattern is not None and not re.search(kind.pattern, value):
+                if kind.pattern is not None and not re.fullmatch(kind.pattern, value):
                     self.report(place, value, wording.unmatched, value, kind.pattern, annotated)
             case mi.IntType() | mi.FloatType():
                 return self._number(value, kind, place)

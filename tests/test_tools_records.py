@@ -35,3 +35,10 @@ def test_records_are_found_by_their_type_in_any_unicode_form(
             (row,) = state.memories()
         address = read_address(f"mem://by-type/{asked}")
         assert address.holds(frozenset(row.labels))  # type: ignore[union-attr]
+
+
+def test_a_tag_that_ends_in_a_line_break_is_refused(tmp_path: Path) -> None:
+    with client_on(tmp_path) as client, pytest.raises(Refused) as refused:
+        client("memory_create", type="n", content="x", source="s", confidence=0.5, tags=["tea\n"])
+    assert refused.value.error["problems"][0]["path"] == "tags[0]"
+    assert refused.value.error["suggestion"] == 'Pass "tea".'
