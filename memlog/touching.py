@@ -6,14 +6,41 @@ the log's length does.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from memlog import state as tables
-from memlog.state import State, decode_entity
+from memlog.state import State, decode_entity, entity_key
 
 
 def entity_ids(name: str, state: State) -> list[str]:
     """The ids of the entities that have or ever had this name, the oldest first; also deleted ones."""
     named = (version.value.decode() for version in state.versions(tables.name_key(name)))
     return list(dict.fromkeys(named))
+
+
+def positions_of_name(name: str, state: State) -> set[int]:
+    """All that happened to the entities that have or ever had this name, and to those merged into them."""
+    found: set[int] = set()
+    for entity_id in entity_ids(name, state):
+        for each in (entity_id, *_merged_into(entity_id, state)):
+            found |= entity_positions(each, state)
+    return found
+
+
+def _merged_into(entity_id: str, state: State) -> set[str]:
+    """The ids of the entities that became part of this one and were not split off again.
+
+    A name passes from one entity straight to another only where the two were merged, or split.
+    """
+    rows = [decode_entity(each.value) for each in state.versions(entity_key(entity_id))]
+    found: set[str] = set()
+    for name in rows[-1].aliases if rows else ():
+        bearers = list(state.versions(tables.name_key(name)))[::-1]
+        for later, before in pairwise(bearers):
+            bearer = later.value.decode()
+            if before.until == later.since and (bearer == entity_id or bearer in found):
+                found.add(before.value.decode())
+    return {each for each in found - {entity_id} if state.entity(each) is None}
 
 
 def entity_positions(entity_id: str, state: State) -> set[int]:

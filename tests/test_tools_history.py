@@ -54,6 +54,22 @@ def test_history_is_kept_of_what_was_deleted_and_renamed(client: Client) -> None
         assert told[-1] == "'Jon' (person) was created"
 
 
+def test_history_follows_what_was_merged_until_it_is_split_again(client: Client) -> None:
+    def created() -> set[str]:
+        told = says(client("get_history", entityName="Jon"))
+        return {each for each in told if each.endswith("was created")}
+
+    client("create_entities", entities=[JON, GINA])
+    client("create_entities", entities=[{"name": "Mia", "entityType": "person"}])
+    before = created()
+    assert before == {"'Jon' (person) was created"}
+    client("merge_entities", names=["Mia"], into="Gina")
+    client("merge_entities", names=["Gina"], into="Jon")
+    assert created() == {f"'{name}' (person) was created" for name in ("Jon", "Gina", "Mia")}
+    client("undo")
+    assert created() == before
+
+
 def test_history_is_narrowed_by_thread_and_time_and_paged(client: Client) -> None:
     client("create_entities", entities=[JON], threadId="a")
     position = client.service.open("default").project.head()

@@ -17,7 +17,7 @@ from memlog.sentences import sentence
 from memlog.settings import Settings
 from memlog.state import State
 from memlog.times import iso
-from memlog.touching import entity_ids, entity_positions
+from memlog.touching import positions_of_name
 from server.cli.common import (
     json_option,
     open_console,
@@ -101,10 +101,9 @@ def _entries(log: Log, state: State, before: int | None, entity: str | None) -> 
     if entity is None:
         yield from log.read_back(before)
         return
-    ids = entity_ids(entity, state)
-    if not ids:
+    positions = positions_of_name(entity, state)
+    if not positions:
         raise refusal([(EntityNotFound, missing_entity(entity, "entity", state))])
-    positions = {position for each in ids for position in entity_positions(each, state)}
     for position in sorted(positions, reverse=True):
         entry = log.entry(position)
         if entry is not None and (before is None or position < before):

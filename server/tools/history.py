@@ -27,7 +27,7 @@ from memlog.project import Outcome
 from memlog.sentences import sentence
 from memlog.state import State
 from memlog.times import iso
-from memlog.touching import entity_ids, entity_positions, memory_positions
+from memlog.touching import memory_positions, positions_of_name
 from server.memories import require_memory
 from server.moments import Since, position_of
 from server.registry import Arguments, Call, Result, ThreadId, tool
@@ -147,11 +147,11 @@ def _positions(wanted: GetHistory, state: State) -> set[int] | None:
         return memory_positions(wanted.memory_id, state)
     if wanted.entity_name is None:
         return None
-    ids = entity_ids(wanted.entity_name, state)
-    if not ids:
+    positions = positions_of_name(wanted.entity_name, state)
+    if not positions:
         problem = missing_entity(wanted.entity_name, "entityName", state)
         raise refusal([(EntityNotFound, problem)])
-    return {position for each in ids for position in entity_positions(each, state)}
+    return positions
 
 
 # -- undo
