@@ -10,12 +10,13 @@ through ordinary commands that add what is missing, so an interrupted import is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 from msgspec import field
 
-from memlog.canonical import strings
+from memlog.canonical import canonical, strings
+from memlog.closest import did_you_mean
 from memlog.commands import (
     AnyCommand,
     Content,
@@ -61,20 +62,40 @@ _line = msgspec.json.Decoder(EntityLine | RelationLine)
 _encode = msgspec.json.Encoder().encode
 
 
-def read(data: bytes) -> list[Line]:
-    """The lines of a file. Raises InvalidParameter with every line that cannot be kept."""
-    found: list[Line] = []
+def read(data: bytes, known: Callable[[str], bool] | None = None) -> list[Line]:
+    """The lines of a file. Raises InvalidParameter with every line that cannot be kept.
+
+    With `known`, which tells whether an entity is there already, a relation cannot be kept that leads to
+    one that is neither there nor in the file.
+    """
+    found: list[tuple[int, Line]] = []
     problems = []
     for number, text in objects(data):
         try:
-            found.append(_decoded(text))
+            found.append((number, _decoded(text)))
         except ValueError as error:
             shown = text[:80].decode("utf-8", "replace")
-            problem = Problem(f"line {number}", str(error), "Mend the line or remove it.", shown)
-            problems.append((InvalidParameter, problem))
+            problems.append(_unfit(number, str(error), "Mend the line or remove it.", shown))
+    if known is not None:
+        problems += _loose_ends(found, known)
     if problems:
-        raise refusal(problems)
-    return found
+        raise refusal([(InvalidParameter, problem) for problem in problems])
+    return [line for _, line in found]
+
+
+def _loose_ends(
+    lines: Sequence[tuple[int, Line]], known: Callable[[str], bool]
+) -> Iterator[Problem]:
+    names = {canonical(line.name) for _, line in lines if isinstance(line, EntityLine)}
+    for number, line in lines:
+        for name in (line.source, line.target) if isinstance(line, RelationLine) else ():
+            if canonical(name) not in names and not known(name):
+                problem = f"Entity with name {shorten(name)} not found"
+                yield _unfit(number, problem, "Add a line for it or remove this one.", name)
+
+
+def _unfit(number: int, problem: str, suggestion: str, shown: str) -> Problem:
+    return Problem(f"line {number}", problem, suggestion, shown)
 
 
 def _decoded(text: bytes) -> Line:
@@ -96,6 +117,7 @@ def objects(data: bytes) -> Iterator[tuple[int, bytes]]:
     except msgspec.DecodeError:
         whole = _Whole()
     if whole != _Whole():
+        _require_known_keys(data)
         tagged = [{"type": "entity", **item} for item in whole.entities or ()]
         tagged += [{"type": "relation", **item} for item in whole.relations or ()]
         yield from ((number, _encode(item)) for number, item in enumerate(tagged, 1))
@@ -103,6 +125,24 @@ def objects(data: bytes) -> Iterator[tuple[int, bytes]]:
     for number, text in enumerate(data.splitlines(), 1):
         if text.strip():
             yield number, text
+
+
+def _require_known_keys(data: bytes) -> None:
+    """Raises InvalidParameter for a key beside those of `_Whole`: what it holds would be lost."""
+    keys = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+    expected = _Whole.__struct_fields__
+    problems = [
+        Problem(
+            "the object",
+            f"unknown key {shorten(key)!r}",
+            did_you_mean(key, expected) or f"There are: {', '.join(expected)}.",
+            shorten(key),
+        )
+        for key in keys
+        if key not in expected
+    ]
+    if problems:
+        raise refusal([(InvalidParameter, problem) for problem in problems])
 
 
 def commands(lines: Sequence[Line]) -> Iterator[tuple[AnyCommand, int]]:

@@ -185,6 +185,31 @@ def test_every_bad_line_is_named(memlog: CommandLine) -> None:
         assert f"line {number}:" in ended.stderr
 
 
+def test_a_key_of_the_one_object_that_nobody_knows_is_refused(memlog: CommandLine) -> None:
+    graph = as_one_object(LINES)
+    graph["relation"] = graph.pop("relations")
+    ended = memlog("import", "-", stdin=json.dumps(graph, indent=2).encode())
+    assert ended.code == 1
+    assert "unknown key 'relation'" in ended.stderr
+    assert "Did you mean 'relations'?" in ended.stderr
+    assert memlog("export").stdout == ""
+
+
+def test_where_relations_are_strict_a_file_with_a_loose_one_is_refused_whole(
+    memlog: CommandLine,
+) -> None:
+    strict = {"MEMLOG_STRICT_RELATIONS": "1"}
+    lines = "\n".join(json.dumps(line) for line in LINES).encode()
+    ended = memlog("import", "-", stdin=lines, **strict)
+    assert ended.code == 1
+    assert "line 5: Entity with name nobody not found" in ended.stderr
+    assert memlog("export").stdout == ""
+    nobody = {**BARE, "name": "nobody"}
+    assert memlog("import", "-", stdin=json.dumps(nobody).encode(), **strict).code == 0
+    assert memlog("import", "-", stdin=lines, **strict).code == 0
+    assert lines_of(memlog("export").stdout) == [nobody, *LINES]
+
+
 def test_a_project_is_imported_into_and_exported_from_by_name(
     remembered: CommandLine, tmp_path: Path
 ) -> None:

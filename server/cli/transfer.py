@@ -56,6 +56,9 @@ def import_command(settings: Settings, file: BinaryIO, project: str | None, as_j
     lines = transfer.read(data)
     with service_of(settings) as service, progress_bar(hidden=as_json) as progress:
         name, opened = open_project(service, project)
+        if settings.strict_relations:  # what no command would take is refused before the first one
+            with opened.project.read() as state:
+                lines = transfer.read(data, lambda name: state.entity_id_of(name) is not None)
         before = opened.project.head()
         task = progress.add_task("log", total=len(lines))
         for command, count in transfer.commands(lines):
