@@ -71,6 +71,18 @@ def test_a_session_opened_at_one_path_is_unknown_at_another(server: HttpServer) 
     assert client.request("tools/list").status == 404
 
 
+def test_who_asks_for_a_stream_to_be_resumed_gets_a_new_one(server: HttpServer) -> None:
+    """Clients do so on their own after a stream that broke off."""
+    client = HttpClient(server, "2025-11-25")
+    with server.connect() as stream:
+        head = {**client.headers, "Host": "localhost", "Last-Event-ID": "7"}
+        lines = "".join(f"{name}: {value}\r\n" for name, value in head.items())
+        stream.sendall(f"GET /mcp HTTP/1.1\r\n{lines}\r\n".encode())
+        answer = stream.recv(1_000)
+    assert answer.startswith(b"HTTP/1.1 200")
+    assert b"text/event-stream" in answer
+
+
 def test_an_idle_session_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Looked for every few seconds; the session of a stream that lasts is in use."""
     with served_http(tmp_path, MEMLOG_HTTP_SESSION_SECONDS="0.2") as server:

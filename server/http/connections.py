@@ -19,7 +19,7 @@ import anyio
 import msgspec
 from anyio.abc import TaskGroup, TaskStatus
 from mcp.server.lowlevel import Server
-from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
+from mcp.server.streamable_http import LAST_EVENT_ID_HEADER, MCP_SESSION_ID_HEADER
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
@@ -126,6 +126,8 @@ class Connections:
 
     async def handle(self, scope: Scope, receive: Receive, send: Send, door: Door) -> None:
         headers = Headers(scope=scope)
+        if LAST_EVENT_ID_HEADER in headers:
+            scope = _begun_anew(scope)
         version = headers.get(MCP_PROTOCOL_VERSION_HEADER)
         session_id = headers.get(MCP_SESSION_ID_HEADER)
         if self._settings.http_stateless or (version or "") not in {
@@ -241,6 +243,12 @@ class Connections:
     def _over(self, connection: _Connection, unused_s: float) -> bool:
         idle = not connection.requests and connection.used_s < unused_s
         return idle or not self._still_holds(connection.door.grant)
+
+
+def _begun_anew(scope: Scope) -> Scope:
+    """The same request for a new stream: none is kept to be resumed, and the SDK would answer nothing."""
+    resumed = LAST_EVENT_ID_HEADER.encode()
+    return {**scope, "headers": [each for each in scope["headers"] if each[0] != resumed]}
 
 
 def _accepts(message: Message) -> bool:
