@@ -133,6 +133,16 @@ def test_a_token_without_the_issuers_signature_is_refused(
     assert HttpClient(server, token=token).request("tools/list").status == 401
 
 
+@pytest.mark.parametrize("algorithm", ["RS256", "PS512", "ES384", "EdDSA"])
+def test_a_token_of_an_algorithm_that_the_key_is_not_for_is_refused(
+    server: HttpServer, authority: Authority, algorithm: str
+) -> None:
+    """The head of a token is anybody's to write."""
+    head = jwt.utils.base64url_encode(json.dumps({"alg": algorithm, "kid": "one"}).encode())
+    token = f"{head.decode()}.{authority.token().partition('.')[2]}"
+    assert HttpClient(server, token=token).request("tools/list").status == 401
+
+
 def test_an_invented_key_does_not_make_the_server_ask_again(
     server: HttpServer, authority: Authority
 ) -> None:

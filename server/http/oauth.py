@@ -72,7 +72,7 @@ class Issuer:
                 issuer=self.issuer,
                 options={"require": ["exp", "iss", "aud", "sub"]},
             )
-        except jwt.PyJWTError as error:
+        except (jwt.PyJWTError, TypeError) as error:  # TypeError: an algorithm for other keys
             logger.info("an access token was refused: %s", error)
             return None
         grant = grant_of(claims)
