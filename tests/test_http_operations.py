@@ -14,6 +14,7 @@ import pytest
 from opentelemetry.trace import NoOpTracer
 
 from server.http.progress import progress
+from tests.asgi import Answer, app_over, ask
 from tests.certificates import certificate_of_its_own
 from tests.connected import joined, run
 from tests.http_served import HttpClient, HttpServer, served_http
@@ -103,6 +104,24 @@ def test_what_is_not_served_is_refused_as_json(
 ) -> None:
     answer = server.ask(method, path, b"", {})
     assert (answer.status, answer.json["error"]["data"]["status"]) == (status, status)
+
+
+def test_what_nobody_foresaw_is_answered_as_json_with_the_id_of_the_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(*arguments: Any) -> None:
+        raise RuntimeError("swordfish")
+
+    async def scenario() -> Answer:
+        async with app_over(tmp_path) as app:
+            headers = [("X-Request-Id", "mine"), ("Content-Type", "application/json")]
+            return await ask(app, b"{}", headers)
+
+    monkeypatch.setattr("server.http.connections.Connections.handle", fail)
+    answer = run(scenario)
+    assert (answer.status, answer.json["error"]["code"]) == (500, -32603)
+    assert answer.json["error"]["message"] == "Internal error (request mine in the log)"
+    assert caplog.text.count("RuntimeError: swordfish") == 1
 
 
 def test_a_port_that_is_taken_is_named(server: HttpServer, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from pydantic import AnyHttpUrl, ConfigDict, TypeAdapter
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware.authentication import AuthenticationMiddleware
+from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -218,9 +219,16 @@ class App:
             routes += create_protected_resource_routes(
                 resource, [_ADDRESS.validate_python(issuer.issuer)], SCOPES, "memlog"
             )
-        app = Starlette(routes=routes, exception_handlers={HTTPException: _refused_by_route})
+        app = _Routes(routes=routes)
         app.router.redirect_slashes = False
         return app
+
+
+class _Routes(Starlette):
+    """Without Starlette's own answer to what nobody foresaw, a plain text: `Logged` has one."""
+
+    def build_middleware_stack(self) -> ASGIApp:
+        return ExceptionMiddleware(self.router, {HTTPException: _refused_by_route})
 
 
 class _Endpoint:
