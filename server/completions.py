@@ -26,7 +26,7 @@ from mcp_types import (
 from memlog.closest import did_you_mean
 from memlog.errors import MemlogError, shorten
 from memlog.state import State
-from server.addresses import form_of
+from server.addresses import GRAPH, form_of
 from server.prompts import Prompts
 from server.resources import Resources
 from server.session import Session
@@ -99,6 +99,8 @@ class Completions:
         way = _WAYS.get(name)
         if way is None or len(typed) > TYPED_CHARACTERS_MAX:
             return Matches([])
+        if way is _names and GRAPH.place not in self._resources.offered:
+            return Matches([])  # names of entities are the graph's
         try:
             asked = session.project_name(given.get("project"))
             with session.service.store.project(asked).read() as state:

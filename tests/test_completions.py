@@ -9,6 +9,7 @@ from mcp_types import INVALID_PARAMS, Completion, PromptReference, ResourceTempl
 
 from server import completions
 from tests.connected import ERAS, Joined, Mode, joined, run
+from tests.service import client_on
 
 ITEM = "mem://item/{id}{?project}"
 BY_TAGS = "mem://by-tags/{tags}{?limit,project}"
@@ -110,6 +111,17 @@ def test_names_of_entities_are_offered_to_recall(
             assert (some.values, some.total, some.has_more) == (["jon"], None, True)
 
     run(scenario)
+
+
+def test_without_the_graph_no_name_of_an_entity_is_offered(tmp_path: Path) -> None:
+    async def scenario(*toolsets: str) -> list[str]:
+        async with joined(tmp_path, toolsets=toolsets) as server:
+            return await values(server, "memory_recall", "query", "jo")
+
+    with client_on(tmp_path) as client:
+        client("create_entities", entities=[{"name": "Jon", "entityType": "person"}])
+    assert run(lambda: scenario("graph", "records")) == ["Jon"]
+    assert run(lambda: scenario("records")) == []
 
 
 def test_projects_and_limits_are_completed(tmp_path: Path) -> None:
