@@ -106,12 +106,13 @@ class Subscriptions:
         self._heads: dict[Asked, _Head] = {}
 
     def add_to(self, server: Server[Any]) -> None:
-        server.add_request_handler(
-            "resources/subscribe", SubscribeRequestParams, self._on_subscribe
-        )
-        server.add_request_handler(
-            "resources/unsubscribe", UnsubscribeRequestParams, self._on_unsubscribe
-        )
+        if self._session.lasting:  # else nobody could be told, nor would ever unsubscribe
+            server.add_request_handler(
+                "resources/subscribe", SubscribeRequestParams, self._on_subscribe
+            )
+            server.add_request_handler(
+                "resources/unsubscribe", UnsubscribeRequestParams, self._on_unsubscribe
+            )
         server.add_request_handler(
             "subscriptions/listen", SubscriptionsListenRequestParams, self._on_listen
         )

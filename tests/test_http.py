@@ -113,6 +113,19 @@ def test_the_handshake_era_can_do_without_sessions_too(tmp_path: Path) -> None:
         assert client("open_nodes", names=["Jon"])["entities"]
 
 
+def test_without_a_session_no_resource_is_subscribed_to(tmp_path: Path) -> None:
+    """Nobody could be told of a change, and nobody would ever take it back."""
+    with served_http(tmp_path, "--stateless") as server:
+        client = HttpClient(server, "2025-11-25")
+        introduced = {"name": "test", "version": "1"}
+        opened = client.request(
+            "initialize", protocolVersion=client.era, capabilities={}, clientInfo=introduced
+        )
+        assert opened.json["result"]["capabilities"]["resources"]["subscribe"] is False
+        answer = client.request("resources/subscribe", uri="memory://knowledge-graph")
+        assert answer.json["error"]["code"] == -32601
+
+
 @WIRE_ERAS
 def test_a_path_fixes_the_project(server: HttpServer, era: Era) -> None:
     HttpClient(server)("create_project", name=f"fixed {era}")
