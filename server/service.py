@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TypeVar
 from weakref import WeakValueDictionary, ref
 
+from memlog.canonical import canonical
 from memlog.commands import AnyCommand
 from memlog.context import Context
 from memlog.errors import EmbeddingError, MemlogError
@@ -86,11 +87,11 @@ class Service:
 
     def open(self, name: str) -> Opened:
         """The active project of this name. Raises ProjectNotFound or ProjectArchived."""
-        project = self.store.project(name)
+        project, key = self.store.project(name), canonical(name)
         with self._opening:
-            opened = self._opened.get(name)
+            opened = self._opened.get(key)
             if opened is None or opened.project is not project:
-                opened = self._opened.put(name, Opened(project, self.embeddings, self._behind))
+                opened = self._opened.put(key, Opened(project, self.embeddings, self._behind))
             return opened
 
     def execute(
@@ -147,7 +148,7 @@ class Service:
     def close_project(self, name: str) -> None:
         """Lets go of a project's indexes, before its folder moves or goes."""
         with self._opening:
-            opened = self._opened.pop(name)
+            opened = self._opened.pop(canonical(name))
         if opened is not None:
             opened.projections.close()
 

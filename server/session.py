@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+from memlog.canonical import canonical
 from memlog.errors import InvalidParameter, NoActiveProject, ProjectExists, ProjectNotFound
 from memlog.project import Origin, Project
 from memlog.state import Project as ProjectRow
@@ -80,7 +81,7 @@ class Session:
 
     def leave(self, name: str) -> None:
         """A project that went away is active no more."""
-        if self.lasting and self.active == name:
+        if self.lasting and canonical(self.active) == canonical(name):
             self.active = ""
 
     def ensure_default(self, name: str) -> None:

@@ -123,6 +123,26 @@ def test_a_deleted_project_is_gone_for_good(client: Client) -> None:
     assert client("search_nodes", query="banker")["entities"] == []
 
 
+def test_a_project_is_one_in_either_unicode_form_of_its_name(client: Client) -> None:
+    """Its indexes are opened once: a file of LMDB cannot be opened twice."""
+    forms = ["caf\u00e9", "cafe\u0301"]
+    client("create_project", name=forms[0])
+    client("create_entities", entities=[JON])
+    for form in forms:
+        assert client("get_analytics", project=form)["recent_changes"]
+    assert len(client.service.opened()) == 1
+    client("archive_project", name=forms[1])
+    assert client.service.opened() == []
+
+
+def test_archiving_leaves_no_project_active_however_its_name_is_spelt(tmp_path: Path) -> None:
+    with client_on(tmp_path, project="caf\u00e9") as client:
+        client("create_entities", entities=[JON])
+    with client_on(tmp_path, project="cafe\u0301") as client:
+        client("archive_project", name="caf\u00e9")
+        assert client("get_current_project")["current"] is None
+
+
 def test_names_are_unique_and_missing_ones_offer_the_nearest(client: Client) -> None:
     client("create_project", name="frontend")
     assert refused(client, "create_project", name="frontend")["code"] == "PROJECT_EXISTS"
