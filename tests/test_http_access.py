@@ -112,6 +112,13 @@ def test_tokens_that_cannot_be_read_let_nobody_in(tmp_path: Path) -> None:
         assert HttpClient(server).request("tools/list").status == 401
 
 
+def test_tokens_that_go_away_before_the_first_request_open_no_door(tmp_path: Path) -> None:
+    run_memlog("token", "new", "first", data_dir=tmp_path)
+    with served_http(tmp_path) as server:
+        (tmp_path / "tokens.json").unlink()
+        assert HttpClient(server).request("tools/list").status == 401
+
+
 def test_no_token_is_ever_logged(guarded: Guarded) -> None:
     HttpClient(guarded.server, token=guarded.tokens["admin"]).request("tools/list")
     said = json.dumps(guarded.server.log())

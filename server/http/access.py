@@ -49,7 +49,7 @@ class Access:
             if settings.oauth_issuer
             else None
         )
-        self._required = bool(self._given or self.issuer)
+        self._required = bool(self._given or self.issuer or self._tokens.path.exists())
         self.usable = bool(self._given or self.issuer or self._tokens.all())
         """Whether anybody at all could be let in with a token."""
 
