@@ -141,6 +141,14 @@ class HttpClient:
         return {tool["name"] for tool in self.request("tools/list").json["result"]["tools"]}
 
 
+def get_stream(client: HttpClient, **headers: str) -> bytes:
+    """The head of a request for the stream of a session, as it goes over the socket."""
+    given = {name.replace("_", "-"): value for name, value in headers.items()}
+    head = {**client.headers, "Accept": "text/event-stream", "Host": "localhost", **given}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in head.items())
+    return f"GET {client.path} HTTP/1.1\r\n{lines}\r\n".encode()
+
+
 @contextmanager
 def served_http(data_dir: Path, *flags: str, **variables: str) -> Iterator[HttpServer]:
     """`memlog serve --transport http` over `data_dir` on any free port, killed at the end."""

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from server.http.sockets import HEAD_BYTES_MAX
-from tests.http_served import HttpClient, HttpServer, served_http
+from tests.http_served import HttpClient, HttpServer, get_stream, served_http
 from tests.served import DEADLINE_S, ENVELOPE
 
 PATIENCE_S = 0.5
@@ -189,6 +189,14 @@ def test_a_body_that_trickles_in_is_refused(server: HttpServer) -> None:
     with server.connect() as connection:
         connection.sendall(HEAD + b"Content-Length: 1000\r\n\r\n{")
         assert until_closed(connection).startswith(b"HTTP/1.1 408")
+
+
+def test_a_stream_does_not_wait_for_a_body(server: HttpServer) -> None:
+    """Which no client has to send; one that never comes would be waited for as long as for an answer."""
+    client = HttpClient(server, "2025-11-25")
+    with server.connect() as connection:
+        connection.sendall(get_stream(client, Content_Length="1000"))
+        assert connection.recv(1_000).startswith(b"HTTP/1.1 200")
 
 
 def test_half_open_clients_hold_up_nobody(server: HttpServer) -> None:

@@ -91,7 +91,8 @@ class Limits:
         if (
             scope["method"] == "GET"
         ):  # streams, and those who look whether it is alive, most of all now
-            await self._answer(scope, receive, send, None)
+            # Without its body: it has no business here, and may never come.
+            await self._answer(scope, Whole(b"", receive), send, None)
             return
         if self.working >= self._requests_max:
             answer = refused(
