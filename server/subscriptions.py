@@ -102,7 +102,8 @@ class Subscriptions:
         self._listen = ListenHandler(self._bus)
         self._watched: dict[str, _Watched] = {}
         self._watching_list = 0
-        self._peers: dict[str, dict[int, ServerSession]] = {}
+        self._subscribed: dict[str, ServerSession] = {}
+        """By URI, through which the one client of this server is told, until 2025-11-25."""
         self._heads: dict[Asked, _Head] = {}
 
     def add_to(self, server: Server[Any]) -> None:
@@ -125,20 +126,17 @@ class Subscriptions:
         address = self._resources.found(uri, context.protocol_version)
         with refusing(context.protocol_version, uri=shorten(uri)):
             await anyio.to_thread.run_sync(self._resources.require, address)
-        if _peer(context) not in self._peers.get(uri, {}):
+        if uri not in self._subscribed:
             self._watch({uri: address})
-            self._peers.setdefault(uri, {})[_peer(context)] = context.session
+        self._subscribed[uri] = context.session
         await self._note_heads({address.project})
         return EmptyResult()
 
     async def _on_unsubscribe(
         self, context: Context, params: UnsubscribeRequestParams
     ) -> EmptyResult:
-        peers = self._peers.get(params.uri, {})
-        if peers.pop(_peer(context), None) is not None:
+        if self._subscribed.pop(params.uri, None) is not None:
             self._unwatch([params.uri])
-        if not peers:
-            self._peers.pop(params.uri, None)
         return EmptyResult()
 
     # -- since 2026-07-28: one request that lasts
@@ -249,7 +247,7 @@ class Subscriptions:
 
     async def _tell(self, uri: str) -> None:
         await self._bus.publish(ResourceUpdated(uri))
-        for session in list(self._peers.get(uri, {}).values()):
+        if (session := self._subscribed.get(uri)) is not None:
             await session.send_resource_updated(uri)
 
     # -- looking, in a worker thread
@@ -295,8 +293,3 @@ def _touched(state: State, after: int, last: int) -> _Changes:
                 labels = (label for row in rows if row is not None for label in row.labels)
                 changes.memories[memory_id] = frozenset(labels)
     return changes
-
-
-def _peer(context: Context) -> int:
-    """Which connection this is: what the client said of itself in its one handshake."""
-    return id(context.session.client_params)

@@ -15,7 +15,7 @@ from mcp.client.session import IncomingMessage
 from mcp_types import ResourceUpdatedNotification
 
 from tests.connected import ERAS, Mode, run
-from tests.http_served import HttpClient, HttpServer, served_http
+from tests.http_served import HttpClient, HttpServer, get_stream, served_http
 from tests.served import Era, served
 from tests.service import Refused
 
@@ -71,13 +71,35 @@ def test_a_session_opened_at_one_path_is_unknown_at_another(server: HttpServer) 
     assert client.request("tools/list").status == 404
 
 
+def test_who_opens_a_session_again_is_told_once_and_after_unsubscribing_no_more(
+    server: HttpServer,
+) -> None:
+    HttpClient(server)("create_project", name="watched")
+    client = HttpClient(server, "2025-11-25", path="/mcp/p/watched")
+    with server.connect() as stream:
+        stream.sendall(get_stream(client))
+        for _ in range(2):
+            for uri in ("memory://knowledge-graph", "mem://recent"):
+                assert "result" in client.request("resources/subscribe", uri=uri).json
+            client._shake_hands()
+        client.request("resources/unsubscribe", uri="memory://knowledge-graph")
+        client("create_entities", entities=[JON])
+        client("store_memory", content="Lives in Seattle")
+        heard = b""
+        while b"mem://recent" not in heard:
+            heard += stream.recv(1_000)
+        assert server.ask("DELETE", client.path, b"", client.headers).status == 200
+        while part := stream.recv(1_000):
+            heard += part
+    assert b"memory://knowledge-graph" not in heard
+    assert heard.count(b"mem://recent") == 1
+
+
 def test_who_asks_for_a_stream_to_be_resumed_gets_a_new_one(server: HttpServer) -> None:
     """Clients do so on their own after a stream that broke off."""
     client = HttpClient(server, "2025-11-25")
     with server.connect() as stream:
-        head = {**client.headers, "Host": "localhost", "Last-Event-ID": "7"}
-        lines = "".join(f"{name}: {value}\r\n" for name, value in head.items())
-        stream.sendall(f"GET /mcp HTTP/1.1\r\n{lines}\r\n".encode())
+        stream.sendall(get_stream(client, Last_Event_ID="7"))
         answer = stream.recv(1_000)
     assert answer.startswith(b"HTTP/1.1 200")
     assert b"text/event-stream" in answer
@@ -204,9 +226,7 @@ def test_a_signal_ends_it_whole_with_streams_open(tmp_path: Path, number: signal
     with served_http(tmp_path) as server:
         client = HttpClient(server, "2025-11-25")
         with server.connect() as stream:
-            head = {**client.headers, "Accept": "text/event-stream", "Host": "localhost"}
-            lines = "".join(f"{name}: {value}\r\n" for name, value in head.items())
-            stream.sendall(f"GET /mcp HTTP/1.1\r\n{lines}\r\n".encode())
+            stream.sendall(get_stream(client))
             assert stream.recv(100).startswith(b"HTTP/1.1 200")
             client("create_entities", entities=[JON])
             assert server.end(number) == 0
