@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -117,6 +118,23 @@ def test_tokens_that_go_away_before_the_first_request_open_no_door(tmp_path: Pat
     with served_http(tmp_path) as server:
         (tmp_path / "tokens.json").unlink()
         assert HttpClient(server).request("tools/list").status == 401
+
+
+def test_a_file_of_tokens_that_is_named_and_not_there_lets_nobody_in(tmp_path: Path) -> None:
+    named = tmp_path / "misspelt.json"
+    with served_http(tmp_path, MEMLOG_TOKENS_FILE=str(named)) as server:
+        assert HttpClient(server).request("tools/list").status == 401
+
+
+def test_an_address_of_the_loopback_that_is_served_is_answered_under_its_own_name(
+    tmp_path: Path,
+) -> None:
+    with served_http(tmp_path, "--host", "127.0.0.2") as server:
+        for host, status in (("127.0.0.2", 200), ("localhost", 200), ("127.0.0.3", 421)):
+            connection = http.client.HTTPConnection("127.0.0.2", server.port, timeout=30)
+            connection.request("GET", "/healthz", headers={"Host": host})
+            assert connection.getresponse().status == status
+            connection.close()
 
 
 def test_no_token_is_ever_logged(guarded: Guarded) -> None:

@@ -49,7 +49,10 @@ class Access:
             if settings.oauth_issuer
             else None
         )
-        self._required = bool(self._given or self.issuer or self._tokens.path.exists())
+        named = (
+            settings.tokens_file is not None
+        )  # whoever names a file wants tokens, there or not yet
+        self._required = bool(self._given or self.issuer or named or self._tokens.path.exists())
         self.usable = bool(self._given or self.issuer or self._tokens.all())
         """Whether anybody at all could be let in with a token."""
 

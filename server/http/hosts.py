@@ -25,7 +25,9 @@ _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 def security(settings: Settings) -> TransportSecuritySettings:
     """What the SDK checks, too. Without it the SDK's checks are off for most addresses."""
-    hosts = [*_LOOPBACK, *(f"{name}:*" for name in _LOOPBACK)]
+    own = [settings.http_host] if is_loopback(settings.http_host) else []
+    names = dict.fromkeys((*_LOOPBACK, *own))
+    hosts = [*names, *(f"{name}:*" for name in names)]
     origins = [f"{scheme}://{host}" for scheme in ("http", "https") for host in hosts]
     return TransportSecuritySettings(
         enable_dns_rebinding_protection=True,
