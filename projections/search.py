@@ -183,7 +183,7 @@ class Searcher:
     ) -> tuple[TextProjector, Candidates, bool]:
         """What has the words, or the query as a part; whether there may be more further down."""
         text = self._projections.text_ahead()
-        if self._projections.behind("text"):
+        if text.is_ahead:
             self._lagging()
         try:
             return text, *_found_in(text, query, parsed, scope)
