@@ -49,17 +49,15 @@ class AnalyticsProjector:
     def __init__(self, path: Path, *, unranked_max: int = UNRANKED_MAX) -> None:
         self._unranked_max = unranked_max
         self._environment = derived(path / FILE, _DATABASES, map_bytes=MAP_BYTES)
-        self._position = 0
-        self.refresh()
 
     @property
     def position(self) -> int:
-        return self._position
+        """That of the newest commit of any process, which is what is read: one may have begun anew and died."""
+        with self._environment.read() as transaction:
+            return self._checkpoint(transaction)
 
     def refresh(self) -> None:
-        """Some microseconds. A read sees the newest commit of any process without it."""
-        with self._environment.read() as transaction:
-            self._position = self._checkpoint(transaction)
+        """There is nothing to do: every read sees the newest commit."""
 
     @contextmanager
     def read(self, at: int | None = None) -> Iterator[Analytics]:
@@ -92,7 +90,6 @@ class AnalyticsProjector:
             transaction.put(_POSITION_KEY, place(batch.position), db=databases["meta"])
 
         self._environment.write(body)
-        self.refresh()
 
     def reset(self) -> None:
         def body(transaction: lmdb.Transaction) -> None:
@@ -100,7 +97,6 @@ class AnalyticsProjector:
                 transaction.drop(database, delete=False)
 
         self._environment.write(body)
-        self.refresh()
 
     def digest(self) -> str:
         """SHA-256 over every row, of the present and of the past."""

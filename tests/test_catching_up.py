@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,11 +16,14 @@ from memlog.project import Project
 from memlog.settings import Settings
 from memlog.store import Store
 from projections import follow
+from projections.analytics import ANALYTICS_VERSION
 from projections.check import compare
 from projections.embeddings import Embeddings
 from projections.follow import Projections
 from projections.protocol import Batch
 from projections.text import TextProjector
+
+ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture
@@ -101,3 +106,22 @@ def test_whoever_closes_does_not_wait_for_the_end_of_a_long_batch(
     assert ends == []
     monkeypatch.setattr(projections, "_closed", False)
     assert projections.text().position == projections.head()
+
+
+BEGINS_ANEW_AND_DIES = """
+import sys
+from pathlib import Path
+from projections.analytics import AnalyticsProjector
+AnalyticsProjector(Path(sys.argv[1])).reset()
+"""
+
+
+def test_analytics_that_another_process_began_anew_and_left_so_are_counted_before_they_are_read(
+    project: Project, projections: Projections
+) -> None:
+    with projections.analytics().read() as counted:
+        before = counted.totals()
+    folder = project.folder / f"analytics-v{ANALYTICS_VERSION}"
+    subprocess.run([sys.executable, "-c", BEGINS_ANEW_AND_DIES, str(folder)], cwd=ROOT, check=True)
+    with projections.analytics().read() as counted:
+        assert (counted.position, counted.totals()) == (projections.head(), before)
