@@ -320,6 +320,7 @@ def delete_relations(call: Call, arguments: DeleteRelations) -> DeleteRelationsR
     def answer(outcome: Outcome) -> DeleteRelationsResult:
         ids = [e.event.relation_id for e in outcome.entries if isinstance(e.event, RelationDeleted)]
         rows = [row for row in map(outcome.before.relation, ids) if row is not None]
+        gone = set(ids)
         return DeleteRelationsResult(
             project=project,
             success=True,
@@ -329,7 +330,7 @@ def delete_relations(call: Call, arguments: DeleteRelations) -> DeleteRelationsR
             not_found=[
                 EdgeView(source=item.source, target=item.target, relation_type=item.relation_type)
                 for item in arguments.relations
-                if _between(item, outcome.before) not in ids
+                if _between(item, outcome.before) not in gone
             ],
         )
 
