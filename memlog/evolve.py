@@ -180,8 +180,10 @@ class _Evolution:
         self._timeline.delete(tables.observation_key(row.entity_id, row.born))
         self._change_entity(row.entity_id)
         self._bear(_replace(row, entity_id=event.entity_id))
+        self._change_entity(event.entity_id)
 
     def _observation_added(self, event: ObservationAdded) -> None:
+        """The entity's own row stays as it is: see `State.updated_us`."""
         entry = self._entry
         self._bear(
             Observation(
@@ -220,6 +222,7 @@ class _Evolution:
                 importance=event.importance,
             )
         )
+        self._change_entity(old.entity_id)
 
     def _observation_deleted(self, event: ObservationDeleted) -> None:
         old = self._living(event.observation_id)
@@ -235,7 +238,6 @@ class _Evolution:
         key = tables.observation_key(row.entity_id, row.born)
         self._timeline.put(key, encode_row(row))
         self._timeline.put(tables.observation_index_key(row.id), key)
-        self._change_entity(row.entity_id)
 
     def _retire(self, row: Observation, **changes: object) -> None:
         key = tables.retired_key(row.entity_id, row.born)
@@ -272,8 +274,8 @@ class _Evolution:
         edge = tables.edge_key(row.source, row.relation_type, row.target)
         self._timeline.put(tables.relation_key(row.id), encode_row(row))
         self._timeline.put(edge, row.id.encode())
-        self._timeline.put(tables.leaving_key(row.source, row.id), _PRESENT)
-        self._timeline.put(tables.arriving_key(row.target, row.id), _PRESENT)
+        for key, end in tables.touching(row).items():
+            self._timeline.put(key, end)
 
     def _relation_deleted(self, event: RelationDeleted) -> None:
         row = self._state.relation(event.relation_id)
@@ -283,8 +285,8 @@ class _Evolution:
     def _detach(self, row: Relation) -> None:
         self._timeline.delete(tables.relation_key(row.id))
         self._timeline.delete(tables.edge_key(row.source, row.relation_type, row.target))
-        self._timeline.delete(tables.leaving_key(row.source, row.id))
-        self._timeline.delete(tables.arriving_key(row.target, row.id))
+        for key in tables.touching(row):
+            self._timeline.delete(key)
 
     # -- memories
 

@@ -35,7 +35,7 @@ from memlog.soundness import Soundness
 from memlog.state import State
 from memlog.tables import LmdbRows, Timeline, place
 
-STATE_VERSION = 3
+STATE_VERSION = 4
 """Of the state tables' layout; a log whose tables are of another version is evolved anew."""
 
 LOG_FILE = "log.mdb"

@@ -10,8 +10,7 @@ Tables, by first byte of the key (text keys are hashed to 16 bytes, so that any 
     H entity id, position of birth     retired observations: superseded or deleted
     R relation id                      living relations
     K hash(from, type, to)             -> relation id
-    F hash(from), relation id          relations that leave a name
-    T hash(to), relation id            relations that arrive at a name
+    T hash(name), relation id          relations that touch a name, and which of their ends it is
     M memory id                        all memories: active, superseded and deleted
     A newest first, memory id          active memories
     L hash(label), newest first, id    active memories with a type or a tag
@@ -20,7 +19,7 @@ Tables, by first byte of the key (text keys are hashed to 16 bytes, so that any 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
 from typing import Any, Literal
 
@@ -51,6 +50,7 @@ class Entity(Row, frozen=True):
     entity_type: str
     created_us: int
     updated_us: int
+    """When it was last changed, the coming of new facts aside; `updated_us` (the function) knows of these."""
     born: int
     thread: str | None
     confidence: float
@@ -135,6 +135,16 @@ ROW_TYPES: dict[bytes, type[Row]] = {
 """What the rows of a table are; tables not listed hold plain references."""
 
 PROJECT_KEY = b"P"
+LEAVES, ARRIVES, LOOP = b"\x01", b"\x02", b"\x03"
+"""What a relation does at a name that it touches."""
+
+
+def updated_us(row: Entity, facts: Sequence[Observation]) -> int:
+    """When an entity was last changed, or the last of its living observations, in order of birth, was added.
+
+    An observation that is added leaves the entity's row alone: it is the commonest thing to happen.
+    """
+    return max(row.updated_us, facts[-1].created_us) if facts else row.updated_us
 
 
 def text_key(*parts: str) -> bytes:
@@ -175,12 +185,14 @@ def edge_key(source: str, relation_type: str, target: str) -> bytes:
     return b"K" + text_key(source, relation_type, target)
 
 
-def leaving_key(source: str, relation_id: str = "") -> bytes:
-    return b"F" + text_key(source) + relation_id.encode()
+def touching_key(name: str, relation_id: str = "") -> bytes:
+    return b"T" + text_key(name) + relation_id.encode()
 
 
-def arriving_key(target: str, relation_id: str = "") -> bytes:
-    return b"T" + text_key(target) + relation_id.encode()
+def touching(row: Relation) -> dict[bytes, bytes]:
+    """The keys under which a relation is found at its ends, and what stands there; one where it is a loop."""
+    leaving, arriving = (touching_key(name, row.id) for name in (row.source, row.target))
+    return {leaving: LOOP} if leaving == arriving else {leaving: LEAVES, arriving: ARRIVES}
 
 
 def memory_key(memory_id: str) -> bytes:
@@ -266,6 +278,11 @@ class State:
         prefix = b"O" + entity_id.encode()
         return [decode_observation(row) for _, row in self._tables.under(prefix)]
 
+    def updated_us(self, row: Entity) -> int:
+        """When the entity, or what is known of it, was last changed."""
+        facts = self._tables.under(b"O" + row.id.encode())
+        return updated_us(row, [decode_observation(stored) for _, stored in facts[-1:]])
+
     def retired_observations(self, entity_id: str) -> list[Observation]:
         prefix = b"H" + entity_id.encode()
         return [decode_observation(row) for _, row in self._tables.under(prefix)]
@@ -292,10 +309,10 @@ class State:
             yield decode_relation(row)
 
     def relations_from(self, name: str) -> list[Relation]:
-        return self._through(leaving_key(name))
+        return [row for row, _ in self._touching(name, ARRIVES)]
 
     def relations_to(self, name: str) -> list[Relation]:
-        return self._through(arriving_key(name))
+        return [row for row, _ in self._touching(name, LEAVES)]
 
     def relations_touching(self, name: str) -> list[Relation]:
         """Relations with at least one end at `name`, each once, in order of creation."""
@@ -303,14 +320,13 @@ class State:
 
     def relations_at(self, key: bytes) -> list[Relation]:
         """The same, for the hash of a name."""
-        found = {row.id: row for table in (b"F", b"T") for row in self._through(table + key)}
-        return [found[relation_id] for relation_id in sorted(found)] if found else []
+        ids = [found[17:].decode() for found, _ in self._tables.under(b"T" + key)]
+        return [row for relation_id in ids if (row := self.relation(relation_id)) is not None]
 
     def neighbours(self, name: str) -> Iterator[str]:
         """The names at the other ends of its relations, some more than once; read as they are asked for."""
-        for table in (leaving_key(name), arriving_key(name)):
-            for row in self._each_through(table):
-                yield row.target if table[:1] == b"F" else row.source
+        for row, end in self._touching(name):
+            yield row.source if end == ARRIVES else row.target
 
     def memory(self, memory_id: str) -> Memory | None:
         """The memory with this id, active or not."""
@@ -351,14 +367,9 @@ class State:
             yield from (each for each in row.labels if text_key(each) == hashed) if row else ()
             start = found[0][:17] + b"\xff" * 9  # beyond every eight bytes and an id behind them
 
-    def _through(self, prefix: bytes) -> list[Relation]:
-        return list(self._related(prefix, self._tables.under(prefix)))
-
-    def _each_through(self, prefix: bytes) -> Iterator[Relation]:
-        return self._related(prefix, self._tables.scan(prefix))
-
-    def _related(self, prefix: bytes, rows: Iterable[tuple[bytes, bytes]]) -> Iterator[Relation]:
-        for key, _ in rows:
-            row = self.relation(key[len(prefix) :].decode())
+    def _touching(self, name: str, without: bytes = b"") -> Iterator[tuple[Relation, bytes]]:
+        """Relations that do something else at `name`, and what."""
+        for key, end in self._tables.scan(touching_key(name)):
+            row = None if end == without else self.relation(key[17:].decode())
             if row is not None:
-                yield row
+                yield row, end

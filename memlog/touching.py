@@ -52,8 +52,8 @@ def entity_positions(entity_id: str, state: State) -> set[int]:
         found |= _positions(table + encoded, state)
     first = min(found, default=0)
     for name in names:
-        for prefix in (tables.leaving_key(name), tables.arriving_key(name)):
-            found.update(each for each in _positions(prefix, state) if each >= first)
+        touched = _positions(tables.touching_key(name), state)
+        found.update(each for each in touched if each >= first)
     return found
 
 

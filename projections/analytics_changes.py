@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from memlog.codec import Entry
 from memlog.saving import OBSERVATION_MAX, characters
 from memlog.state import ROW_TYPES, Entity, Memory, Observation, Relation, State, text_key
 from projections.analytics_tables import Counts, Effect, What
@@ -42,11 +43,15 @@ class Change(msgspec.Struct):
 class Changes:
     """What the entry at `position` changed. Entities are named by their births."""
 
-    def __init__(self, position: int, state_at: Callable[[int], State]) -> None:
+    def __init__(self, entry: Entry, state_at: Callable[[int], State]) -> None:
+        position = entry.position
         before, after = _Side(state_at(position - 1)), _Side(state_at(position))
+        self._time_us = entry.time_us
         self._sides = ((before, -1), (after, 1))
         self.entities: dict[int, Entity | None] = {}
         """Those whose own row changed, as they are after the entry."""
+        self._facts: set[int] = set()
+        """Those whose observations changed."""
         self.counts: dict[int, Change] = defaultdict(Change)
         self.touched: set[int] = set()
         """Those that were changed themselves or in their observations, or got or lost a relation."""
@@ -79,12 +84,23 @@ class Changes:
         return Counts(
             id=row.id,
             born=born,
-            updated_us=row.updated_us,
+            updated_us=self._updated_us(row),
             importance=row.importance,
             observations=base.observations + change.observations,
             degree=base.degree + change.degree,
             broken=base.broken + change.broken,
         )
+
+    def _updated_us(self, row: Entity | Counts) -> int:
+        changed = row.born in self.entities
+        if changed and row.updated_us == self._time_us:  # no fact is newer
+            return row.updated_us
+        if not changed and row.born not in self._facts:
+            return row.updated_us
+        state = self._sides[1][0].state
+        entity = state.entity(row.id)
+        assert entity is not None, "it lives after the entry"
+        return state.updated_us(entity)
 
     def _compare(self, keys: list[bytes]) -> None:
         relations: dict[str, _Pair | None] = {}
@@ -123,6 +139,7 @@ class Changes:
                 owner = side.entity(row.entity_id)
                 assert owner is not None, "an observation lives no longer than its entity"
                 self.counts[owner.born].observations += change
+                self._facts.add(owner.born)
                 self.touched.add(owner.born)
                 if characters(row.content) <= OBSERVATION_MAX:
                     self.atomic += change

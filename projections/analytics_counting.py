@@ -69,7 +69,7 @@ class Counting:
 
     def count(self, entry: Entry) -> None:
         self._timeline.move_to(entry.position)
-        effect = self._telling.effect(entry) or self._compared(entry.position)
+        effect = self._telling.effect(entry) or self._compared(entry)
         for old, new in effect.rows:
             if old is not None and new is not None:
                 self._change(old, new)
@@ -92,8 +92,8 @@ class Counting:
             totals.relations += effect.relations
         self._timeline.put(tables.TOTALS_KEY, encode_row(totals))
 
-    def _compared(self, position: int) -> Effect:
-        changes = Changes(position, self._state_at)
+    def _compared(self, entry: Entry) -> Effect:
+        changes = Changes(entry, self._state_at)
         if changes.names:
             self._telling.forget_names()
         return changes.effect(self._entity)

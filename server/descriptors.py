@@ -7,9 +7,11 @@ Imports nothing that takes time. POSIX only.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import select
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
@@ -47,20 +49,32 @@ class Sink:
         self.fd = fd
         self._ready = select.poll()
         self._ready.register(fd, select.POLLOUT)
+        self._at_once = hasattr(os, "RWF_NOWAIT") and stat.S_ISFIFO(os.fstat(fd).st_mode)
+        """Whether one write can be told not to wait: on Linux, to a pipe, since 6.4."""
 
     def push(self, data: memoryview) -> memoryview:
         """Write what fits, and return the rest. Raises OSError when nobody reads any more.
 
-        POSIX lets PIPE_BUF bytes into a pipe that polls as writable without blocking. The way not
-        taken, O_NONBLOCK, belongs to the open file description and so to everyone who shares it:
-        the shell's terminal, or stderr under `2>&1`.
+        The way not taken, O_NONBLOCK, belongs to the open file description and so to everyone who shares
+        it: the shell's terminal, or stderr under `2>&1`.
         """
         try:
-            while data and self._ready.poll(0):
-                data = data[os.write(self.fd, data[: select.PIPE_BUF]) :]
-        except BlockingIOError:  # non-blocking by someone else's doing, and shared: it filled up
-            return data
+            while data and (self._at_once or self._ready.poll(0)):
+                data = data[self._write(data) :]
+        except BlockingIOError:  # it is full
+            pass
         return data
+
+    def _write(self, data: memoryview) -> int:
+        if self._at_once:
+            try:
+                return os.pwritev(self.fd, [data], -1, os.RWF_NOWAIT)  # -1: a pipe has no positions
+            except OSError as error:
+                if error.errno != errno.EOPNOTSUPP:
+                    raise
+                self._at_once = False
+        # POSIX lets so many bytes into a pipe that polls as writable without blocking.
+        return os.write(self.fd, data[: select.PIPE_BUF]) if self._ready.poll(0) else 0
 
 
 def read_chunk(fd: int) -> bytes | None:

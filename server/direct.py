@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -28,7 +28,7 @@ _FORM = HandshakeForm()
 
 
 class Direct:
-    """The tools of one session. But for `_work`, everything runs in the event loop's thread."""
+    """The tools of one session. What runs in another thread says so; everything else, in the event loop's."""
 
     def __init__(
         self,
@@ -45,6 +45,9 @@ class Direct:
         self._working = Pending()
         self._cancelled: set[RequestId] = set()
         self._opened = False
+        self._has_answered = False
+        self.on_quiet: Callable[[], None] = lambda: None
+        """Called when the last call at work is finished."""
 
     def connect(
         self,
@@ -63,15 +66,27 @@ class Direct:
 
     def take(self, line: bytearray | Oversized) -> bool:
         """Whether `line` is a call that is answered here. The next line need not wait for it."""
-        if not self._opened or isinstance(line, Oversized):
+        call = self.only([line])
+        if call is None:
             return False
-        call = plain_call(line)
-        if call is None or call.tool not in self._calls or call.id in self._pending:
-            return False
-        self._pending.open(call.id)
-        self._working.open(call.id)
+        self.adopt(call.id)
         self._threads.submit(self._work, call)
         return True
+
+    def only(self, lines: Sequence[bytearray | Oversized]) -> PlainCall | None:
+        """The call that is all that was read, if it may come here; from any thread, while none of the calls that
+        came here is at work."""
+        if not self._opened or len(lines) != 1 or isinstance(lines[0], Oversized):
+            return None
+        call = plain_call(lines[0])
+        if call is None or call.tool not in self._calls or call.id in self._pending:
+            return None
+        return call
+
+    def adopt(self, request_id: RequestId) -> None:
+        """A call is at work, in whatever thread, until it is `finish`ed."""
+        self._pending.open(request_id)
+        self._working.open(request_id)
 
     def heard(self, message: JSONRPCMessage) -> None:
         """What the SDK is told. Who cancels a call wants no answer; it is run to its end, as by the SDK."""
@@ -85,16 +100,20 @@ class Direct:
         await self._working.wait_idle()
 
     def _work(self, call: PlainCall) -> None:
+        rest, tell = self.perform(call)
+        self._loop.call_soon_threadsafe(self.finish, call.id, rest, tell)
+
+    def perform(self, call: PlainCall) -> tuple[bytes | None, Callable[[], None]]:
+        """Runs and answers a call, in any thread: what is left to send, if anything is, and what then tells of it."""
         outcome, began, rest = UNFORESEEN, time.perf_counter(), None
         if call.id not in self._cancelled:
             told = self._calls.answer(call, _FORM)
             outcome = told.outcome
             if call.id not in self._cancelled:
                 rest = self._send_now(told.message + b"\n")
-        tell = partial(self._tell, call.tool, outcome, time.perf_counter() - began)
-        self._loop.call_soon_threadsafe(self._finish, call.id, rest, tell)
+        return rest, partial(self._tell, call.tool, outcome, time.perf_counter() - began)
 
-    def _finish(self, request_id: RequestId, rest: bytes | None, tell: Callable[[], None]) -> None:
+    def finish(self, request_id: RequestId, rest: bytes | None, tell: Callable[[], None]) -> None:
         self._working.settle(request_id)
         self._cancelled.discard(request_id)
         settle = partial(self._pending.settle, request_id)
@@ -105,8 +124,11 @@ class Direct:
                 settle()
             else:
                 self._send_late(rest, settle)
+        if not self._working:
+            self.on_quiet()
 
     def _tell(self, tool: str, outcome: str, seconds: float) -> None:
         self._on_called(tool, outcome, seconds)
-        if outcome != UNFORESEEN:
-            self._answered()
+        if outcome != UNFORESEEN and not self._has_answered:
+            self._has_answered = True
+            self._loop.call_soon_threadsafe(self._answered)

@@ -16,6 +16,9 @@ class Pending:
         self._idle = anyio.Event()
         self._idle.set()
 
+    def __bool__(self) -> bool:
+        return bool(self._counts)
+
     def __contains__(self, request_id: RequestId) -> bool:
         return request_id in self._counts
 

@@ -39,6 +39,7 @@ from server.outbox import Outbox, Stream
 from server.pending import Pending
 from server.prelude import Opening, Prelude, untouched
 from server.recording import Recorder
+from server.solo import Solo
 from server.wire import Refused, decode
 
 DRAIN_S = 10.0
@@ -124,6 +125,7 @@ async def serve_stdio(
                 finally:
                     if direct is not None:
                         with anyio.CancelScope(shield=True):
+                            await inbox.wait_home()
                             await direct.wait_idle()
                     on_close()
                     recorder.close()
@@ -159,12 +161,19 @@ class _Inbox(Stream):
         self._loop = asyncio.get_running_loop()
         self._waiting = anyio.CancelScope()
         self._stopped = False
+        self._reading = False
+        """Whether the event loop calls `_read`."""
+        self._solo = Solo.where_possible(self._fd, self._cutter, direct, self._returned)
+        if direct is not None:
+            direct.on_quiet = self._lend
 
     def stop(self) -> None:
         """Read no more; requests in flight have their time."""
         if not self._stopped:
             self._stopped = True
             self._on_stopping()
+            if self._solo is not None:
+                self._solo.recall()
             self._pause()
 
     def hurry(self) -> None:
@@ -191,7 +200,9 @@ class _Inbox(Stream):
             while not self._messages:
                 if self._stopped:
                     await self._drain()
-                    raise anyio.EndOfStream
+                    if not self._messages:
+                        raise anyio.EndOfStream
+                    break
                 await self._fill()
             message = self._messages.popleft()
             if isinstance(message, Refused):
@@ -221,13 +232,33 @@ class _Inbox(Stream):
         """Until there is a message for the SDK, or none will come. Calls on the short way go theirs meanwhile."""
         self._came = anyio.Event()
         try:
-            self._loop.add_reader(self._fd, self._read)
+            self._listen()
         except PermissionError:  # files have no readiness: reading them never waits for anyone
             self._read()
         else:
             await self._came.wait()
 
+    def _listen(self) -> None:
+        self._loop.add_reader(self._fd, self._read)
+        self._reading = True
+
+    def _lend(self) -> None:
+        """No call is at work any more, and the next line is likely one: it may be done by one thread."""
+        if self._reading and self._solo is not None:
+            self._loop.remove_reader(self._fd)
+            self._reading = False
+            self._solo.lend()
+
+    def _returned(self, lines: Iterable[bytearray | Oversized], ended: bool) -> None:
+        """The reading was lent, and is here again."""
+        self.take(lines, ended=ended)
+        if self._messages:
+            self._pause()
+        elif not self._stopped:
+            self._listen()
+
     def _pause(self) -> None:
+        self._reading = False
         with suppress(ValueError, OSError):
             self._loop.remove_reader(self._fd)
         self._came.set()
@@ -267,8 +298,14 @@ class _Inbox(Stream):
             with suppress(anyio.ClosedResourceError):
                 await self._outbox.send(SessionMessage(refused.reply))
 
+    async def wait_home(self) -> None:
+        """Until no thread reads, nor runs a call that it has read."""
+        if self._solo is not None:
+            await self._solo.wait_home()
+
     async def _drain(self) -> None:
         with anyio.move_on_after(self._drain_s) as self._waiting:
+            await self.wait_home()
             await self._pending.wait_idle()
             await self._outbox.wait_idle()  # a notification belongs to no request
         if self._waiting.cancelled_caught:

@@ -97,7 +97,7 @@ def view_entity(row: state.Entity, current: State, *, blame: bool = False) -> En
         observations=[observation.content for observation in observations],
         provenance=[each for each in brought if each is not None] or None,
         created_at=iso(row.created_us),
-        updated_at=iso(row.updated_us),
+        updated_at=iso(state.updated_us(row, observations)),
         aliases=list(row.aliases) or None,
     )
 

@@ -90,7 +90,7 @@ class World:
         return Counts(
             id=entity.id,
             born=entity.born,
-            updated_us=entity.updated_us,
+            updated_us=self.state.updated_us(entity),
             importance=entity.importance,
             observations=len(owned),
             degree=sum(len(ends) == 2 for ends in touching),
@@ -331,7 +331,7 @@ def what_an_entry_tells_by_itself_is_what_comparing_finds(project: Project) -> N
         waited: set[bytes] = set()
         telling = Telling(state_at, counted.get, waited.__contains__)
         for entry in log.read():
-            changes = Changes(entry.position, state_at)
+            changes = Changes(entry, state_at)
             compared, told = changes.effect(counted.get), telling.effect(entry)
             if told is not None:
                 assert as_said(told) == as_said(compared)

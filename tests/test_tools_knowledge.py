@@ -76,3 +76,13 @@ def test_the_versions_of_a_fact_are_told_as_of_any_moment_of_a_merge(client: Cli
             "get_observation_history", entityName="B", observationId=newest, asOf=position
         )
         assert [version["content"] for version in answer["history"]] == ["one", "two"]
+
+
+def test_an_entity_with_a_new_fact_was_updated_after_the_others(client: Client) -> None:
+    names = ("Jon", "Gina")
+    create = [{"name": name, "entityType": "person", "observations": ["a fact"]} for name in names]
+    made = client("create_entities", entities=create)["entities"]
+    client("add_observations", observations=[{"entityName": "Gina", "contents": ["a new one"]}])
+    found = client("query_nodes", updatedAfter=made[0]["updatedAt"])["entities"]
+    assert [each["name"] for each in found] == ["Gina"]
+    assert found[0]["updatedAt"] > made[0]["updatedAt"] == found[0]["createdAt"]

@@ -82,7 +82,7 @@ def get_analytics(call: Call, arguments: GetAnalytics) -> AnalyticsResult:
         top = _Top(arguments, counted, state)
         return AnalyticsResult(
             project=project,
-            recent_changes=[_recent(row) for row, _ in top.of("recent")],
+            recent_changes=[_recent(row, counts.updated_us) for row, counts in top.of("recent")],
             top_important=[_important(*each) for each in top.of("important")],
             most_connected=[_connected(*each, state) for each in top.of("connected")],
             orphaned_entities=[
@@ -108,12 +108,12 @@ class _Top:
         return islice(living, self._arguments.limit)
 
 
-def _recent(row: Entity) -> RecentChange:
+def _recent(row: Entity, updated_us: int) -> RecentChange:
     return RecentChange(
         entity_name=row.name,
         entity_type=row.entity_type,
-        last_modified=iso(row.updated_us),
-        change_type="created" if row.updated_us == row.created_us else "updated",
+        last_modified=iso(updated_us),
+        change_type="created" if updated_us == row.created_us else "updated",
     )
 
 
@@ -136,7 +136,7 @@ def _connected(row: Entity, counts: Counts, state: State) -> Connected:
 
 
 def _connected_to(row: Entity, state: State) -> list[str]:
-    """Entities at the other ends of its relations, each once, those it leads to first."""
+    """Entities at the other ends of its relations, each once, the oldest relation first."""
     found: dict[str, None] = {}
     for name in islice(state.neighbours(row.name), RELATIONS_READ_MAX):
         other = state.entity_named(name)

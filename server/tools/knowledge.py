@@ -237,7 +237,8 @@ def query_nodes(call: Call, arguments: QueryNodes) -> QueryNodesResult:
         matching = (
             _node(row, state, blame=arguments.provenance)
             for row in state.entities(after=after)
-            if _fits(row, arguments) and row.created_us > created_us and row.updated_us > updated_us
+            if _fits(row, arguments) and row.created_us > created_us
+            if row.updated_us > updated_us or state.updated_us(row) > updated_us
             if _of_thread(row, arguments.thread_id, state)
         )
         limit = arguments.limit

@@ -7,6 +7,7 @@ was left to the SDK has the error -32601. What happens is appended to the file J
 from __future__ import annotations
 
 import sys
+import threading
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -47,6 +48,11 @@ class Said(Result, frozen=True):
 @tool("test", "Echo")
 def echo(call: Call, arguments: Text) -> Said:
     return Said(text=arguments.text)
+
+
+@tool("test", "Thread")
+def thread(call: Call, arguments: Text) -> Said:
+    return Said(text=threading.current_thread().name)
 
 
 @tool("test", "Big")
