@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -158,6 +159,8 @@ def mark(path: Path, damages: Sequence[Damage]) -> None:
 
 def noted(path: str) -> DamagedLog | None:
     """What was noted beside the log at `path`."""
+    if not os.access(f"{path}{DAMAGED}", os.F_OK):  # a tenth of the time that failing to open takes
+        return None
     try:
         with open(f"{path}{DAMAGED}", "rb") as note:
             return damaged(msgspec.json.decode(note.read(), type=list[Damage]))

@@ -14,8 +14,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -164,36 +163,34 @@ class Environment:
 
         return self._retrying(attempt)
 
-    @contextmanager
-    def read(self) -> Iterator[lmdb.Transaction]:
+    def read(self) -> Snapshot:
         """A snapshot; leave it in the thread that entered it, and soon. Raises StorageError."""
-        try:
-            with self._snapshot() as transaction:
-                yield transaction
-        except lmdb.Error as error:
-            raise self._told(error) from error
+        return Snapshot(self)
 
-    @contextmanager
-    def _snapshot(self) -> Iterator[lmdb.Transaction]:
-        with self._gate.passing():
+    def begin_reading(self) -> lmdb.Transaction:
+        """What `end_reading` must be told of."""
+        try:
+            return self._retrying(self._begun)
+        except lmdb.Error as error:
+            raise self.told(error) from error
+
+    def end_reading(self, transaction: lmdb.Transaction) -> None:
+        transaction.abort()
+        self._gate.leave()
+
+    def _begun(self) -> lmdb.Transaction:
+        self._gate.enter()
+        try:
             self._require_length()
             try:
-                transaction = self._env.begin()
-            except lmdb.MapResizedError:
-                transaction = None
+                return self._env.begin()
             except lmdb.ReadersFullError:
                 gc.collect()  # a transaction that nobody knows any more has a place, too
                 self._env.reader_check()
-                transaction = self._env.begin()
-            if transaction is not None:
-                try:
-                    yield transaction
-                finally:
-                    transaction.abort()
-                return
-        self._resize(0)
-        with self._snapshot() as adopted:
-            yield adopted
+                return self._env.begin()
+        except BaseException:
+            self._gate.leave()
+            raise
 
     def write(self, body: Callable[[lmdb.Transaction], Result]) -> Result:
         """Runs `body` in the one write transaction and commits it to disk.
@@ -205,20 +202,24 @@ class Environment:
             try:
                 return self._retrying(lambda: self._write_once(body))
             except lmdb.Error as error:
-                raise self._told(error) from error
+                raise self.told(error) from error
 
-    def _told(self, error: lmdb.Error) -> StorageError:
+    def told(self, error: lmdb.Error) -> StorageError:
         self.damaged |= isinstance(error, DAMAGES)
         return storage_error(self.path, error)
 
     def _write_once(self, body: Callable[[lmdb.Transaction], Result]) -> Result:
-        with self._gate.passing(), self._turn:
-            self._require_length()
-            ours = self._ours == stamp(self._turn.stat())
-            with self._env.begin(write=True) as transaction:
-                result = body(transaction)
-            self._ours = stamp(self._turn.stat()) if ours else None
-            return result
+        self._gate.enter()
+        try:
+            with self._turn:
+                self._require_length()
+                ours = self._ours == stamp(self._turn.stat())
+                with self._env.begin(write=True) as transaction:
+                    result = body(transaction)
+                self._ours = stamp(self._turn.stat()) if ours else None
+                return result
+        finally:
+            self._gate.leave()
 
     def _retrying(self, attempt: Callable[[], Result]) -> Result:
         while True:
@@ -285,6 +286,24 @@ class Environment:
             if self._ours is not None and not self.damaged:
                 seal(self.path, self._ours)
             self._turn.close()
+
+
+class Snapshot:
+    """`Environment.read`, as an object: a generator takes longer than to begin and to end."""
+
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+
+    def __enter__(self) -> lmdb.Transaction:
+        self._transaction = self._environment.begin_reading()
+        return self._transaction
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: object
+    ) -> None:
+        self._environment.end_reading(self._transaction)
+        if isinstance(error, lmdb.Error):
+            raise self._environment.told(error) from error
 
 
 def _opened_alone(attempt: Callable[[], lmdb.Environment]) -> lmdb.Environment:

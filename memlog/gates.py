@@ -43,19 +43,17 @@ class Gate:
         self._inside = 0
         self._closed = False
 
-    @contextmanager
-    def passing(self) -> Iterator[None]:
+    def enter(self) -> None:
         with self._changed:
             while self._closed:
                 self._changed.wait()
             self._inside += 1
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._inside -= 1
-                if self._closed and not self._inside:
-                    self._changed.notify_all()
+
+    def leave(self) -> None:
+        with self._changed:
+            self._inside -= 1
+            if self._closed and not self._inside:
+                self._changed.notify_all()
 
     @contextmanager
     def closed(self) -> Iterator[None]:

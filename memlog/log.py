@@ -39,6 +39,8 @@ class Checked:
     projections do in turn, checks each entry once."""
 
     position = 0
+    head = Head()
+    """The last entry that this process wrote; whether it is the last one still, its chain tells."""
 
 
 class Log:
@@ -58,7 +60,11 @@ class Log:
         cursor = self._transaction.cursor(db=self._database)
         if not cursor.last():
             return Head()
-        entry = self._checked(int.from_bytes(cursor.key(), "big"), bytes(cursor.value()))
+        position, value = int.from_bytes(cursor.key(), "big"), bytes(cursor.value())
+        written = self._passed.head
+        if (position, value[1:CHAIN_END]) == (written.position, written.chain):
+            return written
+        entry = self._checked(position, value)
         return Head(entry.position, entry.time_us, entry.chain)
 
     def position(self) -> int:
@@ -80,6 +86,7 @@ class Log:
             head.chain, head.position + 1, time_us, command_id, thread, actor, event
         )
         self._transaction.put(place(entry.position), value, db=self._database, append=True)
+        self._passed.head = Head(entry.position, entry.time_us, entry.chain)
         return entry
 
     def read(self, after: int = 0) -> Iterator[Entry]:

@@ -254,9 +254,11 @@ class Project:
 
     @contextmanager
     def _snapshot(self) -> Iterator[lmdb.Transaction]:
-        with self._environment.read() as transaction, self._soundness.noting(transaction):
+        with self._environment.read() as transaction:
             try:
                 yield transaction
+            except DamagedLog as met:
+                raise self._soundness.noted(transaction, met) from met
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 raise StorageError(
                     f"A row of this project's state cannot be read: {error}",

@@ -44,9 +44,13 @@ class Soundness:
         try:
             yield
         except DamagedLog as met:
-            if self.damage is None:
-                self._note(transaction, met)
-            raise self.damage or met from met
+            raise self.noted(transaction, met) from met
+
+    def noted(self, transaction: lmdb.Transaction, met: DamagedLog) -> DamagedLog:
+        """The damage that there is, of which one was met."""
+        if self.damage is None:
+            self._note(transaction, met)
+        return self.damage or met
 
     def _note(self, transaction: lmdb.Transaction, met: DamagedLog) -> None:
         pages = Pages(Path(self.path), transaction.id())

@@ -85,12 +85,22 @@ def view_provenance(thing_id: str, position: int, current: State) -> Provenance 
     )
 
 
+View = TypeVar("View", bound=EntityView)
+
+
 def view_entity(row: state.Entity, current: State, *, blame: bool = False) -> EntityView:
     """The entity with its facts; with `blame`, who brought it and each fact, in that order."""
+    return view_entity_as(EntityView, row, current, blame=blame)
+
+
+def view_entity_as(
+    kind: type[View], row: state.Entity, current: State, *, blame: bool = False, **more: Any
+) -> View:
+    """The same in a form that tells `more`."""
     observations = current.observations(row.id)
     things: list[state.Entity | state.Observation] = [row, *observations] if blame else []
     brought = [view_provenance(each.id, each.born, current) for each in things]
-    return EntityView(
+    return kind(
         id=row.id,
         name=row.name,
         entity_type=row.entity_type,
@@ -99,6 +109,7 @@ def view_entity(row: state.Entity, current: State, *, blame: bool = False) -> En
         created_at=iso(row.created_us),
         updated_at=iso(state.updated_us(row, observations)),
         aliases=list(row.aliases) or None,
+        **more,
     )
 
 

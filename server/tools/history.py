@@ -35,7 +35,7 @@ from server.views import (
     EntityView,
     RelationView,
     read_cursor,
-    view_entity,
+    view_entity_as,
     view_relation,
     within_budget,
     write_cursor,
@@ -236,9 +236,8 @@ class NamedEntityResult(Result, frozen=True):
 def _named(name: str, outcome: Outcome) -> NamedEntity:
     row = outcome.after.entity_named(name)
     assert row is not None, "it was renamed or merged into in this very transaction"
-    view = msgspec.structs.asdict(view_entity(row, outcome.after))
-    relations = outcome.after.relations_touching(row.name)
-    return NamedEntity(**view, relations=[view_relation(each) for each in relations])
+    relations = [view_relation(each) for each in outcome.after.relations_touching(row.name)]
+    return view_entity_as(NamedEntity, row, outcome.after, relations=relations)
 
 
 @tool("history", "Rename an entity", writes=True)

@@ -28,7 +28,7 @@ from memlog.state import Entity, Observation, State
 from memlog.times import iso, parse_iso
 from server.moments import AsOf, position_of
 from server.registry import Arguments, Call, Result, ThreadId, tool
-from server.views import Blame, EntityView, read_cursor, view_entity, within_budget, write_cursor
+from server.views import Blame, EntityView, read_cursor, view_entity_as, within_budget, write_cursor
 
 DEPTH_MAX = 20
 VISITED_MAX = 200_000
@@ -281,8 +281,8 @@ def _of_thread(row: Entity, thread: str | None, state: State) -> bool:
 
 
 def _node(row: Entity, state: State, *, blame: bool) -> NodeView:
-    view = msgspec.structs.asdict(view_entity(row, state, blame=blame))
-    return NodeView(**view, importance=row.importance, confidence=row.confidence)
+    ratings = {"importance": row.importance, "confidence": row.confidence}
+    return view_entity_as(NodeView, row, state, blame=blame, **ratings)
 
 
 # -- find_relation_path

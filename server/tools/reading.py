@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
 from msgspec import Meta, field
@@ -13,7 +13,7 @@ from memlog.canonical import canonical
 from memlog.closest import closest
 from memlog.commands import ITEMS_MAX, EntityName
 from memlog.settings import Mode
-from memlog.state import State
+from memlog.state import Entity, State
 from projections.documents import Kind
 from projections.search import DEPTH, Found, Hit
 from server.moments import AsOf, position_of
@@ -22,8 +22,10 @@ from server.views import (
     Blame,
     EntityView,
     RelationView,
+    View,
     read_cursor,
     view_entity,
+    view_entity_as,
     view_relation,
     within_budget,
     write_cursor,
@@ -205,8 +207,17 @@ def search_nodes(call: Call, arguments: SearchNodes) -> SearchNodesResult:
     found = search(cursor.depth)
     told = _by_entity(search(cursor.told).hits) if cursor.told else {}
     ranked = [each for each in _by_entity(found.hits).items() if each[0] not in told]
+    blame = arguments.provenance
     with opened.project.read(cursor.position) as state:
-        bundles = _bundles(ranked, cursor.offset, state, arguments.provenance)
+        bundles = _bundles(
+            ranked,
+            cursor.offset,
+            state,
+            blame,
+            lambda row, score: view_entity_as(
+                FoundEntity, row, state, blame=blame, score=_shown(score)
+            ),
+        )
         page = list(_page(bundles, arguments.limit, SEARCH_LIMIT))
         position = state.position
     reached = page[-1].rank + 1 if page else len(ranked)
@@ -214,12 +225,7 @@ def search_nodes(call: Call, arguments: SearchNodes) -> SearchNodesResult:
     following = cursor.after(position, reached, more=more)
     return SearchNodesResult(
         project=project,
-        entities=[
-            FoundEntity(
-                **msgspec.structs.asdict(bundle.entity), score=_shown(ranked[bundle.rank][1])
-            )
-            for bundle in page
-        ],
+        entities=[bundle.entity for bundle in page],
         relations=_relations(page),
         next_cursor=write_cursor(following, opened.project.folder.name)
         if more or found.deeper
@@ -274,7 +280,16 @@ def open_nodes(call: Call, arguments: OpenNodes) -> OpenNodesResult:
                 missing.append(name)
             else:
                 found[entity_id] = 1.0
-        opened_page = list(_bundles(list(found.items()), 0, state, arguments.provenance))
+        blame = arguments.provenance
+        opened_page = list(
+            _bundles(
+                list(found.items()),
+                0,
+                state,
+                blame,
+                lambda row, score: view_entity(row, state, blame=blame),
+            )
+        )
         suggestions = _closest_names(missing, state)
     return OpenNodesResult(
         project=project,
@@ -296,34 +311,41 @@ def _closest_names(missing: Sequence[str], state: State) -> dict[str, list[str]]
 # -- shared
 
 
-class _Bundle(msgspec.Struct):
+class _Bundle(msgspec.Struct, Generic[View]):
     """An entity with the relations that touch it, and its place in the order asked for."""
 
     rank: int
-    entity: EntityView
+    entity: View
     relations: list[RelationView]
 
 
 def _bundles(
-    ranked: Sequence[tuple[str, float]], offset: int, state: State, blame: bool
-) -> Iterator[_Bundle]:
+    ranked: Sequence[tuple[str, float]],
+    offset: int,
+    state: State,
+    blame: bool,
+    view: Callable[[Entity, float], View],
+) -> Iterator[_Bundle[View]]:
     """What is still there of the ranked entities, from `offset` on: the state has the last word."""
     for rank in range(offset, len(ranked)):
-        row = state.entity(ranked[rank][0])
+        entity_id, score = ranked[rank]
+        row = state.entity(entity_id)
         if row is not None:
             edges = [
                 view_relation(edge, state, blame=blame)
                 for edge in state.relations_touching(row.name)
             ]
-            yield _Bundle(rank, view_entity(row, state, blame=blame), edges)
+            yield _Bundle(rank, view(row, score), edges)
 
 
-def _page(bundles: Iterable[_Bundle], limit: int | None, usual: int) -> Iterator[_Bundle]:
+def _page(
+    bundles: Iterable[_Bundle[View]], limit: int | None, usual: int
+) -> Iterator[_Bundle[View]]:
     """`limit` of them where the caller said so; else the usual number, cut to what an answer holds."""
     return islice(bundles, limit) if limit else within_budget(islice(bundles, usual))
 
 
-def _relations(bundles: Iterable[_Bundle]) -> list[RelationView]:
+def _relations(bundles: Iterable[_Bundle[Any]]) -> list[RelationView]:
     """The relations of all bundles, each once, in order of creation."""
     found = {edge.id: edge for bundle in bundles for edge in bundle.relations}
     return [found[key] for key in sorted(found)]
