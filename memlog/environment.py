@@ -147,14 +147,15 @@ class Environment:
                 return unsound
         return None
 
-    def _require_length(self) -> None:
+    def _require_length(self) -> os.stat_result:
         """A file never gets shorter; LMDB would go on as if it were there, and end the process."""
         known = self._bytes  # first: another thread may see it grow meanwhile
-        length = self._turn.stat().st_size
-        if self.damaged or length < known:
+        found = self._turn.stat()
+        if self.damaged or found.st_size < known:
             self.damaged = True
             raise lmdb.CorruptedError("it was cut or damaged while it was in use")
-        self._bytes = length
+        self._bytes = found.st_size
+        return found
 
     def _open(self, name: str) -> lmdb._Database:
         def attempt() -> lmdb._Database:
@@ -212,8 +213,7 @@ class Environment:
         self._gate.enter()
         try:
             with self._turn:
-                self._require_length()
-                ours = self._ours == stamp(self._turn.stat())
+                ours = self._ours == stamp(self._require_length())
                 with self._env.begin(write=True) as transaction:
                     result = body(transaction)
                 self._ours = stamp(self._turn.stat()) if ours else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import assert_never
 
 from memlog.canonical import canonical
@@ -123,11 +124,14 @@ def add_observations(command: AddObservations, state: State, context: Context) -
     for item in command.observations:
         entity_id = state.entity_id_of(item.entity_name)
         assert entity_id is not None, "every name was found a moment ago"
-        for content in item.contents:
-            if isinstance(content, str):
-                yield from _add_texts(entity_id, [content], state, context)
-            else:
-                yield from _add_observation(entity_id, content, state, context)
+        for is_text, run in groupby(item.contents, lambda content: isinstance(content, str)):
+            if is_text:
+                texts = [content for content in run if isinstance(content, str)]
+                yield from _add_texts(entity_id, texts, state, context)
+                continue
+            for new in run:
+                if not isinstance(new, str):
+                    yield from _add_observation(entity_id, new, state, context)
 
 
 def _add_observation(
@@ -160,7 +164,7 @@ def supersede(
 def _add_texts(
     entity_id: str, contents: Iterable[str], state: State, context: Context
 ) -> Iterator[Event]:
-    known = {canonical(observation.content) for observation in state.observations(entity_id)}
+    known = state.texts(entity_id)
     for content in _once(contents):
         if canonical(content) not in known:
             yield ObservationAdded(context.new_id("obs"), entity_id, content)

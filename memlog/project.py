@@ -131,13 +131,12 @@ class Project:
                 if receipt is not None:
                     return receipt.answer  # type: ignore[no-any-return]
             self._soundness.require()
-            timeline = self._timeline(transaction)
-            with self._soundness.noting(transaction):
-                entries = self._append(transaction, timeline, command, context, origin)
-            log = self._log(transaction)
-            head = log.position()
-            after = State(timeline, head, log.entry)
-            ahead = head - len(entries)
+            timeline, log = self._timeline(transaction), self._log(transaction)
+            try:
+                ahead, entries = self._append(log, timeline, command, context, origin)
+            except DamagedLog as met:
+                raise self._soundness.noted(transaction, met) from met
+            after = State(timeline, ahead + len(entries), log.entry)
             before = State(timeline.at(ahead), ahead, log.entry) if entries else after
             result = answer(Outcome(entries, before, after))
             if origin.command_id:
@@ -162,14 +161,14 @@ class Project:
 
     def _append(
         self,
-        transaction: lmdb.Transaction,
+        log: Log,
         timeline: Timeline,
         command: AnyCommand,
         context: Context,
         origin: Origin,
-    ) -> list[Entry]:
-        log = Log(transaction, self._environment.databases["log"])
-        head = log.head()
+    ) -> tuple[int, list[Entry]]:
+        """The position that the command met, and the entries behind it."""
+        ahead = head = log.head()
         context = msgspec.structs.replace(context, entry_at=log.entry, head=log.position)
         now, command_id = self._clock(), origin.command_id or new_id("cmd")
         entries = []
@@ -178,7 +177,7 @@ class Project:
             evolve(timeline, entry)
             entries.append(entry)
             head = Head(entry.position, entry.time_us, entry.chain)
-        return entries
+        return ahead.position, entries
 
     # -- reading
 
@@ -274,8 +273,10 @@ class Project:
         def body(transaction: lmdb.Transaction) -> None:
             for name in ("now", "past"):
                 transaction.drop(self._environment.databases[name], delete=False)
-            with self._soundness.noting(transaction):
+            try:
                 evolve_all(self._log(transaction), self._timeline(transaction), progress)
+            except DamagedLog as met:
+                raise self._soundness.noted(transaction, met) from met
             version = STATE_VERSION.to_bytes(2, "big")
             transaction.put(_VERSION_KEY, version, db=self._environment.databases["meta"])
 

@@ -73,7 +73,7 @@ def _save_entity(item: SavedEntity, state: State, context: Context) -> Iterator[
         )
         if (entity.confidence, entity.importance) != (rated.confidence, rated.importance):
             yield rated
-    known = {canonical(row.content) for row in state.observations(entity_id)}
+    known = state.texts(entity_id)
     for content in item.observations:
         if canonical(content) not in known:
             known.add(canonical(content))

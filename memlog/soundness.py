@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import lmdb
@@ -38,16 +37,8 @@ class Soundness:
         if damage is not None:
             raise damage
 
-    @contextmanager
-    def noting(self, transaction: lmdb.Transaction) -> Iterator[None]:
-        """Notes a damage that was met: what is read is checked, so whoever reads may be the one to find it."""
-        try:
-            yield
-        except DamagedLog as met:
-            raise self.noted(transaction, met) from met
-
     def noted(self, transaction: lmdb.Transaction, met: DamagedLog) -> DamagedLog:
-        """The damage that there is, of which one was met."""
+        """The damage that there is, of which one was met: what is read is checked, so whoever reads may find it."""
         if self.damage is None:
             self._note(transaction, met)
         return self.damage or met

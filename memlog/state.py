@@ -59,10 +59,15 @@ class Entity(Row, frozen=True):
     """Names it had before, under which it is still found."""
 
 
-class Observation(Row, frozen=True):
+class Said(Row, frozen=True):
+    """The beginning of an `Observation`, where no more is asked for."""
+
     id: str
     entity_id: str
     content: str
+
+
+class Observation(Said, frozen=True):
     created_us: int
     born: int
     version: int
@@ -121,6 +126,7 @@ encode_row = msgspec.msgpack.Encoder().encode
 _project = msgspec.msgpack.Decoder(Project).decode
 decode_entity = msgspec.msgpack.Decoder(Entity).decode
 decode_observation = msgspec.msgpack.Decoder(Observation).decode
+_decode_said = msgspec.msgpack.Decoder(Said).decode
 decode_relation = msgspec.msgpack.Decoder(Relation).decode
 decode_memory = msgspec.msgpack.Decoder(Memory).decode
 
@@ -277,6 +283,11 @@ class State:
     def observations(self, entity_id: str) -> list[Observation]:
         prefix = b"O" + entity_id.encode()
         return [decode_observation(row) for _, row in self._tables.under(prefix)]
+
+    def texts(self, entity_id: str) -> set[str]:
+        """What the entity's living observations say, in canonical form."""
+        facts = self._tables.under(b"O" + entity_id.encode())
+        return {canonical(_decode_said(row).content) for _, row in facts}
 
     def updated_us(self, row: Entity) -> int:
         """When the entity, or what is known of it, was last changed."""

@@ -5,8 +5,8 @@
 under key + position of the replacement. Every value begins with the position since which it holds (eight
 bytes). The value of a key as of position p is therefore the first one in `past` that was replaced after
 p, or the present one where there is none, and nothing where that holds only since after p. Nothing is
-copied to look back, and looking back costs one seek; what is new costs nothing in `past`. Under each
-position `past` also lists the keys that were changed there, so that a change can be taken back.
+copied to look back, and looking back costs one seek; what is new costs nothing in `past`. For each
+position `now` also lists the keys that were changed there, so that a change can be taken back.
 
 Within one table (keys that share a first byte) all keys have the same length; so the key of what was
 replaced is never mistaken for another key's.
@@ -21,8 +21,12 @@ import lmdb
 import msgspec
 from sortedcontainers import SortedDict
 
-TOUCHED = b"\0"
-"""First byte of the lists of changed keys; no table may use it."""
+TOUCHED = b"J"
+"""First byte of the lists of changed keys, the newest first; no table may use it.
+
+It is the letter behind `I`, where the newest row is the last. So what an entry adds to either lies on one page, and
+an entry that replaces nothing leaves the past alone: each page less is one less to write and to wait for.
+"""
 
 _SINCE_BYTES = 8
 
@@ -160,6 +164,10 @@ def place(position: int) -> bytes:
     return position.to_bytes(8, "big")
 
 
+def _touched_key(position: int) -> bytes:
+    return TOUCHED + place(2**64 - 1 - position)
+
+
 class Reader(Protocol):
     """What the state reads: a present or a past, alike."""
 
@@ -188,8 +196,10 @@ class _Past:
         return _At(self._now, self._past, position)
 
     def touched(self, position: int) -> list[bytes]:
-        stored = self._past.get(TOUCHED + place(position))
-        return [] if stored is None else msgspec.msgpack.decode(stored, type=list[bytes])
+        stored = self._now.get(_touched_key(position))
+        if stored is None:
+            return []
+        return msgspec.msgpack.decode(stored[_SINCE_BYTES:], type=list[bytes])
 
     def versions(self, prefix: bytes) -> Iterator[Version]:
         for dated, stored in self._past.scan(prefix):
@@ -215,7 +225,8 @@ class Timeline(_Past):
     def list_touched(self) -> None:
         """Keeps which keys the entry at this position changed."""
         if self._keys:
-            self._past.add(TOUCHED + self._place, _encode(list(self._keys)))
+            listed = self._place + _encode(list(self._keys))
+            self._now.replace(_touched_key(self.position), listed)
 
     def move_to(self, position: int) -> None:
         """What is put and deleted from now on happens at `position`; for those who need no `touched`."""

@@ -182,7 +182,7 @@ def dies_after(owner, name):
 
 def dies_before_the_commit():
     def write_once(self, body):
-        with self._gate.passing(), self._env.begin(write=True) as transaction:
+        with self._env.begin(write=True) as transaction:
             body(transaction)
             die()
     Environment._write_once = write_once
