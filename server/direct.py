@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import NamedTuple
 
 from mcp.shared.dispatcher import coerce_request_id
 from mcp.shared.jsonrpc_dispatcher import cancelled_request_id_from_params
@@ -25,6 +26,16 @@ from server.registry import Tool
 from server.session import Session
 
 _FORM = HandshakeForm()
+
+
+class Ran(NamedTuple):
+    """A call that was run: its answer, empty where nobody wanted it any more, its outcome, how long it took."""
+
+    id: RequestId
+    tool: str
+    message: bytes
+    outcome: str
+    seconds: float
 
 
 class Direct:
@@ -100,25 +111,37 @@ class Direct:
         await self._working.wait_idle()
 
     def _work(self, call: PlainCall) -> None:
-        rest, tell = self.perform(call)
-        self._loop.call_soon_threadsafe(self.finish, call.id, rest, tell)
+        ran = self.run(call)
+        self._loop.call_soon_threadsafe(self.finish, ran, self.send(ran))
 
-    def perform(self, call: PlainCall) -> tuple[bytes | None, Callable[[], None]]:
-        """Runs and answers a call, in any thread: what is left to send, if anything is, and what then tells of it."""
-        outcome, began, rest = UNFORESEEN, time.perf_counter(), None
-        if call.id not in self._cancelled:
-            told = self._calls.answer(call, _FORM)
-            outcome = told.outcome
-            if call.id not in self._cancelled:
-                rest = self._send_now(told.message + b"\n")
-        return rest, partial(self._tell, call.tool, outcome, time.perf_counter() - began)
+    def run(self, call: PlainCall) -> Ran:
+        """Runs a call to its end, in any thread."""
+        began = time.perf_counter()
+        if call.id in self._cancelled:
+            return Ran(call.id, call.tool, b"", UNFORESEEN, 0.0)
+        told = self._calls.answer(call, _FORM)
+        seconds = time.perf_counter() - began
+        return Ran(call.id, call.tool, told.message + b"\n", told.outcome, seconds)
 
-    def finish(self, request_id: RequestId, rest: bytes | None, tell: Callable[[], None]) -> None:
-        self._working.settle(request_id)
-        self._cancelled.discard(request_id)
-        settle = partial(self._pending.settle, request_id)
+    def send(self, ran: Ran) -> bytes | None:
+        """Answers a call that was run, in any thread: what is left to send, if anything is."""
+        wanted = ran.message and ran.id not in self._cancelled
+        return self._send_now(ran.message) if wanted else None
+
+    def tell(self, ran: Ran) -> None:
+        """In any thread."""
+        self._on_called(ran.tool, ran.outcome, ran.seconds)
+        if ran.outcome != UNFORESEEN and not self._has_answered:
+            self._has_answered = True
+            self._loop.call_soon_threadsafe(self._answered)
+
+    def finish(self, ran: Ran, rest: bytes | None) -> None:
+        """A call that was at work is answered but for this rest."""
+        self._working.settle(ran.id)
+        self._cancelled.discard(ran.id)
+        settle = partial(self._pending.settle, ran.id)
         try:
-            tell()
+            self.tell(ran)
         finally:
             if rest is None:
                 settle()
@@ -126,9 +149,3 @@ class Direct:
                 self._send_late(rest, settle)
         if not self._working:
             self.on_quiet()
-
-    def _tell(self, tool: str, outcome: str, seconds: float) -> None:
-        self._on_called(tool, outcome, seconds)
-        if outcome != UNFORESEEN and not self._has_answered:
-            self._has_answered = True
-            self._loop.call_soon_threadsafe(self._answered)

@@ -14,10 +14,12 @@ stdin is a file, the event loop reads everything. What a line means is left to `
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import select
 import threading
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Self
 
 import anyio
@@ -27,6 +29,8 @@ from server.calls import PlainCall
 from server.descriptors import read_chunk
 from server.direct import Direct
 from server.lines import LineCutter, Oversized
+
+logger = logging.getLogger(__name__)
 
 Line = bytearray | Oversized
 Returned = Callable[[Iterable[Line], bool], None]
@@ -99,9 +103,10 @@ class Solo:
         self._home.set()
         self._returned(lines, ended)
 
-    def _come_home_late(self, request_id: RequestId, settle: Callable[[], None]) -> None:
+    def _come_home_late(self, request_id: RequestId, finish: Callable[[], None]) -> None:
+        """The client is slow to take the answer."""
         self._direct.adopt(request_id)
-        settle()
+        finish()
         self._come_home()
 
     # -- the thread
@@ -109,8 +114,12 @@ class Solo:
     def _listen(self) -> None:
         while True:
             self._lent.acquire()
-            while self._goes_on():
-                pass
+            try:
+                while self._goes_on():
+                    pass
+            except BaseException:  # nobody would read any more
+                logger.exception("reading goes on in the event loop")
+                self._post(self._come_home)
 
     def _goes_on(self) -> bool:
         """Reads once and does it; whether the reading is still this thread's."""
@@ -126,25 +135,24 @@ class Solo:
         call = self._direct.only(lines) if chunk else None
         if call is not None:
             return self._answered(call)
-        self._post(lambda: self._come_home(lines, ended=not chunk))
+        self._post(partial(self._come_home, lines, ended=not chunk))
         return False
 
     def _answered(self, call: PlainCall) -> bool:
         """Runs a call; whether the reading was left to this thread."""
         self._running = call.id
         self._others.register(self._source, select.EPOLLIN | select.EPOLLONESHOT)
-        rest, tell = self._direct.perform(call)
+        ran = self._direct.run(call)
+        # Before it is answered: the next line may come with the answer's last byte.
         self._others.unregister(self._source)
         with self._lock:
             alone, self._running = self._running is not None, None
+        rest = self._direct.send(ran)
         if alone and rest is None:
-            tell()
+            self._direct.tell(ran)
             return True
-
-        def settle() -> None:
-            self._direct.finish(call.id, rest, tell)
-
-        self._post((lambda: self._come_home_late(call.id, settle)) if alone else settle)
+        finish = partial(self._direct.finish, ran, rest)
+        self._post(partial(self._come_home_late, ran.id, finish) if alone else finish)
         return False
 
     def _post(self, action: Callable[[], None]) -> None:

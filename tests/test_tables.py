@@ -84,8 +84,8 @@ def test_every_past_of_a_timeline_reads_as_it_was(writes: list[tuple[bytes, byte
                 ]
             for key in {key for key, _ in writes}:
                 assert at.get(key) == expected.get(key)
-        now = [row for row in timeline.scan(b"") if not row[0].startswith(TOUCHED)]
-        assert now == sorted(pasts[-1].items())
+        living = [row for row in timeline.scan(b"") if not row[0].startswith(TOUCHED)]
+        assert living == sorted(pasts[-1].items())
         for prefix in (b"A", b"B", b"A0"):
             assert timeline.holds(prefix) == any(key.startswith(prefix) for key in pasts[-1])
 
