@@ -59,9 +59,11 @@ def create_entities(command: CreateEntities, state: State, context: Context) -> 
             yield from _new_entity(item, context)
             continue
         match if_exists:
-            case "replace":
+            case "replace" if canonical(item.name) == canonical(entity.name):
                 yield from _replace(entity, item, state, context)
-            case "merge":
+            case (
+                "replace" | "merge"
+            ):  # who calls it by a former name does not know what it holds by now
                 yield from _add_texts(entity.id, item.observations, state, context)
             case "skip" | "error":
                 continue

@@ -19,6 +19,7 @@ import os
 import select
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from typing import Self
 
@@ -53,6 +54,7 @@ class Solo:
         self._lock = threading.Lock()
         self._running: RequestId | None = None
         """The call that the thread runs, as long as the reading is its own."""
+        self._over = False
         self._recalled = os.eventfd(0)
         self._ready = select.poll()
         for descriptor in (source, self._recalled):
@@ -83,12 +85,22 @@ class Solo:
         self._lent.release()
 
     def recall(self) -> None:
-        """Asks for the reading, for good: the thread ends with the call that it runs."""
+        """Asks for the reading, for good: the thread ends with the call that it runs, if it runs one."""
+        self._over = True
         os.eventfd_write(self._recalled, 1)
+        self._lent.release()
 
     async def wait_home(self) -> None:
         """Until the reading is the event loop's."""
         await self._home.wait()
+
+    def close(self) -> None:
+        """At the end, when the reading was recalled and has come home."""
+        if self._thread is not None:
+            self._thread.join()
+        self._loop.remove_reader(self._others.fileno())
+        self._others.close()
+        os.close(self._recalled)
 
     def _take_back(self) -> None:
         """Something arrives while a call runs: from now on it is a call like those of other threads."""
@@ -114,6 +126,9 @@ class Solo:
     def _listen(self) -> None:
         while True:
             self._lent.acquire()
+            if self._over:
+                self._post(self._come_home)
+                return
             try:
                 while self._goes_on():
                     pass
@@ -156,4 +171,5 @@ class Solo:
         return False
 
     def _post(self, action: Callable[[], None]) -> None:
-        self._loop.call_soon_threadsafe(action)
+        with suppress(RuntimeError):  # the loop is closed, after a second word of what it knows
+            self._loop.call_soon_threadsafe(action)

@@ -127,6 +127,7 @@ async def serve_stdio(
                         with anyio.CancelScope(shield=True):
                             await inbox.wait_home()
                             await direct.wait_idle()
+                    inbox.close()
                     on_close()
                     recorder.close()
                 tasks.cancel_scope.cancel()
@@ -299,9 +300,15 @@ class _Inbox(Stream):
                 await self._outbox.send(SessionMessage(refused.reply))
 
     async def wait_home(self) -> None:
-        """Until no thread reads, nor runs a call that it has read."""
+        """Until no thread reads, nor runs a call that it has read; none will again."""
         if self._solo is not None:
+            self._solo.recall()
             await self._solo.wait_home()
+
+    def close(self) -> None:
+        """After `wait_home`."""
+        if self._solo is not None:
+            self._solo.close()
 
     async def _drain(self) -> None:
         with anyio.move_on_after(self._drain_s) as self._waiting:

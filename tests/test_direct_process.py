@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
+import threading
+import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any, Literal
 
 import pytest
@@ -263,3 +267,59 @@ def test_what_is_no_call_comes_between_calls_in_any_order(start: Start) -> None:
         server.write(b"\n" + line(call(number + 2, "thread", text=""))[:-1])
         server.write(b"\n")
         assert server.read()["id"] == number + 2
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_comes_in_whatever_pieces_each_request_has_one_answer(
+    start: Start, seed: int
+) -> None:
+    draw, server = Random(seed), start()
+    told: list[Message] = []
+    reading = threading.Thread(target=lambda: told.extend(map(json.loads, server.stdout)))
+    reading.start()
+    numbers, cancelled = iter(range(100_000)), set()
+
+    def asked() -> tuple[int, bytes]:
+        number = next(numbers)
+        size = draw.choice([1, 1, 1, 50, 5_000, 100_000])
+        kinds = [
+            request(number, "ping"),
+            call(number, "echo", text="x" * size),
+            call(number, "big", characters=size),
+            call(number, "eco", text=""),
+        ]
+        return number, line(draw.choices(kinds, [2, 6, 3, 1])[0])
+
+    def answered(number: int) -> bool:
+        return any(each["id"] == number for each in told)
+
+    for _ in range(120):
+        number, sent = asked()
+        match draw.choice(["whole", "whole", "pieces", "several", "cancelled", "nonsense"]):
+            case "whole":
+                server.write(sent)
+                while not answered(number):
+                    time.sleep(0)
+            case "pieces":
+                at = draw.randrange(len(sent))
+                server.write(sent[:at])
+                time.sleep(draw.random() / 1_000)
+                server.write(sent[at:])
+            case "several":
+                server.write(sent + b"".join(asked()[1] for _ in range(draw.randrange(8))))
+            case "cancelled":
+                server.write(sent)
+                time.sleep(draw.choice([0, draw.random() / 1_000]))
+                params = {"requestId": number}
+                server.send(
+                    {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
+                )
+                cancelled.add(number)
+            case "nonsense":
+                server.write(b"nonsense\n\n" + sent)
+    server.close_stdin()
+    reading.join()
+    counts = Counter(each["id"] for each in told if each["id"] is not None)
+    assert set(counts.values()) <= {1}
+    assert set(range(next(numbers))) - cancelled <= set(counts)
+    assert server.end()[0] == 0

@@ -82,6 +82,13 @@ def test_a_renamed_entity_keeps_its_relations_and_is_found_by_both_names() -> No
     assert [row.target for row in state.relations_from("Jonathan")] == ["Gina"]
 
 
+def test_creating_by_a_former_name_adds_facts_and_overwrites_none() -> None:
+    given = Given(JON, BANKER, EntityRenamed("ent_1", "Jonathan"))
+    again = NewEntity(name="Jon", entity_type="dancer", observations=["dances", "was a banker"])
+    added = ObservationAdded("obs_101", "ent_1", "dances")
+    given.when(CreateEntities(entities=[again], if_exists="replace")).then(added)
+
+
 def test_relations_and_deletions_understand_a_former_name() -> None:
     given = Given(JON, GINA, EntityRenamed("ent_1", "Jonathan"))
     given.when(relate("Jon", "knows", "Gina")).then(
