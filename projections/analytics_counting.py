@@ -9,9 +9,9 @@ relation at it. It stays so when the entity is deleted: the deletion may be take
 
 from __future__ import annotations
 
-import weakref
 from collections import defaultdict
 from collections.abc import Callable, Collection
+from functools import partial
 
 from memlog.codec import Entry
 from memlog.state import State, encode_row
@@ -33,6 +33,22 @@ from projections.analytics_told import Telling
 _PRESENT = b"\x01"
 
 
+class _Entities(dict[int, Counts | None]):
+    """By birth: what is counted of an entity, as far as it was looked up or changed."""
+
+    def __init__(self, counted: Analytics) -> None:
+        super().__init__()
+        self._counted = counted
+
+    def __missing__(self, born: int) -> Counts | None:
+        row = self[born] = self._counted.entity(born)
+        return row
+
+
+def _waited(timeline: Timeline, name_hash: bytes) -> bool:
+    return timeline.get(tables.waiting_key(name_hash)) is not None
+
+
 class Counting:
     """Counts entries one after another, inside one transaction."""
 
@@ -47,15 +63,10 @@ class Counting:
         self._unranked_max = unranked_max
         self._counted = Analytics(timeline, timeline.position)
         self._totals = self._counted.totals()
-        self._entities: dict[int, Counts | None] = {}
-        """By birth: what is counted of an entity, as far as it was looked up or changed."""
-        # Two that know each other would keep the snapshot until Python looks for circles.
-        me = weakref.proxy(self)
-        self._telling = Telling(
-            state_at,
-            lambda born: me._entity(born),  # noqa: PLW0108  # a method would be of this very object
-            lambda name_hash: me._waited(name_hash),  # noqa: PLW0108
-        )
+        self._entities = _Entities(self._counted)
+        # Methods of this very object would keep it, and the snapshot, until Python looks for circles.
+        self._waited = partial(_waited, timeline)
+        self._telling = Telling(state_at, self._entities.__getitem__, self._waited)
         self._has_ranked = timeline.holds(tables.RANKED)
         """Whether any thread had rankings of its own before."""
         self._scopes: dict[int, list[bytes]] = {}
@@ -96,19 +107,9 @@ class Counting:
         changes = Changes(entry, self._state_at)
         if changes.names:
             self._telling.forget_names()
-        return changes.effect(self._entity)
-
-    def _waited(self, name_hash: bytes) -> bool:
-        return self._timeline.get(tables.waiting_key(name_hash)) is not None
+        return changes.effect(self._entities.__getitem__)
 
     # -- entities
-
-    def _entity(self, born: int) -> Counts | None:
-        try:
-            return self._entities[born]
-        except KeyError:
-            row = self._entities[born] = self._counted.entity(born)
-            return row
 
     def _appear(self, row: Counts) -> None:
         self._entities[row.born] = row
@@ -201,7 +202,7 @@ class Counting:
     def _rank(self, scope: bytes, born: int) -> None:
         self._scopes_of(born).append(scope)
         self._timeline.put(tables.ranked_key(born, scope), _PRESENT)
-        row = self._entity(born)
+        row = self._entities[born]
         if row is not None:
             for order, rank in tables.ranks(row).items():
                 self._timeline.put(tables.rank_key(order, scope, rank), _PRESENT)

@@ -152,7 +152,7 @@ RANKED = b"V"
 
 
 def counts_key(born: int) -> bytes:
-    return b"E" + place(born)
+    return b"E" + born.to_bytes(8, "big")
 
 
 @lru_cache(HASHES_KEPT_MAX)
@@ -202,20 +202,13 @@ def moves(old: Counts, new: Counts) -> list[tuple[Order, bytes | None, bytes | N
         found.append(("recent", _recent(old), _recent(new)))
     if old.importance != new.importance:
         found.append(("important", _important(old), _important(new)))
-    if old.degree != new.degree or old.broken != new.broken:
-        found += _moves_by_relations(old, new)
-    return found
-
-
-def _moves_by_relations(
-    old: Counts, new: Counts
-) -> Iterator[tuple[Order, bytes | None, bytes | None]]:
     if old.degree != new.degree:
         left = _connected(old) if old.degree else None
-        yield "connected", left, _connected(new) if new.degree else None
+        found.append(("connected", left, _connected(new) if new.degree else None))
     if old.is_orphan != new.is_orphan:
         only = _orphaned(new)
-        yield ("orphaned", None, only) if new.is_orphan else ("orphaned", only, None)
+        found.append(("orphaned", None, only) if new.is_orphan else ("orphaned", only, None))
+    return found
 
 
 def _recent(row: Counts) -> bytes:
