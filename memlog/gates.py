@@ -1,4 +1,5 @@
-"""Who may go where: one process at a time writes to a file, and its map is resized while nobody reads."""
+"""Who may go where: one process at a time writes to a file, its map is resized while nobody reads, and threads do not
+take the interpreter from each other at every step."""
 
 from __future__ import annotations
 
@@ -9,6 +10,13 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+SMALL_CALLS = threading.RLock()
+"""Held over many small calls into a library, each of which lets go of the interpreter: threads that make hundreds of
+them at once take it from each other at every one, and none is done before the others are.
+
+Never held over anything that waits, nor taken inside a snapshot: who holds it may wait for a map to be resized.
+"""
 
 
 class Turn:

@@ -29,6 +29,7 @@ from typing import Any, get_args
 import tantivy
 from tantivy import FieldType, Occur
 
+from memlog.gates import SMALL_CALLS
 from projections import analysis
 from projections.documents import Document, Kind
 from projections.layers import Searching
@@ -315,7 +316,8 @@ class TextSnapshot:
             found = [hit for hit in found if hit[0] >= found[limit - 1][0]]
         scale = LENGTH_PIVOT / (LENGTH_PIVOT + LENGTH_MAX)
         document = self.searcher.doc
-        heads = [decode_head(document(address)["row"][0]) for _, address in found]
+        with SMALL_CALLS:
+            heads = [decode_head(document(address)["row"][0]) for _, address in found]
         hits = [
             TextHit(head.ref, head.kind, head.entity, score * scale)
             for (score, _), head in zip(found, heads, strict=True)

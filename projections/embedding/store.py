@@ -23,6 +23,7 @@ import lmdb
 
 from memlog.environment import DAMAGES, MAP_BYTES_START, Environment, storage_error
 from memlog.errors import StorageError
+from memlog.gates import SMALL_CALLS
 
 if TYPE_CHECKING:
     from projections.embedding.embedder import Vectors
@@ -77,7 +78,7 @@ class VectorCache:
     def pieces(self, keys: Iterable[bytes]) -> list[bytes | None]:
         """What `put_many` was given for the pieces of the texts with these keys."""
         try:
-            with self._environment.read() as transaction:
+            with SMALL_CALLS, self._environment.read() as transaction:
                 database = self._environment.databases[PIECES]
                 found = [transaction.get(key, db=database) for key in keys]
                 return [None if pieces is None else bytes(pieces) for pieces in found]

@@ -12,6 +12,7 @@ from msgspec import Meta, field
 from memlog.canonical import canonical
 from memlog.closest import closest
 from memlog.commands import ITEMS_MAX, EntityName
+from memlog.gates import SMALL_CALLS
 from memlog.settings import Mode
 from memlog.state import Entity, State
 from projections.documents import Kind
@@ -208,7 +209,7 @@ def search_nodes(call: Call, arguments: SearchNodes) -> SearchNodesResult:
     told = _by_entity(search(cursor.told).hits) if cursor.told else {}
     ranked = [each for each in _by_entity(found.hits).items() if each[0] not in told]
     blame = arguments.provenance
-    with opened.project.read(cursor.position) as state:
+    with SMALL_CALLS, opened.project.read(cursor.position) as state:
         bundles = _bundles(
             ranked,
             cursor.offset,
@@ -271,7 +272,7 @@ def open_nodes(call: Call, arguments: OpenNodes) -> OpenNodesResult:
     """Get entities by exact name, with their facts and relations. Example: {"names": ["john-doe"]}"""
     project, opened = call.open(arguments)
     at = position_of(arguments.as_of, opened.project)
-    with opened.project.read(at) as state:
+    with SMALL_CALLS, opened.project.read(at) as state:
         found: dict[str, float] = {}
         missing = []
         for name in {canonical(name): name for name in arguments.names}.values():
