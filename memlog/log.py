@@ -86,7 +86,6 @@ class Log:
             head.chain, head.position + 1, time_us, command_id, thread, actor, event
         )
         self._transaction.put(place(entry.position), value, db=self._database, append=True)
-        self._passed.head = Head(entry.position, entry.time_us, entry.chain)
         return entry
 
     def read(self, after: int = 0) -> Iterator[Entry]:

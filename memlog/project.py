@@ -177,6 +177,7 @@ class Project:
             evolve(timeline, entry)
             entries.append(entry)
             head = Head(entry.position, entry.time_us, entry.chain)
+        self._checked.head = head
         return ahead.position, entries
 
     # -- reading

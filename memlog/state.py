@@ -26,7 +26,7 @@ from typing import Any, Literal
 import msgspec
 
 from memlog.canonical import canonical, canonical_json
-from memlog.tables import Reader, Version, place
+from memlog.tables import Reader, Version, newest_first, place
 
 Status = Literal["active", "archived"]
 
@@ -203,11 +203,6 @@ def touching(row: Relation) -> dict[bytes, bytes]:
 
 def memory_key(memory_id: str) -> bytes:
     return b"M" + memory_id.encode()
-
-
-def newest_first(born: int) -> bytes:
-    """A position as eight bytes that sort the other way round."""
-    return place(2**64 - 1 - born)
 
 
 def active_key(born: int, memory_id: str) -> bytes:

@@ -164,8 +164,9 @@ def place(position: int) -> bytes:
     return position.to_bytes(8, "big")
 
 
-def _touched_key(position: int) -> bytes:
-    return TOUCHED + place(2**64 - 1 - position)
+def newest_first(position: int) -> bytes:
+    """A position as eight bytes that sort the other way round."""
+    return place(2**64 - 1 - position)
 
 
 class Reader(Protocol):
@@ -196,7 +197,7 @@ class _Past:
         return _At(self._now, self._past, position)
 
     def touched(self, position: int) -> list[bytes]:
-        stored = self._now.get(_touched_key(position))
+        stored = self._now.get(TOUCHED + newest_first(position))
         if stored is None:
             return []
         return msgspec.msgpack.decode(stored[_SINCE_BYTES:], type=list[bytes])
@@ -226,7 +227,7 @@ class Timeline(_Past):
         """Keeps which keys the entry at this position changed."""
         if self._keys:
             listed = self._place + _encode(list(self._keys))
-            self._now.replace(_touched_key(self.position), listed)
+            self._now.replace(TOUCHED + newest_first(self.position), listed)
 
     def move_to(self, position: int) -> None:
         """What is put and deleted from now on happens at `position`; for those who need no `touched`."""

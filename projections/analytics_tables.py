@@ -31,8 +31,8 @@ from typing import Literal
 
 import msgspec
 
-from memlog.state import Row, newest_first, text_key
-from memlog.tables import Reader, place
+from memlog.state import Row, text_key
+from memlog.tables import Reader, newest_first, place
 
 _LAST = 2**64 - 1
 _pair = struct.Struct(">QQ").pack

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
 from msgspec import field
 
 from memlog.canonical import canonical
@@ -30,7 +29,7 @@ from memlog.events import (
 from memlog.project import Outcome
 from memlog.state import Entity, Observation, State
 from server.registry import Call, Result, tool
-from server.views import EntityView, RelationView, view_entity, view_relation
+from server.views import EntityView, RelationView, view_entity, view_entity_as, view_relation
 
 # -- entities
 
@@ -80,8 +79,7 @@ def create_entities(call: Call, arguments: CreateEntities) -> CreateEntitiesResu
 def _created(entity: Entity, outcome: Outcome) -> CreatedEntity:
     living = {row.id for row in outcome.after.observations(entity.id)}
     retired = [row for row in outcome.before.observations(entity.id) if row.id not in living]
-    view = view_entity(entity, outcome.after)
-    return CreatedEntity(**msgspec.structs.asdict(view), replaced=len(retired))
+    return view_entity_as(CreatedEntity, entity, outcome.after, replaced=len(retired))
 
 
 class DeleteEntitiesResult(Result, frozen=True, omit_defaults=False):
