@@ -74,6 +74,12 @@ class Copy:
             position = found.position()
             return position, found.chain_at(position)
 
+    def has_written(self, position: int) -> bool:
+        """Whether an entry stands there, and not what was put in the place of one."""
+        with self._environment.read() as transaction:
+            value = transaction.get(place(position), b"", db=self._environment.databases["log"])
+        return bool(value) and not codec.is_mended(bytes(value))
+
     @property
     def generation(self) -> int:
         with self._environment.read() as transaction:
@@ -161,6 +167,8 @@ def _copied(project: Project, name: str, folder: Path, progress: Progress) -> Co
             position, chain = copy.head()
             if position == 0:
                 copy.begin(project.generation)
+            if copy.generation < project.generation:
+                _require_nothing_lost(source, name, copy, folder)
             _require_same_history(source, name, position, chain)
             _require_as_forgetful(project, name, copy)
             if copy.generation < project.generation:
@@ -191,6 +199,18 @@ def _copied_anew(project: Project, name: str, folder: Path, progress: Progress) 
     return fresh
 
 
+def _require_nothing_lost(source: Log, name: str, copy: Copy, folder: Path) -> None:
+    """Raises Conflict where the copy has what the log lost."""
+    mended = (position for position, value in source.stored() if codec.is_mended(value))
+    lost = [position for position in mended if copy.has_written(position)]
+    if lost:
+        raise Conflict(
+            f"The backup of project '{name}' has {len(lost)} entries that its log lost with a damage, the "
+            f"first of position {lost[0]}",
+            suggestion=f"Nothing was changed. `memlog repair '{name}' --backup {folder}` puts them back.",
+        )
+
+
 def _require_same_history(source: Log, name: str, position: int, chain: bytes) -> None:
     if position and source.chain_at(position) != chain:
         behind = source.position() < position
@@ -217,14 +237,13 @@ def _checked(
     """The entries, as long as each follows from the one before."""
     chain = chain or codec.GENESIS
     for found, value in entries:
-        link = codec.chain(chain, found, codec.digest(value))
-        if found != position + 1 or link != value[1:CHAIN_END]:
+        if found != position + 1 or not codec.follows(chain, found, value):
             raise StorageError(
                 f"The log is damaged at position {position + 1}; the backup stays as it was",
                 suggestion="Run `memlog verify`, then restore the project with `memlog restore`.",
             )
         yield found, value
-        position, chain = found, link
+        position, chain = found, value[1:CHAIN_END]
 
 
 def _counted(

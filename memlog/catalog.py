@@ -12,6 +12,7 @@ import lmdb
 import msgspec
 
 from memlog.environment import derived
+from memlog.events import ProjectCreated
 from memlog.state import Project, encode_row, text_key
 
 _PENDING = b"pending"
@@ -33,6 +34,13 @@ class Catalog:
         with self._environment.read() as transaction:
             value = transaction.get(text_key(name), db=self._projects)
         return None if value is None else _decode(value)
+
+    def created(self, project_id: str) -> ProjectCreated:
+        """What was created as this project, as far as is known: for a log that does not say it any more."""
+        known = next((row for row in self.rows() if row.id == project_id), None)
+        if known is None:
+            return ProjectCreated(project_id, project_id, "")
+        return ProjectCreated(project_id, known.name, known.description)
 
     def write(self, project_id: str, row: Project | None) -> None:
         """Makes `row` all that is said of the project; None: nothing is."""

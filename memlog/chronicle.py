@@ -52,6 +52,8 @@ class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     event: dict[str, Any] | None = None
     erased: Hex | None = None
     stored: str | None = None
+    mended: bool = False
+    """Whether it stands in for an entry that was lost: with the event that had to be there, or none."""
 
 
 _encode = msgspec.json.Encoder().encode
@@ -78,7 +80,8 @@ def write(project: Project) -> Iterator[bytes]:
 def _line(position: int, value: bytes) -> Line:
     entry = codec.decode(position, value)
     chain = entry.chain.hex()
-    if value[0] != WRITTEN:
+    mended = codec.is_mended(value)
+    if value[0] != WRITTEN and not mended:
         return Line(position, entry.time_us, chain, erased=value[CHAIN_END:DIGEST_END].hex())
     line = Line(
         position,
@@ -87,7 +90,8 @@ def _line(position: int, value: bytes) -> Line:
         entry.command_id,
         entry.thread,
         entry.actor,
-        _readable(entry.event),
+        None if isinstance(entry.event, events.Erased) else _readable(entry.event),
+        mended=mended,
     )
     if _value(_decode(_encode(line)), entry.chain) != value:
         stored = base64.b64encode(value[CHAIN_END:]).decode()
@@ -130,7 +134,7 @@ def _values(lines: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
             raise _wrong(number, f"this is no entry of a log: {error}") from error
         if line.position != position:
             raise _wrong(number, f"position {line.position} stands where {position} should")
-        if codec.chain(before, position, codec.digest(value)) != value[1:CHAIN_END]:
+        if not codec.follows(before, position, value):
             raise _wrong(number, f"the entry at position {position} does not match its chain")
         try:
             entry = codec.decode(position, value)
@@ -151,21 +155,27 @@ def _value(line: Line, chain: bytes) -> bytes:
         return value
     if line.stored is not None:
         return bytes([WRITTEN]) + chain + base64.b64decode(line.stored, validate=True)
-    if line.event is None or line.command is None:
+    event = None if line.event is None else _event(line.event)
+    if line.command is None or (event is None and not line.mended):
         raise ValueError("an entry has an event and a command, or is erased")
-    fields = dict(line.event)
+    said = (line.time_us, line.command, line.thread, line.actor)
+    if event is None or line.mended:
+        return codec.mend(line.position, chain, *said, event)
+    _, value = codec.encode(GENESIS, line.position, *said, event)
+    return bytes([WRITTEN]) + chain + value[CHAIN_END:]
+
+
+def _event(named: dict[str, Any]) -> events.Event:
+    fields = dict(named)
     kind = _KINDS.get(fields.pop("type", ""))
     if kind is None:
-        raise ValueError(f"the event {line.event.get('type')!r} is not known")
+        raise ValueError(f"the event {named.get('type')!r} is not known")
     event: events.Event = msgspec.convert(
         [kind.__struct_config__.tag, *(fields.pop(each) for each in kind.__struct_fields__)], kind
     )
     if fields:
         raise ValueError(f"the event has no field {next(iter(fields))!r}")
-    _, value = codec.encode(
-        GENESIS, line.position, line.time_us, line.command, line.thread, line.actor, event
-    )
-    return bytes([WRITTEN]) + chain + value[CHAIN_END:]
+    return event
 
 
 def _wrong(number: int, problem: str) -> MemlogError:

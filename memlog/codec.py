@@ -9,6 +9,14 @@ so a changed byte, a missing entry or a swapped pair breaks it at a position tha
 over the *digest* of the body, so that a body can be erased for good without breaking the chain: an
 entry of kind `ERASED` holds  digest (32 bytes) | time_us (8 bytes, big-endian)  in place of the body.
 The time stays, for positions are looked up by it; who wrote and in which command goes with the body.
+
+Where an entry was lost with a damage of the file, a repaired log has one of kind `MENDED` in its place: the chain that
+the lost entry had, as what follows it proves, and  seal (32 bytes) | body.  The seal is
+
+    SHA-256( position, 8 bytes big-endian | chain | body )
+
+The event in the body is what has to stand there for later entries to have something to be about, or nil. So the chain
+goes on as it was, and the lost entry, should a backup have it, still proves that it belongs there.
 """
 
 from __future__ import annotations
@@ -26,11 +34,12 @@ from memlog.tables import place
 GENESIS = bytes(32)
 """The chain before the first entry."""
 
-WRITTEN, ERASED = 0, 1
+WRITTEN, ERASED, MENDED = 0, 1, 2
 CHAIN_END = 33
 DIGEST_END = CHAIN_END + 32
+"""Where the digest of what was erased ends, and the seal of what stands in for what was lost."""
 ERASED_BYTES = DIGEST_END + 8
-_ERASED = bytes([ERASED])
+_WRITTEN, _ERASED, _MENDED = (bytes([kind]) for kind in (WRITTEN, ERASED, MENDED))
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -53,8 +62,13 @@ class _Body(msgspec.Struct, frozen=True, array_like=True):
     event: Event
 
 
+class _Mended(_Body, frozen=True, array_like=True):
+    event: Event | None  # type: ignore[assignment]
+
+
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Body).decode
+_decode_mended = msgspec.msgpack.Decoder(_Mended).decode
 
 UPCASTS: dict[type, Callable[[Any], Event]] = {}
 """From the struct of a superseded format to the event that says the same today; applied on reading."""
@@ -82,22 +96,50 @@ def encode(
 
 def decode(position: int, value: bytes) -> Entry:
     """The entry stored as `value`. Raises StorageError where it cannot be read."""
-    if not value or value[0] != WRITTEN:
-        return _decode_erased(position, value)
     try:
-        body = _decode(value[CHAIN_END:])
+        if value[:1] == _WRITTEN:
+            body = _decode(value[CHAIN_END:])
+        elif is_mended(value):
+            body = _decode_mended(value[DIGEST_END:])
+        else:
+            return _decode_erased(position, value)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise unreadable(position, error) from error
     upcast = UPCASTS.get(type(body.event))
     event = upcast(body.event) if upcast else body.event
+    event = Erased(lost=True) if event is None else event
     return Entry(
         position, body.time_us, body.command_id, body.thread, body.actor, event, value[1:CHAIN_END]
     )
 
 
-def erase(value: bytes, time_us: int) -> bytes:
+def erase(position: int, value: bytes, time_us: int) -> bytes:
     """What is stored in place of `value`, of an entry of that time, once it is erased."""
+    if is_mended(value):
+        return mend(position, value[1:CHAIN_END], time_us)
     return bytes([ERASED]) + value[1:CHAIN_END] + digest(value) + time_us.to_bytes(8, "big")
+
+
+def mend(
+    position: int,
+    link: bytes,
+    time_us: int,
+    command_id: str = "",
+    thread: str | None = None,
+    actor: str | None = None,
+    event: Event | None = None,
+) -> bytes:
+    """What is stored in place of an entry that was lost and whose chain was `link`."""
+    body = _encode(_Mended(time_us, command_id, thread, actor, event))
+    return bytes([MENDED]) + link + _seal(position, link, body) + body
+
+
+def _seal(position: int, link: bytes, body: bytes) -> bytes:
+    return sha256(place(position) + link + body).digest()
+
+
+def is_mended(value: bytes) -> bool:
+    return value[:1] == _MENDED
 
 
 def _decode_erased(position: int, value: bytes) -> Entry:
@@ -116,7 +158,11 @@ def digest(value: bytes) -> bytes:
 
 
 def follows(before: bytes, position: int, value: bytes) -> bool:
-    """Whether the entry stored as `value` is the one that was written after the chain `before`."""
+    """Whether the entry stored as `value` is the one that was written after the chain `before`, or was put
+    in the place of one that was lost."""
+    if is_mended(value):
+        body = value[DIGEST_END:]
+        return value[CHAIN_END:DIGEST_END] == _seal(position, value[1:CHAIN_END], body)
     link = sha256(before + position.to_bytes(8, "big") + digest(value)).digest()
     return link == value[1:CHAIN_END]
 

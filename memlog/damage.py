@@ -12,10 +12,11 @@ from pathlib import Path
 import msgspec
 
 from memlog import codec
-from memlog.codec import CHAIN_END, GENESIS
+from memlog.codec import CHAIN_END
 from memlog.errors import DamagedLog, MemlogError
 from memlog.log import Damage, verified
 from memlog.pages import TREE, Pages, Tree, Unreadable, tree_of
+from memlog.piecing import Standing
 from memlog.structure import problem
 
 LOG_TABLE = b"log"
@@ -67,28 +68,6 @@ def values(pages: Pages, table: Tree) -> Iterator[tuple[int, bytes]]:
             yield (int.from_bytes(key, "big") if len(key) == POSITION_BYTES else 0), value
 
 
-def recovered(pages: Pages) -> list[tuple[int, bytes]]:
-    """The entries from the first on, wherever in the file they stand, for as long as one follows the other.
-
-    The chain of hashes proves each of them. So the tree is not needed, whose root is the first thing
-    that goes with the end of a file. Of two that follow, as a commit that was cut short may have left
-    one, it is the one that another follows.
-    """
-    standing = _standing(pages)
-
-    def followers(chain: bytes, position: int) -> list[bytes]:
-        return [each for each in standing.get(position, ()) if codec.follows(chain, position, each)]
-
-    entries: list[tuple[int, bytes]] = []
-    chain = GENESIS
-    while found := followers(chain, len(entries) + 1):
-        position = len(entries) + 1
-        value = max(found, key=lambda each: len(followers(each[1:CHAIN_END], position + 1)))
-        entries.append((position, value))
-        chain = value[1:CHAIN_END]
-    return entries
-
-
 class Lost(msgspec.Struct, frozen=True):
     """What a damaged log had beyond what is whole of it, as far as its file tells: up to which `position`,
     written until when (microseconds; None where that cannot be read), and whether that is `all`."""
@@ -100,18 +79,24 @@ class Lost(msgspec.Struct, frozen=True):
 
 def lost(pages: Pages, whole: int) -> Lost:
     """What was there beyond the position `whole`."""
-    standing = {at: values for at, values in _standing(pages).items() if at >= whole}
+    standing = {at: values for at, values in standing_in(pages).items() if at >= whole}
     times = {at: time_us for at in standing if (time_us := _time_at(standing, at)) is not None}
+    last = head(pages)
+    known = last is not None and whole <= last
+    end = last if last is not None and known else max([whole, *_ends(pages), *times])
+    latest = max((position for position in times if position <= end), default=None)
+    return Lost(end, None if latest is None else times[latest], known)
+
+
+def head(pages: Pages) -> int | None:
+    """The last position that the log had; None where that cannot be told for sure."""
     table = pages.table(LOG_TABLE)
-    if table is not None and pages.newest_is_known and whole <= table.rows <= _rows_max(pages):
-        known, last = True, table.rows
-    else:
-        known, last = False, max([whole, *_ends(pages), *times])
-    latest = max((position for position in times if position <= last), default=None)
-    return Lost(last, None if latest is None else times[latest], known)
+    if table is None or not pages.newest_is_known or table.rows > _rows_max(pages):
+        return None
+    return table.rows
 
 
-def _time_at(standing: dict[int, set[bytes]], position: int) -> int | None:
+def _time_at(standing: Standing, position: int) -> int | None:
     """That of an entry which what stands before it proves, be that damaged itself."""
     for before in standing.get(position - 1, ()):
         for value in standing[position]:
@@ -136,9 +121,9 @@ def _rows_max(pages: Pages) -> int:
     return pages.length // CHAIN_END
 
 
-def _standing(pages: Pages) -> dict[int, set[bytes]]:
-    """What looks like an entry, by its position, in every page of the file."""
-    standing: dict[int, set[bytes]] = {}
+def standing_in(pages: Pages) -> Standing:
+    """What looks like an entry in any page of the file."""
+    standing: Standing = {}
     for key, value in pages.leaves():
         if len(key) == POSITION_BYTES and len(value) > CHAIN_END:
             standing.setdefault(int.from_bytes(key, "big"), set()).add(value)

@@ -113,16 +113,17 @@ class StorageError(MemlogError):
 
 
 class DamagedLog(StorageError):
-    """The log is not what was written. `whole` is the position up to which it is; `problem`, what is wrong then."""
+    """The log is not what was written. `whole` is the position up to which it is; `problem`, what is wrong then;
+    `nothing_left`, that no entry beyond is whole either."""
 
-    def __init__(self, whole: int, problem: str) -> None:
+    def __init__(self, whole: int, problem: str, *, nothing_left: bool = False) -> None:
         kept = f"whole up to position {whole}" if whole else "not whole from its first entry on"
         without = "without one, `memlog repair PROJECT` goes on with what is whole."
         super().__init__(
             f"The log of this project is damaged, it is {kept}: {problem}",
             suggestion="What is whole can be read, nothing is written. `memlog verify` says what is "
             "damaged; `memlog restore FOLDER PROJECT --replace` brings the project back from a backup"
-            + (f"; {without}" if whole else "."),
+            + ("." if nothing_left else f"; {without}"),
         )
         self.whole, self.problem = whole, problem
 

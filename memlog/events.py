@@ -151,7 +151,10 @@ class CommandUndone(_Event, frozen=True, tag="command_undone.v1"):
 
 
 class Erased(_Event, frozen=True, tag="erased"):
-    """What happened here was erased for good. Never written as an event: it is what reading gives."""
+    """What happened here was erased for good, or lost with a damage of the file. Never written as an event: it is
+    what reading gives."""
+
+    lost: bool = False
 
 
 Event: TypeAlias = (

@@ -227,7 +227,8 @@ def _undo_command(entry: Entry, cascade: bool, state: State, undos: _Undos) -> I
     context = undos.context
     if isinstance(entry.event, Erased):
         raise InvalidParameter(
-            f"What happened at position {entry.position} was erased for good",
+            f"What happened at position {entry.position} was "
+            + ("lost with a damage" if entry.event.lost else "erased for good"),
             suggestion="Call get_history to see what is left.",
         )
     first, last = _span(entry, context)

@@ -182,8 +182,7 @@ def verified(
         if position < expected or len(value) <= CHAIN_END:
             yield Damage(expected, f"an entry of {len(value)} bytes stands there as {position}")
             continue
-        link = codec.chain(chain, position, codec.digest(value))
-        if link != value[1:CHAIN_END]:
+        if not codec.follows(chain, position, value):
             yield Damage(position, "its content does not match the chain of hashes")
         else:
             try:

@@ -40,7 +40,7 @@ STATE_VERSION = 4
 
 LOG_FILE = "log.mdb"
 DATABASES = ("log", "now", "past", "receipts", "meta")
-_VERSION_KEY, _REMOVED_KEY = b"state_version", b"removed"
+VERSION_KEY, _REMOVED_KEY = b"state_version", b"removed"
 GENERATION_KEY = b"generation"
 
 Answer = TypeVar("Answer")
@@ -91,7 +91,7 @@ class Project:
             self.generation = self._stored_number(GENERATION_KEY)
             """How often something was erased from the log, or lost with its end: what was derived from an
             earlier one is void."""
-            if self._stored_number(_VERSION_KEY) != STATE_VERSION:
+            if self._stored_number(VERSION_KEY) != STATE_VERSION:
                 self.rebuild()
         except BaseException:
             self._environment.close()
@@ -279,7 +279,7 @@ class Project:
             except DamagedLog as met:
                 raise self._soundness.noted(transaction, met) from met
             version = STATE_VERSION.to_bytes(2, "big")
-            transaction.put(_VERSION_KEY, version, db=self._environment.databases["meta"])
+            transaction.put(VERSION_KEY, version, db=self._environment.databases["meta"])
 
         self._environment.write(body)
 
@@ -379,7 +379,7 @@ class Project:
 
 
 def _erased(position: int, value: bytes) -> bytes:
-    return codec.erase(value, codec.decode(position, value).time_us)
+    return codec.erase(position, value, codec.decode(position, value).time_us)
 
 
 def _prove(folder: Path) -> None:

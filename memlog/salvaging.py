@@ -1,6 +1,6 @@
 """What is whole of a damaged log, so that it can be read until the log is restored.
 
-The file is not touched, and LMDB not let near it. Its entries, as far as they follow each other, are copied to
+The file is not touched, and LMDB not let near it. What `mending` makes of its entries is copied to
 
     DATA/salvaged/<how the file was>/<id>/log.mdb
 
@@ -16,10 +16,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from memlog.damage import examine, mark, recovered
+from memlog.damage import examine, mark
 from memlog.environment import Environment, storage_error
 from memlog.errors import DamagedLog
+from memlog.events import ProjectCreated
 from memlog.log import Damage
+from memlog.mending import whole_of
 from memlog.pages import Pages
 from memlog.project import DATABASES, LOG_FILE, Project
 from memlog.structure import Stamp, stamp
@@ -59,28 +61,31 @@ class Salvaged(Project):
         raise self._damage
 
 
-def salvage(source: Path, home: Path, clock: Callable[[], int]) -> Salvaged:
+def salvage(
+    source: Path, home: Path, clock: Callable[[], int], project: ProjectCreated
+) -> Salvaged:
     """Raises DamagedLog where nothing of the log is whole, StorageError where there is no room for a copy.
 
-    Whoever calls this keeps others from doing so at the same time.
+    `project` is what was created, should the log not tell. Whoever calls this keeps others from doing so at the
+    same time.
     """
     try:
         seen = stamp(os.stat(source))
         pages = Pages(source)
         try:
-            entries = recovered(pages)
+            whole = whole_of(pages, project)
             damages = [each for each in examine(pages) if isinstance(each, Damage)]
         finally:
             pages.close()
         mark(source, damages)
         problem = f"position {damages[0].position}: {damages[0].problem}" if damages else "cut"
-        damage = DamagedLog(len(entries), problem)
-        if not entries:
-            raise damage
+        if whole is None:
+            raise DamagedLog(0, problem, nothing_left=True)
+        damage = DamagedLog(whole.whole, problem)
         folder = home / "-".join(map(str, seen)) / source.parent.name
         if not (folder / LOG_FILE).exists():
             log.warning("%s", damage.message)
-            _copy(entries, folder)
+            _copy(whole.entries, folder)
     except OSError as error:
         raise storage_error(source, error) from error
     return Salvaged(source, seen, folder, damage, clock)

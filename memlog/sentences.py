@@ -72,8 +72,8 @@ def sentence(entry: Entry, state_at: Callable[[int], State]) -> str:
             return f"{old} was superseded by {new}"
         case events.MemoryDeleted() as event:
             return f"{_memory(event.memory_id, before)} was deleted"
-        case events.Erased():
-            return "what happened here was erased for good"
+        case events.Erased(lost=lost):
+            return f"what happened here was {'lost with a damage' if lost else 'erased for good'}"
         case event:
             assert_never(event)
 

@@ -349,7 +349,9 @@ class Store:
         """The project in `folder`, or what can be read of it."""
         file = folder / LOG_FILE
         if not file.stat().st_size and any(row.id == folder.name for row in self._catalog.rows()):
-            raise DamagedLog(0, "the file is empty")  # LMDB would take it for a new one
+            raise DamagedLog(
+                0, "the file is empty", nothing_left=True
+            )  # LMDB would take it for a new one
         try:
             return Project(folder, clock=self._clock)
         except StorageError as error:
@@ -358,7 +360,8 @@ class Store:
             return self._salvaged(folder)
 
     def _salvaged(self, folder: Path) -> Project:
-        return salvage(folder / LOG_FILE, self.data_dir / SALVAGED, self._clock)
+        created = self._catalog.created(folder.name)
+        return salvage(folder / LOG_FILE, self.data_dir / SALVAGED, self._clock, created)
 
     def _discard(self, project_id: str) -> None:
         """Forgets it without closing it: a call under way still reads there that it was deleted."""

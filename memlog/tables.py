@@ -14,7 +14,7 @@ replaced is never mistaken for another key's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import lmdb
@@ -71,8 +71,8 @@ class Rows(Protocol):
 class MemoryRows:
     """Rows in a sorted dictionary."""
 
-    def __init__(self) -> None:
-        self._rows: SortedDict[bytes, bytes] = SortedDict()
+    def __init__(self, rows: Mapping[bytes, bytes] = {}) -> None:
+        self._rows: SortedDict[bytes, bytes] = SortedDict(rows)
 
     def get(self, key: bytes) -> bytes | None:
         return self._rows.get(key)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import shutil
 import threading
 import time
@@ -388,6 +389,7 @@ def _held(lock: FileLock) -> Iterator[None]:
     """Raises StorageError where the system gives no lock, or nothing can be written beside it."""
     path = Path(lock.lock_file)
     try:
+        os.stat(path.parent)  # else the lock would make the folder of a project that was put away
         with lock:
             yield
     except OSError as error:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from memlog import codec
 from memlog.codec import CHAIN_END, GENESIS, decode, digest, encode
 from memlog.errors import StorageError
-from memlog.events import Erased, Event, ObservationAdded
+from memlog.events import EntityCreated, Erased, Event, ObservationAdded
 
 GOLDEN: list[dict[str, Any]] = json.loads(
     (Path(__file__).parent / "golden" / "entries.json").read_text(encoding="utf-8")
@@ -88,25 +88,45 @@ GOLDEN_ERASED = (
 
 def test_an_erased_entry_is_stored_as_it_was_long_ago() -> None:
     value = bytes.fromhex(GOLDEN[19]["value"])
-    erased = codec.erase(value, decode(20, value).time_us)
+    erased = codec.erase(20, value, decode(20, value).time_us)
     assert erased.hex() == GOLDEN_ERASED
+
+
+GOLDEN_MENDED = (
+    "02" + "07" * 32 + "75543df66a8c5bf4abcf75a2db7afc9ca6b14a05e456578841425c3ad4f44764"
+    "95cd03e8a86d656e6465645f39c0ad6d656d6c6f672072657061697296b1656e"
+    "746974795f637265617465642e7631a5656e745f31aa6c6f737420656e745f31"
+    "a46c6f7374cb3ff0000000000000cb3fe0000000000000"
+)
+
+
+def test_what_stands_in_for_a_lost_entry_is_stored_as_it_was_long_ago() -> None:
+    link = b"\x07" * 32
+    event = EntityCreated("ent_1", "lost ent_1", "lost")
+    said = (1_000, "mended_9", None, "memlog repair")
+    value = codec.mend(9, link, *said, event)
+    assert value.hex() == GOLDEN_MENDED
+    assert decode(9, value) == codec.Entry(9, *said, event, link)
+    nothing = codec.mend(9, link, *said)
+    assert decode(9, nothing) == codec.Entry(9, *said, Erased(lost=True), link)
+    assert codec.erase(9, value, 1_000) == codec.mend(9, link, 1_000)
 
 
 def test_an_erased_entry_keeps_digest_chain_and_time_and_nothing_else() -> None:
     event = ObservationAdded("obs_1", "ent_1", "secret")
     entry, value = encode(GENESIS, 1, 77, "cmd_1", "thread", "actor", event)
-    erased = codec.erase(value, entry.time_us)
+    erased = codec.erase(1, value, entry.time_us)
     assert digest(erased) == digest(value)
     assert decode(1, erased) == codec.Entry(1, 77, "", None, None, Erased(), entry.chain)
     for text in (b"secret", b"obs_1", b"ent_1", b"cmd_1", b"thread", b"actor"):
         assert text in value
         assert text not in erased
-    assert codec.erase(erased, entry.time_us) == erased
+    assert codec.erase(1, erased, entry.time_us) == erased
 
 
 def test_an_entry_of_an_unknown_kind_or_length_is_refused_by_position() -> None:
     _, value = encode(GENESIS, 1, 77, "cmd_1", None, None, ObservationAdded("o", "e", "c"))
-    for damaged in (b"\x02" + value[1:], codec.erase(value, 77)[:-1]):
+    for damaged in (b"\x02" + value[1:], codec.erase(1, value, 77)[:-1]):
         with pytest.raises(StorageError, match="position 3"):
             decode(3, damaged)
 

@@ -20,9 +20,11 @@ from memlog.backup import back_up, restore
 from memlog.commands import CreateEntities, NewEntity, StoreMemory
 from memlog.context import Context
 from memlog.damage import noted
-from memlog.errors import Conflict, DamagedLog, ProjectNotFound, StorageError
+from memlog.errors import Conflict, DamagedLog, InvalidParameter, ProjectNotFound, StorageError
+from memlog.events import EntityCreated, Erased, ObservationAdded
 from memlog.log import Damage
-from memlog.project import LOG_FILE, Origin, Project
+from memlog.mending import Changed
+from memlog.project import LOG_FILE, STATE_VERSION, Origin, Project
 from memlog.purging import Target
 from memlog.repairing import Repair, repair
 from memlog.store import Store
@@ -62,6 +64,7 @@ class Sound:
         self.generation = project.generation
         with project.snapshot() as (log, state_at):
             self.stored = dict(log.stored())
+            self.events = [each.event for each in log.read()]
             self.times = [each.time_us for each in log.read()]
             self.names = [
                 {each.name for each in state_at(position).entities()}
@@ -81,11 +84,26 @@ class Sound:
         return file
 
     def changed(self, position: int, offset: int = codec.CHAIN_END + 5) -> bytes:
-        """The file with one bit flipped in what is stored at a position."""
-        data = bytearray(self.bytes)
-        at = data.index(self.stored[position])
-        data[at + offset] ^= 4
-        return bytes(data)
+        """The file with one bit flipped in what is stored at a position, wherever it stands."""
+        value = bytearray(self.stored[position])
+        value[offset] ^= 4
+        return self.bytes.replace(self.stored[position], bytes(value))
+
+    def without(self, *positions: int) -> bytes:
+        """The file with nothing to be read in what is stored at these positions but the chain."""
+        data = self.bytes
+        for position in positions:
+            value = self.stored[position]
+            garbage = value[: codec.CHAIN_END] + b"\xc1" * (len(value) - codec.CHAIN_END)
+            data = data.replace(value, garbage)
+        return data
+
+
+def untold(data: bytes) -> bytes:
+    """A file whose tables nobody can read: they are of another version."""
+    version = b"state_version" + STATE_VERSION.to_bytes(2, "big")
+    assert version in data
+    return data.replace(version, b"state_version\xff\xff")
 
 
 @pytest.fixture(scope="module")
@@ -100,15 +118,28 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     shutil.rmtree(made)
 
 
-def assert_goes_on(data_dir: Path, sound: Sound, done: Repair) -> None:
-    """The project is what it was at the position that was kept, and takes writes."""
+def assert_goes_on(data_dir: Path, sound: Sound, done: Repair, *, exact: bool = True) -> None:
+    """The project is what it was at the position that was kept, but for what the repair told, and takes writes.
+
+    Not `exact` are tables that may be damaged themselves.
+    """
     store = Store(data_dir)
     (row,) = store.projects("all")
     project = store.project("default")
     assert (row.id, row.status, project.damage) == (sound.id, "active", None)
     assert list(project.verify()) == list(range(1, done.position + 1))
-    with project.read() as state:
-        assert {each.name for each in state.entities()} == sound.names[done.position]
+    changed = done.changed
+    with project.snapshot() as (log, state_at):
+        for entry in log.read():
+            if entry.position in (*changed.lost, *changed.unfit):
+                assert entry.event == Erased(lost=True)
+            elif entry.position not in changed.stood_in and (
+                exact or entry.position not in changed.retold
+            ):
+                assert entry.event == sound.events[entry.position - 1]
+        if exact and not (changed.lost or changed.unfit or changed.stood_in):
+            names = {each.name for each in state_at(done.position).entities()}
+            assert names == sound.names[done.position]
     assert project.digest() == project.digest_rebuilt()
     remember(project, "what came after")
     assert project.head() == done.position + 1
@@ -150,29 +181,105 @@ def test_whatever_the_damage_what_is_whole_goes_on_and_the_rest_is_told(
     assert done.aside is not None
     assert (Path(done.aside) / LOG_FILE).read_bytes() == data
     if not flips:
-        assert done.time_us == sound.times[done.position - 1]
+        if not done.changed.lost:
+            assert done.time_us == sound.times[done.position - 1]
         assert done.position <= done.lost.position <= sound.head
         assert not done.lost.all or done.lost.position == sound.head
         assert done.lost.time_us in (None, *sound.times[done.position :])
-    assert_goes_on(data_dir, sound, done)
+    assert_goes_on(data_dir, sound, done, exact=not flips)
     shutil.rmtree(data_dir)
 
 
-def test_a_flipped_bit_costs_what_came_after_it_and_all_of_that_is_told(
-    sound: Sound, folder: Path
+@pytest.mark.parametrize("data", ["one bit", "the chain", "all of it", "all of its command"])
+def test_a_damaged_entry_costs_nothing_where_the_chain_or_the_tables_know_it(
+    sound: Sound, folder: Path, data: str
 ) -> None:
-    sound.damaged(sound.changed(40), folder)
+    damages = {
+        "one bit": untold(sound.changed(40)),
+        "the chain": untold(sound.changed(40, offset=7)),
+        "all of it": sound.without(40),
+        "all of its command": sound.without(40, 41),
+    }
+    sound.damaged(damages[data], folder)
     store = Store(folder)
     told = repair(store, "default", rehearse=True)
-    assert (told.position, told.time_us) == (39, sound.times[38])
+    assert (told.position, told.time_us) == (sound.head, sound.times[-1])
     assert (told.lost.position, told.lost.all) == (sound.head, True)
-    assert told.lost.time_us == sound.times[-1]
     assert told.problem == "position 40: its content does not match the chain of hashes"
+    assert told.changed == Changed(retold=(40, 41) if data == "all of its command" else ())
     assert told.aside is None and not (folder / "replaced").exists()
     done = repair(store, "default")
-    assert store.project("default").generation == sound.generation + 1
+    project = store.project("default")
+    assert project.generation == sound.generation + 1
+    with project.snapshot() as (log, _):
+        assert [each.event for each in log.read()] == sound.events
+        assert [each.time_us for each in log.read()] == sound.times
     store.close()
     assert msgspec.structs.replace(done, aside=None) == told
+    assert_goes_on(folder, sound, done)
+
+
+def test_what_nobody_knows_is_lost_alone_and_what_speaks_of_it_set_aside(
+    sound: Sound, folder: Path
+) -> None:
+    """Of each entity its creation and one fact, a position each."""
+    creations = [at for at, each in enumerate(sound.events, 1) if isinstance(each, EntityCreated)]
+    creation, fact_of_another = creations[10], creations[20] + 1
+    sound.damaged(untold(sound.without(creation, fact_of_another)), folder)
+    store = Store(folder)
+    done = repair(store, "default")
+    assert done.changed == Changed(stood_in=(creation,), lost=(fact_of_another,))
+    with store.project("default").read() as state:
+        created = sound.events[creation - 1]
+        assert isinstance(created, EntityCreated)
+        entity = state.entity(created.entity_id)
+        assert entity is not None and entity.name == f"lost {created.entity_id}"
+        (kept,) = state.observations(entity.id)
+        said = sound.events[creation]
+        assert isinstance(said, ObservationAdded) and kept.content == said.content
+    store.close()
+    assert_goes_on(folder, sound, done)
+
+
+def test_what_was_lost_is_put_back_when_a_backup_turns_up(sound: Sound, folder: Path) -> None:
+    sound.damaged(sound.bytes, folder)
+    store = Store(folder)
+    back_up(store, folder / "backup")
+    store.close()
+    creation = 1 + [isinstance(each, EntityCreated) for each in sound.events].index(True)
+    sound.damaged(untold(sound.without(creation, 41, sound.head)), folder)
+    store = Store(folder)
+    done = repair(store, "default")
+    assert (done.position, done.changed.stood_in) == (sound.head - 1, (creation,))
+    remember(store.project("default"), "what came after")
+    with pytest.raises(Conflict, match=f"has 2 entries that its log lost .* position {creation}$"):
+        back_up(store, folder / "backup")
+    with pytest.raises(InvalidParameter, match="has no copy of project 'default'"):
+        repair(store, "default", backup=folder)
+    told = repair(store, "default", backup=folder / "backup", rehearse=True)
+    remember(store.project("default"), "a rehearsal stops nobody")
+    done = repair(store, "default", backup=folder / "backup")
+    assert told.changed == done.changed == Changed()
+    with store.project("default").snapshot() as (log, state_at):
+        events = [each.event for each in log.read()]
+        assert events[: sound.head - 1] == sound.events[:-1]
+        assert state_at(log.position()).entity_named("a rehearsal stops nobody") is not None
+    with pytest.raises(Conflict, match="is not damaged"):
+        repair(store, "default", backup=folder / "backup")
+    store.close()
+
+
+def test_a_backup_gives_what_a_damage_took_at_once(sound: Sound, folder: Path) -> None:
+    sound.damaged(sound.bytes, folder)
+    store = Store(folder)
+    back_up(store, folder / "backup")
+    store.close()
+    sound.damaged(untold(sound.without(3, 40, sound.head)), folder)
+    store = Store(folder)
+    done = repair(store, "default", backup=folder / "backup")
+    assert (done.position, done.changed) == (sound.head, Changed())
+    assert [row.how for row in back_up(store, folder / "backup")] == ["whole"]
+    store.close()
     assert_goes_on(folder, sound, done)
 
 
@@ -202,7 +309,7 @@ def test_nothing_is_changed_where_there_is_nothing_to_repair_or_nothing_left(
     with pytest.raises(ProjectNotFound, match="defualt"):
         repair(store, "defualt")
     store.close()
-    for data in (b"", sound.bytes[:100], sound.changed(1)):
+    for data in (b"", sound.bytes[:100], sound.without(*sound.stored)):
         file.write_bytes(data)
         store = Store(folder)
         with pytest.raises(DamagedLog, match="not whole from its first entry on") as refused:
@@ -244,7 +351,7 @@ def test_an_entry_of_a_newer_memlog_is_not_thrown_away(tmp_path: Path) -> None:
 def test_wherever_it_crashes_the_project_is_there_and_the_next_repair_goes_well(
     sound: Sound, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    data = sound.changed(40)
+    data = untold(sound.without(40))
     folder = tmp_path_factory.mktemp("crashed")
     seen = set()
     for at in count():
@@ -256,14 +363,14 @@ def test_wherever_it_crashes_the_project_is_there_and_the_next_repair_goes_well(
         assert [row.name for row in store.projects()] == ["default"]
         project = store.project("default")
         seen.add(project.damage is None)
-        if project.head() > 39:
+        if project.damage is not None:
             repair(store, "default")
         store.close()
         asides = [path.read_bytes() for path in (folder / "replaced").glob(f"*/{LOG_FILE}")]
         assert asides == [data]
         store = Store(folder)
         project = store.project("default")
-        assert list(project.verify()) == list(range(1, 40))
+        assert list(project.verify()) == list(range(1, sound.head + 1))
         assert project.digest() == project.digest_rebuilt()
         remember(project, "what came after")
         assert [row.name for row in store.projects("all")] == ["default"]
@@ -282,7 +389,7 @@ def test_a_command_is_neither_done_twice_nor_answered_as_if_its_entries_were_the
         project.execute(command, Context(), lambda _: "told", Origin(f"of {name}"))
     file = project.folder / LOG_FILE
     store.close()
-    file.write_bytes(file.read_bytes().replace(b"xyzzy", b"xyzzz"))
+    file.write_bytes(untold(file.read_bytes()).replace(b"xyzzy", b"\xc1" * 5))
     store = Store(tmp_path)
     assert repair(store, "default").position == 2
     project = store.project("default")
@@ -299,7 +406,7 @@ def test_a_backup_that_has_more_is_not_cut_to_what_was_repaired(sound: Sound, fo
     store = Store(folder)
     back_up(store, folder / "backup")
     store.close()
-    sound.damaged(sound.changed(40), folder)
+    sound.damaged(untold(sound.without(*range(40, sound.head + 1))), folder)
     store = Store(folder)
     repair(store, "default")
     with pytest.raises(Conflict, match=f"reaches to position {sound.head}; the project ends at 39"):
@@ -317,11 +424,13 @@ def test_an_archived_project_stays_archived_where_its_log_says_so(tmp_path: Path
         remember(store.project("old"), f"n{number}", fact(number))
     store.archive("old")
     store.restore("old")
-    remember(store.project("old"), "xyzzy")
     store.archive("old")
+    with store.by_id(project_id).snapshot() as (log, _):
+        value = dict(log.stored())[log.position()]
     store.close()
     file = tmp_path / "archive" / project_id / LOG_FILE
-    file.write_bytes(file.read_bytes().replace(b"xyzzy", b"xyzzz"))
+    garbage = value[: codec.CHAIN_END] + b"\xc1" * (len(value) - codec.CHAIN_END)
+    file.write_bytes(untold(file.read_bytes()).replace(value, garbage))
     store = Store(tmp_path)
     repair(store, "old")
     assert [row.status for row in store.projects("all")] == ["active"]
@@ -380,12 +489,13 @@ def test_a_server_goes_on_with_the_repaired_log_without_a_restart(tmp_path: Path
         server("store_memory", content="xyzzy was said")
         server("store_memory", content="what came after")
         assert len(server("search_memories", query="said")["memories"]) == 1
-        log.write_bytes(log.read_bytes().replace(b"xyzzy", b"xyzzz"))
+        log.write_bytes(untold(log.read_bytes()).replace(b"xyzzy", b"\xc1" * 5))
         ended = memlog("repair", "default", "--yes")
         assert ended.code == 0, ended.stderr
-        assert "Kept: positions 1 to 9," in ended.stdout
-        assert "Lost: positions 10 to 11, the last of" in ended.stdout
-        assert server("list_recent_memories")["memories"] == []
+        assert "Kept: positions 1 to 11," in ended.stdout
+        assert "Lost: position 10\n" in ended.stdout
+        (kept,) = server("list_recent_memories")["memories"]
+        assert kept["content"] == "what came after"
         assert len(server("read_graph")["entities"]) == 3
         server("store_memory", content="said again")
         found = server("search_memories", query="said")["memories"]
@@ -418,12 +528,13 @@ def test_a_server_on_a_cut_log_writes_again_after_the_repair_it_named(tmp_path: 
 def test_the_command_tells_asks_and_changes_nothing_on_no(tmp_path: Path) -> None:
     memlog: CommandLine = holding_lines(tmp_path)
     log = next((tmp_path / "data").rglob(LOG_FILE))
-    log.write_bytes(log.read_bytes().replace(b"was a banker", b"was a bunker"))
+    log.write_bytes(untold(log.read_bytes()).replace(b"was a banker", b"\xc1" * 12))
     data = log.read_bytes()
     for answer in ("n\n", ""):
         ended = memlog("repair", "default", stdin=answer)
         assert ended.code == 1
-        assert "Lost: positions " in ended.stdout
+        assert "Lost: position 3\n" in ended.stdout
+        assert "Is there a backup?" in ended.stdout
         assert "Go on with what is kept?" in ended.stderr
     told = memlog("repair", "default", "--json")
     assert (told.code, told.json["aside"]) == (1, None)
@@ -434,22 +545,43 @@ def test_the_command_tells_asks_and_changes_nothing_on_no(tmp_path: Path) -> Non
     aside = done.json["aside"]
     assert done.json == {**told.json, "aside": aside}
     assert (Path(aside) / LOG_FILE).read_bytes() == data
-    kept, lost = done.json["kept"]["position"], done.json["lost"]["entries"]
-    assert (kept + lost, done.json["lost"]["all"]) == (9, True)
+    kept, lost = done.json["kept"], done.json["lost"]
+    assert (kept["entries"] + lost["entries"], kept["position"]) == (9, 9)
+    assert (lost["positions"], lost["setAside"], lost["all"]) == ([3], [], True)
+    shown = memlog("log").stdout
+    assert "what happened here was lost with a damage" in shown
     again = memlog("repair", "default", "--yes")
     assert (again.code, again.stdout) == (1, "")
     assert "is not damaged" in again.stderr
 
 
-def test_what_the_graph_still_tells_of_the_lost_part_can_be_kept(tmp_path: Path) -> None:
-    """A bit of an entry says nothing of the state, which was evolved from what was written."""
+def test_the_command_puts_back_what_a_backup_has(tmp_path: Path) -> None:
     memlog: CommandLine = holding_lines(tmp_path)
-    log = next((tmp_path / "data").rglob(LOG_FILE))
-    entry = re.compile(rb"(observation_added\.v1.{1,120}was a b)anker", re.DOTALL)
-    log.write_bytes(entry.sub(rb"\1unker", log.read_bytes()))
+    assert memlog("backup", tmp_path / "backup").code == 0
     before = memlog("export").stdout
-    assert memlog("export", tmp_path / "still.jsonl").code == 0
+    log = next((tmp_path / "data").rglob(LOG_FILE))
+    log.write_bytes(untold(log.read_bytes()).replace(b"was a banker", b"\xc1" * 12))
     assert memlog("repair", "default", "--yes").code == 0
     assert memlog("export").stdout != before
-    assert memlog("import", tmp_path / "still.jsonl").code == 0
-    assert sorted(memlog("export").stdout.splitlines()) == sorted(before.splitlines())
+    refused = memlog("backup", tmp_path / "backup")
+    assert refused.code == 1
+    assert f"`memlog repair 'default' --backup {tmp_path / 'backup'}`" in refused.stderr.replace(
+        "\n", ""
+    )
+    ended = memlog("repair", "default", "--backup", tmp_path / "backup", "--yes")
+    assert ended.code == 0, ended.stderr
+    assert memlog("export").stdout == before
+    assert memlog("backup", tmp_path / "backup").code == 0
+
+
+def test_what_the_state_tells_of_a_lost_command_is_there_again(tmp_path: Path) -> None:
+    memlog: CommandLine = holding_lines(tmp_path)
+    with served(tmp_path / "data") as server:
+        server("store_memory", content="xyzzy was said")
+    before = memlog("search", "xyzzy").stdout
+    log = next((tmp_path / "data").rglob(LOG_FILE))
+    entry = re.compile(rb"(memory_stored\.v1.{1,60})xyzzy", re.DOTALL)
+    log.write_bytes(entry.sub(lambda found: found[1] + b"\xc1" * 5, log.read_bytes()))
+    ended = memlog("repair", "default", "--yes")
+    assert (ended.code, "which nothing proves: position 10\n" in ended.stdout) == (0, True)
+    assert memlog("search", "xyzzy").stdout == before != ""

@@ -1,43 +1,58 @@
-"""`memlog repair`: puts what is whole of a damaged log in its place, for those who have no backup."""
+"""`memlog repair`: puts what is whole of a damaged log in its place, and what a backup still has of it."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import click
 
 from memlog.damage import Lost
+from memlog.mending import Changed
 from memlog.repairing import Repair, repair
 from memlog.settings import Settings
 from memlog.times import iso
 from server.cli.common import json_option, print_json, say, store_of, with_settings
 
+RUNS_MAX = 12
+
 
 @click.command("repair")
 @click.argument("project")
+@click.option(
+    "--backup",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Take from this backup what is not whole here.",
+)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
 @with_settings()
-def repair_command(settings: Settings, project: str, yes: bool, as_json: bool) -> None:
-    """Go on with what is whole of a damaged log where there is no backup. The rest is lost.
+def repair_command(
+    settings: Settings, project: str, backup: Path | None, yes: bool, as_json: bool
+) -> None:
+    """Go on with what is whole of a damaged log, and with what a backup has of it.
 
-    It first says what is kept and what is lost, and asks. The damaged log is moved to the folder `replaced` of
+    It first says what is kept and what is lost, and asks. What was lost from a log that was repaired can be put
+    back later, when a backup turns up. The damaged log is moved to the folder `replaced` of
     the data directory; nothing is removed. Servers may run. With --json it does not ask: without --yes it
     only says what would be, and ends with 1.
 
     \b
     Example: memlog repair my-app
+    Example: memlog repair my-app --backup /mnt/backup
     Example: memlog repair my-app --json --yes
     """
     with store_of(settings) as store:
-        told = repair(store, project, rehearse=not yes)
+        told = repair(store, project, backup=backup, rehearse=not yes)
         if not as_json:
             _tell(told)
         if not as_json and not yes:
-            _advise(told)
+            _advise(told, backup)
             click.confirm("Go on with what is kept?", abort=True, err=True)
-            told = repair(store, project)
+            told = repair(store, project, backup=backup)
     if as_json:
         print_json(_report(told))
     else:
@@ -49,33 +64,68 @@ def repair_command(settings: Settings, project: str, yes: bool, as_json: bool) -
 
 
 def _tell(told: Repair) -> None:
-    say(f"The log of project '{told.name}' is damaged: {told.problem}")
+    changed = told.changed
+    say(f"The log of project '{told.name}' has to be repaired: {told.problem}")
     say(f"Kept: positions 1 to {told.position}, the last of {iso(told.time_us)}")
-    say(f"Lost: {_in_words(told.lost, told.position)}")
+    if changed.retold:
+        say(f"Told by the state, which nothing proves: {_positions(changed.retold)}")
+    if changed.stood_in:
+        say(f"Put there to have facts about, with no right name: {_positions(changed.stood_in)}")
+    if changed.unfit:
+        say(f"Set aside, for it speaks of what is lost: {_positions(changed.unfit)}")
+    if changed.lost:
+        say(f"Lost: {_positions(changed.lost)}")
+    say(f"Lost beyond: {_in_words(told.lost, told.position)}")
     say("What was answered to commands with an id is dropped: a retry of one is refused.")
 
 
-def _advise(told: Repair) -> None:
-    say(f"Better, if there is a backup: memlog restore FOLDER '{told.name}' --replace")
+def _advise(told: Repair, backup: Path | None) -> None:
+    if told.lost.position == told.position and told.changed == Changed():
+        return
+    if backup is None:
+        say(
+            f"Is there a backup? memlog repair '{told.name}' --backup FOLDER takes from it what is lost."
+        )
     say(f"What the graph still tells, first: memlog export FILE --project '{told.name}'")
     say("Then `memlog import FILE` adds what is missing, as new entries.")
 
 
+def _positions(positions: Sequence[int]) -> str:
+    """The runs of them, as a person would write them."""
+    found = []
+    for _, numbered in groupby(enumerate(positions), lambda each: each[1] - each[0]):
+        run = [position for _, position in numbered]
+        found.append(f"{run[0]} to {run[-1]}" if run[1:] else f"{run[0]}")
+    shown, rest = found[:RUNS_MAX], len(found) - RUNS_MAX
+    word = "positions" if positions[1:] else "position"
+    return f"{word} {', '.join(shown)}{f' and {rest} more runs' if rest > 0 else ''}"
+
+
 def _in_words(lost: Lost, kept: int) -> str:
     if lost.position == kept:
-        return "no entry" if lost.all else "what came after; how much that was cannot be read"
+        return "no entry" if lost.all else "perhaps more; that cannot be read"
     last = "when, cannot be read" if lost.time_us is None else f"the last of {iso(lost.time_us)}"
     return f"positions {kept + 1} to {lost.position}{'' if lost.all else ' at least'}, {last}"
 
 
 def _report(told: Repair) -> dict[str, Any]:
-    lost = told.lost
+    lost, changed = told.lost, told.changed
+    beyond = lost.position - told.position
     return {
         "project": told.name,
         "problem": told.problem,
-        "kept": {"position": told.position, "time": iso(told.time_us)},
+        "kept": {
+            "entries": told.position - len(changed.lost) - len(changed.unfit),
+            "position": told.position,
+            "time": iso(told.time_us),
+            "retold": changed.retold,
+            "stoodIn": changed.stood_in,
+        },
         "lost": {
-            "entries": lost.position - told.position,
+            "entries": len(changed.lost) + len(changed.unfit) + beyond,
+            "positions": changed.lost,
+            "setAside": changed.unfit,
+            "beyond": beyond,
             "all": lost.all,
             "time": None if lost.time_us is None else iso(lost.time_us),
         },

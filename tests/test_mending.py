@@ -1,0 +1,275 @@
+"""A log with holes: what the tables tell of them, what stands in, and that the rest replays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memlog import chronicle, codec
+from memlog.codec import CHAIN_END, GENESIS, Entry
+from memlog.commands import AnyCommand, CreateEntities, NewEntity
+from memlog.context import Context
+from memlog.environment import Environment
+from memlog.events import CommandUndone, EntityRated, EntityTypeChanged, Erased, ProjectCreated
+from memlog.mending import Changed, Mended, mend, tables_of
+from memlog.pages import Pages
+from memlog.piecing import Piece, Standing, pieces
+from memlog.project import DATABASES, LOG_FILE, Origin, Project
+from memlog.retelling import retold
+from memlog.sentences import sentence
+from memlog.store import Store
+from memlog.tables import Reader, place
+from tests.test_incremental import Moves, as_told_by, everything, move, world
+
+CREATED = ProjectCreated("prj_1", "world", "")
+
+
+class History(msgspec.Struct, frozen=True):
+    """A log as it is stored, by position from 1 on, its entries, and the tables that were evolved from it."""
+
+    stored: list[tuple[int, bytes]]
+    entries: list[Entry]
+    tables: Reader
+
+
+def history_of(moves: Moves) -> History:
+    with world() as made:
+        for wanted, thread, _ in moves:
+            made.do(wanted, thread)
+        return read_back(made.project)
+
+
+def read_back(project: Project) -> History:
+    with project.snapshot() as (log, _):
+        stored, entries = list(log.stored()), list(log.read())
+    pages = Pages(project.folder / LOG_FILE)
+    tables = tables_of(pages)
+    pages.close()
+    assert tables is not None
+    return History(stored, entries, tables)
+
+
+def with_holes(history: History, holes: set[int]) -> list[Piece]:
+    """The chain is known at the end of each hole, as an entry that follows proves it."""
+    return [
+        Piece(
+            b"" if {position, position + 1} <= holes else value[1:CHAIN_END],
+            None if position in holes else value,
+        )
+        for position, value in history.stored
+    ]
+
+
+def replayed(mended: Mended, folder: Path) -> Project:
+    """The project that has this log."""
+    environment = Environment(folder / LOG_FILE, DATABASES)
+    environment.fill("log", ((place(position), value) for position, value in mended.entries))
+    environment.close()
+    return Project(folder)
+
+
+@contextmanager
+def project_of(mended: Mended) -> Iterator[Project]:
+    with TemporaryDirectory() as folder:
+        project = replayed(mended, Path(folder) / f"prj_{0:026}")
+        yield project
+        project.close()
+
+
+moves = st.lists(move, min_size=1, max_size=12)
+
+
+@settings(max_examples=60)
+@given(moves=moves)
+def test_the_tables_tell_what_every_entry_said_but_an_undo(moves: Moves) -> None:
+    history = history_of(moves)
+    for entry in history.entries:
+        told = retold(entry.position, history.tables)
+        if isinstance(entry.event, CommandUndone) or not history.tables.touched(entry.position):
+            continue
+        assert told is not None, entry
+        if isinstance(entry.event, EntityRated):  # with the values that it had, as a type may be
+            assert isinstance(told.event, EntityRated | EntityTypeChanged)
+        else:
+            assert told.event == entry.event
+
+
+@settings(max_examples=60)
+@given(moves=moves, data=st.data())
+def test_what_the_tables_tell_brings_everything_back(moves: Moves, data: st.DataObject) -> None:
+    history = history_of(moves)
+    holes = data.draw(st.sets(st.integers(1, len(history.entries)), min_size=1, max_size=30))
+    undone = {e.position for e in history.entries if isinstance(e.event, CommandUndone)}
+    silent = {e.position for e in history.entries if not history.tables.touched(e.position)}
+    holes -= undone | silent
+    mended = mend(with_holes(history, holes), history.tables, CREATED)
+    assert (mended.changed.lost, mended.changed.stood_in, mended.changed.unfit) == ((), (), ())
+    assert set(mended.changed.retold) <= holes
+    with project_of(mended) as project:
+        assert list(project.verify()) == [position for position, _ in history.stored]
+        with project.read() as state:
+            assert everything(state) == everything(as_told_by(history.entries))
+
+
+@settings(max_examples=60)
+@given(moves=moves, data=st.data())
+def test_without_the_tables_the_rest_replays_and_every_change_is_told(
+    moves: Moves, data: st.DataObject
+) -> None:
+    history = history_of(moves)
+    holes = data.draw(st.sets(st.integers(1, len(history.entries) - 1), min_size=1, max_size=9))
+    mended = mend(with_holes(history, holes), None, CREATED)
+    changed = mended.changed
+    assert changed.retold == ()
+    assert {*changed.lost, *changed.stood_in} == holes
+    assert not holes & {*changed.unfit}
+    others = {*changed.lost, *changed.stood_in, *changed.unfit}
+    with project_of(mended) as project:
+        assert list(project.verify()) == [position for position, _ in history.stored]
+        with project.snapshot() as (log, _):
+            entries = list(log.read())
+        for was, now in zip(history.entries, entries, strict=True):
+            if now.position not in others:
+                assert now == was
+            elif now.position not in changed.stood_in:
+                assert now.event == Erased(lost=True)
+        assert [each.time_us for each in entries] == sorted(each.time_us for each in entries)
+        assert project.digest() == project.digest_rebuilt()
+
+
+# -- what is told of single entries
+
+
+def made_of(folder: Path, *commands: AnyCommand) -> History:
+    store = Store(folder)
+    store.create("world")
+    project = store.project("world")
+    for command in commands:
+        project.execute(command, Context(), lambda _: None, Origin(thread="one"))
+    history = read_back(project)
+    store.close()
+    return history
+
+
+def jon(*facts: str) -> CreateEntities:
+    entity = NewEntity(name="Jon", entity_type="person", observations=list(facts))
+    return CreateEntities(entities=[entity])
+
+
+def test_a_gap_within_a_command_is_proved_by_the_chain(tmp_path: Path) -> None:
+    history = made_of(tmp_path, jon("one fact", "another"))
+    mended = mend(with_holes(history, {3, 4}), history.tables, CREATED)
+    assert (mended.entries, mended.changed) == (history.stored, Changed())
+    assert mended.whole == 4
+
+
+def test_the_name_of_the_project_is_taken_from_who_knows_it(tmp_path: Path) -> None:
+    history = made_of(tmp_path, jon("one fact"))
+    mended = mend(with_holes(history, {1}), None, CREATED)
+    assert mended.changed.stood_in == (1,)
+    with project_of(mended) as project:
+        row = project.status()
+        assert row is not None and (row.id, row.name) == ("prj_1", "world")
+
+
+def test_what_stands_in_says_so_in_every_form_of_the_log(tmp_path: Path) -> None:
+    history = made_of(tmp_path / "from", jon("one fact", "another", "a third"))
+    mended = mend(with_holes(history, {2, 4}), None, CREATED)
+    assert (mended.changed.stood_in, mended.changed.lost) == ((2,), (4,))
+    with project_of(mended) as project:
+        lines = list(chronicle.write(project))
+        _, values = chronicle.read(b"".join(lines))
+        assert values == mended.entries
+        with project.snapshot() as (log, state_at):
+            said = [sentence(entry, state_at) for entry in log.read()]
+        assert said[1].endswith("(lost) was created")
+        assert said[3] == "what happened here was lost with a damage"
+        project.erase(lambda log, state: {2, 3})
+        erased = Project(project.folder)
+        assert list(erased.verify()) == [1, 2, 3, 4, 5]
+        with erased.snapshot() as (log, _):
+            assert [each.event for each in log.read()][1:4] == [
+                Erased(lost=True),
+                Erased(),
+                Erased(lost=True),
+            ]
+        erased.close()
+
+
+def test_a_changed_byte_of_what_stands_in_is_found(tmp_path: Path) -> None:
+    history = made_of(tmp_path, jon("one fact"))
+    mended = mend(with_holes(history, {2}), None, CREATED)
+    value = mended.entries[1][1]
+    for at in range(1, len(value)):
+        changed = value[:at] + bytes([value[at] ^ 1]) + value[at + 1 :]
+        assert not codec.follows(GENESIS, 2, changed)
+    assert not codec.follows(GENESIS, 3, value)
+
+
+# -- pieces
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory: pytest.TempPathFactory) -> History:
+    facts = [f"fact {number} " + "x" * number for number in range(6)]
+    return made_of(tmp_path_factory.mktemp("history"), jon(*facts))
+
+
+def standing(history: History) -> Standing:
+    return {position: {value} for position, value in history.stored}
+
+
+def whole(found: list[Piece]) -> list[tuple[int, bytes | None]]:
+    return [(position, piece.value) for position, piece in enumerate(found, 1)]
+
+
+@given(data=st.data())
+def test_one_wrong_byte_is_made_right_wherever_it_is(history: History, data: st.DataObject) -> None:
+    position, value = data.draw(st.sampled_from(history.stored))
+    at = data.draw(st.integers(1, len(value) - 1))
+    other = data.draw(st.integers(1, 255))
+    wrong = value[:at] + bytes([value[at] ^ other]) + value[at + 1 :]
+    assert whole(pieces(standing(history) | {position: {wrong}})) == history.stored
+
+
+@given(data=st.data())
+def test_an_entry_under_a_key_with_one_wrong_bit_is_found(
+    history: History, data: st.DataObject
+) -> None:
+    position, value = data.draw(st.sampled_from(history.stored))
+    there = standing(history)
+    del there[position]
+    there.setdefault(position ^ 1 << data.draw(st.integers(0, 63)), set()).add(value)
+    assert whole(pieces(there)) == history.stored
+
+
+@given(data=st.data())
+def test_behind_a_hole_the_log_goes_on_from_what_another_follows(
+    history: History, data: st.DataObject
+) -> None:
+    """The first behind a hole is known by its chain only; where that is damaged too, the next is."""
+    end = len(history.stored)
+    gone = data.draw(st.sets(st.integers(1, end), max_size=end))
+    there = {
+        position: values for position, values in standing(history).items() if position not in gone
+    }
+    kept = {at for at in there if at == 1 or at - 1 in there}
+    found = pieces(there)
+    assert len(found) == max(kept, default=0)
+    for position, piece in enumerate(found, 1):
+        value = history.stored[position - 1][1]
+        assert piece.value == (value if position in kept else None)
+        assert piece.link in (value[1:CHAIN_END], b"")
+        assert piece.link or position + 1 not in kept
+
+
+def test_many_bytes_that_are_wrong_are_not_looked_for_for_ever() -> None:
+    value = bytes([codec.WRITTEN]) + bytes(32) + b"x" * 100_000
+    assert pieces({1: {value}}) == []
