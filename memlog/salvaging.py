@@ -78,10 +78,12 @@ def salvage(
         finally:
             pages.close()
         mark(source, damages)
-        problem = f"position {damages[0].position}: {damages[0].problem}" if damages else "cut"
+        kept = whole.whole if whole else 0
+        beyond = [each for each in damages if each.position > kept] or damages
+        problem = f"position {beyond[0].position}: {beyond[0].problem}" if beyond else "cut"
+        damage = DamagedLog(kept, problem, nothing_left=whole is None)
         if whole is None:
-            raise DamagedLog(0, problem, nothing_left=True)
-        damage = DamagedLog(whole.whole, problem)
+            raise damage
         folder = home / "-".join(map(str, seen)) / source.parent.name
         if not (folder / LOG_FILE).exists():
             log.warning("%s", damage.message)

@@ -73,9 +73,10 @@ def _tell(told: Repair) -> None:
         say(f"Put there to have facts about, with no right name: {_positions(changed.stood_in)}")
     if changed.unfit:
         say(f"Set aside, for it speaks of what is lost: {_positions(changed.unfit)}")
+    beyond = _in_words(told.lost, told.position)
     if changed.lost:
         say(f"Lost: {_positions(changed.lost)}")
-    say(f"Lost beyond: {_in_words(told.lost, told.position)}")
+    say(f"Lost{' beyond' if changed.lost else ''}: {beyond}")
     say("What was answered to commands with an id is dropped: a retry of one is refused.")
 
 
