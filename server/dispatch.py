@@ -220,6 +220,9 @@ def _succeeded(tool: Tool, result: Result, warning: str | None) -> Answer:
         told["warnings"] = [*told.get("warnings", ()), warning]
         structured, more = told, (f"Warning: {warning}",)
     said = structured if tool.bare is None else tool.bare(result)
+    notice: str | None = getattr(result, "notice", None)
+    if notice is not None and tool.bare is not None:  # the bare part cannot say it
+        more = (notice, *more)
     links = () if tool.links is None else tuple(tool.links(result))
     return Answer(structured, said, more, links)
 

@@ -38,6 +38,7 @@ from memlog.state import Memory
 from memlog.times import iso
 from server.addresses import item_uri
 from server.arguments import decode
+from server.cutting import together, within_budget
 from server.findings import Group, findings
 from server.memories import MEMORY_KINDS, found_memories, text_of
 from server.refusals import refusing
@@ -46,7 +47,6 @@ from server.resources import headline
 from server.session import Session
 from server.tools.reading import GRAPH_KINDS
 from server.tools.records import labels
-from server.views import within_budget
 
 GROUPS_MAX = 5
 LABELS_READ_MAX = 200
@@ -152,7 +152,12 @@ class Prompts:
         if not asked.tags and "search_nodes" in self._tools:
             mode: Mode = service.settings.search_mode
             groups = findings(opened, asked.query, mode, GROUPS_MAX, GRAPH_KINDS).groups
-        return "\n\n".join(_recalled(asked.query, project, records, groups, found.notice))
+        left_out = len(rows) - len(records)
+        more = (
+            f"{left_out} more records were found; memory_search lists them." if left_out else None
+        )
+        notice = together(more, found.notice)
+        return "\n\n".join(_recalled(asked.query, project, records, groups, notice))
 
     # -- saving
 

@@ -8,7 +8,7 @@ words tell them apart.)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,10 +21,16 @@ from memlog.errors import (
     EmbeddingError,
     MemlogError,
     MemoryNotFound,
+    Problem,
     ProjectArchived,
     ProjectNotFound,
     StorageError,
 )
+from server.cutting import ANSWER_CHARACTERS, within_budget
+from server.diagnosis import PROBLEMS_MAX
+
+PROBLEMS_CHARACTERS = ANSWER_CHARACTERS // 2
+"""Half of an answer: save_memory says them in two ways."""
 
 RESOURCE_NOT_FOUND = -32002
 
@@ -38,8 +44,18 @@ def describe(error: MemlogError) -> dict[str, Any]:
     if error.suggestion is not None:
         described["suggestion"] = error.suggestion
     if error.problems:
-        described["problems"] = msgspec.to_builtins(error.problems)
+        described["problems"] = msgspec.to_builtins(_told(error.problems))
     return described
+
+
+def _told(problems: Sequence[Problem]) -> list[Problem]:
+    """As many as a model can mend at once, and how many more there are."""
+    told = list(within_budget(problems[:PROBLEMS_MAX], most=PROBLEMS_CHARACTERS))
+    if len(told) == len(problems):
+        return told
+    told = told[: PROBLEMS_MAX - 1]
+    more = f"{len(problems) - len(told):,} more problems"
+    return [*told, Problem("arguments", more, "Mend these first.")]
 
 
 def not_found_code(protocol_version: str) -> int:

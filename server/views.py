@@ -1,9 +1,9 @@
-"""How rows of the state look in an answer, and how a long answer is cut."""
+"""How rows of the state look in an answer, and the cursors that lead on from a long one."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Annotated, Any, TypeVar
 
@@ -16,9 +16,6 @@ from memlog.errors import InvalidParameter, Problem, shorten
 from memlog.state import State
 from memlog.times import iso
 from server.registry import Result
-
-ANSWER_CHARACTERS = 32_000
-"""About 8,000 tokens at four characters each: what an answer holds unless the caller asks for more."""
 
 MARK_BYTES = 6
 
@@ -39,7 +36,8 @@ class Provenance(Result, frozen=True):
 
 
 class EntityView(Result, frozen=True):
-    """`aliases` are names it had before, under which it is still found."""
+    """`aliases` are names it had before, under which it is still found. Of one that is too long for an answer,
+    so many observations and relations are left out of it."""
 
     id: str
     name: str
@@ -49,6 +47,8 @@ class EntityView(Result, frozen=True):
     updated_at: str = field(name="updatedAt")
     aliases: list[str] | None = None
     provenance: list[Provenance] | None = None
+    observations_left_out: int = field(name="observationsLeftOut", default=0)
+    relations_left_out: int = field(name="relationsLeftOut", default=0)
 
 
 class RelationView(Result, frozen=True):
@@ -94,10 +94,20 @@ def view_entity(row: state.Entity, current: State, *, blame: bool = False) -> En
 
 
 def view_entity_as(
-    kind: type[View], row: state.Entity, current: State, *, blame: bool = False, **more: Any
+    kind: type[View],
+    row: state.Entity,
+    current: State,
+    *,
+    blame: bool = False,
+    observations: Sequence[state.Observation] | None = None,
+    updated_us: int | None = None,
+    **more: Any,
 ) -> View:
-    """The same in a form that tells `more`."""
-    observations = current.observations(row.id)
+    """The same in a form that tells `more`; `observations` and `updated_us` where the caller has read them."""
+    if observations is None:
+        observations = current.observations(row.id)
+    if updated_us is None:
+        updated_us = state.updated_us(row, observations)
     things: list[state.Entity | state.Observation] = [row, *observations] if blame else []
     brought = [view_provenance(each.id, each.born, current) for each in things]
     return kind(
@@ -107,7 +117,7 @@ def view_entity_as(
         observations=[observation.content for observation in observations],
         provenance=[each for each in brought if each is not None] or None,
         created_at=iso(row.created_us),
-        updated_at=iso(state.updated_us(row, observations)),
+        updated_at=iso(updated_us),
         aliases=list(row.aliases) or None,
         **more,
     )
@@ -136,21 +146,7 @@ def view_project(row: state.Project) -> ProjectView:
     )
 
 
-Item = TypeVar("Item")
 Cursor = TypeVar("Cursor", bound=msgspec.Struct)
-
-_encode = msgspec.json.Encoder().encode
-
-
-def within_budget(items: Iterable[Item], spent: int = 0) -> Iterator[Item]:
-    """The first items whose JSON fits an answer; at least one."""
-    first = True
-    for item in items:
-        spent += len(_encode(item))
-        if spent > ANSWER_CHARACTERS and not first:
-            return
-        first = False
-        yield item
 
 
 def write_cursor(cursor: msgspec.Struct, project_id: str) -> str:

@@ -196,6 +196,14 @@ def served(
         server.release()
 
 
+def all_facts(server: Pipe, name: str) -> list[str]:
+    """What an entity says, page by page, the oldest first."""
+    pages = [server("open_nodes", names=[name])]
+    while "nextCursor" in pages[-1]:
+        pages.append(server("open_nodes", names=[name], cursor=pages[-1]["nextCursor"]))
+    return [fact for page in reversed(pages) for fact in page["entities"][0]["observations"]]
+
+
 def run_memlog(
     *arguments: str | Path, data_dir: Path, stdin: bytes = b"", **variables: str
 ) -> subprocess.CompletedProcess[str]:

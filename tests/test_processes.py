@@ -15,7 +15,7 @@ import pytest
 
 from memlog.project import Project
 from memlog.store import Store
-from tests.served import Pipe, environment, run_memlog, served
+from tests.served import Pipe, all_facts, environment, run_memlog, served
 from tests.service import Refused
 
 Serve = Callable[..., Pipe]
@@ -174,8 +174,7 @@ def test_a_file_that_one_process_grows_is_read_and_written_by_the_other(
     for number in range(3):
         texts = [f"{number}-{n:03} " + "x" * 9_900 for n in range(700)]
         one("create_entities", entities=[entity(f"big{number}", *texts)])
-        opened = other("open_nodes", names=[f"big{number}"])
-        assert opened["entities"][0]["observations"] == texts
+        assert all_facts(other, f"big{number}") == texts
         other("create_entities", entities=[entity(f"small{number}")])
     assert len(names(one("open_nodes", names=[f"small{n}" for n in range(3)]))) == 3
     end(one, other)

@@ -6,10 +6,13 @@ from server.tools import (
     graph,
     history,
     knowledge,
+    observing,
+    opening,
     projects,
     reading,
     recalling,
     records,
+    threads,
 )
 
 __all__ = [
@@ -18,8 +21,11 @@ __all__ = [
     "graph",
     "history",
     "knowledge",
+    "observing",
+    "opening",
     "projects",
     "reading",
     "recalling",
     "records",
+    "threads",
 ]

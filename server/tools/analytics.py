@@ -11,11 +11,13 @@ from msgspec import Meta, field
 from memlog.state import Entity, State
 from memlog.times import iso
 from projections.analytics_tables import Analytics, Counts, Order, Reason
+from server.cutting import within_budget
 from server.moments import AsOf, position_of
 from server.registry import Arguments, Call, Result, ThreadId, tool
 
 EACH, EACH_MAX = 10, 100
 CONNECTED_TO_MAX = 25
+CONNECTED_CHARACTERS_MAX = 2_000
 RELATIONS_READ_MAX = 250
 """How many relations of an entity are read to find so many names; parallel ones lead to the same."""
 
@@ -43,7 +45,8 @@ class Important(Result, frozen=True):
 
 
 class Connected(Result, frozen=True):
-    """`relationCount` counts relations to entities that exist; `connectedTo` names up to 25 of these."""
+    """`relationCount` counts relations to entities that exist; `connectedTo` names up to 25 of these, fewer
+    where names are long."""
 
     entity_name: str = field(name="entityName")
     entity_type: str = field(name="entityType")
@@ -144,7 +147,7 @@ def _connected_to(row: Entity, state: State) -> list[str]:
             found[other.name] = None
         if len(found) == CONNECTED_TO_MAX:
             break
-    return list(found)
+    return list(within_budget(found, most=CONNECTED_CHARACTERS_MAX))
 
 
 def _orphaned(row: Entity, reason: Reason) -> Orphaned:

@@ -13,6 +13,7 @@ from memlog.memories import FACT
 from memlog.project import Outcome
 from memlog.state import Memory, type_label
 from memlog.times import iso
+from server.cutting import Room, together, within_budget
 from server.memories import (
     MEMORY_KINDS,
     found_memories,
@@ -24,7 +25,7 @@ from server.memories import (
 )
 from server.moments import AsOf, position_of
 from server.registry import Arguments, Call, Result, tool
-from server.views import Blame, Provenance, within_budget
+from server.views import Blame, Provenance
 
 QUERY_CHARACTERS_MAX = 1_000
 
@@ -94,13 +95,15 @@ def store_memory(call: Call, arguments: StoreMemory) -> StoreMemoryResult:
                 f'Call supersede_memory("{near[0][0].id}", "{row.id}") '
                 "to mark the old memory as outdated."
             )
-        usage = call.service.usage
+        usage, room = call.service.usage, Room()
+        (created,) = room.take([view_fact(row, row.created_us)], "created")
+        similar = [view_fact(old, usage.accessed_us(old.id), cosine) for old, cosine in near]
         return StoreMemoryResult(
             project=project,
-            created=view_fact(row, row.created_us),
-            similar=[view_fact(old, usage.accessed_us(old.id), cosine) for old, cosine in near],
+            created=created,
+            similar=room.take(similar, "similar memories"),
             action_required=action,
-            notice=notice,
+            notice=room.notice("search_memories finds them.", notice),
         )
 
     return call.execute(opened, arguments, answer, StoreMemoryResult)
@@ -202,5 +205,5 @@ def _facts(project: str, views: Sequence[FactView], notice: str | None = None) -
     left_out = len(views) - len(shown)
     if left_out:
         said = f"{left_out} more did not fit into the answer: memory_list has their links."
-        notice = f"{said} {notice}" if notice else said
+        notice = together(said, notice)
     return FactsResult(project=project, memories=shown, notice=notice)

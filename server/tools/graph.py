@@ -1,35 +1,28 @@
-"""Toolset `graph`, the six tools that write: entities, observations, relations."""
+"""Toolset `graph`, four of the six tools that write: entities and relations; `observing` has the others."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from msgspec import field
 
-from memlog.canonical import canonical
 from memlog.commands import (
-    AddObservations,
     CreateEntities,
     CreateRelations,
     DeleteEntities,
-    DeleteObservations,
     DeleteRelations,
     Edge,
-    NewObservation,
 )
 from memlog.events import (
     EntityCreated,
     EntityDeleted,
-    ObservationAdded,
-    ObservationDeleted,
-    ObservationSuperseded,
     RelationAdded,
     RelationDeleted,
 )
 from memlog.project import Outcome
-from memlog.state import Entity, Observation, State
+from memlog.state import Entity, State
+from server.cutting import Room
+from server.portions import OPEN_ALONE, cut_notice, view_portion
 from server.registry import Call, Result, tool
-from server.views import EntityView, RelationView, view_entity, view_entity_as, view_relation
+from server.views import EntityView, RelationView, view_relation
 
 # -- entities
 
@@ -43,6 +36,7 @@ class CreatedEntity(EntityView, frozen=True):
 class CreateEntitiesResult(Result, frozen=True):
     project: str
     entities: list[CreatedEntity]
+    notice: str | None = None
 
 
 @tool(
@@ -70,7 +64,15 @@ def create_entities(call: Call, arguments: CreateEntities) -> CreateEntitiesResu
                 continue
             if entity.id not in views:
                 views[entity.id] = _created(entity, outcome)
-        return CreateEntitiesResult(project=project, entities=list(views.values()))
+        room = Room()
+        told = room.take(list(views.values()), "entities")
+        return CreateEntitiesResult(
+            project=project,
+            entities=told,
+            notice=room.notice(
+                "All were stored; open_nodes shows them.", cut_notice(told, OPEN_ALONE)
+            ),
+        )
 
     project, opened = call.open(arguments)
     return call.execute(opened, arguments, answer, CreateEntitiesResult)
@@ -79,7 +81,7 @@ def create_entities(call: Call, arguments: CreateEntities) -> CreateEntitiesResu
 def _created(entity: Entity, outcome: Outcome) -> CreatedEntity:
     living = {row.id for row in outcome.after.observations(entity.id)}
     retired = [row for row in outcome.before.observations(entity.id) if row.id not in living]
-    return view_entity_as(CreatedEntity, entity, outcome.after, replaced=len(retired))
+    return view_portion(CreatedEntity, entity, outcome.after, replaced=len(retired))
 
 
 class DeleteEntitiesResult(Result, frozen=True, omit_defaults=False):
@@ -89,6 +91,7 @@ class DeleteEntitiesResult(Result, frozen=True, omit_defaults=False):
     deleted: int
     entities: list[EntityView]
     not_found: list[str] = field(name="notFound", default_factory=list)
+    notice: str | None = None
 
 
 @tool("graph", "Delete entities", writes=True, destructive=True)
@@ -106,147 +109,29 @@ def delete_entities(call: Call, arguments: DeleteEntities) -> DeleteEntitiesResu
         ]
         found = [entity for entity in gone if entity is not None]
         gone_ids = {entity.id for entity in found}
+        missing = [
+            name
+            for name in arguments.entity_names
+            if outcome.before.entity_id_of(name) not in gone_ids
+        ]
+        room = Room()
+        not_found = room.take(missing, "names not found", share=2)
+        told = room.take(
+            [view_portion(EntityView, entity, outcome.before) for entity in found], "entities"
+        )
+        remedy = f"open_nodes with asOf={outcome.before.position} shows what was deleted."
         return DeleteEntitiesResult(
             project=project,
             success=True,
             message="Entities deleted successfully",
             deleted=len(found),
-            entities=[view_entity(entity, outcome.before) for entity in found],
-            not_found=[
-                name
-                for name in arguments.entity_names
-                if outcome.before.entity_id_of(name) not in gone_ids
-            ],
+            entities=told,
+            not_found=not_found,
+            notice=room.notice(remedy, cut_notice(told, remedy)),
         )
 
     project, opened = call.open(arguments)
     return call.execute(opened, arguments, answer, DeleteEntitiesResult)
-
-
-# -- observations
-
-
-class ObservationView(Result, frozen=True):
-    id: str
-    content: str
-    version: int
-    supersedes: str | None = None
-
-
-class AddedObservations(Result, frozen=True):
-    entity_name: str = field(name="entityName")
-    added: list[str] = field(name="addedObservations")
-    observations: list[ObservationView]
-
-
-class AddObservationsResult(Result, frozen=True):
-    project: str
-    results: list[AddedObservations]
-
-
-@tool(
-    "graph",
-    "Add observations",
-    writes=True,
-    bare=lambda result: result.results,
-)
-def add_observations(call: Call, arguments: AddObservations) -> AddObservationsResult:
-    """Add facts to entities that exist. A fact that is there is not added twice.
-
-    When a fact has changed, name the old one in `supersedes`; the history keeps it.
-    Example: {"observations": [{"entityName": "john-doe", "contents": ["Likes tea",
-    {"content": "Lives in Rome", "supersedes": "Lives in Paris"}]}]}
-    """
-
-    def answer(outcome: Outcome) -> AddObservationsResult:
-        added: dict[str, list[Observation]] = {}
-        for entry in outcome.entries:
-            if isinstance(entry.event, (ObservationAdded, ObservationSuperseded)):
-                row = outcome.after.observation(entry.event.observation_id)
-                if row is not None:
-                    added.setdefault(row.entity_id, []).append(row)
-        results = []
-        for item in arguments.observations:  # one result each, also where an entity comes twice
-            entity = outcome.after.entity_named(item.entity_name)
-            if entity is not None:
-                rows = added.get(entity.id, [])
-                given = {canonical(_text(content)) for content in item.contents}
-                mine = [row for row in rows if canonical(row.content) in given]
-                added[entity.id] = [row for row in rows if row not in mine]
-                results.append(_additions(entity.name, mine))
-        return AddObservationsResult(project=project, results=results)
-
-    project, opened = call.open(arguments)
-    return call.execute(opened, arguments, answer, AddObservationsResult)
-
-
-def _text(content: str | NewObservation) -> str:
-    return content if isinstance(content, str) else content.content
-
-
-def _additions(name: str, rows: Sequence[Observation]) -> AddedObservations:
-    return AddedObservations(
-        entity_name=name,
-        added=[row.content for row in rows],
-        observations=[
-            ObservationView(
-                id=row.id, content=row.content, version=row.version, supersedes=row.supersedes
-            )
-            for row in rows
-        ],
-    )
-
-
-class Deletion(Result, frozen=True):
-    entity_name: str = field(name="entityName")
-    observations: list[str]
-
-
-class DeleteObservationsResult(Result, frozen=True, omit_defaults=False):
-    project: str
-    success: bool
-    message: str
-    deleted: int
-    deletions: list[Deletion]
-    not_found: list[Deletion] = field(name="notFound", default_factory=list)
-
-
-@tool("graph", "Delete observations", writes=True, destructive=True)
-def delete_observations(call: Call, arguments: DeleteObservations) -> DeleteObservationsResult:
-    """Delete facts by exact text or id. To correct one, use add_observations with `supersedes` instead.
-
-    Example: {"deletions": [{"entityName": "john-doe", "observations": ["Lives in Paris"]}]}
-    """
-
-    def answer(outcome: Outcome) -> DeleteObservationsResult:
-        ids = {
-            entry.event.observation_id
-            for entry in outcome.entries
-            if isinstance(entry.event, ObservationDeleted)
-        }
-        deletions, missing = [], []
-        for item in arguments.deletions:
-            entity = outcome.before.entity_named(item.entity_name)
-            rows = outcome.before.observations(entity.id) if entity else []
-            gone = {row.id for row in rows if row.id in ids}
-            gone |= {canonical(row.content) for row in rows if row.id in ids}
-            hit = [text for text in item.observations if canonical(text) in gone]
-            missed = [text for text in item.observations if canonical(text) not in gone]
-            if hit:
-                deletions.append(Deletion(entity_name=item.entity_name, observations=hit))
-            if missed:
-                missing.append(Deletion(entity_name=item.entity_name, observations=missed))
-        return DeleteObservationsResult(
-            project=project,
-            success=True,
-            message="Observations deleted successfully",
-            deleted=len(ids),
-            deletions=deletions,
-            not_found=missing,
-        )
-
-    project, opened = call.open(arguments)
-    return call.execute(opened, arguments, answer, DeleteObservationsResult)
 
 
 # -- relations
@@ -259,6 +144,7 @@ class CreateRelationsResult(Result, frozen=True):
     relations: list[RelationView]
     existing: list[RelationView]
     warnings: list[str]
+    notice: str | None = None
 
 
 @tool("graph", "Create relations", writes=True, bare=lambda result: result.relations)
@@ -278,15 +164,19 @@ def create_relations(call: Call, arguments: CreateRelations) -> CreateRelationsR
             if row is not None:
                 (relations if row.id in new else existing)[row.id] = view_relation(row)
         names = dict.fromkeys(n for item in arguments.relations for n in (item.source, item.target))
+        room = Room()
         return CreateRelationsResult(
             project=project,
-            relations=list(relations.values()),
-            existing=list(existing.values()),
-            warnings=[
-                f"Entity with name {name} not found: the relation waits for it"
-                for name in names
-                if outcome.after.entity_id_of(name) is None
-            ],
+            warnings=room.say(
+                [
+                    f"Entity with name {name} not found: the relation waits for it"
+                    for name in names
+                    if outcome.after.entity_id_of(name) is None
+                ]
+            ),
+            existing=room.take(list(existing.values()), "that were there already", share=2),
+            relations=room.take(list(relations.values()), "new relations"),
+            notice=room.notice("All are stored; open_nodes shows those of an entity."),
         )
 
     project, opened = call.open(arguments)
@@ -306,6 +196,7 @@ class DeleteRelationsResult(Result, frozen=True, omit_defaults=False):
     deleted: int
     relations: list[RelationView]
     not_found: list[EdgeView] = field(name="notFound", default_factory=list)
+    notice: str | None = None
 
 
 @tool("graph", "Delete relations", writes=True, destructive=True)
@@ -319,17 +210,22 @@ def delete_relations(call: Call, arguments: DeleteRelations) -> DeleteRelationsR
         ids = [e.event.relation_id for e in outcome.entries if isinstance(e.event, RelationDeleted)]
         rows = [row for row in map(outcome.before.relation, ids) if row is not None]
         gone = set(ids)
+        missing = [
+            EdgeView(source=item.source, target=item.target, relation_type=item.relation_type)
+            for item in arguments.relations
+            if _between(item, outcome.before) not in gone
+        ]
+        room = Room()
         return DeleteRelationsResult(
             project=project,
             success=True,
             message="Relations deleted successfully",
             deleted=len(rows),
-            relations=[view_relation(row) for row in rows],
-            not_found=[
-                EdgeView(source=item.source, target=item.target, relation_type=item.relation_type)
-                for item in arguments.relations
-                if _between(item, outcome.before) not in gone
-            ],
+            not_found=room.take(missing, "relations not found", share=2),
+            relations=room.take([view_relation(row) for row in rows], "deleted relations"),
+            notice=room.notice(
+                f"open_nodes with asOf={outcome.before.position} shows what was deleted."
+            ),
         )
 
     project, opened = call.open(arguments)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
 from typing import Annotated
 
 import msgspec
@@ -28,16 +27,16 @@ from memlog.sentences import sentence
 from memlog.state import State
 from memlog.times import iso
 from memlog.touching import memory_positions, positions_of_name
+from server.cutting import page_of, within_budget
 from server.memories import require_memory
 from server.moments import Since, position_of
+from server.portions import OPEN_ALONE, cut_notice, portion, view_portion
 from server.registry import Arguments, Call, Result, ThreadId, tool
 from server.views import (
     EntityView,
     RelationView,
     read_cursor,
-    view_entity_as,
     view_relation,
-    within_budget,
     write_cursor,
 )
 
@@ -104,8 +103,7 @@ def get_history(call: Call, arguments: GetHistory) -> HistoryResult:
             if arguments.thread_id in (None, entry.thread)
         )
         events = (happened(entry, state) for entry in entries)
-        limit = arguments.limit
-        page = list(islice(events, limit) if limit else within_budget(events))
+        page = page_of(events, arguments.limit)
         more = bool(page) and next(_entries(arguments, page[-1].position, since, log, state), None)
     cursor = write_cursor(_Before(page[-1].position), opened.project.folder.name) if more else None
     return HistoryResult(project=project, events=page, next_cursor=cursor)
@@ -178,6 +176,7 @@ class UndoResult(Result, frozen=True, omit_defaults=False):
     position: int | None
     undone: list[Happened]
     left_out: int = field(name="leftOut")
+    notice: str | None = None
 
 
 @tool("history", "Undo", writes=True, idempotent=False)
@@ -202,15 +201,22 @@ def undo(call: Call, arguments: UndoArguments) -> UndoResult:
     def answer(outcome: Outcome) -> UndoResult:
         spans = [entry.event for entry in outcome.entries if isinstance(entry.event, CommandUndone)]
         positions = [p for each in spans for p in range(each.first, each.last + 1)]
-        shown = [outcome.after.entry_at(position) for position in positions[:UNDONE_SHOWN_MAX]]
+        entries = map(outcome.after.entry_at, positions[:UNDONE_SHOWN_MAX])
+        undone = (happened(entry, outcome.after) for entry in entries if entry is not None)
+        shown = list(within_budget(undone))
+        left_out = len(positions) - len(shown)
         return UndoResult(
             project=project,
             dry_run=arguments.dry_run,
             position=outcome.entries[-1].position
             if outcome.entries and not arguments.dry_run
             else None,
-            undone=[happened(entry, outcome.after) for entry in shown if entry is not None],
-            left_out=len(positions) - len(shown),
+            undone=shown,
+            left_out=left_out,
+            notice=f"{left_out:,} of the {len(positions):,} events concerned are not shown here: "
+            "get_history tells them all."
+            if left_out
+            else None,
         )
 
     project, opened = call.open(arguments)
@@ -231,13 +237,16 @@ class NamedEntity(EntityView, frozen=True, kw_only=True):
 class NamedEntityResult(Result, frozen=True):
     project: str
     entity: NamedEntity
+    notice: str | None = None
 
 
-def _named(name: str, outcome: Outcome) -> NamedEntity:
+def _named(name: str, outcome: Outcome, project: str) -> NamedEntityResult:
     row = outcome.after.entity_named(name)
     assert row is not None, "it was renamed or merged into in this very transaction"
-    relations = [view_relation(each) for each in outcome.after.relations_touching(row.name)]
-    return view_entity_as(NamedEntity, row, outcome.after, relations=relations)
+    told = portion(row, outcome.after, relations=True)
+    relations = [view_relation(each) for each in told.edges]
+    view = view_portion(NamedEntity, row, outcome.after, told=told, relations=relations)
+    return NamedEntityResult(project=project, entity=view, notice=cut_notice([view], OPEN_ALONE))
 
 
 @tool("history", "Rename an entity", writes=True)
@@ -250,9 +259,7 @@ def rename_entity(call: Call, arguments: RenameEntity) -> NamedEntityResult:
     return call.execute(
         opened,
         arguments,
-        lambda outcome: NamedEntityResult(
-            project=project, entity=_named(arguments.new_name, outcome)
-        ),
+        lambda outcome: _named(arguments.new_name, outcome, project),
         NamedEntityResult,
     )
 
@@ -267,7 +274,7 @@ def merge_entities(call: Call, arguments: MergeEntities) -> NamedEntityResult:
     return call.execute(
         opened,
         arguments,
-        lambda outcome: NamedEntityResult(project=project, entity=_named(arguments.into, outcome)),
+        lambda outcome: _named(arguments.into, outcome, project),
         NamedEntityResult,
     )
 
@@ -338,46 +345,3 @@ def forget_memory(call: Call, arguments: ForgetMemory) -> ForgetMemoryResult:
 
     project, opened = call.open(arguments)
     return call.execute(opened, arguments, answer, ForgetMemoryResult)
-
-
-# -- threads
-
-
-class ListThreads(Arguments, frozen=True):
-    pass
-
-
-class ThreadView(Result, frozen=True):
-    """A thread: how many events and commands it has, and when it wrote first and last."""
-
-    thread: str
-    events: int
-    commands: int
-    first: str
-    last: str
-
-
-class ThreadsResult(Result, frozen=True):
-    project: str
-    threads: list[ThreadView]
-    left_out: int = field(name="leftOut", default=0)
-
-
-@tool("history", "List threads")
-def list_threads(call: Call, arguments: ListThreads) -> ThreadsResult:
-    """List the threads that wrote in this project, the latest first, with counts and times. Example: {}"""
-    project, opened = call.open(arguments)
-    with opened.projections.analytics().read() as counted:
-        latest = sorted(counted.threads(), key=lambda row: -row.last_position)
-    views = [
-        ThreadView(
-            thread=row.thread,
-            events=row.events,
-            commands=row.commands,
-            first=iso(row.first_us),
-            last=iso(row.last_us),
-        )
-        for row in latest
-    ]
-    shown = list(within_budget(views))
-    return ThreadsResult(project=project, threads=shown, left_out=len(views) - len(shown))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from itertools import islice
 from typing import Annotated, Literal
 
 import msgspec
@@ -26,9 +25,11 @@ from memlog.project import Outcome
 from memlog.saving import quality_score, warnings
 from memlog.state import Entity, Observation, State
 from memlog.times import iso, parse_iso
+from server.cutting import page_of, said
 from server.moments import AsOf, position_of
+from server.portions import OPEN_ALONE, cut_notice, view_portion
 from server.registry import Arguments, Call, Result, ThreadId, tool
-from server.views import Blame, EntityView, read_cursor, view_entity_as, within_budget, write_cursor
+from server.views import Blame, EntityView, read_cursor, write_cursor
 
 DEPTH_MAX = 20
 VISITED_MAX = 200_000
@@ -68,7 +69,7 @@ def save_memory(call: Call, arguments: SaveMemory) -> SaveMemoryResult:
                 entities=sum(isinstance(event, EntityCreated) for event in events),
                 relations=sum(isinstance(event, RelationAdded) for event in events),
             ),
-            warnings=warnings(arguments, outcome.before),
+            warnings=said(warnings(arguments, outcome.before)),
             quality_score=quality_score(arguments),
         )
 
@@ -95,7 +96,7 @@ def _unsaved(error: MemlogError) -> MemlogError:
         "created": {"entities": 0, "relations": 0},
         "warnings": [],
         "quality_score": 0.0,
-        "validation_errors": [problem.problem for problem in error.problems],
+        "validation_errors": said([problem.problem for problem in error.problems], "problems"),
     }
     return error
 
@@ -109,6 +110,8 @@ class GetObservationHistory(Arguments, frozen=True):
         name="observationId", default=None
     )
     thread_id: ThreadId | None = field(name="threadId", default=None)
+    limit: Annotated[int, Meta(ge=1, le=1_000)] | None = None
+    cursor: str | None = None
     as_of: AsOf | None = field(name="asOf", default=None)
 
 
@@ -128,6 +131,14 @@ class Version(Result, frozen=True):
 class HistoryResult(Result, frozen=True):
     project: str
     history: list[Version]
+    next_cursor: str | None = field(name="nextCursor", default=None)
+
+
+class _VersionsCursor(msgspec.Struct, array_like=True):
+    """The versions as of `position`, born after `born`."""
+
+    position: int
+    born: int
 
 
 @tool("knowledge", "Show the versions of facts")
@@ -137,7 +148,12 @@ def get_observation_history(call: Call, arguments: GetObservationHistory) -> His
     Example: {"entityName": "john-doe"}
     """
     project, opened = call.open(arguments)
-    with opened.project.read(position_of(arguments.as_of, opened.project)) as state:
+    at, after = position_of(arguments.as_of, opened.project), 0
+    if arguments.cursor is not None:
+        start = read_cursor(arguments.cursor, _VersionsCursor, opened.project.folder.name)
+        at, after = start.position, start.born
+    with opened.project.read(at) as state:
+        position = state.position
         entity_id = state.entity_id_of(arguments.entity_name)
         if entity_id is None:
             problem = missing_entity(arguments.entity_name, "entityName", state)
@@ -145,9 +161,14 @@ def get_observation_history(call: Call, arguments: GetObservationHistory) -> His
         rows = [*state.retired_observations(entity_id), *state.observations(entity_id)]
         if arguments.observation_id is not None:
             rows = _chain(arguments.observation_id, rows, state)
-    rows = [row for row in rows if arguments.thread_id in (None, row.thread)]
-    history = [_version(row) for row in sorted(rows, key=lambda row: row.born)]
-    return HistoryResult(project=project, history=history)
+    rows = [row for row in rows if row.born > after and arguments.thread_id in (None, row.thread)]
+    rows.sort(key=lambda row: row.born)
+    page = page_of(map(_version, rows), arguments.limit)
+    cursor = None
+    if len(page) < len(rows):
+        following = _VersionsCursor(position, rows[len(page) - 1].born)
+        cursor = write_cursor(following, opened.project.folder.name)
+    return HistoryResult(project=project, history=page, next_cursor=cursor)
 
 
 def _chain(observation_id: str, rows: list[Observation], state: State) -> list[Observation]:
@@ -213,6 +234,7 @@ class QueryNodesResult(Result, frozen=True):
     project: str
     entities: list[NodeView]
     next_cursor: str | None = field(name="nextCursor", default=None)
+    notice: str | None = None
 
 
 class _NodesCursor(msgspec.Struct, array_like=True):
@@ -241,8 +263,7 @@ def query_nodes(call: Call, arguments: QueryNodes) -> QueryNodesResult:
             if row.updated_us > updated_us or state.updated_us(row) > updated_us
             if _of_thread(row, arguments.thread_id, state)
         )
-        limit = arguments.limit
-        page = list(islice(matching, limit) if limit else within_budget(matching))
+        page = page_of(matching, arguments.limit)
         more = bool(page) and next(state.entities(after=page[-1].id), None) is not None
         position = state.position
     cursor = (
@@ -250,7 +271,12 @@ def query_nodes(call: Call, arguments: QueryNodes) -> QueryNodesResult:
         if more
         else None
     )
-    return QueryNodesResult(project=project, entities=page, next_cursor=cursor)
+    return QueryNodesResult(
+        project=project,
+        entities=page,
+        next_cursor=cursor,
+        notice=cut_notice(page, OPEN_ALONE),
+    )
 
 
 def _moment(text: str | None, path: str) -> int:
@@ -281,8 +307,10 @@ def _of_thread(row: Entity, thread: str | None, state: State) -> bool:
 
 
 def _node(row: Entity, state: State, *, blame: bool) -> NodeView:
-    ratings = {"importance": row.importance, "confidence": row.confidence}
-    return view_entity_as(NodeView, row, state, blame=blame, **ratings)
+    importance, confidence = row.importance, row.confidence
+    return view_portion(
+        NodeView, row, state, blame=blame, importance=importance, confidence=confidence
+    )
 
 
 # -- find_relation_path

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta
+import msgspec
+from msgspec import Meta, field
 
 from memlog.commands import CreateProject, ProjectName
 from memlog.errors import ProjectArchived
 from memlog.store import Wanted
+from server.cutting import page_of
 from server.registry import Arguments, Call, Result, tool
-from server.views import ProjectView, view_project
+from server.views import ProjectView, read_cursor, view_project, write_cursor
 
 
 class Nothing(Arguments, frozen=True):
@@ -25,11 +27,22 @@ class Named(Arguments, frozen=True):
 
 class ListProjects(Arguments, frozen=True):
     status: Wanted = "active"
+    limit: Annotated[int, Meta(ge=1, le=1_000)] | None = None
+    cursor: str | None = None
+
+
+class _After(msgspec.Struct, array_like=True):
+    """Projects created after this one."""
+
+    created_us: int
+    id: str
 
 
 class ListProjectsResult(Result, frozen=True):
     project: str
     projects: list[ProjectView]
+    next_cursor: str | None = field(name="nextCursor", default=None)
+    notice: str | None = None
 
 
 class ProjectResult(ProjectView, frozen=True):
@@ -49,8 +62,17 @@ class CurrentProjectResult(Result, frozen=True):
 def list_projects(call: Call, arguments: ListProjects) -> ListProjectsResult:
     """List the projects; each has a memory of its own. Example: {"status": "all"}"""
     rows = call.session.projects(arguments.status)
+    if arguments.cursor is not None:
+        start = read_cursor(arguments.cursor, _After, "")
+        rows = [row for row in rows if (row.created_us, row.id) > (start.created_us, start.id)]
+    page = page_of(map(view_project, rows), arguments.limit)
+    cursor = notice = None
+    if len(page) < len(rows):
+        last = rows[len(page) - 1]
+        cursor = write_cursor(_After(last.created_us, last.id), "")
+        notice = f"{len(rows) - len(page):,} more: pass nextCursor ({cursor}) as cursor."
     return ListProjectsResult(
-        project=call.session.active, projects=[view_project(row) for row in rows]
+        project=call.session.active, projects=page, next_cursor=cursor, notice=notice
     )
 
 

@@ -1,34 +1,29 @@
-"""Toolset `graph`, the three tools that read: the whole graph, a search, entities by name."""
+"""Toolset `graph`, two of the three tools that read: the whole graph, and a search; `opening` has the third."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 from msgspec import Meta, field
 
-from memlog.canonical import canonical
-from memlog.closest import closest
-from memlog.commands import ITEMS_MAX, EntityName
 from memlog.gates import SMALL_CALLS
 from memlog.settings import Mode
-from memlog.state import Entity, State
+from memlog.state import State
 from projections.documents import Kind
 from projections.search import DEPTH, Found, Hit
+from server.cutting import together, within_budget
 from server.moments import AsOf, position_of
+from server.portions import OPEN_ALONE, cut_notice, portion, view_portion
 from server.registry import Arguments, Call, Result, tool
 from server.views import (
     Blame,
     EntityView,
     RelationView,
-    View,
     read_cursor,
-    view_entity,
-    view_entity_as,
     view_relation,
-    within_budget,
     write_cursor,
 )
 
@@ -40,7 +35,6 @@ DOCUMENTS_PER_ENTITY = 4
 
 DEEPER_TIMES = 4
 QUERY_CHARACTERS_MAX = 10_000
-SUGGESTED_FOR_MAX = 10
 
 Limit = Annotated[int, Meta(ge=1, le=LIMIT_MAX)]
 Item = TypeVar("Item")
@@ -52,6 +46,7 @@ class GraphResult(Result, frozen=True):
     entities: list[EntityView]
     relations: list[RelationView]
     next_cursor: str | None = field(name="nextCursor", default=None)
+    notice: str | None = None
 
 
 # -- read_graph
@@ -84,7 +79,8 @@ def read_graph(call: Call, arguments: ReadGraph) -> GraphResult:
     with opened.project.read(at) as state:
         blame = arguments.provenance
         entities = (
-            view_entity(row, state, blame=blame) for row in state.entities(after=start.entity)
+            view_portion(EntityView, row, state, blame=blame)
+            for row in state.entities(after=start.entity)
         )
         relations = (
             view_relation(row, state, blame=blame) for row in state.relations(after=start.relation)
@@ -96,11 +92,13 @@ def read_graph(call: Call, arguments: ReadGraph) -> GraphResult:
             page = list(islice(items, arguments.limit))
             more = next(items, None) is not None
         end = _end(page, start, state.position)
+    told = _only(EntityView, page)
     return GraphResult(
         project=project,
-        entities=_only(EntityView, page),
+        entities=told,
         relations=_only(RelationView, page),
         next_cursor=write_cursor(end, opened.project.folder.name) if more else None,
+        notice=cut_notice(told, OPEN_ALONE),
     )
 
 
@@ -208,31 +206,33 @@ def search_nodes(call: Call, arguments: SearchNodes) -> SearchNodesResult:
     found = search(cursor.depth)
     told = _by_entity(search(cursor.told).hits) if cursor.told else {}
     ranked = [each for each in _by_entity(found.hits).items() if each[0] not in told]
-    blame = arguments.provenance
+    facts, blame = _facts_found(found.hits), arguments.provenance
     with SMALL_CALLS, opened.project.read(cursor.position) as state:
-        bundles = _bundles(
-            ranked,
-            cursor.offset,
-            state,
-            blame,
-            lambda row, score: view_entity_as(
-                FoundEntity, row, state, blame=blame, score=_shown(score)
-            ),
-        )
-        page = list(_page(bundles, arguments.limit, SEARCH_LIMIT))
+        bundles = _bundles(ranked, cursor.offset, facts, state, blame)
+        page = list(_page(bundles, arguments.limit))
         position = state.position
     reached = page[-1].rank + 1 if page else len(ranked)
     more = reached < len(ranked)
     following = cursor.after(position, reached, more=more)
+    entities = [bundle.entity for bundle in page]
     return SearchNodesResult(
         project=project,
-        entities=[bundle.entity for bundle in page],
+        entities=entities,
         relations=_relations(page),
         next_cursor=write_cursor(following, opened.project.folder.name)
         if more or found.deeper
         else None,
-        notice=found.notice,
+        notice=together(cut_notice(entities, OPEN_ALONE), found.notice),
     )
+
+
+def _facts_found(hits: Iterable[Hit]) -> dict[str, list[str]]:
+    """The observations that were found of each entity, best first."""
+    facts: dict[str, list[str]] = {}
+    for hit in hits:
+        if hit.kind == "observation":
+            facts.setdefault(hit.entity, []).append(hit.ref)
+    return facts
 
 
 def _by_entity(hits: Iterable[Hit]) -> dict[str, float]:
@@ -243,110 +243,40 @@ def _by_entity(hits: Iterable[Hit]) -> dict[str, float]:
     return best
 
 
-def _shown(score: float) -> float:
-    """At most 1."""
-    return round(min(score, 1.0), 4)
-
-
-# -- open_nodes
-
-
-class OpenNodes(Arguments, frozen=True):
-    names: Annotated[Sequence[EntityName], Meta(max_length=ITEMS_MAX, examples=[["john-doe"]])]
-    as_of: AsOf | None = field(name="asOf", default=None)
-    provenance: Blame = False
-
-
-class OpenNodesResult(Result, frozen=True):
-    """`suggestions` gives, for a name that was not found, the closest that exist."""
-
-    project: str
-    entities: list[EntityView]
-    relations: list[RelationView]
-    not_found: list[str] = field(name="notFound")
-    suggestions: dict[str, list[str]] = field(default_factory=dict)
-
-
-@tool("graph", "Open entities by name")
-def open_nodes(call: Call, arguments: OpenNodes) -> OpenNodesResult:
-    """Get entities by exact name, with their facts and relations. Example: {"names": ["john-doe"]}"""
-    project, opened = call.open(arguments)
-    at = position_of(arguments.as_of, opened.project)
-    with SMALL_CALLS, opened.project.read(at) as state:
-        found: dict[str, float] = {}
-        missing = []
-        for name in {canonical(name): name for name in arguments.names}.values():
-            entity_id = state.entity_id_of(name)
-            if entity_id is None:
-                missing.append(name)
-            else:
-                found[entity_id] = 1.0
-        blame = arguments.provenance
-        opened_page = list(
-            _bundles(
-                list(found.items()),
-                0,
-                state,
-                blame,
-                lambda row, score: view_entity(row, state, blame=blame),
-            )
-        )
-        suggestions = _closest_names(missing, state)
-    return OpenNodesResult(
-        project=project,
-        entities=[bundle.entity for bundle in opened_page],
-        relations=_relations(opened_page),
-        not_found=missing,
-        suggestions=suggestions,
-    )
-
-
-def _closest_names(missing: Sequence[str], state: State) -> dict[str, list[str]]:
-    if not missing:
-        return {}
-    names = [entity.name for entity in state.entities()]
-    near = {name: closest(name, names) for name in missing[:SUGGESTED_FOR_MAX]}
-    return {name: found for name, found in near.items() if found}
-
-
-# -- shared
-
-
-class _Bundle(msgspec.Struct, Generic[View]):
-    """An entity with the relations that touch it, and its place in the order asked for."""
+class _Bundle(msgspec.Struct):
+    """An entity with the relations that touch it, and its rank in what was found."""
 
     rank: int
-    entity: View
+    entity: FoundEntity
     relations: list[RelationView]
 
 
 def _bundles(
     ranked: Sequence[tuple[str, float]],
     offset: int,
+    facts: Mapping[str, Sequence[str]],
     state: State,
     blame: bool,
-    view: Callable[[Entity, float], View],
-) -> Iterator[_Bundle[View]]:
+) -> Iterator[_Bundle]:
     """What is still there of the ranked entities, from `offset` on: the state has the last word."""
     for rank in range(offset, len(ranked)):
         entity_id, score = ranked[rank]
         row = state.entity(entity_id)
         if row is not None:
-            edges = [
-                view_relation(edge, state, blame=blame)
-                for edge in state.relations_touching(row.name)
-            ]
-            yield _Bundle(rank, view(row, score), edges)
+            first = facts.get(entity_id, ())
+            told = portion(row, state, relations=True, blame=blame, first=first)
+            shown = round(min(score, 1.0), 4)
+            view = view_portion(FoundEntity, row, state, blame=blame, told=told, score=shown)
+            edges = [view_relation(edge, state, blame=blame) for edge in told.edges]
+            yield _Bundle(rank, view, edges)
 
 
-def _page(
-    bundles: Iterable[_Bundle[View]], limit: int | None, usual: int
-) -> Iterator[_Bundle[View]]:
+def _page(bundles: Iterable[_Bundle], limit: int | None) -> Iterator[_Bundle]:
     """`limit` of them where the caller said so; else the usual number, cut to what an answer holds."""
-    return islice(bundles, limit) if limit else within_budget(islice(bundles, usual))
+    return islice(bundles, limit) if limit else within_budget(islice(bundles, SEARCH_LIMIT))
 
 
-def _relations(bundles: Iterable[_Bundle[Any]]) -> list[RelationView]:
+def _relations(bundles: Iterable[_Bundle]) -> list[RelationView]:
     """The relations of all bundles, each once, in order of creation."""
     found = {edge.id: edge for bundle in bundles for edge in bundle.relations}
     return [found[key] for key in sorted(found)]

@@ -15,6 +15,7 @@ from memlog.project import Outcome
 from memlog.state import Memory, type_label
 from memlog.times import iso
 from server.addresses import item_uri
+from server.cutting import within_budget
 from server.memories import MEMORY_KINDS, found_memories, relevance, source_of, stored
 from server.moments import AsOf, position_of
 from server.registry import Arguments, Call, Link, Result, tool
@@ -173,15 +174,17 @@ def memory_list(call: Call, arguments: MemoryList) -> RecordsResult:
         memories = state.memories(labels(arguments.type, arguments.tags), before)
         rows = list(islice(memories, limit + 1))
         position = state.position
-        page, more = rows[:limit], len(rows) > limit
         views = [
             view_record(
                 row,
                 item_uri(row.id, project, call.session.active),
                 provenance=source_of(row, state, blame=arguments.provenance),
             )
-            for row in page
+            for row in rows[:limit]
         ]
+    if arguments.limit is None:
+        views = list(within_budget(views))
+    page, more = rows[: len(views)], len(rows) > len(views)
     return RecordsResult(
         project=project,
         results=views,

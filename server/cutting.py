@@ -1,0 +1,93 @@
+"""How much an answer holds, and how lists are cut to it: at a whole item, and what was left out is said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TypeVar
+
+import msgspec
+
+ANSWER_CHARACTERS = 32_000
+"""About 8,000 tokens at four characters each: what an answer holds unless the caller asks for more."""
+
+PORTION_CHARACTERS = ANSWER_CHARACTERS // 4
+"""What one item has that would not fit an answer with others."""
+
+Item = TypeVar("Item")
+
+_encode = msgspec.json.Encoder().encode
+
+
+def within_budget(
+    items: Iterable[Item], spent: int = 0, most: int = ANSWER_CHARACTERS
+) -> Iterator[Item]:
+    """The first items whose JSON fits an answer; at least one."""
+    first = True
+    for item in items:
+        spent += len(_encode(item)) + 1  # the comma
+        if spent > most and not first:
+            return
+        first = False
+        yield item
+
+
+def page_of(items: Iterable[Item], limit: int | None) -> list[Item]:
+    """So many of the items where the caller asked for a number, else what an answer holds."""
+    return list(islice(items, limit) if limit else within_budget(items))
+
+
+def said(texts: Sequence[str], what: str = "warnings") -> list[str]:
+    """The first of many texts, and in the last of them how many more there are."""
+    told = list(within_budget(texts, most=PORTION_CHARACTERS))
+    if len(told) < len(texts):
+        told.append(f"… and {len(texts) - len(told):,} more {what}")
+    return told
+
+
+def each_fitting(
+    items: Sequence[Item], shortened: Callable[[Item, int], Item], most: int = ANSWER_CHARACTERS
+) -> Sequence[Item]:
+    """Items that hold lists: as they are where there is room for all, else each `shortened` to a size."""
+    if len(_encode(items)) <= most:
+        return items
+    size = most if len(items) == 1 else PORTION_CHARACTERS
+    return [shortened(item, size) for item in items]
+
+
+class Room:
+    """What is left of an answer while its lists are put into it, the most important first."""
+
+    def __init__(self) -> None:
+        self._left = ANSWER_CHARACTERS
+        self._missing: list[str] = []
+
+    def take(self, items: Sequence[Item], what: str, share: int = 1) -> list[Item]:
+        """As many of the first items as fit into one part in `share` of what is left; at least one."""
+        told = list(within_budget(items, most=self._left // share))
+        self._left -= sum(len(_encode(item)) + 1 for item in told)
+        self.leave(len(items) - len(told), what, len(items))
+        return told
+
+    def leave(self, count: int, what: str, of: int | None = None) -> None:
+        """Notes that so many are not told."""
+        if count:
+            self._missing.append(
+                f"{count:,} {what}" if of is None else f"{count:,} of {of:,} {what}"
+            )
+
+    def say(self, texts: Sequence[str]) -> list[str]:
+        """`said`, in what is left."""
+        told = said(texts)
+        self._left -= sum(map(len, told))
+        return told
+
+    def notice(self, remedy: str, *others: str | None) -> str | None:
+        """What was left out, and what to do about it; then what else there is to say."""
+        missing = f"Left out, for the answer is long: {', '.join(self._missing)}. {remedy}"
+        return together(missing if self._missing else None, *others)
+
+
+def together(*notices: str | None) -> str | None:
+    """What there is to say, if anything."""
+    return " ".join(each for each in notices if each) or None

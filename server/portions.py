@@ -1,0 +1,170 @@
+"""The part of an entity that an answer tells: all of it, or the newest where it alone would not fit an answer.
+
+Who opens one name wants that entity, and pages through it from the newest on; there a page is an answer. Beside
+others it has a quarter of one, so that it does not keep them out: what was said last is most often what still
+counts, and a search tells what it found before that. How much is not told stands in the entity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from memlog.state import Entity, Observation, Relation, State, updated_us
+from server.cutting import ANSWER_CHARACTERS, PORTION_CHARACTERS
+from server.views import View, view_entity_as, view_provenance, view_relation
+
+OPEN_ALONE = "open_nodes with such a name alone pages through all of it."
+
+SHELL_CHARACTERS = 500
+"""What an entity takes beside its facts and relations, its name and aliases aside."""
+
+CHARACTER_BYTES_MAX = 4
+FACT_BYTES, EDGE_BYTES, BLAME_BYTES = 4, 160, 700
+"""What each takes at most, beside its texts."""
+
+Row = TypeVar("Row")
+_encode = msgspec.json.Encoder().encode
+
+
+class Before(NamedTuple):
+    """Only what is older: facts born before a position, relations below an id (empty for no bound)."""
+
+    fact: int = 2**63 - 1
+    edge: str = ""
+
+
+NEWEST = Before()
+
+
+class Portion(NamedTuple):
+    """The facts and relations that are told, in order; how many are not; where older ones begin, if there are any."""
+
+    facts: list[Observation]
+    edges: list[Relation]
+    updated_us: int
+    facts_left_out: int = 0
+    edges_left_out: int = 0
+    rest: Before | None = None
+
+
+def portion(
+    row: Entity,
+    current: State,
+    *,
+    relations: bool,
+    blame: bool = False,
+    alone: bool = False,
+    before: Before = NEWEST,
+    first: Sequence[str] = (),
+) -> Portion:
+    """What there is room for, with its `relations` or without; the facts with the ids in `first` before all others."""
+    facts = current.observations(row.id)
+    edges = current.relations_touching(row.name) if relations else []
+    changed = updated_us(row, facts)
+    if before == NEWEST and _surely_fits(facts, edges, blame):
+        return Portion(facts, edges, changed)
+    older = [fact for fact in facts if fact.born < before.fact]
+    beyond = [edge for edge in edges if not before.edge or edge.id < before.edge]
+
+    def fact_size(fact: Observation) -> int:
+        return len(_encode(fact.content)) + 1 + (_blamed(fact, current) if blame else 0)
+
+    def edge_size(edge: Relation) -> int:
+        return len(_encode(view_relation(edge, current, blame=blame))) + 1
+
+    def fitting(characters: int) -> tuple[list[Observation], list[Relation]]:
+        room = characters - SHELL_CHARACTERS - len(row.name)
+        wanted = newest(beyond, edge_size, room)
+        half = min(sum(map(edge_size, wanted)), room // 2)
+        told = newest(_ranked(older, first), fact_size, room - half)
+        return told, newest(beyond, edge_size, room - sum(map(fact_size, told)))
+
+    told, joined = fitting(ANSWER_CHARACTERS)
+    if not alone and (len(told) < len(facts) or len(joined) < len(edges)):
+        told, joined = fitting(PORTION_CHARACTERS)
+    told.sort(key=lambda fact: fact.born)
+    joined.sort(key=lambda edge: edge.id)
+    rest = Before(told[0].born if told else before.fact, joined[0].id if joined else before.edge)
+    return Portion(
+        told,
+        joined,
+        changed,
+        len(facts) - len(told),
+        len(edges) - len(joined),
+        rest if len(told) < len(older) or len(joined) < len(beyond) else None,
+    )
+
+
+def view_portion(
+    kind: type[View],
+    row: Entity,
+    current: State,
+    *,
+    blame: bool = False,
+    told: Portion | None = None,
+    **more: Any,
+) -> View:
+    """The entity as one of several in an answer, or as much of it as `told` says."""
+    if told is None:
+        told = portion(row, current, relations=False, blame=blame)
+    return view_entity_as(
+        kind,
+        row,
+        current,
+        blame=blame,
+        observations=told.facts,
+        updated_us=told.updated_us,
+        observations_left_out=told.facts_left_out,
+        relations_left_out=told.edges_left_out,
+        **more,
+    )
+
+
+def newest(rows: Sequence[Row], size: Callable[[Row], int], room: int) -> list[Row]:
+    """The last rows that fit, the last first; at least one, so that who pages comes to an end."""
+    told: list[Row] = []
+    for row in reversed(rows):
+        room -= size(row)
+        if room < 0 and told:
+            break
+        told.append(row)
+    return told
+
+
+def cut_notice(views: Iterable[View], remedy: str) -> str | None:
+    """Which entities are not told whole, and what to do about it."""
+    cut = [view for view in views if view.observations_left_out or view.relations_left_out]
+    if not cut:
+        return None
+    facts = sum(view.observations_left_out for view in cut)
+    edges = sum(view.relations_left_out for view in cut)
+    missing = [f"{facts:,} facts"] * bool(facts) + [f"{edges:,} relations"] * bool(edges)
+    others = f" and {len(cut) - 1:,} more" if len(cut) > 1 else ""
+    return f"'{cut[0].name}'{others}: {' and '.join(missing)} left out, for the answer is long. {remedy}"
+
+
+def _surely_fits(facts: Sequence[Observation], edges: Sequence[Relation], blame: bool) -> bool:
+    """Told without looking closely, as of nearly every entity."""
+    characters = sum(len(fact.content) for fact in facts)
+    characters += sum(len(e.source) + len(e.target) + len(e.relation_type) for e in edges)
+    besides = len(facts) * FACT_BYTES + len(edges) * EDGE_BYTES
+    blamed = (len(facts) + len(edges)) * BLAME_BYTES if blame else 0
+    room = ANSWER_CHARACTERS - SHELL_CHARACTERS
+    return characters * CHARACTER_BYTES_MAX + besides + blamed < room
+
+
+def _ranked(facts: Sequence[Observation], first: Collection[str]) -> list[Observation]:
+    """The facts in order, those of `first` behind them, the best last."""
+    if not first:
+        return list(facts)
+    found = {fact.id: fact for fact in facts}
+    best = [found[each] for each in dict.fromkeys(first) if each in found]
+    chosen = {fact.id for fact in best}
+    return [fact for fact in facts if fact.id not in chosen] + best[::-1]
+
+
+def _blamed(fact: Observation, current: State) -> int:
+    return len(_encode(view_provenance(fact.id, fact.born, current))) + 1

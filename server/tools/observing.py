@@ -1,0 +1,180 @@
+"""Toolset `graph`, the two tools that write observations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import field
+
+from memlog.canonical import canonical
+from memlog.commands import AddObservations, DeleteObservations, NewObservation
+from memlog.events import ObservationAdded, ObservationDeleted, ObservationSuperseded
+from memlog.project import Outcome
+from memlog.state import Observation
+from server.cutting import ANSWER_CHARACTERS, Room, each_fitting, within_budget
+from server.registry import Call, Result, tool
+
+
+class ObservationView(Result, frozen=True):
+    id: str
+    content: str
+    version: int
+    supersedes: str | None = None
+
+
+class AddedObservations(Result, frozen=True):
+    """Of a long list, `leftOut` facts are stored and not told."""
+
+    entity_name: str = field(name="entityName")
+    added: list[str] = field(name="addedObservations")
+    observations: list[ObservationView]
+    left_out: int = field(name="leftOut", default=0)
+
+
+class AddObservationsResult(Result, frozen=True):
+    project: str
+    results: list[AddedObservations]
+    notice: str | None = None
+
+
+@tool(
+    "graph",
+    "Add observations",
+    writes=True,
+    bare=lambda result: result.results,
+)
+def add_observations(call: Call, arguments: AddObservations) -> AddObservationsResult:
+    """Add facts to entities that exist. A fact that is there is not added twice.
+
+    When a fact has changed, name the old one in `supersedes`; the history keeps it.
+    Example: {"observations": [{"entityName": "john-doe", "contents": ["Likes tea",
+    {"content": "Lives in Rome", "supersedes": "Lives in Paris"}]}]}
+    """
+
+    def answer(outcome: Outcome) -> AddObservationsResult:
+        added: dict[str, list[Observation]] = {}
+        for entry in outcome.entries:
+            if isinstance(entry.event, (ObservationAdded, ObservationSuperseded)):
+                row = outcome.after.observation(entry.event.observation_id)
+                if row is not None:
+                    added.setdefault(row.entity_id, []).append(row)
+        results = []
+        for item in arguments.observations:  # one result each, also where an entity comes twice
+            entity = outcome.after.entity_named(item.entity_name)
+            if entity is not None:
+                rows = added.get(entity.id, [])
+                given = {canonical(_text(content)) for content in item.contents}
+                mine = [row for row in rows if canonical(row.content) in given]
+                added[entity.id] = [row for row in rows if row not in mine]
+                results.append(_additions(entity.name, mine))
+        room = Room()
+        told = room.take(each_fitting(results, _shortened_additions), "entities")
+        room.leave(sum(each.left_out for each in told), "facts")
+        return AddObservationsResult(
+            project=project,
+            results=told,
+            notice=room.notice("All were stored; open_nodes shows the newest."),
+        )
+
+    project, opened = call.open(arguments)
+    return call.execute(opened, arguments, answer, AddObservationsResult)
+
+
+def _text(content: str | NewObservation) -> str:
+    return content if isinstance(content, str) else content.content
+
+
+def _additions(name: str, rows: Sequence[Observation]) -> AddedObservations:
+    return AddedObservations(
+        entity_name=name,
+        added=[row.content for row in rows],
+        observations=[
+            ObservationView(
+                id=row.id, content=row.content, version=row.version, supersedes=row.supersedes
+            )
+            for row in rows
+        ],
+    )
+
+
+def _shortened_additions(added: AddedObservations, characters: int) -> AddedObservations:
+    facts = within_budget(((each, each.content) for each in added.observations), most=characters)
+    count = sum(1 for _ in facts)
+    return AddedObservations(
+        entity_name=added.entity_name,
+        added=added.added[:count],
+        observations=added.observations[:count],
+        left_out=len(added.observations) - count,
+    )
+
+
+class Deletion(Result, frozen=True):
+    """Of a long list, `leftOut` texts are not told."""
+
+    entity_name: str = field(name="entityName")
+    observations: list[str]
+    left_out: int = field(name="leftOut", default=0)
+
+
+class DeleteObservationsResult(Result, frozen=True, omit_defaults=False):
+    project: str
+    success: bool
+    message: str
+    deleted: int
+    deletions: list[Deletion]
+    not_found: list[Deletion] = field(name="notFound", default_factory=list)
+    notice: str | None = None
+
+
+@tool("graph", "Delete observations", writes=True, destructive=True)
+def delete_observations(call: Call, arguments: DeleteObservations) -> DeleteObservationsResult:
+    """Delete facts by exact text or id. To correct one, use add_observations with `supersedes` instead.
+
+    Example: {"deletions": [{"entityName": "john-doe", "observations": ["Lives in Paris"]}]}
+    """
+
+    def answer(outcome: Outcome) -> DeleteObservationsResult:
+        ids = {
+            entry.event.observation_id
+            for entry in outcome.entries
+            if isinstance(entry.event, ObservationDeleted)
+        }
+        deletions, missing = [], []
+        for item in arguments.deletions:
+            entity = outcome.before.entity_named(item.entity_name)
+            rows = outcome.before.observations(entity.id) if entity else []
+            gone = {row.id for row in rows if row.id in ids}
+            gone |= {canonical(row.content) for row in rows if row.id in ids}
+            hit = [text for text in item.observations if canonical(text) in gone]
+            missed = [text for text in item.observations if canonical(text) not in gone]
+            if hit:
+                deletions.append(Deletion(entity_name=item.entity_name, observations=hit))
+            if missed:
+                missing.append(Deletion(entity_name=item.entity_name, observations=missed))
+        room = Room()
+        half = ANSWER_CHARACTERS // 2
+        not_found = room.take(
+            each_fitting(missing, _shortened_deletion, half), "entities with facts not found", 2
+        )
+        told = room.take(each_fitting(deletions, _shortened_deletion, half), "entities")
+        room.leave(sum(each.left_out for each in (*not_found, *told)), "facts")
+        return DeleteObservationsResult(
+            project=project,
+            success=True,
+            message="Observations deleted successfully",
+            deleted=len(ids),
+            deletions=told,
+            not_found=not_found,
+            notice=room.notice(
+                f"open_nodes with asOf={outcome.before.position} shows what was deleted."
+            ),
+        )
+
+    project, opened = call.open(arguments)
+    return call.execute(opened, arguments, answer, DeleteObservationsResult)
+
+
+def _shortened_deletion(deletion: Deletion, characters: int) -> Deletion:
+    told = list(within_budget(deletion.observations, most=characters))
+    left_out = len(deletion.observations) - len(told)
+    return Deletion(entity_name=deletion.entity_name, observations=told, left_out=left_out)

@@ -1,0 +1,147 @@
+"""Toolset `graph`, entities by name: all of them while they fit an answer, else in pages.
+
+Each name is answered for on one page. A page of several tells only the newest of an entity that is too long for an
+answer; opened alone, it is told from the newest on, page by page, to the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, field
+
+from memlog.canonical import canonical
+from memlog.closest import closest
+from memlog.commands import ITEMS_MAX, EntityName
+from memlog.gates import SMALL_CALLS
+from memlog.state import Entity, State
+from server.cutting import within_budget
+from server.moments import AsOf, position_of
+from server.portions import NEWEST, OPEN_ALONE, Before, cut_notice, portion, view_portion
+from server.registry import Arguments, Call, Result, tool
+from server.views import (
+    Blame,
+    EntityView,
+    RelationView,
+    read_cursor,
+    view_relation,
+    write_cursor,
+)
+
+SUGGESTED_FOR_MAX = 10
+SUGGESTIONS_CHARACTERS = 4_000
+GO_ON = "Pass nextCursor as cursor for what is older."
+
+
+class OpenNodes(Arguments, frozen=True):
+    names: Annotated[Sequence[EntityName], Meta(max_length=ITEMS_MAX, examples=[["john-doe"]])]
+    cursor: str | None = None
+    as_of: AsOf | None = field(name="asOf", default=None)
+    provenance: Blame = False
+
+
+class OpenNodesResult(Result, frozen=True):
+    """`suggestions` gives, for a name that was not found, the closest that exist."""
+
+    project: str
+    entities: list[EntityView]
+    relations: list[RelationView]
+    not_found: list[str] = field(name="notFound")
+    suggestions: dict[str, list[str]] = field(default_factory=dict)
+    next_cursor: str | None = field(name="nextCursor", default=None)
+    notice: str | None = None
+
+
+class _Cursor(msgspec.Struct, array_like=True):
+    """As of `position`, the names from `reached` on; of an entity opened alone, what is older than these."""
+
+    position: int
+    reached: int = 0
+    fact: int = NEWEST.fact
+    edge: str = NEWEST.edge
+
+
+class _Opened(msgspec.Struct):
+    """What there is under the name at `rank`: an entity with relations not told before it, or nothing."""
+
+    rank: int
+    name: str
+    entity: EntityView | None = None
+    relations: list[RelationView] = []
+    rest: Before | None = None
+
+
+@tool("graph", "Open entities by name")
+def open_nodes(call: Call, arguments: OpenNodes) -> OpenNodesResult:
+    """Get entities by exact name, with their facts and relations. Example: {"names": ["john-doe"]}"""
+    project, opened = call.open(arguments)
+    folder = opened.project.folder.name
+    if arguments.cursor is None:
+        start, at = _Cursor(0), position_of(arguments.as_of, opened.project)
+    else:
+        start = read_cursor(arguments.cursor, _Cursor, folder)
+        at = start.position
+    with SMALL_CALLS, opened.project.read(at) as state:
+        wanted = _wanted(arguments.names, state)
+        page = list(within_budget(_opened(wanted, start, state, arguments.provenance)))
+        missing = [each.name for each in page if each.entity is None]
+        suggestions = _closest_names(missing, state)
+        following = _following(page, len(wanted), state.position)
+    entities = [each.entity for each in page if each.entity is not None]
+    edges = {edge.id: edge for each in page for edge in each.relations}
+    return OpenNodesResult(
+        project=project,
+        entities=entities,
+        relations=[edges[key] for key in sorted(edges)],
+        not_found=missing,
+        suggestions=suggestions,
+        next_cursor=write_cursor(following, folder) if following else None,
+        notice=cut_notice(entities, GO_ON if following and len(wanted) == 1 else OPEN_ALONE),
+    )
+
+
+def _wanted(names: Sequence[str], state: State) -> list[tuple[str, Entity | None]]:
+    """Each name once, and each entity once, by whichever of its names."""
+    found: dict[str, tuple[str, Entity | None]] = {}
+    for name in names:
+        entity = state.entity_named(name)
+        found.setdefault(canonical(name) if entity is None else entity.id, (name, entity))
+    return list(found.values())
+
+
+def _opened(
+    wanted: Sequence[tuple[str, Entity | None]], start: _Cursor, state: State, blame: bool
+) -> Iterator[_Opened]:
+    told: set[str] = set()
+    alone, before = len(wanted) == 1, Before(start.fact, start.edge)
+    for rank in range(start.reached, len(wanted)):
+        name, row = wanted[rank]
+        if row is None:
+            yield _Opened(rank, name)
+            continue
+        part = portion(row, state, relations=True, blame=blame, alone=alone, before=before)
+        view = view_portion(EntityView, row, state, blame=blame, told=part)
+        edges = [edge for edge in part.edges if edge.id not in told]
+        told |= {edge.id for edge in edges}
+        shown = [view_relation(edge, state, blame=blame) for edge in edges]
+        yield _Opened(rank, name, view, shown, part.rest if alone else None)
+
+
+def _following(page: Sequence[_Opened], count: int, position: int) -> _Cursor | None:
+    """Where the next page begins, if there is one."""
+    if not page:
+        return None
+    last = page[-1]
+    if last.rest is not None:
+        return _Cursor(position, last.rank, *last.rest)
+    return _Cursor(position, last.rank + 1) if last.rank + 1 < count else None
+
+
+def _closest_names(missing: Sequence[str], state: State) -> dict[str, list[str]]:
+    if not missing:
+        return {}
+    names = [entity.name for entity in state.entities()]
+    near = ((name, closest(name, names)) for name in missing[:SUGGESTED_FOR_MAX])
+    return dict(within_budget((each for each in near if each[1]), most=SUGGESTIONS_CHARACTERS))

@@ -1,0 +1,65 @@
+"""Toolset `history`: the threads that wrote in a project."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import field
+
+from memlog.times import iso
+from server.cutting import within_budget
+from server.registry import Arguments, Call, Result, tool
+from server.views import read_cursor, write_cursor
+
+
+class ListThreads(Arguments, frozen=True):
+    cursor: str | None = None
+
+
+class _Quieter(msgspec.Struct, array_like=True):
+    """Threads that wrote last before `position`."""
+
+    position: int
+
+
+class ThreadView(Result, frozen=True):
+    """A thread: how many events and commands it has, and when it wrote first and last."""
+
+    thread: str
+    events: int
+    commands: int
+    first: str
+    last: str
+
+
+class ThreadsResult(Result, frozen=True):
+    project: str
+    threads: list[ThreadView]
+    left_out: int = field(name="leftOut", default=0)
+    next_cursor: str | None = field(name="nextCursor", default=None)
+
+
+@tool("history", "List threads")
+def list_threads(call: Call, arguments: ListThreads) -> ThreadsResult:
+    """List the threads that wrote in this project, the latest first, with counts and times. Example: {}"""
+    project, opened = call.open(arguments)
+    folder, before = opened.project.folder.name, 2**63 - 1
+    if arguments.cursor is not None:
+        before = read_cursor(arguments.cursor, _Quieter, folder).position
+    with opened.projections.analytics().read() as counted:
+        rows = [row for row in counted.threads() if row.last_position < before]
+        latest = sorted(rows, key=lambda row: -row.last_position)
+    views = [
+        ThreadView(
+            thread=row.thread,
+            events=row.events,
+            commands=row.commands,
+            first=iso(row.first_us),
+            last=iso(row.last_us),
+        )
+        for row in latest
+    ]
+    shown = list(within_budget(views))
+    left_out, cursor = len(views) - len(shown), None
+    if left_out:
+        cursor = write_cursor(_Quieter(latest[len(shown) - 1].last_position), folder)
+    return ThreadsResult(project=project, threads=shown, left_out=left_out, next_cursor=cursor)

@@ -1,0 +1,325 @@
+"""What a model with a small context is given: an answer near 8,000 tokens, and a word on whatever is not in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from server.cutting import ANSWER_CHARACTERS, PORTION_CHARACTERS
+from server.dispatch import run
+from server.registry import Call
+from tests.served import served
+from tests.service import Client, Refused, client_on
+
+NEAR = ANSWER_CHARACTERS * 1.1
+FACTS = [f"fact number {n:04} " + "word " * 50 for n in range(600)]
+LEAVES = [f"leaf{n:03}" for n in range(500)]
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Iterator[Client]:
+    with client_on(tmp_path) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """A project with an entity of 600 long facts, and one with 500 relations and a single fact."""
+    with client_on(tmp_path_factory.mktemp("long")) as client:
+        client("create_entities", entities=[entity("big", *FACTS), entity("hub", "is central")])
+        client("create_relations", relations=[edge("hub", leaf) for leaf in LEAVES])
+        client("create_relations", relations=[edge("big", "hub")])
+        client("create_entities", entities=[entity(f"small{n}", f"little {n}") for n in range(5)])
+        yield client
+
+
+def entity(name: str, *facts: str) -> dict[str, Any]:
+    return {"name": name, "entityType": "thing", "observations": list(facts)}
+
+
+def edge(source: str, target: str) -> dict[str, Any]:
+    return {"from": source, "to": target, "relationType": "knows"}
+
+
+def size(answer: dict[str, Any]) -> int:
+    return len(json.dumps(answer, separators=(",", ":")))
+
+
+def pages(client: Client, tool: str, **arguments: Any) -> list[dict[str, Any]]:
+    """Every page of an answer, each of them near the size of an answer."""
+    found = [client(tool, **arguments)]
+    while "nextCursor" in found[-1]:
+        found.append(client(tool, **arguments, cursor=found[-1]["nextCursor"]))
+    assert all(size(page) <= NEAR for page in found)
+    return found
+
+
+# -- one entity that is too long
+
+
+def test_an_entity_opened_alone_is_told_from_its_newest_facts_on_to_the_end(client: Client) -> None:
+    told = pages(client, "open_nodes", names=["big"])
+    (first,) = told[0]["entities"]
+    assert first["observations"] == FACTS[-len(first["observations"]) :]
+    assert first["observationsLeftOut"] == len(FACTS) - len(first["observations"])
+    assert f"{first['observationsLeftOut']:,} facts left out" in told[0]["notice"]
+    assert "nextCursor" in told[0]["notice"]
+    parts = [page["entities"][0]["observations"] for page in reversed(told)]
+    assert [fact for part in parts for fact in part] == FACTS
+    assert [edge["to"] for page in told for edge in page["relations"]] == ["hub"]
+    assert {page["entities"][0]["updatedAt"] for page in told} == {first["updatedAt"]}
+
+
+def test_all_relations_of_a_hub_are_told_once_beside_its_facts(client: Client) -> None:
+    told = pages(client, "open_nodes", names=["hub"])
+    assert told[0]["entities"][0]["observations"] == ["is central"]
+    assert told[0]["entities"][0]["relationsLeftOut"] > 0
+    ids = [edge["id"] for page in reversed(told) for edge in page["relations"]]
+    assert len(ids) == len(LEAVES) + 1
+    assert all(one < other for one, other in pairwise(ids))
+
+
+def test_pages_of_an_entity_are_those_of_the_moment_of_the_first(empty: Client) -> None:
+    empty("create_entities", entities=[entity("big", *FACTS)])
+    first = empty("open_nodes", names=["big"])
+    empty("add_observations", observations=[{"entityName": "big", "contents": ["is new"]}])
+    second = empty("open_nodes", names=["big"], cursor=first["nextCursor"])
+    shown = [*second["entities"][0]["observations"], *first["entities"][0]["observations"]]
+    assert shown == FACTS[-len(shown) :]
+
+
+def test_with_provenance_the_pages_are_no_longer(client: Client) -> None:
+    told = pages(client, "open_nodes", names=["big"], provenance=True)
+    parts = [page["entities"][0]["observations"] for page in reversed(told)]
+    assert [fact for part in parts for fact in part] == FACTS
+
+
+def test_beside_others_it_leaves_them_room(client: Client) -> None:
+    names = ["small0", "big", "small1", "hub", "small2"]
+    answer = client("open_nodes", names=names)
+    assert [each["name"] for each in answer["entities"]] == names
+    assert "nextCursor" not in answer
+    big = answer["entities"][1]
+    assert size(big) <= PORTION_CHARACTERS
+    assert big["observations"][-1] == FACTS[-1]
+    assert big["observationsLeftOut"] + len(big["observations"]) == len(FACTS)
+    assert "'big' and 1 more" in answer["notice"]
+    assert "alone" in answer["notice"]
+    assert not {"observationsLeftOut", "relationsLeftOut"} & set(answer["entities"][0])
+
+
+def test_a_search_tells_the_fact_that_it_found_before_the_newest(client: Client) -> None:
+    answer = client("search_nodes", query='"number 0003"')
+    (big,) = answer["entities"]
+    assert (big["observations"][0], big["observations"][-1]) == (FACTS[3], FACTS[-1])
+    assert big["observationsLeftOut"] > 0
+    assert "left out" in answer["notice"]
+    assert size(answer) <= NEAR
+
+
+@pytest.mark.parametrize("limit", [None, 1, 1_000])
+@pytest.mark.parametrize("tool", ["read_graph", "query_nodes"])
+def test_a_list_of_entities_says_that_one_is_not_whole(
+    client: Client, tool: str, limit: int | None
+) -> None:
+    answer = client(tool, limit=limit)
+    big = answer["entities"][0]
+    assert big["observationsLeftOut"] == len(FACTS) - len(big["observations"])
+    assert "open_nodes" in answer["notice"]
+
+
+def test_what_is_renamed_merged_or_added_to_is_told_in_part(empty: Client) -> None:
+    empty("create_entities", entities=[entity("big", *FACTS), entity("twin", "extra")])
+    renamed = empty("rename_entity", name="big", newName="large")
+    merged = empty("merge_entities", names=["twin"], into="large")
+    added = empty("create_entities", entities=[entity("large", "more")], ifExists="merge")
+    assert added["entities"][0]["observations"][-1] == "more"
+    for answer in (renamed, merged, added):
+        assert size(answer) <= NEAR
+        assert "left out" in answer["notice"]
+    gone = empty("delete_entities", entityNames=["large"])
+    assert gone["entities"][0]["observationsLeftOut"] > 0
+    at = int(gone["notice"].partition("asOf=")[2].split()[0])
+    again = empty("open_nodes", names=["large"], asOf=at)
+    assert again["entities"][0]["observations"][-1] == "more"
+
+
+# -- many
+
+
+def test_many_names_are_each_answered_for_on_one_page(empty: Client) -> None:
+    known = [f"known{n:03}" for n in range(300)]
+    for start in range(0, 300, 100):
+        part = known[start : start + 100]
+        empty("create_entities", entities=[entity(name, "x" * 300) for name in part])
+    empty("rename_entity", name="known000", newName="first")
+    asked = [name for at, one in enumerate(known) for name in (one, f"missing{at}-" + "m" * 100)]
+    told = pages(empty, "open_nodes", names=[*asked, "first"])
+    assert [each["name"] for page in told for each in page["entities"]] == ["first", *known[1:]]
+    assert [name for page in told for name in page["notFound"]] == asked[1::2]
+
+
+def test_as_many_as_fit_are_opened_at_once_without_a_word_more(client: Client) -> None:
+    answer = client("open_nodes", names=[f"small{n}" for n in range(5)] + ["none"])
+    assert set(answer) == {"project", "entities", "relations", "notFound"}
+    assert {len(each) for each in answer["entities"]} == {6}
+
+
+def test_the_versions_of_facts_come_in_pages(client: Client) -> None:
+    told = pages(client, "get_observation_history", entityName="big")
+    assert len(told) > 1
+    assert [each["content"] for page in told for each in page["history"]] == FACTS
+    three = client("get_observation_history", entityName="big", limit=3)
+    assert [each["content"] for each in three["history"]] == FACTS[:3]
+
+
+def test_retired_versions_stand_where_they_came_on_whatever_page(empty: Client) -> None:
+    empty("create_entities", entities=[entity("big", *FACTS)])
+    newer = {"content": "is new", "supersedes": FACTS[400]}
+    empty("add_observations", observations=[{"entityName": "big", "contents": [newer]}])
+    told = pages(empty, "get_observation_history", entityName="big")
+    assert [each["content"] for page in told for each in page["history"]] == [*FACTS, "is new"]
+
+
+def test_projects_come_in_pages_and_the_bare_text_says_so(empty: Client) -> None:
+    for n in range(20):
+        empty("create_project", name=f"p{n:02}", description="d" * 2_000)
+    told = pages(empty, "list_projects")
+    assert len(told) > 1
+    assert [each["name"] for page in told for each in page["projects"]] == [
+        f"p{n:02}" for n in range(20)
+    ]
+    answer = run(empty.tools["list_projects"], Call(empty.session), {})
+    assert [content.text for content in answer.content[1:]] == [told[0]["notice"]]  # type: ignore[union-attr]
+    assert told[0]["nextCursor"] in told[0]["notice"]
+
+
+def test_threads_come_in_pages(empty: Client) -> None:
+    threads = [f"thread{n:03}-" + "t" * 180 for n in range(150)]
+    for thread in threads:
+        empty("create_entities", entities=[entity(thread)], threadId=thread)
+    told = pages(empty, "list_threads")
+    assert [each["thread"] for page in told for each in page["threads"]] == threads[::-1]
+    assert [page.get("leftOut", 0) for page in told] == [
+        sum(len(later["threads"]) for later in told[at + 1 :]) for at in range(len(told))
+    ]
+
+
+# -- what is written
+
+
+def test_what_was_written_is_counted_whole_and_told_in_part(empty: Client) -> None:
+    many = [entity(f"e{n:03}", FACTS[n]) for n in range(300)]
+    edges = [edge(each["name"], "nobody" * 50) for each in many]
+    answers = [
+        empty("create_entities", entities=many),
+        empty("create_relations", relations=edges),
+        empty("create_relations", relations=edges),
+        empty(
+            "add_observations",
+            observations=[{"entityName": "e000", "contents": FACTS[1:]}],
+        ),
+        empty(
+            "add_observations",
+            observations=[
+                {"entityName": f"e{n:03}", "contents": [f"{n} {fact}" for fact in FACTS[:40]]}
+                for n in range(20)
+            ],
+        ),
+        empty("undo", dryRun=True),
+        empty(
+            "delete_observations",
+            deletions=[{"entityName": "e000", "observations": [*FACTS[:300], *"abc"]}],
+        ),
+        empty("delete_relations", relations=[*edges, *edges]),
+        empty("delete_entities", entityNames=[each["name"] for each in many] + ["x" * 500] * 90),
+    ]
+    for answer in answers:
+        assert size(answer) <= NEAR
+        assert answer["notice"]
+    created, _, existing, added, several, undone, facts, relations, gone = answers
+    assert f"{300 - len(created['entities'])} of 300 entities" in created["notice"]
+    assert len(existing["warnings"]) == 1
+    assert "of 300 that were there already" in existing["notice"]
+    (one,) = added["results"]
+    assert one["leftOut"] == 599 - len(one["observations"]) > 0
+    assert one["addedObservations"] == [each["content"] for each in one["observations"]]
+    assert all(each["leftOut"] for each in several["results"])
+    assert undone["leftOut"] == 800 - len(undone["undone"])
+    assert f"{undone['leftOut']} of the 800 events" in undone["notice"]
+    assert facts["deleted"] == 300
+    assert facts["deletions"][0]["leftOut"] == 300 - len(facts["deletions"][0]["observations"])
+    assert facts["notFound"] == [{"entityName": "e000", "observations": ["a", "b", "c"]}]
+    assert (relations["deleted"], gone["deleted"]) == (300, 300)
+    assert "names not found" in gone["notice"]
+
+
+def test_facts_of_the_longest_kind_that_were_undone_do_not_fill_a_context(empty: Client) -> None:
+    empty("create_entities", entities=[entity("e", *(f"{n}" + "x" * 9_000 for n in range(40)))])
+    answer = empty("undo")
+    assert size(answer) <= NEAR
+    assert answer["leftOut"] + len(answer["undone"]) == 41
+
+
+def test_a_list_of_warnings_ends_with_how_many_more_there_are(empty: Client) -> None:
+    saved = [
+        {
+            "name": f"S{n}",
+            "entityType": f"two words {n}",
+            "observations": ["is a fact"],
+            "relations": [{"targetEntity": f"S{(n + 1) % 300}", "relationType": "r"}],
+        }
+        for n in range(300)
+    ]
+    warnings = empty("save_memory", entities=saved, threadId="t")["warnings"]
+    assert warnings[-1] == f"… and {600 - len(warnings) + 1} more warnings"
+
+
+def test_of_many_problems_the_first_are_told_and_all_are_counted(empty: Client) -> None:
+    empty("create_entities", entities=[entity("known")])
+    wrong = [{"entityName": f"nobody{n}", "contents": ["x"]} for n in range(200)]
+    with pytest.raises(Refused) as caught:
+        empty("add_observations", observations=wrong)
+    error = caught.value.error
+    assert error["message"].startswith("200 problems")
+    assert len(error["problems"]) == 50
+    assert error["problems"][-1]["problem"] == "151 more problems"
+
+
+def test_problems_that_are_long_do_not_fill_a_context(empty: Client) -> None:
+    fact = "This is one clause of very many, and it goes on. " * 200
+    saved = [
+        {
+            "name": f"S{n}",
+            "entityType": "Thing",
+            "observations": [fact],
+            "relations": [{"targetEntity": "S0", "relationType": "r"}],
+        }
+        for n in range(100)
+    ]
+    result = run(
+        empty.tools["save_memory"], Call(empty.session), {"entities": saved, "threadId": "t"}
+    )
+    answer = result.structured_content or {}
+    assert answer["error"]["message"].startswith("200 problems")
+    assert size(answer) <= NEAR
+    assert answer["error"]["problems"][-1]["problem"].endswith("more problems")
+    assert answer["validation_errors"][-1].endswith("more problems")
+
+
+# -- as clients have it
+
+
+def test_over_stdio_the_text_of_a_bare_answer_is_followed_by_what_it_lacks(tmp_path: Path) -> None:
+    with served(tmp_path, era="2025-11-25") as server:
+        many = [entity(f"e{n:03}", FACTS[n]) for n in range(300)]
+        result = server.result("create_entities", entities=many)
+        array, notice = (content["text"] for content in result["content"])
+        assert json.loads(array) == result["structuredContent"]["entities"]
+        assert notice == result["structuredContent"]["notice"]
+        assert sum(len(content["text"]) for content in result["content"]) <= NEAR
