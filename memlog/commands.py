@@ -48,10 +48,14 @@ class CreateProject(Command, frozen=True):
 
 
 class ArchiveProject(Command, frozen=True):
+    looked_up = frozenset({"name"})
+
     name: ProjectName
 
 
 class RestoreProject(Command, frozen=True):
+    looked_up = frozenset({"name"})
+
     name: ProjectName
 
 

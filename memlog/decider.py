@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from memlog import graph, history, memories, saving
+from memlog.blank import require_visible
 from memlog.commands import (
     AddObservations,
     AnyCommand,
@@ -43,6 +44,7 @@ from memlog.state import Project, State
 
 def decide(command: AnyCommand, state: State, context: Context) -> Iterator[Event]:
     """The events that make `command` true. Raises a MemlogError where it is refused."""
+    require_visible(command)
     match command:
         case CreateProject():
             return _create_project(command, state, context)

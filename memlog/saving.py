@@ -13,6 +13,7 @@ from itertools import islice
 
 from msgspec import UNSET
 
+from memlog.blank import is_blank
 from memlog.canonical import canonical
 from memlog.closest import did_you_mean
 from memlog.commands import CONFIDENCE, IMPORTANCE, SavedEntity, SavedRelation, SaveMemory
@@ -132,6 +133,9 @@ def _observation_problems(text: str, path: str, item: SavedEntity) -> Iterator[P
         problem = f"Observation too short ({count} chars). Min {OBSERVATION_MIN}."
         suggestion = "Say the fact in full, as in 'Works at Acme'."
         yield Problem(path, problem, suggestion, text, item.name)
+    elif is_blank(text):
+        suggestion = "Say a fact, as in 'Works at Acme'."
+        yield Problem(path, "Observation is empty", suggestion, shorten(ascii(text)), item.name)
 
 
 def _relation_problems(
@@ -163,7 +167,7 @@ def _length(text: str, path: str, item: SavedEntity, what: str, most: int) -> It
             shorten(text),
             shorten(item.name),
         )
-    elif not text.strip():
+    elif is_blank(text):
         problem, suggestion = f"{what} is empty", f"For example: {json.dumps(EXAMPLES[what])}."
         yield Problem(path, problem, suggestion, text, shorten(item.name))
 

@@ -25,6 +25,7 @@ from typing import Literal
 
 import msgspec
 
+from memlog.blank import require_visible
 from memlog.catalog import Catalog
 from memlog.closest import did_you_mean
 from memlog.commands import ArchiveProject, CreateProject, RestoreProject
@@ -123,6 +124,7 @@ class Store:
     def create(self, name: str, description: str = "", origin: Origin = Origin()) -> ProjectRow:
         project_id = self.context.new_id("prj")
         command = CreateProject(name=name, description=description)
+        require_visible(command)
         with self._changing(project_id):
             if self._catalog.row(name) is not None:
                 return self._made_before(self.find(name), command, origin)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 from msgspec import field
 
+from memlog.blank import blanks
 from memlog.canonical import canonical, strings
 from memlog.closest import did_you_mean
 from memlog.commands import (
@@ -101,6 +102,8 @@ def _unfit(number: int, problem: str, suggestion: str, shown: str) -> Problem:
 def _decoded(text: bytes) -> Line:
     """Raises ValueError for what no tool would take either."""
     line: Line = _line.decode(text)
+    for blank in blanks(line):
+        raise ValueError(f"{blank.path}: {blank.problem}")
     for value in strings(msgspec.to_builtins(line)):
         control = CONTROL.search(value)
         if control is not None:

@@ -12,7 +12,9 @@ from typing import Annotated, Any, ClassVar, TypeVar
 
 import msgspec
 
+from memlog.blank import SUGGESTION, is_blank, says_blank
 from memlog.commands import AnyCommand, ProjectName
+from memlog.errors import InvalidParameter, Problem, shorten
 from memlog.project import Origin, Outcome
 from server.grants import EVERYTHING, Grant, Right
 from server.service import Opened, Service
@@ -113,8 +115,16 @@ class Tool(msgspec.Struct, frozen=True):
         """Runs the tool; the thread that the arguments name is recorded on every event."""
         thread = getattr(arguments, "thread_id", None) if self.writes else None
         if thread is not None:
+            _require_visible(thread)
             call = Call(call.session, msgspec.structs.replace(call.origin, thread=thread))
         return self.handler(call, arguments)
+
+
+def _require_visible(thread: str) -> None:
+    if is_blank(thread):
+        problem = Problem("threadId", says_blank(thread), SUGGESTION, shorten(ascii(thread)))
+        message = f"threadId: {problem.problem}"
+        raise InvalidParameter(message, suggestion=SUGGESTION, problems=[problem])
 
 
 _Handler = TypeVar("_Handler", bound=Callable[..., Result])
