@@ -83,7 +83,7 @@ def _import(world: World, data: bytes, *, model: bool) -> list[Row]:
 
 def _imported(service: Service, data: bytes, model: bool) -> Service:
     opened = service.open("imported")
-    for command, _ in transfer.commands(transfer.read(data)):
+    for command, _ in transfer.commands([line for _, line in transfer.read(data)]):
         opened.project.execute(command, service.store.context, lambda _: None)
     opened.projections.caught_up("text")
     if model:

@@ -3,14 +3,17 @@
     {"type":"entity","name":"Jon","entityType":"person","observations":["Likes dancing"]}
     {"type":"relation","from":"Jon","to":"Gina","relationType":"knows"}
 
-A file that is one object {"entities": […], "relations": […]} is read too. Reading is strict: a file
-with anything that cannot be kept is refused whole, with every line that is wrong. Importing goes
-through ordinary commands that add what is missing, so an interrupted import is simply repeated.
+A file that is one object {"entities": […], "relations": […]}, or an array of such lines, is read too. Reading is
+strict: a file with anything that cannot be kept is refused whole, with every line that is wrong. What is taken
+otherwise than it stands there is named (`doubts`). Importing goes through ordinary commands that add what is
+missing, so an interrupted import is simply repeated.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 import msgspec
 from msgspec import field
@@ -33,6 +36,13 @@ from memlog.errors import InvalidParameter, Problem, refusal, shorten
 from memlog.state import State
 
 ITEMS_PER_COMMAND = 200
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+NEWLINE = b"\n"
+LINES_LOOKED_AT = 100
+"""How far the second line that says something is looked for."""
+
+Value = TypeVar("Value")
+_BYTE = re.compile(r"\(byte (\d+)\)")
 
 
 class EntityLine(
@@ -52,6 +62,8 @@ class RelationLine(
 
 
 Line = EntityLine | RelationLine
+Placed = tuple[str, Line]
+"""A line and where it stands: `line 3`, or `entities[2]` in a file that is one value."""
 
 
 class _Whole(msgspec.Struct, frozen=True):
@@ -63,40 +75,74 @@ _line = msgspec.json.Decoder(EntityLine | RelationLine)
 _encode = msgspec.json.Encoder().encode
 
 
-def read(data: bytes, known: Callable[[str], bool] | None = None) -> list[Line]:
-    """The lines of a file. Raises InvalidParameter with every line that cannot be kept.
+def read(data: bytes, known: Callable[[str], bool] | None = None) -> list[Placed]:
+    """The lines of a file, each with its place. Raises InvalidParameter with every line that cannot be kept.
 
     With `known`, which tells whether an entity is there already, a relation cannot be kept that leads to
     one that is neither there nor in the file.
     """
-    found: list[tuple[int, Line]] = []
+    found: list[Placed] = []
     problems = []
-    for number, text in objects(data):
+    for place, text in objects(data):
         try:
-            found.append((number, _decoded(text)))
-        except ValueError as error:
+            found.append((place, _decoded(text)))
+        except (ValueError, RecursionError) as error:
             shown = text[:80].decode("utf-8", "replace")
-            problems.append(_unfit(number, str(error), "Mend the line or remove it.", shown))
+            problems.append(Problem(place, str(error), "Mend the line or remove it.", shown))
     if known is not None:
-        problems += _loose_ends(found, known)
+        problems += [
+            Problem(
+                place,
+                f"Entity with name {shorten(name)} not found",
+                "Add a line for it or remove this one.",
+                name,
+            )
+            for place, name in _loose_ends(found, known)
+        ]
     if problems:
         raise refusal([(InvalidParameter, problem) for problem in problems])
-    return [line for _, line in found]
+    return found
 
 
-def _loose_ends(
-    lines: Sequence[tuple[int, Line]], known: Callable[[str], bool]
-) -> Iterator[Problem]:
+def doubts(lines: Sequence[Placed], state: State) -> Iterator[str]:
+    """What of the lines is kept otherwise than it stands there, or looks like a mistake; `state` is before them."""
+    yield from _other_types(lines, state)
+    first: dict[tuple[str, ...], str] = {}
+    for place, line in lines:
+        if isinstance(line, RelationLine):
+            edge = tuple(map(canonical, (line.source, line.relation_type, line.target)))
+            if edge in first:
+                yield f"{place}: the relation stands at {first[edge]} already, and is kept once"
+            first.setdefault(edge, place)
+    for place, name in _loose_ends(lines, lambda name: state.entity_id_of(name) is not None):
+        yield f"{place}: there is no entity {shorten(name)!r}: the relation waits for it"
+
+
+def _other_types(lines: Sequence[Placed], state: State) -> Iterator[str]:
+    """A name means one entity, which keeps the type that it had first."""
+    types: dict[str, tuple[str, str]] = {}
+    for place, line in lines:
+        if not isinstance(line, EntityLine):
+            continue
+        if canonical(line.name) not in types:
+            there = state.entity_named(line.name)
+            had = (line.entity_type, place) if there is None else (there.entity_type, "memory")
+            types[canonical(line.name)] = had
+        kept, where = types[canonical(line.name)]
+        if canonical(kept) != canonical(line.entity_type):
+            yield (
+                f"{place}: {shorten(line.name)!r} is a {shorten(kept)!r} in {where} already, and stays one: "
+                f"the type {shorten(line.entity_type)!r} is not taken, the facts are"
+            )
+
+
+def _loose_ends(lines: Sequence[Placed], known: Callable[[str], bool]) -> Iterator[tuple[str, str]]:
+    """Each end of a relation that is no entity, and where it stands."""
     names = {canonical(line.name) for _, line in lines if isinstance(line, EntityLine)}
-    for number, line in lines:
+    for place, line in lines:
         for name in (line.source, line.target) if isinstance(line, RelationLine) else ():
             if canonical(name) not in names and not known(name):
-                problem = f"Entity with name {shorten(name)} not found"
-                yield _unfit(number, problem, "Add a line for it or remove this one.", name)
-
-
-def _unfit(number: int, problem: str, suggestion: str, shown: str) -> Problem:
-    return Problem(f"line {number}", problem, suggestion, shown)
+                yield place, name
 
 
 def _decoded(text: bytes) -> Line:
@@ -112,22 +158,55 @@ def _decoded(text: bytes) -> Line:
     return line
 
 
-def objects(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Each object of the file as JSON, with its line, or its number in a file that is one object."""
+def objects(data: bytes) -> Iterator[tuple[str, bytes]]:
+    """Each object of the file as JSON, with its place. Raises InvalidParameter for a file that is no such thing."""
+    if data.startswith(UTF_16):
+        raise _unreadable("the file", "it is UTF-16", "Save it as UTF-8.")
     data = data.removeprefix(b"\xef\xbb\xbf")
-    try:
-        whole = msgspec.json.decode(data, type=_Whole)
-    except msgspec.DecodeError:
-        whole = _Whole()
-    if whole != _Whole():
-        _require_known_keys(data)
-        tagged = [{"type": "entity", **item} for item in whole.entities or ()]
-        tagged += [{"type": "relation", **item} for item in whole.relations or ()]
-        yield from ((number, _encode(item)) for number, item in enumerate(tagged, 1))
+    lines = [line.strip() for line in data.splitlines()]
+    begins = [line for line in lines[:LINES_LOOKED_AT] if line][:2]
+    if begins and begins[0].startswith(b"["):
+        items = _value(data, list[msgspec.Raw])
+        yield from ((f"[{index}]", bytes(item)) for index, item in enumerate(items))
         return
-    for number, text in enumerate(data.splitlines(), 1):
-        if text.strip():
-            yield number, text
+    over_lines = len(begins) == 2 and begins[0] == b"{" and begins[1].startswith(b'"')
+    try:
+        whole = _value(data, _Whole)
+    except InvalidParameter:
+        if over_lines:
+            raise
+        whole = _Whole()
+    if over_lines or whole != _Whole():
+        _require_known_keys(data)
+        for kind, name, found in (
+            ("entity", "entities", whole.entities),
+            ("relation", "relations", whole.relations),
+        ):
+            for index, item in enumerate(found or ()):
+                yield f"{name}[{index}]", _encode({"type": kind, **item})
+        return
+    for number, line in enumerate(lines, 1):
+        if line:
+            yield f"line {number}", line
+
+
+def _value(data: bytes, kind: type[Value]) -> Value:
+    """The file as one JSON value. Raises InvalidParameter with the line that is wrong, where that can be told."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (ValueError, RecursionError) as error:
+        at = _BYTE.search(str(error))
+        end = len(data) if at is None else int(at[1])
+        told = at is not None or "truncated" in str(error)
+        place = f"line {data[:end].count(NEWLINE) + 1}" if told else "the file"
+        raise _unreadable(
+            place, str(error), "Mend it there: the file is one JSON value."
+        ) from error
+
+
+def _unreadable(place: str, problem: str, suggestion: str) -> InvalidParameter:
+    told = Problem(place, problem, suggestion)
+    return InvalidParameter(f"{place}: {problem}", suggestion=suggestion, problems=[told])
 
 
 def _require_known_keys(data: bytes) -> None:

@@ -78,22 +78,20 @@ def judge(arguments: Any, secrets: Secrets, command_id: str | None = None) -> st
     return _warning(found, unfinished) if found or unfinished else None
 
 
-def judge_lines(lines: Iterable[tuple[int, bytes]], secrets: Secrets) -> list[Finding]:
-    """What is found in the numbered lines of a file that is about to be imported, JSON or not.
+def judge_lines(lines: Iterable[tuple[str, bytes]], secrets: Secrets) -> list[Finding]:
+    """What is found in the lines of a file that is about to be imported, JSON or not, each with its place.
 
     Raises InvalidParameter with every place where such texts are refused.
     """
     found: list[Finding] = []
-    for number, text in lines if secrets != "off" else ():
+    for place, text in lines if secrets != "off" else ():
         try:
             value = msgspec.json.decode(text)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             value = {
                 "text": text.decode("utf-8", "replace")
             }  # what is wrong with it the import says
-        found += (
-            Finding(f"line {number}, {each.path}", each.kind) for each in look(value, Place())
-        )
+        found += (Finding(f"{place}, {each.path}", each.kind) for each in look(value, Place()))
     if found and secrets == "reject":
         raise _refused(found)
     return found

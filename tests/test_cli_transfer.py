@@ -12,6 +12,7 @@ from server.cli.transfer import written_whole
 from tests.command_line import (
     BARE,
     JON,
+    KNOWS,
     LINES,
     CommandLine,
     Line,
@@ -38,7 +39,12 @@ def test_what_was_imported_is_exported_alike_and_in_its_order(
     file = written(tmp_path / "in.jsonl", LINES)
     ended = memlog("import", file, "--json")
     assert (ended.code, ended.stderr) == (0, "")
-    assert ended.json == {"project": "default", "lines": 5, "events": 1 + 3 + 3 + 2 - 1}
+    assert ended.json == {
+        "project": "default",
+        "lines": 5,
+        "events": 1 + 3 + 3 + 2 - 1,
+        "warnings": ["line 5: there is no entity 'nobody': the relation waits for it"],
+    }
     assert lines_of(memlog("export").stdout) == LINES
     out = tmp_path / "out.jsonl"
     assert memlog("export", out).stdout == f"Exported 5 lines to {out}.\n"
@@ -127,6 +133,8 @@ SAME = {
         json.dumps(line).encode() for line in LINES
     ),
     "a byte order mark": b"\xef\xbb\xbf" + b"\n".join(json.dumps(line).encode() for line in LINES),
+    "an array": json.dumps(LINES).encode(),
+    "an array over many lines": json.dumps(LINES, indent=2).encode(),
     "a last line without its end": b"\n".join(json.dumps(line).encode() for line in LINES),
 }
 
@@ -161,6 +169,10 @@ BAD_LINES = {
     "an escape sequence": b'{"type":"entity","name":"x","entityType":"t","observations":["\\u001b[2J"]}',
     "a control of C1": b'{"type":"relation","from":"x","to":"\\u009b2J","relationType":"t"}',
     "Latin-1": b'{"type":"entity","name":"\xe9","entityType":"t"}',
+    "a number of a hundred bits": b'{"type":"entity","name":"x","entityType":"t","observations":[%d]}'
+    % 2**100,
+    "a last line that was cut": b'{"type":"entity","name":"x","entityType":"t","obs',
+    "thousands of levels": b"[" * 5_000,
     "two objects": b'{"type":"entity","name":"x","entityType":"t"} {}',
 }
 
@@ -183,6 +195,60 @@ def test_every_bad_line_is_named(memlog: CommandLine) -> None:
     assert ended.code == 1
     for number in range(1, len(BAD_LINES) + 1):
         assert f"line {number}:" in ended.stderr
+
+
+WRONG_WHOLE = {
+    "line 9: Input data was truncated": json.dumps(as_one_object(LINES), indent=2).encode()[:130],
+    "line 1: Input data was truncated": b'[{"type":"entity"',
+    "line 3: JSON is malformed": b'[\n {"type":"entity"},\n oops]',
+    "entities[1]: Object missing required field `entityType`": b'{"entities":[%b,{"name":"x"}]}'
+    % json.dumps({key: JON[key] for key in ("name", "entityType")}).encode(),
+    "relations[0]: Object missing required field `to`": b'{"relations":[{"from":"x"}]}',
+    "[1]: Expected `object`, got `int`": b"[%b,5]" % json.dumps(JON).encode(),
+    "the file: it is UTF-16": json.dumps(JON).encode("utf-16"),
+    "the file: maximum recursion depth": b"[" * 5_000,
+}
+
+
+@pytest.mark.parametrize("says", WRONG_WHOLE)
+def test_a_file_that_is_one_value_is_refused_by_one_place(memlog: CommandLine, says: str) -> None:
+    ended = memlog("import", "-", stdin=WRONG_WHOLE[says])
+    assert (ended.code, ended.stdout) == (1, "")
+    assert ended.stderr.startswith(f"error: {says}")
+    assert memlog("export").stdout == ""
+
+
+def test_a_name_of_two_types_is_told_and_its_facts_are_kept(memlog: CommandLine) -> None:
+    robot = {**JON, "entityType": "robot", "observations": ["beeps"]}
+    lines = "\n".join(json.dumps(line) for line in (JON, BARE, robot, robot)).encode()
+    ended = memlog("import", "-", stdin=lines)
+    assert ended.code == 0
+    said = "'Jon' is a 'person' in line 1 already, and stays one: the type 'robot' is not taken"
+    assert [line[:8] for line in ended.stderr.splitlines()] == ["Warning:"] * 2
+    assert f"line 3: {said}" in ended.stderr
+    assert f"line 4: {said}" in ended.stderr
+    jon = lines_of(memlog("export").stdout)[0]
+    assert (jon["entityType"], jon["observations"]) == ("person", ["was a banker", "beeps"])
+    again = memlog("import", "-", "--json", stdin=json.dumps(robot).encode())
+    assert again.json["events"] == 0
+    assert "line 1: 'Jon' is a 'person' in memory already" in again.json["warnings"][0]
+
+
+def test_a_relation_that_stands_there_twice_is_told_and_kept_once(memlog: CommandLine) -> None:
+    lines = "\n".join(json.dumps(line) for line in (JON, BARE, KNOWS, KNOWS)).encode()
+    ended = memlog("import", "-", stdin=lines)
+    told = "Warning: line 4: the relation stands at line 3 already, and is kept once.\n"
+    assert (ended.code, ended.stderr) == (0, told)
+    assert lines_of(memlog("export").stdout) == [JON, BARE, KNOWS]
+
+
+def test_of_many_warnings_the_first_are_shown_and_the_others_counted(memlog: CommandLine) -> None:
+    loose = [{**KNOWS, "from": "Mia", "to": f"nobody{n}"} for n in range(50)]
+    lines = "\n".join(json.dumps(line) for line in (BARE, *loose)).encode()
+    shown = memlog("import", "-", stdin=lines).stderr.splitlines()
+    assert len(shown) == 21
+    assert shown[-1] == "… and 30 more warnings: --json has them all."
+    assert len(memlog("import", "-", "--json", stdin=lines).json["warnings"]) == 50
 
 
 def test_a_key_of_the_one_object_that_nobody_knows_is_refused(memlog: CommandLine) -> None:
@@ -225,7 +291,8 @@ def test_the_same_holds_for_a_real_process(tmp_path: Path) -> None:
     """Exit codes and streams as a shell sees them."""
     file = written(tmp_path / "in.jsonl", LINES)
     done = run_memlog("import", file, data_dir=tmp_path / "data")
-    assert (done.returncode, done.stderr) == (0, "")
+    loose = "Warning: line 5: there is no entity 'nobody': the relation waits for it.\n"
+    assert (done.returncode, done.stderr) == (0, loose)
     exported = run_memlog("export", data_dir=tmp_path / "data")
     assert lines_of(exported.stdout) == LINES
     refused = run_memlog("import", "-", stdin=b"{", data_dir=tmp_path / "data")

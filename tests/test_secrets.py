@@ -449,7 +449,9 @@ def test_the_command_line_judges_a_new_project_too(memlog: CommandLine) -> None:
 
 def test_lines_of_a_file_raise_with_their_numbers() -> None:
     with pytest.raises(InvalidParameter) as refused:
-        judge_lines([(4, json.dumps({"name": AWS}).encode()), (9, GITHUB.encode())], "reject")
+        judge_lines(
+            [("line 4", json.dumps({"name": AWS}).encode()), ("line 9", GITHUB.encode())], "reject"
+        )
     assert [problem.path for problem in refused.value.problems] == [
         "line 4, name",
         "line 9, text",

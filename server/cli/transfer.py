@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -29,6 +29,8 @@ from server.cli.common import (
 from server.credentials import judge_lines
 from server.service import Opened
 
+DOUBTS_SHOWN = 20
+
 
 @click.command("import")
 @click.argument("file", type=click.File("rb"))
@@ -37,6 +39,9 @@ from server.service import Opened
 @with_settings()
 def import_command(settings: Settings, file: BinaryIO, project: str | None, as_json: bool) -> None:
     """Add what a memory.json of the reference server holds. Doing it twice adds nothing.
+
+    A file with anything that cannot be kept is refused whole. What is kept otherwise than it stands there (a
+    second type for a name, a relation twice) or looks like a mistake is warned of.
 
     A history, as `memlog export --full` writes it, becomes the project that it was, to the last digest.
 
@@ -53,12 +58,15 @@ def import_command(settings: Settings, file: BinaryIO, project: str | None, as_j
         _import_history(settings, data, as_json)
         return
     _judge(settings, transfer.objects(data))
-    lines = transfer.read(data)
+    placed = transfer.read(data)
     with service_of(settings) as service, progress_bar(hidden=as_json) as progress:
         name, opened = open_project(service, project)
         if settings.strict_relations:  # what no command would take is refused before the first one
             with opened.project.read() as state:
-                lines = transfer.read(data, lambda name: state.entity_id_of(name) is not None)
+                transfer.read(data, lambda name: state.entity_id_of(name) is not None)
+        with opened.project.read() as state:
+            doubts = list(transfer.doubts(placed, state))
+        lines = [line for _, line in placed]
         before = opened.project.head()
         task = progress.add_task("log", total=len(lines))
         for command, count in transfer.commands(lines):
@@ -69,13 +77,23 @@ def import_command(settings: Settings, file: BinaryIO, project: str | None, as_j
             opened.projections.caught_up("vectors", bar_for(progress))
         events = opened.project.head() - before
     if as_json:
-        print_json({"project": name, "lines": len(lines), "events": events})
+        told = {"project": name, "lines": len(lines), "events": events}
+        print_json({**told, "warnings": doubts} if doubts else told)
     else:
+        _warn(doubts)
         say(f"Imported {len(lines)} lines into project '{name}': {events} new events.")
 
 
+def _warn(doubts: Sequence[str]) -> None:
+    for each in doubts[:DOUBTS_SHOWN]:
+        say(f"Warning: {each}.", err=True)
+    if len(doubts) > DOUBTS_SHOWN:
+        say(f"… and {len(doubts) - DOUBTS_SHOWN} more warnings: --json has them all.", err=True)
+
+
 def _import_history(settings: Settings, data: bytes, as_json: bool) -> None:
-    _judge(settings, enumerate(data.split(b"\n"), 1))
+    numbered = enumerate(data.split(b"\n"), 1)
+    _judge(settings, ((f"line {number}", text) for number, text in numbered))
     heading, entries = chronicle.read(data)
     with store_of(settings) as store:
         done = backup.take_in(store, heading.project, heading.generation, entries)
@@ -85,7 +103,7 @@ def _import_history(settings: Settings, data: bytes, as_json: bool) -> None:
         say(f"The history of project '{done.name}': {done.how}, {done.position} entries.")
 
 
-def _judge(settings: Settings, lines: Iterable[tuple[int, bytes]]) -> None:
+def _judge(settings: Settings, lines: Iterable[tuple[str, bytes]]) -> None:
     """Warns of each line that holds what looks like a credential, or refuses them all."""
     found = judge_lines(lines, settings.secrets)
     for each in found:
