@@ -20,12 +20,14 @@ _encode = msgspec.json.Encoder().encode
 
 
 def within_budget(
-    items: Iterable[Item], spent: int = 0, most: int = ANSWER_CHARACTERS
+    items: Iterable[Item],
+    most: int = ANSWER_CHARACTERS,
+    told: Callable[[Item], object] = lambda item: item,
 ) -> Iterator[Item]:
-    """The first items whose JSON fits an answer; at least one."""
-    first = True
+    """The first items whose JSON, or that of what is `told` of them, fits an answer; at least one."""
+    first, spent = True, 0
     for item in items:
-        spent += len(_encode(item)) + 1  # the comma
+        spent += len(_encode(told(item))) + 1  # the comma
         if spent > most and not first:
             return
         first = False

@@ -170,6 +170,18 @@ def test_as_many_as_fit_are_opened_at_once_without_a_word_more(client: Client) -
     assert {len(each) for each in answer["entities"]} == {6}
 
 
+def test_what_fits_an_answer_is_opened_whole_however_many_relations_are_shared(
+    empty: Client,
+) -> None:
+    many = [f"e{n:03}" for n in range(119)]
+    empty("create_entities", entities=[entity(name) for name in many])
+    empty("create_relations", relations=[edge(*ends) for ends in pairwise(many)])
+    answer = empty("open_nodes", names=many)
+    assert ANSWER_CHARACTERS * 0.97 < size(answer) < ANSWER_CHARACTERS
+    assert set(answer) == {"project", "entities", "relations", "notFound"}
+    assert (len(answer["entities"]), len(answer["relations"])) == (119, 118)
+
+
 def test_the_versions_of_facts_come_in_pages(client: Client) -> None:
     told = pages(client, "get_observation_history", entityName="big")
     assert len(told) > 1

@@ -72,6 +72,10 @@ class _Opened(msgspec.Struct):
     relations: list[RelationView] = []
     rest: Before | None = None
 
+    @property
+    def told(self) -> list[object]:
+        return [*self.relations, self.name if self.entity is None else self.entity]
+
 
 @tool("graph", "Open entities by name")
 def open_nodes(call: Call, arguments: OpenNodes) -> OpenNodesResult:
@@ -85,7 +89,8 @@ def open_nodes(call: Call, arguments: OpenNodes) -> OpenNodesResult:
         at = start.position
     with SMALL_CALLS, opened.project.read(at) as state:
         wanted = _wanted(arguments.names, state)
-        page = list(within_budget(_opened(wanted, start, state, arguments.provenance)))
+        found = _opened(wanted, start, state, arguments.provenance)
+        page = list(within_budget(found, told=lambda each: each.told))
         missing = [each.name for each in page if each.entity is None]
         suggestions = _closest_names(missing, state)
         following = _following(page, len(wanted), state.position)

@@ -273,7 +273,10 @@ def _bundles(
 
 def _page(bundles: Iterable[_Bundle], limit: int | None) -> Iterator[_Bundle]:
     """`limit` of them where the caller said so; else the usual number, cut to what an answer holds."""
-    return islice(bundles, limit) if limit else within_budget(islice(bundles, SEARCH_LIMIT))
+    if limit:
+        return islice(bundles, limit)
+    usual = islice(bundles, SEARCH_LIMIT)
+    return within_budget(usual, told=lambda each: [each.entity, *each.relations])
 
 
 def _relations(bundles: Iterable[_Bundle]) -> list[RelationView]:
