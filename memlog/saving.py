@@ -27,6 +27,7 @@ OBSERVATION_MIN, OBSERVATION_MAX = 5, 150
 SENTENCES_MAX = 2
 RELATIONS_FOR_FULL_MARKS = 2
 TYPES_LEARNT_FROM_MAX = 1_000
+SPLIT_SHOWN = 10
 
 COMMON_TYPES = (
     *("Person", "Document", "File", "Code", "Task", "Knowledge"),
@@ -193,8 +194,9 @@ def _split(text: str) -> str:
     fit = all(OBSERVATION_MIN <= characters(part) <= OBSERVATION_MAX for part in shown)
     if len(shown) < 2 or not fit:
         return "Say each fact in an observation of its own, in fewer words."
-    listed = ", ".join(f"{number}) '{part}'" for number, part in enumerate(shown, 1))
-    return f"Split into {len(shown)} observations: {listed}"
+    listed = ", ".join(f"{number}) '{part}'" for number, part in enumerate(shown[:SPLIT_SHOWN], 1))
+    more = ", …" if len(shown) > SPLIT_SHOWN else ""
+    return f"Split into {len(shown)} observations: {listed}{more}"
 
 
 # -- what is warned of, and how good it is

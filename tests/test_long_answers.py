@@ -324,6 +324,20 @@ def test_problems_that_are_long_do_not_fill_a_context(empty: Client) -> None:
     assert answer["validation_errors"][-1].endswith("more problems")
 
 
+def test_a_text_of_thousands_of_clauses_is_not_given_back_in_pieces(empty: Client) -> None:
+    item = {
+        "name": "S",
+        "entityType": "Thing",
+        "observations": ["is one fact. " * 20_000],
+        "relations": [{"targetEntity": "S", "relationType": "r"}],
+    }
+    with pytest.raises(Refused) as caught:
+        empty("save_memory", entities=[item], threadId="t")
+    told = caught.value.error["problems"][0]["suggestion"]
+    assert told.startswith("Split into 20000 observations: 1) 'is one fact', 2)")
+    assert told.endswith("10) 'is one fact', …")
+
+
 # -- as clients have it
 
 
