@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import lmdb
 
 from memlog.errors import StorageError
-from memlog.gates import Gate, Turn
+from memlog.gates import READERS_MAX, Gate, Turn, make_room_for_lock
 from memlog.pages import Pages
 from memlog.structure import Stamp, is_sealed, problem, problem_of_metas, seal, stamp
 
@@ -41,7 +41,6 @@ DAMAGES = (
 
 MAP_BYTES_START = 16 * 1024 * 1024
 GROWTH_STEP_BYTES_MAX = 4 * 1024**3
-READERS_MAX = 1024
 ROWS_PER_COMMIT = 10_000
 TRIES = 100
 """To look at a file between two commits of others; who writes as often as that has looked through it."""
@@ -81,6 +80,7 @@ class Environment:
             path.parent.mkdir(parents=True, exist_ok=True)
             if proven:
                 self._require_metas()
+            make_room_for_lock(path)
             self._env = _opened_alone(
                 lambda: lmdb.open(
                     str(path),

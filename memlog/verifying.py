@@ -11,6 +11,7 @@ import lmdb
 from memlog.damage import examine
 from memlog.environment import TRIES, unsound_metas
 from memlog.errors import StorageError
+from memlog.gates import make_room_for_lock
 from memlog.log import Damage
 from memlog.pages import Pages
 
@@ -59,4 +60,5 @@ def _opened(path: Path) -> Iterator[Pages]:
 
 
 def _snapshots(path: Path) -> lmdb.Environment:
+    make_room_for_lock(path)
     return lmdb.open(str(path), subdir=False, readonly=True, max_dbs=1)

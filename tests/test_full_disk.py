@@ -6,17 +6,19 @@ this user may mount one, also a small file system in memory.
 
 from __future__ import annotations
 
+import os
 import resource
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from memlog.store import Store
-from tests.served import Pipe, served
+from tests.command_line import holding_lines
+from tests.served import Pipe, run_memlog, served
 from tests.service import Refused
 
 WRITES_MAX = 400
@@ -99,3 +101,22 @@ def test_a_full_disk_refuses_writes_until_there_is_room(tmp_path: Path) -> None:
             assert server("open_nodes", names=["n0"])["notFound"] == []
             ballast.unlink()
             require_right_again(server, acknowledged, tmp_path / "disk")
+
+
+@pytest.mark.parametrize("free_kilobytes", [0, 4, 24, 60, 80])
+def test_what_is_begun_on_a_full_disk_ends_in_words(tmp_path: Path, free_kilobytes: int) -> None:
+    """LMDB writes to its lock file through a map: a page of it that has no room would end the process."""
+    memlog = holding_lines(tmp_path)
+    with small_disk(tmp_path / "disk") as mounted:
+        if not mounted:
+            pytest.skip("this user may not mount a file system")
+        with suppress(OSError), (tmp_path / "disk" / "ballast").open("wb", buffering=0) as ballast:
+            while ballast.write(bytes(4096)):
+                pass
+        size = (tmp_path / "disk" / "ballast").stat().st_size
+        os.truncate(tmp_path / "disk" / "ballast", size - free_kilobytes * 1024)
+        backup = run_memlog("backup", tmp_path / "disk" / "backup", data_dir=memlog.data_dir)
+        begun = run_memlog("log", data_dir=tmp_path / "disk" / "data")
+        for ended in (backup, begun):
+            assert (ended.returncode, ended.stdout) == (1, "")
+            assert "No space left" in ended.stderr or "Free some space" in ended.stderr
