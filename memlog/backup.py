@@ -30,7 +30,7 @@ import msgspec
 from memlog import codec
 from memlog.canonical import canonical
 from memlog.codec import CHAIN_END
-from memlog.environment import Environment, storage_error, sync_folder
+from memlog.environment import Environment, sync_folder
 from memlog.errors import Conflict, InvalidParameter, ProjectExists, ProjectNotFound, StorageError
 from memlog.log import Damage, Log
 from memlog.project import DATABASES, GENERATION_KEY, LOG_FILE, Project
@@ -144,7 +144,10 @@ def back_up(store: Store, folder: Path, progress: Progress = lambda *_: None) ->
                 for row in store.projects("all")
             ]
     except OSError as error:
-        raise storage_error(folder, error) from error
+        raise StorageError(
+            f"The backup in {folder} cannot be written: {error.strerror or error}",
+            suggestion="Name a folder that this user may write, on a disk with room for it.",
+        ) from error
 
 
 def _require_backup(folder: Path, data_dir: Path) -> None:

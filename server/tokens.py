@@ -18,6 +18,7 @@ import msgspec
 from filelock import FileLock
 
 from memlog.closest import did_you_mean
+from memlog.environment import storage_error
 from memlog.errors import InvalidParameter, StorageError
 from memlog.settings import Settings
 from memlog.times import iso
@@ -144,8 +145,12 @@ class Tokens:
         """In one step, for nobody but the owner to read."""
         fresh = self.path.with_name(f"{self.path.name}.{secrets.token_hex(4)}")
         text = msgspec.json.format(msgspec.json.encode(_Kept(tokens)), indent=2)
-        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(text + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(self.path)
+        try:
+            with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(text + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.replace(self.path)
+        except OSError as error:
+            fresh.unlink(missing_ok=True)
+            raise storage_error(self.path, error) from error

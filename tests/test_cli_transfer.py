@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +23,7 @@ from tests.command_line import (
     lines_of,
     written,
 )
-from tests.served import REPOSITORY, run_memlog
+from tests.served import DEADLINE_S, REPOSITORY, environment, run_memlog
 
 
 @pytest.fixture
@@ -334,3 +337,35 @@ def test_a_real_memory_is_imported_searched_exported_and_proven(memlog: CommandL
     checked = memlog("replay", "--check", "--json", **model)
     assert checked.code == 0, checked.stdout
     assert set(checked.json["default"].values()) == {"equal"}
+
+
+def test_an_error_of_an_export_names_the_file_that_was_asked_for(
+    remembered: CommandLine, tmp_path: Path
+) -> None:
+    ended = remembered("export", tmp_path / "nowhere" / "out.jsonl")
+    assert f"{tmp_path / 'nowhere' / 'out.jsonl'}: " in ended.stderr
+    if Path("/dev/full").exists():
+        assert remembered("export", "/dev/full").stderr.startswith("error: /dev/full: No space")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a full device: Linux only")
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(f"{each} >/dev/full" for each in ("log", "log --json", "projects", "stats", "export")),
+        "export >&-",
+    ],
+)
+def test_an_output_that_cannot_be_written_is_one_line_of_error(
+    remembered: CommandLine, line: str
+) -> None:
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$0" -m memlog {line}', sys.executable],
+        env=environment(MEMLOG_DATA_DIR=str(remembered.data_dir)),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert re.fullmatch("error: output: .*\n", done.stderr), done.stderr

@@ -103,6 +103,14 @@ def test_a_full_disk_refuses_writes_until_there_is_room(tmp_path: Path) -> None:
             require_right_again(server, acknowledged, tmp_path / "disk")
 
 
+def fill_up(folder: Path, but_kilobytes: int = 0) -> None:
+    ballast = folder / "ballast"
+    with suppress(OSError), ballast.open("wb", buffering=0) as file:
+        while file.write(bytes(4096)):
+            pass
+    os.truncate(ballast, ballast.stat().st_size - but_kilobytes * 1024)
+
+
 @pytest.mark.parametrize("free_kilobytes", [0, 4, 24, 60, 80])
 def test_what_is_begun_on_a_full_disk_ends_in_words(tmp_path: Path, free_kilobytes: int) -> None:
     """LMDB writes to its lock file through a map: a page of it that has no room would end the process."""
@@ -110,13 +118,20 @@ def test_what_is_begun_on_a_full_disk_ends_in_words(tmp_path: Path, free_kilobyt
     with small_disk(tmp_path / "disk") as mounted:
         if not mounted:
             pytest.skip("this user may not mount a file system")
-        with suppress(OSError), (tmp_path / "disk" / "ballast").open("wb", buffering=0) as ballast:
-            while ballast.write(bytes(4096)):
-                pass
-        size = (tmp_path / "disk" / "ballast").stat().st_size
-        os.truncate(tmp_path / "disk" / "ballast", size - free_kilobytes * 1024)
+        fill_up(tmp_path / "disk", but_kilobytes=free_kilobytes)
         backup = run_memlog("backup", tmp_path / "disk" / "backup", data_dir=memlog.data_dir)
         begun = run_memlog("log", data_dir=tmp_path / "disk" / "data")
         for ended in (backup, begun):
             assert (ended.returncode, ended.stdout) == (1, "")
             assert "No space left" in ended.stderr or "Free some space" in ended.stderr
+
+
+def test_a_token_that_a_full_disk_does_not_take_leaves_nothing_behind(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk") as mounted:
+        if not mounted:
+            pytest.skip("this user may not mount a file system")
+        fill_up(tmp_path / "disk")
+        refused = run_memlog("token", "new", "phone", data_dir=tmp_path / "disk")
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert refused.stderr.startswith("error: tokens.json: No space left on device")
+        assert {each.name for each in (tmp_path / "disk").glob("tokens*")} <= {"tokens.json.lock"}

@@ -6,6 +6,7 @@ without waiting for what other commands need.
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 
@@ -77,7 +78,20 @@ def main(arguments: list[str] | None = None) -> None:
     except OSError as error:  # of a file that a command was given, or of the output
         where = error.filename or "output"
         say(f"error: {where}: {error.strerror or error}", err=True)
+        _forget_output()
         sys.exit(1)
+
+
+def _forget_output() -> None:
+    """Lets go of what cannot be written: Python would try again at its end, and say so in its own words."""
+    if sys.stdout is None:  # closed by the caller
+        return
+    try:
+        sys.stdout.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 def serve_main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -150,12 +151,24 @@ def written_whole(file: Path) -> Iterator[BinaryIO]:
     """What is written takes the place of `file` at the end, all of it, or nothing does.
 
     A pipe or a device has no content to lose, and nothing may take its place: it is written to as it is.
+    Raises OSError with the name of `file`, whatever it was that could not be written.
     """
     if str(file) == "-":
+        if sys.stdout is None:  # the caller has closed it
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
     target = file.resolve()  # where it is a link, what it leads to is replaced
+    try:
+        with _in_place_of(target) as opened:
+            yield opened
+    except OSError as error:
+        raise OSError(error.errno, error.strerror or str(error), str(file)) from error
+
+
+@contextmanager
+def _in_place_of(target: Path) -> Iterator[BinaryIO]:
     if target.exists() and not target.is_file():
         with target.open("wb") as opened:
             yield opened
