@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import msgspec
 from msgspec import Meta
@@ -52,22 +52,24 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     strict_relations: bool = False
     secrets: Secrets = "warn"
     search_mode: Mode = "hybrid"
-    search_limit: int = 10
-    search_limit_max: int = 100
-    similar_min: float = 0.5
-    content_characters_max: int = MEMORY_CONTENT_CHARACTERS_MAX
-    tags_max: int = TAGS_MAX
+    search_limit: Annotated[int, Meta(ge=1)] = 10
+    search_limit_max: Annotated[int, Meta(ge=1)] = 100
+    similar_min: Annotated[float, Meta(ge=-1, le=1)] = 0.5
+    content_characters_max: Annotated[int, Meta(ge=1)] = MEMORY_CONTENT_CHARACTERS_MAX
+    tags_max: Annotated[int, Meta(ge=0)] = TAGS_MAX
     embedder: Embedder = "minilm"
     embedder_model: str = ""
     embedder_url: str = ""
     embedder_key: str = ""
-    embedder_retries: int = 3
+    embedder_retries: Annotated[int, Meta(ge=0)] = 3
     model_dir: Path | None = None
     piece_vectors: bool = True
     log_level: LogLevel = "info"
     http_host: str = "127.0.0.1"
     http_port: Annotated[int, Meta(ge=0, le=65_535)] = 8081
-    http_path: Annotated[str, Meta(pattern="^(/[A-Za-z0-9._~-]+)+$")] = "/mcp"
+    http_path: Annotated[
+        str, Meta(pattern="^(/[A-Za-z0-9._~-]+)+$", description="a path such as /mcp")
+    ] = "/mcp"
     http_stateless: bool = False
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
@@ -274,7 +276,7 @@ def load(
     for field, value in (flags or {}).items():
         if value is not None:
             values[field] = value
-            origins[field] = f"--{field.replace('_', '-')}"
+            origins[field] = f"--{field.removeprefix('http_').replace('_', '-')}"
     problems = []
     fields = {field.name: field for field in msgspec.structs.fields(Settings)}
     for name, value in list(values.items()):
@@ -288,21 +290,47 @@ def load(
     return Settings(**values), origins
 
 
+def allowed(wanted: Any) -> list[str]:
+    """What a setting of this type takes, in words; or each of the words it takes."""
+    kind, meta = get_args(wanted) if get_origin(wanted) is Annotated else (wanted, Meta())
+    if get_origin(kind) is Literal:
+        return list(get_args(kind))
+    if kind is bool:
+        return ["1", "0"]
+    if kind in (int, float):
+        return [f"{'an integer' if kind is int else 'a number'}{_between(meta)}"]
+    if kind in (Path, Path | None):
+        return ["a path"]
+    if get_origin(kind) is tuple:
+        return ["names, with commas between"]
+    return [meta.description or "text"]
+
+
+def _between(meta: Meta) -> str:
+    if meta.gt is not None:
+        return f" above {meta.gt}"
+    if meta.ge is None:
+        return ""
+    return f" of at least {meta.ge}" if meta.le is None else f" from {meta.ge} to {meta.le}"
+
+
 def _convert(name: str, value: Any, wanted: Any) -> Any:
+    """Raises ValueError, which says what is taken. Case does not count where there are words to choose from."""
     if name == "toolsets" and isinstance(value, str):
         return _toolsets(value)
     if wanted == tuple[str, ...] and isinstance(value, str):
         return tuple(each.strip() for each in value.split(",") if each.strip())
-    if wanted is bool and isinstance(value, str):
-        if value.lower() not in _YES | _NO:
-            raise ValueError(f"{name} is {value!r}: say 1 or 0")
-        return value.lower() in _YES
     if wanted in (Path, Path | None):
         return Path(value).expanduser() if value else None
+    given = value.strip() if isinstance(value, str) and wanted is not str else value
+    if isinstance(given, str) and (wanted is bool or get_origin(wanted) is Literal):
+        given = given.lower()
+    if wanted is bool and given in _YES | _NO:
+        return given in _YES
     try:
-        return msgspec.convert(value, wanted, strict=False)
+        return msgspec.convert(given, wanted, strict=wanted is bool)
     except msgspec.ValidationError as error:
-        raise ValueError(f"{name} is {value!r}: {error}") from error
+        raise ValueError(f"{name} is {value!r}: say {' or '.join(allowed(wanted))}") from error
 
 
 def _toolsets(text: str) -> tuple[str, ...]:

@@ -11,11 +11,11 @@ import json
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Any
 
 import msgspec
 
-from memlog.settings import SETTINGS, TOOLSETS, Settings
+from memlog.settings import SETTINGS, TOOLSETS, Settings, allowed
 from server.dispatch import listed
 from server.registry import Tool, tools
 
@@ -220,19 +220,10 @@ def settings_page() -> str:
 
 
 def _taken(kind: Any) -> str:
-    if get_origin(kind) is Annotated:
-        kind = get_args(kind)[0]
-    if get_origin(kind) is Literal:
-        return " · ".join(f"`{value}`" for value in get_args(kind))
-    if kind is bool:
-        return "`1` or `0`"
-    if kind is int:
-        return "an integer"
-    if kind is float:
-        return "a number"
-    if kind in (Path, Path | None):
-        return "a path"
-    return "names, with commas between" if get_origin(kind) is tuple else "text"
+    words = allowed(kind)
+    if len(words) == 1:
+        return words[0]
+    return (" or " if kind is bool else " · ").join(f"`{word}`" for word in words)
 
 
 def _default(field: Any) -> str:

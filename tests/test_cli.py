@@ -379,6 +379,40 @@ def test_a_wrong_call_ends_with_2_and_the_usage(memlog: CommandLine, arguments: 
     assert "Usage: memlog" in ended.stderr
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("MEMLOG_IF_EXISTS", "keep", "if_exists is 'keep': say replace or merge or skip or error"),
+        ("MEMLOG_READ_ONLY", "maybe", "read_only is 'maybe': say 1 or 0"),
+        ("MEMLOG_HTTP_PORT", "70000", "http_port is '70000': say an integer from 0 to 65535"),
+        ("SEARCH_DEFAULT_LIMIT", "0", "search_limit is '0': say an integer of at least 1"),
+        ("MEMLOG_TAGS_MAX", "-1", "tags_max is '-1': say an integer of at least 0"),
+        ("MEMLOG_SIMILAR_MIN", "7", "similar_min is '7': say a number from -1 to 1"),
+        ("MEMLOG_SIMILAR_MIN", "nan", "similar_min is 'nan': say a number from -1 to 1"),
+        ("MEMLOG_HTTP_REQUEST_SECONDS", "1h", "is '1h': say a number above 0"),
+        ("MEMLOG_HTTP_PATH", "mcp", "http_path is 'mcp': say a path such as /mcp"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_refused_with_what_does(
+    memlog: CommandLine, variable: str, value: str, said: str
+) -> None:
+    ended = memlog("projects", **{variable: value})
+    assert ended.code == 1
+    assert ended.stderr.startswith(f"error: {variable}: ")
+    assert said in ended.stderr
+
+
+def test_a_flag_that_does_not_fit_is_refused_under_its_own_name(memlog: CommandLine) -> None:
+    assert memlog("health", "--port", "70000").stderr.startswith("error: --port: ")
+
+
+def test_the_case_of_a_word_and_space_around_a_number_do_not_count(memlog: CommandLine) -> None:
+    given = {"LOG_LEVEL": "INFO", "MEMLOG_READ_ONLY": " True", "MEMLOG_HTTP_PORT": " 9000 "}
+    settings = memlog("doctor", "--json", MEMLOG_LOG_LEVEL="", **given).json["settings"]
+    found = [settings[name]["value"] for name in ("log_level", "read_only", "http_port")]
+    assert found == ["info", "True", "9000"]
+
+
 def test_empty_variables_count_as_not_given(remembered: CommandLine) -> None:
     empty = {"MEMLOG_LOG_LEVEL": "", "MEMLOG_SEARCH_MODE": "", "MEMLOG_EMBEDDER_RETRIES": ""}
     settings = remembered("doctor", "--json", **empty).json["settings"]

@@ -46,8 +46,8 @@ def test_every_setting_is_listed_with_its_variables_and_default() -> None:
     for setting in SETTINGS:
         assert f"| `{setting.field}` | `{setting.variables[0]}`" in page
     assert (
-        "| `search_limit` | `MEMLOG_SEARCH_LIMIT`, `SEARCH_DEFAULT_LIMIT` | an integer | `10` |"
-        in page
+        "| `search_limit` | `MEMLOG_SEARCH_LIMIT`, `SEARCH_DEFAULT_LIMIT` "
+        "| an integer of at least 1 | `10` |" in page
     )
     assert "| `1` or `0` | `0` |" in page
     assert "(never shown or logged)" in page
