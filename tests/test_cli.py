@@ -402,6 +402,33 @@ def test_a_value_that_does_not_fit_is_refused_with_what_does(
     assert said in ended.stderr
 
 
+@pytest.mark.parametrize(
+    ("wrong", "near"), [("serch", "'search'"), ("projcts", "'projects'"), ("helth", "'health'")]
+)
+def test_a_command_that_is_misspelt_is_offered_the_nearest(
+    memlog: CommandLine, wrong: str, near: str
+) -> None:
+    ended = memlog(wrong, "x")
+    assert f"No such command '{wrong}'. Did you mean {near}" in ended.stderr
+
+
+def test_a_command_that_an_error_advises_can_be_typed_as_it_stands(memlog: CommandLine) -> None:
+    name = "my old 'app'"
+    assert memlog("projects", "create", name).code == 0
+    assert memlog("projects", "archive", name).code == 0
+    for refused in (memlog("search", "x", "-p", name), memlog("projects", "create", name)):
+        advised = re.search("un `memlog (projects restore .*?)`", refused.stderr)
+        assert advised is not None, refused.stderr
+        assert shlex.split(advised[1]) == ["projects", "restore", name]
+
+
+def test_the_name_that_is_meant_can_be_copied(memlog: CommandLine) -> None:
+    family = "👩\u200d👧 family"
+    line = f'{{"type":"entity","name":"{family}","entityType":"group"}}'
+    assert memlog("import", "-", stdin=line).code == 0
+    assert f"Did you mean '{family}'?" in memlog("show", "the family").stderr
+
+
 def test_a_flag_that_does_not_fit_is_refused_under_its_own_name(memlog: CommandLine) -> None:
     assert memlog("health", "--port", "70000").stderr.startswith("error: --port: ")
 

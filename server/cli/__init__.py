@@ -13,6 +13,7 @@ from importlib import import_module
 import click
 
 from memlog import __version__
+from memlog.closest import did_you_mean
 from memlog.errors import MemlogError
 from server.cli.common import say
 from server.cli.hints import spoken
@@ -40,6 +41,9 @@ COMMANDS = {
     "health": "server.cli.health",
 }
 
+PROBLEMS_SHOWN_MAX = 20
+"""Of a file with a mistake in every line."""
+
 
 class Commands(click.Group):
     """Finds a command by name and imports its module only then."""
@@ -53,6 +57,15 @@ class Commands(click.Group):
         module = import_module(COMMANDS[cmd_name])
         command: click.Command = getattr(module, f"{cmd_name}_command")
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Raises UsageError, which offers the commands that are nearest."""
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            near = did_you_mean(args[0], COMMANDS)
+            ctx.fail(" ".join(filter(None, [f"No such command '{args[0]}'.", near])))
+        return super().resolve_command(ctx, args)
 
 
 @click.command(
@@ -105,10 +118,12 @@ def explained(error: MemlogError) -> str:
     if len(error.problems) == 1 and error.problems[0].path not in error.message:
         lines = [f"error: {error.problems[0].path}: {error.message}"]
     if len(error.problems) > 1:
-        for problem in error.problems:
+        for problem in error.problems[:PROBLEMS_SHOWN_MAX]:
             lines.append(f"  {problem.path}: {problem.problem}")
             if problem.suggestion:
                 lines.append(f"    {problem.suggestion}")
+        if len(error.problems) > PROBLEMS_SHOWN_MAX:
+            lines.append(f"  … and {len(error.problems) - PROBLEMS_SHOWN_MAX} more.")
     if error.suggestion:
         lines.append(f"hint: {error.suggestion}")
     return "\n".join(map(spoken, lines))

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Callable
 
-_SPOKEN: tuple[tuple[str, str], ...] = (
-    (
-        r'Call restore_project with \{"name": "(.*)"\}, or switch_project to another one\.',
-        r"Run `memlog projects restore \1`, or name another project with --project.",
-    ),
-    (
-        r'call restore_project with \{"name": "(.*)"\}, or choose',
-        r"run `memlog projects restore \1`, or choose",
-    ),
+
+def _restored(found: re.Match[str]) -> str:
+    run = "Run" if found[1] == "Call" else "run"
+    return f"{run} `memlog projects restore {shlex.quote(found[2])}`, or "
+
+
+_SPOKEN: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
+    (r"switch_project to another one\.", "name another project with --project."),
+    (r'(Call|call) restore_project with \{"name": "(.*)"\}, or ', _restored),
     (
         r"Call create_project to make it, or list_projects to see all\.",
         "Run `memlog projects create` to make it, or `memlog projects` to see all.",
