@@ -234,17 +234,18 @@ def commands(lines: Sequence[Line]) -> Iterator[tuple[AnyCommand, int]]:
     for line in lines:
         if not isinstance(line, EntityLine):
             continue
-        for start in range(0, max(len(line.observations), 1), ITEMS_PER_COMMAND):
+        starts = range(0, max(len(line.observations), 1), ITEMS_PER_COMMAND)
+        for start in starts:
             part = line.observations[start : start + ITEMS_PER_COMMAND]
             entities.append(
                 NewEntity(name=line.name, entity_type=line.entity_type, observations=part)
             )
             size += 1 + len(part)
+            finished += start == starts[-1]
             if size >= ITEMS_PER_COMMAND:
                 yield CreateEntities(entities=entities, if_exists="merge"), finished
                 entities, size, finished = [], 0, 0
-        finished += 1
-    if entities or finished:
+    if entities:
         yield CreateEntities(entities=entities, if_exists="merge"), finished
     relations = [
         NewRelation(source=line.source, target=line.target, relation_type=line.relation_type)

@@ -296,6 +296,30 @@ def test_a_replay_is_checked_done_and_changes_no_answer(remembered: CommandLine)
     assert remembered("search", "banker", "--json").json["groups"][0]["name"] == "Jon"
 
 
+def test_what_a_replay_cannot_prove_or_build_ends_with_1(remembered: CommandLine) -> None:
+    for arguments in (["--check"], ["--only", "vectors"]):
+        ended = remembered("replay", *arguments, MEMLOG_EMBEDDER="minilm", MEMLOG_MODEL_DIR="/no")
+        assert (ended.code, "vectors not possible" in ended.stdout) == (1, True), ended.stderr
+
+
+@pytest.mark.parametrize("arguments", ["default --all", "--catalog --check"])
+def test_a_replay_of_two_minds_is_a_wrong_call(remembered: CommandLine, arguments: str) -> None:
+    assert remembered("replay", *arguments.split()).code == 2
+
+
+def test_a_log_without_what_was_asked_for_says_so(remembered: CommandLine) -> None:
+    ended = remembered("log", "--thread", "nobody's")
+    assert (ended.code, ended.stdout) == (0, "")
+    assert ended.stderr == "There is nothing of that in the log.\n"
+    assert remembered("log", "--thread", "nobody's", "--json").json == []
+
+
+def test_nobody_is_asked_whether_to_delete_what_is_not_there(remembered: CommandLine) -> None:
+    ended = remembered("projects", "delete", "nope", stdin="y\n")
+    assert (ended.code, ended.stdout) == (1, "")
+    assert "Project 'nope' not found" in ended.stderr
+
+
 def test_a_state_that_is_not_what_the_log_says_is_found_and_mended(
     remembered: CommandLine, tmp_path: Path
 ) -> None:

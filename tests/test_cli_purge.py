@@ -168,6 +168,12 @@ def test_the_command_tells_what_goes_asks_and_does_nothing_on_no(tmp_path: Path)
     assert "lives in Rome' is there again" in result.output
     with client_on(data_dir) as client:
         assert client("open_nodes", names=["Jon"])["entities"] != []
+    result = CliRunner().invoke(cli, [*base, "--json"], env=environment)
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["positions"] == [2, 3, 5, 6]
+    assert "Nothing was erased: --yes does it." in result.stderr
+    with client_on(data_dir) as client:
+        assert client("open_nodes", names=["Jon"])["entities"] != []
     result = CliRunner().invoke(cli, [*base, "--yes", "--json"], env=environment)
     report = json.loads(result.stdout)
     assert report["positions"] == [2, 3, 5, 6]

@@ -262,6 +262,16 @@ def test_of_a_file_that_is_none_the_first_problems_are_shown(memlog: CommandLine
     assert len(ended.stderr.splitlines()) < 50
 
 
+def test_an_import_without_its_embedder_is_done_and_says_what_comes_later(
+    memlog: CommandLine, tmp_path: Path
+) -> None:
+    broken = {"MEMLOG_EMBEDDER": "minilm", "MEMLOG_MODEL_DIR": str(tmp_path)}
+    ended = memlog("import", written(tmp_path / "in.jsonl", LINES), **broken)
+    assert ended.code == 0
+    assert ended.stdout.startswith(f"Imported {len(LINES)} lines")
+    assert "vectors will be built by the next search: " in ended.stderr
+
+
 def test_a_key_of_the_one_object_that_nobody_knows_is_refused(memlog: CommandLine) -> None:
     graph = as_one_object(LINES)
     graph["relation"] = graph.pop("relations")

@@ -7,6 +7,7 @@ this user may mount one, also a small file system in memory.
 from __future__ import annotations
 
 import os
+import re
 import resource
 import subprocess
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from typing import Any
 import pytest
 
 from memlog.store import Store
-from tests.command_line import holding_lines
+from tests.command_line import JON, holding_lines, written
 from tests.served import Pipe, run_memlog, served
 from tests.service import Refused
 
@@ -135,3 +136,17 @@ def test_a_token_that_a_full_disk_does_not_take_leaves_nothing_behind(tmp_path: 
         assert (refused.returncode, refused.stdout) == (1, "")
         assert refused.stderr.startswith("error: tokens.json: No space left on device")
         assert {each.name for each in (tmp_path / "disk").glob("tokens*")} <= {"tokens.json.lock"}
+
+
+def test_an_import_that_ends_early_says_how_far_it_came(tmp_path: Path) -> None:
+    lines = [JON | {"name": f"n{each}", "observations": ["x" * 9_000]} for each in range(600)]
+    file = written(tmp_path / "in.jsonl", lines)
+    with small_disk(tmp_path / "disk") as mounted:
+        if not mounted:
+            pytest.skip("this user may not mount a file system")
+        ended = run_memlog("import", file, data_dir=tmp_path / "disk")
+        assert (ended.returncode, ended.stdout) == (1, "")
+        told = re.search(r"hint: (\d+) of 600 lines are in the log\.", ended.stderr)
+        assert told is not None, ended.stderr
+        kept = run_memlog("export", data_dir=tmp_path / "disk")
+        assert len(kept.stdout.splitlines()) == int(told[1])

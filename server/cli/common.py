@@ -7,13 +7,14 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from memlog.errors import EmbeddingError
 from memlog.settings import LogLevel, Settings, load
 
 if TYPE_CHECKING:
@@ -154,6 +155,20 @@ def bar_for(progress: Progress) -> Callable[[str, int, int], None]:
         progress.update(tasks[name], completed=position, total=head)
 
     return show
+
+
+def indexed(service: Service, project: str, names: Iterable[str], progress: Progress) -> list[str]:
+    """Brings these indexes to the head of the log, which is whole without them; what could not be, in words."""
+    said = []
+    projections = service.open(project).projections
+    for name in names:
+        if name == "vectors" and service.embeddings.switched_off:
+            continue
+        try:
+            projections.caught_up(name, bar_for(progress))
+        except EmbeddingError as error:
+            said.append(f"{name} will be built by the next search: {error.message}")
+    return said
 
 
 # -- printing: every text that a command shows goes through `safe`

@@ -24,6 +24,7 @@ from server.cli.common import (
     open_project,
     print_json,
     project_option,
+    say,
     service_of,
     with_settings,
 )
@@ -67,6 +68,9 @@ def log_command(
         lines = list(islice(_newest_first(opened.project, before, entity, thread), limit))[::-1]
     if as_json:
         print_json(lines)
+        return
+    if not lines:
+        say("There is nothing of that in the log.", err=True)
         return
     from rich.text import Text
 

@@ -112,8 +112,9 @@ def delete(settings: Settings, name: str, yes: bool) -> None:
     \b
     Example: memlog projects delete old-app
     """
-    if not yes:
-        click.confirm(f"Delete project '{name}' and its history for good?", abort=True)
     with service_of(settings) as service:
+        service.store.find(name)
+        if not yes:
+            click.confirm(f"Delete project '{name}' and its history for good?", abort=True)
         service.store.delete(name)
     say(f"Deleted project '{name}'.")

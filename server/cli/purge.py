@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import click
 
 from memlog.differences import differences
-from memlog.errors import EmbeddingError
 from memlog.purging import Plan, Target, plan
 from memlog.settings import Settings
 from projections.follow import PROJECTIONS
 from server.cli.common import (
-    bar_for,
+    indexed,
     json_option,
     print_json,
     progress_bar,
@@ -46,7 +46,8 @@ def purge_command(
 
     An entity goes with its names, facts, relations, and whatever was merged into it. Positions and the
     chain of hashes stay as they are. Stop other servers of this data directory first, or they have to
-    open the project again.
+    open the project again. It says what would go, and asks. With --json it does not ask: without --yes it
+    only says what would go, and ends with 1.
 
     \b
     Example: memlog purge my-app --entity "Jon"
@@ -55,12 +56,17 @@ def purge_command(
     target = Target(entities, memories)
     with service_of(settings) as service:
         planned, others = _planned(service, project, target)
+        if as_json and not yes:
+            print_json(_report(planned, others, []))
+            say("Nothing was erased: --yes does it.", err=True)
+            sys.exit(1)
         if not as_json:
             _tell(planned, others)
         if not yes:
             click.confirm("Erase this for good?", abort=True, err=True)
         erased = service.purge(project, target)
-        behind = _rebuilt(service, project, hidden=as_json)
+        with progress_bar(hidden=as_json) as progress:
+            behind = indexed(service, project, PROJECTIONS, progress)
     if as_json:
         print_json(_report(erased, others, behind))
         return
@@ -112,21 +118,6 @@ def _ranges(positions: Any) -> str:
             runs.append([position, position])
     shown = [f"{first}" if first == last else f"{first}-{last}" for first, last in runs[:SHOWN_MAX]]
     return ", ".join(shown) + (" …" if len(runs) > SHOWN_MAX else "")
-
-
-def _rebuilt(service: Service, project: str, *, hidden: bool) -> list[str]:
-    """Brings the indexes to the head of the log; what could not be built, in words."""
-    said = []
-    projections = service.open(project).projections
-    with progress_bar(hidden=hidden) as progress:
-        for name in PROJECTIONS:
-            if name == "vectors" and service.embeddings.switched_off:
-                continue
-            try:
-                projections.caught_up(name, bar_for(progress))
-            except EmbeddingError as error:
-                said.append(f"{name} will be built by the next search: {error.message}")
-    return said
 
 
 def _report(erased: Plan, others: list[str], behind: list[str]) -> dict[str, Any]:

@@ -48,6 +48,10 @@ def replay_command(
     Example: memlog replay --check
     Example: memlog replay my-app --only text
     """
+    if project is not None and every:
+        raise click.UsageError("--all is every project: leave out the name of one.")
+    if catalog and check:
+        raise click.UsageError("--catalog writes the list anew and --check changes nothing.")
     with service_of(settings) as service, progress_bar(hidden=as_json) as progress:
         if catalog:
             service.store.rebuild_catalog()
@@ -72,10 +76,12 @@ def replay_command(
         for name, report in reports.items():
             for part, said in report.items():
                 say(f"{name}: {part} {said}")
-    if any(said == DIFFERENT for report in reports.values() for said in report.values()):
+    outcomes = [said for report in reports.values() for said in report.values()]
+    if any(said == DIFFERENT or said.startswith(NOT_POSSIBLE) for said in outcomes):
         sys.exit(1)
 
 
+NOT_POSSIBLE = "not possible"
 EQUAL, DIFFERENT = "equal", "DIFFERENT: run `memlog replay` without --check to rebuild it"
 
 
@@ -94,5 +100,5 @@ def _part(service: Service, opened: Opened, part: str, check: bool, progress: Pr
         else:
             opened.projections.rebuild(part, progress)
     except EmbeddingError as error:
-        return f"not possible: {error.message}"
+        return f"{NOT_POSSIBLE}: {error.message}"
     return f"rebuilt to position {opened.project.head()}"

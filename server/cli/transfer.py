@@ -13,9 +13,10 @@ from typing import BinaryIO
 import click
 
 from memlog import backup, chronicle, transfer
+from memlog.errors import MemlogError
 from memlog.settings import Settings
 from server.cli.common import (
-    bar_for,
+    indexed,
     json_option,
     open_project,
     print_json,
@@ -31,6 +32,7 @@ from server.credentials import judge_lines
 from server.service import Opened
 
 DOUBTS_SHOWN = 20
+AGAIN = "When the cause is gone, import the file again: what is there is not added twice."
 
 
 @click.command("import")
@@ -70,13 +72,19 @@ def import_command(settings: Settings, file: BinaryIO, project: str | None, as_j
         lines = [line for _, line in placed]
         before = opened.project.head()
         task = progress.add_task("log", total=len(lines))
-        for command, count in transfer.commands(lines):
-            opened.project.execute(command, service.store.context, lambda _: None)
-            progress.advance(task, count)
-        opened.projections.caught_up("text", bar_for(progress))
-        if not service.embeddings.switched_off:
-            opened.projections.caught_up("vectors", bar_for(progress))
+        done = 0
+        try:
+            for command, count in transfer.commands(lines):
+                opened.project.execute(command, service.store.context, lambda _: None)
+                progress.advance(task, count)
+                done += count
+            behind = indexed(service, name, ("text", "vectors"), progress)
+        except MemlogError as error:
+            error.suggestion = f"{done} of {len(lines)} lines are in the log. {AGAIN}"
+            raise
         events = opened.project.head() - before
+    for said in behind:
+        say(said, err=True)
     if as_json:
         told = {"project": name, "lines": len(lines), "events": events}
         print_json({**told, "warnings": doubts} if doubts else told)
