@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -140,6 +141,21 @@ def test_the_example_in_a_description_is_a_call_of_the_tool(name: str) -> None:
     example = tool.description.partition("Example: ")[2]
     arguments = msgspec.json.decode(example)
     assert isinstance(decode(arguments, tool.arguments), tool.arguments)
+
+
+@pytest.mark.parametrize("room", ["memlog", "projections", "server"])
+def test_the_architecture_names_the_files_of_each_room_and_no_other(room: str) -> None:
+    page = (REPOSITORY / "ARCHITECTURE.md").read_text()
+    part = page.partition(f"\n## `{room}/`")[2].partition("\n## ")[0]
+    firsts = " ".join(row.split("|")[1] for row in part.splitlines() if row.startswith("|"))
+    named = re.findall(r"`([^`]+)`", firsts)
+    there = {
+        f"{each.name}/" if each.is_dir() else each.name
+        for each in (REPOSITORY / room).iterdir()
+        if not each.name.startswith("__") and (each.is_dir() or each.suffix == ".py")
+    }
+    assert {name for name in named if not any(fnmatch(each, name) for each in there)} == set()
+    assert {each for each in there if not any(fnmatch(each, name) for name in named)} == set()
 
 
 def test_the_readme_names_every_tool_and_every_toolset() -> None:
