@@ -290,6 +290,17 @@ def load(
     return Settings(**values), origins
 
 
+def unknown(environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The variables that look like settings and are none, and for each the nearest that is one."""
+    given = os.environ if environment is None else environment
+    known = [variable for setting in SETTINGS for variable in setting.variables]
+    return {
+        variable: did_you_mean(variable, known) or "docs/settings.md lists them all."
+        for variable in sorted(given)
+        if variable.startswith("MEMLOG_") and variable not in known
+    }
+
+
 def allowed(wanted: Any) -> list[str]:
     """What a setting of this type takes, in words; or each of the words it takes."""
     kind, meta = get_args(wanted) if get_origin(wanted) is Annotated else (wanted, Meta())

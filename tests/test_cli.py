@@ -155,6 +155,16 @@ def test_the_doctor_says_what_is_set_and_where_and_keeps_secrets(remembered: Com
     assert "swordfish" not in remembered("doctor", OPENAI_API_KEY="sk-swordfish").stdout
 
 
+def test_the_doctor_tells_how_far_the_indexes_are_and_which_variable_does_nothing(
+    remembered: CommandLine,
+) -> None:
+    ended = remembered("doctor", MEMLOG_READONLY="1")
+    assert "project default: status active, head 9, text 9, analytics 9\n" in ended.stdout
+    told = "MEMLOG_READONLY is no setting and does nothing. Did you mean 'MEMLOG_READ_ONLY'"
+    assert told in ended.stdout
+    assert "MEMLOG_READONLY" in remembered("doctor", "--json", MEMLOG_READONLY="1").json["unknown"]
+
+
 def test_projects_live_from_the_command_line(remembered: CommandLine) -> None:
     assert remembered("projects", "create", "shop", "--description", "The front end").code == 0
     rows = {row["name"]: row for row in remembered("projects", "--json").json}

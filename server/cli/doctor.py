@@ -11,7 +11,7 @@ import click
 
 from memlog import __version__
 from memlog.errors import MemlogError
-from memlog.settings import SETTINGS, Settings, load
+from memlog.settings import SETTINGS, Settings, load, unknown
 from server.cli.common import json_option, open_console, print_json, service_of, with_settings
 from server.service import Opened, Service
 
@@ -25,6 +25,8 @@ PACKAGES = ("mcp", "lmdb", "tantivy", "faiss-cpu", "onnxruntime", "msgspec", "an
 def doctor_command(ctx: click.Context, settings: Settings, as_json: bool) -> None:
     """Print the effective settings, the versions, and the health of the data directory.
 
+    A variable that looks like a setting and is none is named. Ends with 1 where a project is not well.
+
     \b
     Example: memlog doctor
     """
@@ -33,6 +35,7 @@ def doctor_command(ctx: click.Context, settings: Settings, as_json: bool) -> Non
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in PACKAGES},
         "settings": _settings(settings, ctx.params.get("data_dir")),
+        "unknown": unknown(),
     }
     with service_of(settings) as service:
         report["embedder"] = _embedder(service)
@@ -75,7 +78,7 @@ def _projects(service: Service) -> dict[str, dict[str, Any]]:
         if row.status == "active":
             try:
                 opened = service.open(row.name)
-                opened.projections.text()
+                opened.projections.text(), opened.projections.analytics()
                 if (damage := opened.project.damage) is not None:
                     report["error"], report["hint"] = damage.message, damage.suggestion
                 report["head"] = opened.project.head()
@@ -120,11 +123,15 @@ def _print(report: dict[str, Any]) -> None:
     for field, each in report["settings"].items():
         table.add_row(field, escape(each["value"]), each["from"])
     console.print(table)
+    for variable, hint in report["unknown"].items():
+        console.print(f"{variable} is no setting and does nothing. {hint}", markup=False)
     embedder = ", ".join(each for each in report["embedder"].values() if each)
     console.print(f"embedder: {embedder}", markup=False)
     for name, each in report["projects"].items():
         vectors = each.get("vectors", {})
-        said = ", ".join(f"{key} {value}" for key, value in each.items() if key != "vectors")
+        shown = {key: value for key, value in each.items() if key not in ("vectors", "projections")}
+        shown |= each.get("projections", {})
+        said = ", ".join(f"{key} {value}" for key, value in shown.items())
         console.print(f"project {name}: {said}", markup=False)
         for key, texts in vectors.items():
             counts = f"{texts['embedded']} texts embedded, {texts['pending']} pending"
