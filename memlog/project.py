@@ -288,10 +288,10 @@ class Project:
         with self._snapshot() as transaction:
             return digest(self._timeline(transaction))
 
-    def digest_rebuilt(self) -> str:
+    def digest_rebuilt(self, progress: Callable[[int, int], None] | None = None) -> str:
         """The same, over tables evolved in memory from the log alone."""
         with self._snapshot() as transaction:
-            return digest_rebuilt(self._log(transaction))
+            return digest_rebuilt(self._log(transaction), progress)
 
     # -- erasing
 

@@ -31,8 +31,8 @@ def digest(timeline: Timeline) -> str:
     return hashed.hexdigest()
 
 
-def digest_rebuilt(log: Log) -> str:
+def digest_rebuilt(log: Log, progress: Callable[[int, int], None] | None = None) -> str:
     """That of tables evolved in memory."""
     timeline = Timeline(MemoryRows(), MemoryRows())
-    evolve_all(log, timeline)
+    evolve_all(log, timeline, progress)
     return digest(timeline)

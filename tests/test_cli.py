@@ -306,6 +306,11 @@ def test_a_replay_is_checked_done_and_changes_no_answer(remembered: CommandLine)
     assert remembered("search", "banker", "--json").json["groups"][0]["name"] == "Jon"
 
 
+def test_one_entry_is_called_one(memlog: CommandLine) -> None:
+    assert memlog("projects", "create", "default").code == 0
+    assert memlog("verify").stdout == "default: 1 entry, whole.\n"
+
+
 def test_what_a_replay_cannot_prove_or_build_ends_with_1(remembered: CommandLine) -> None:
     for arguments in (["--check"], ["--only", "vectors"]):
         ended = remembered("replay", *arguments, MEMLOG_EMBEDDER="minilm", MEMLOG_MODEL_DIR="/no")

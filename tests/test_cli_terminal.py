@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,7 @@ from memlog.project import Origin
 from memlog.store import Store
 from server.cli.common import SafeFormatter
 from tests.command_line import CommandLine
+from tests.served import DEADLINE_S, environment
 
 CLEAR, TITLE, BACK = "\x1b[2J", "\x9d0;owned\x9c", "was\rwill be"
 EVIL = f"Jon{CLEAR}{TITLE}"
@@ -106,3 +110,33 @@ def test_doctor_shows_brackets_in_names_as_they_are(tmp_path: Path) -> None:
     memlog = CommandLine(tmp_path)
     assert memlog("projects", "create", "v[red]1").code == 0
     assert "project v[red]1: status active" in memlog("doctor").stdout
+
+
+@pytest.mark.parametrize("command", ["projects", "stats", "token list"])
+def test_in_a_narrow_terminal_nothing_of_a_table_is_left_out(
+    memlog: CommandLine, command: str
+) -> None:
+    assert memlog("token", "new", "laptop").code == 0
+    shown = memlog(*command.split(), COLUMNS="40").stdout.partition("entities by type")[0]
+    assert "…" not in shown
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="a terminal of POSIX")
+def test_who_types_serve_is_told_what_it_waits_for(tmp_path: Path) -> None:
+    ours, theirs = os.openpty()
+    try:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "memlog", "serve"],
+            stdin=theirs,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment(MEMLOG_DATA_DIR=str(tmp_path)),
+        )
+        assert server.stderr is not None
+        assert server.stderr.readline().startswith(b"Speaks MCP with a client")
+        server.terminate()
+        stdout, _ = server.communicate(timeout=DEADLINE_S)
+        assert stdout == b""
+    finally:
+        os.close(ours)
+        os.close(theirs)

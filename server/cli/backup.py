@@ -11,6 +11,7 @@ from memlog.settings import Settings
 from server.cli.common import (
     bar_for,
     json_option,
+    many,
     print_json,
     progress_bar,
     say,
@@ -39,8 +40,9 @@ def backup_command(settings: Settings, folder: Path, as_json: bool) -> None:
         print_json(done)
         return
     for each in done:
-        say(f"{each.name}: {each.position} entries, {each.added} new, {each.how}")
-    say(f"{len(done)} projects are in {folder}.")
+        entries = many(each.position, "entry", "entries")
+        say(f"{each.name}: {entries}, {each.added} new, {each.how}")
+    say(f"{many(len(done), 'project is', 'projects are')} in {folder}.")
 
 
 @click.command("restore")
@@ -69,6 +71,10 @@ def restore_command(
         print_json(done)
         return
     for each in done:
-        say(f"{each.name}: {each.how}, {each.position} entries")
+        entries = many(each.position, "entry", "entries")
+        if each.how == "already there":  # and perhaps more
+            say(f"{each.name}: already there, {entries} of the backup among what it has")
+        else:
+            say(f"{each.name}: {each.how}, {entries}")
         if each.aside is not None:
             say(f"  What was there is in {each.aside}")

@@ -192,6 +192,11 @@ def say(text: str, *, err: bool = False) -> None:
     click.echo(safe(text), err=err)
 
 
+def many(number: int, one: str, more: str) -> str:
+    """1 entry, 2 entries"""
+    return f"{number} {one if number == 1 else more}"
+
+
 def open_console(*, stderr: bool = False) -> Console:
     """Where coloured text and tables are printed."""
     from server.cli.terminal import Terminal

@@ -14,7 +14,7 @@ import anyio
 import click
 
 from memlog.settings import Settings
-from server.cli.common import open_console, service_of
+from server.cli.common import many, open_console, service_of
 
 if TYPE_CHECKING:
     from mcp import ClientSession
@@ -114,7 +114,7 @@ def _summary(answer: dict[str, Any]) -> str:
     said = []
     for each in answer["entities"]:
         retired = f", {each['replaced']} retired" if each.get("replaced") else ""
-        said.append(f"{each['name']} ({len(each['observations'])} facts{retired})")
+        said.append(f"{each['name']} ({many(len(each['observations']), 'fact', 'facts')}{retired})")
     return ", ".join(said)
 
 

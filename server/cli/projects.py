@@ -47,7 +47,7 @@ def projects_command(ctx: click.Context, settings: Settings, status: Wanted, as_
 
     table = Table(box=None, header_style="bold")
     for column in ("name", "status", "created", "description"):
-        table.add_column(column)
+        table.add_column(column, overflow="fold")
     for row in rows:
         created = row.created_at[:19] + "Z"
         name, description = Text(safe(row.name)), Text(safe(row.description))

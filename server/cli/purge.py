@@ -14,6 +14,7 @@ from projections.follow import PROJECTIONS
 from server.cli.common import (
     indexed,
     json_option,
+    many,
     print_json,
     progress_bar,
     say,
@@ -70,7 +71,7 @@ def purge_command(
     if as_json:
         print_json(_report(erased, others, behind))
         return
-    say(f"Erased {len(erased.positions)} entries of project '{project}'.")
+    say(f"Erased {many(len(erased.positions), 'entry', 'entries')} of project '{project}'.")
     say("Command ids that were used stay known, their answers do not; indexes were built anew.")
     for said in behind:
         say(said)

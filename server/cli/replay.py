@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 
 import click
 
@@ -89,10 +90,11 @@ def _part(service: Service, opened: Opened, part: str, check: bool, progress: Pr
     """Rebuilds or checks one part, and says how it went."""
     try:
         if part == "state":
+            shown = partial(progress, "state")
             if check:
-                same = opened.project.digest() == opened.project.digest_rebuilt()
+                same = opened.project.digest() == opened.project.digest_rebuilt(shown)
                 return EQUAL if same else DIFFERENT
-            opened.project.rebuild(lambda position, head: progress("state", position, head))
+            opened.project.rebuild(shown)
         elif part == "vectors" and service.embeddings.switched_off:
             return "switched off"
         elif check:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 
 from memlog.settings import Settings, load
-from server.cli.common import LEVELS, address_options, log_to_stderr
+from server.cli.common import LEVELS, address_options, log_to_stderr, say
+
+TO_A_PERSON = "Speaks MCP with a client on stdin and stdout: README.md tells how to name it to one. Ctrl-C ends it."
 
 
 @click.command("serve")
@@ -71,6 +74,8 @@ def _serve_stdio(settings: Settings) -> NoReturn:
 
     switch_quickly()
     log_to_stderr(settings.log_level)
+    if sys.stdin is not None and sys.stdin.isatty():
+        say(TO_A_PERSON, err=True)
     prelude = Prelude(Answers.of(settings))
     with collector_at_rest():
         from server.direct import Direct

@@ -28,7 +28,7 @@ from server.cli.common import (
 from server.service import Service
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, JustifyMethod
     from rich.table import Table
 
 DAYS = 30
@@ -208,7 +208,8 @@ def _metrics_table(metrics: Iterable[Metric]) -> Table:
 
     table = Table(box=None, header_style="bold")
     for column in ("metric", "value", "target", ""):
-        table.add_column(column, justify="left" if column == "metric" else "right")
+        justify: JustifyMethod = "left" if column == "metric" else "right"
+        table.add_column(column, justify=justify, overflow="fold")
     marks = {True: "[green]✓[/]", False: "[red]✗[/]", None: "[dim]nothing yet[/]"}
     for metric in metrics:
         value = "–" if metric.value is None else f"{metric.value:g} {metric.unit}".rstrip()

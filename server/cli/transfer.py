@@ -18,6 +18,7 @@ from memlog.settings import Settings
 from server.cli.common import (
     indexed,
     json_option,
+    many,
     open_project,
     print_json,
     progress_bar,
@@ -90,7 +91,8 @@ def import_command(settings: Settings, file: BinaryIO, project: str | None, as_j
         print_json({**told, "warnings": doubts} if doubts else told)
     else:
         _warn(doubts)
-        say(f"Imported {len(lines)} lines into project '{name}': {events} new events.")
+        taken, new = many(len(lines), "line", "lines"), many(events, "new event", "new events")
+        say(f"Imported {taken} into project '{name}': {new}.")
 
 
 def _warn(doubts: Sequence[str]) -> None:
@@ -151,7 +153,7 @@ def export_command(settings: Settings, file: Path, project: str | None, full: bo
                 written.write(safe(line.decode()).encode())
                 count += 1
     if str(file) != "-":
-        say(f"Exported {count} lines to {file}.")
+        say(f"Exported {many(count, 'line', 'lines')} to {file}.")
 
 
 @contextmanager

@@ -11,7 +11,15 @@ from memlog.damage import mark
 from memlog.log import Damage
 from memlog.settings import Settings
 from memlog.verifying import verify_file
-from server.cli.common import json_option, print_json, progress_bar, say, store_of, with_settings
+from server.cli.common import (
+    json_option,
+    many,
+    print_json,
+    progress_bar,
+    say,
+    store_of,
+    with_settings,
+)
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -55,6 +63,6 @@ def verify_command(settings: Settings, project: str | None, as_json: bool) -> No
             say(f"  Bring it back from a backup: memlog restore FOLDER '{name}' --replace")
             say(f"  Without one, go on with what is whole: memlog repair '{name}'")
         else:
-            say(f"{name}: {report.positions} entries, whole.")
+            say(f"{name}: {many(report.positions, 'entry', 'entries')}, whole.")
     if any(report.damages for report in reports.values()):
         sys.exit(1)
