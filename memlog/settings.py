@@ -132,7 +132,7 @@ SETTINGS = (
     Setting(
         "content_characters_max",
         ("MEMLOG_CONTENT_CHARACTERS_MAX", "MAX_CONTENT_LENGTH"),
-        "The longest content of a memory, in characters of its JSON",
+        "The longest content of a memory, in characters of its JSON; a fact never has more than 10000",
     ),
     Setting("tags_max", ("MEMLOG_TAGS_MAX", "MAX_TAGS_COUNT"), "The most tags of a record"),
     Setting(
