@@ -91,7 +91,9 @@ def test_the_unit_starts_what_setup_makes_as_a_user_that_its_head_makes() -> Non
     )
     assert helped.returncode == 0, helped.stderr
     head = text.partition("[Unit]")[0]
-    steps = [head.index(step) for step in ("useradd", "install -d", "token new", "systemctl")]
+    steps = [
+        head.index(step) for step in ("setup", "useradd", "install -d", "token new", "systemctl")
+    ]
     assert steps == sorted(steps)
     assert "User=memlog\n" in text and "useradd" in head and " memlog\n" in head
 

@@ -6,6 +6,7 @@ Also where root runs the tests: see `bound`.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -14,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from tests.bound import not_to_be_written, run_bound, served_bound, taken_away, why_not
-from tests.served import Pipe
+from tests.bound import bound, not_to_be_written, run_bound, served_bound, taken_away, why_not
+from tests.served import REPOSITORY, Pipe
 from tests.service import Refused, client_on
 
 pytestmark = pytest.mark.skipif(
@@ -127,3 +128,17 @@ def test_where_nothing_can_be_written_every_start_says_so_and_changes_nothing(
     assert {path: path.stat().st_mtime_ns for path in data_dir.rglob("*")} == before
     with served_bound(data_dir) as server:
         require_well(server)
+
+
+def test_a_checkout_that_its_owner_has_not_set_up_is_told_to_others(tmp_path: Path) -> None:
+    shutil.copytree(REPOSITORY / "scripts", tmp_path / "scripts")
+    run = "import os, sys; os.execv(sys.argv[1], sys.argv[1:])"
+    with not_to_be_written(tmp_path):
+        told = subprocess.run(
+            bound("-c", run, tmp_path / "scripts" / "setup"),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert (told.returncode, told.stdout) == (1, "")
+    assert f"Run {tmp_path}/scripts/setup as who owns it" in told.stderr
