@@ -81,7 +81,8 @@ def import_command(settings: Settings, file: BinaryIO, project: str | None, as_j
                 done += count
             behind = indexed(service, name, ("text", "vectors"), progress)
         except MemlogError as error:
-            error.suggestion = f"{done} of {len(lines)} lines are in the log. {AGAIN}"
+            far = f"{done} of {len(lines)} lines are in the log. {AGAIN}"
+            error.suggestion = f"{error.suggestion} {far}" if error.suggestion else far
             raise
         events = opened.project.head() - before
     for said in behind:
