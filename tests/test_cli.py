@@ -322,6 +322,17 @@ def test_a_replay_of_two_minds_is_a_wrong_call(remembered: CommandLine, argument
     assert remembered("replay", *arguments.split()).code == 2
 
 
+@pytest.mark.parametrize("command", ["stats", "replay --check", "verify"])
+def test_the_project_is_named_behind_the_command_or_by_the_option(
+    remembered: CommandLine, command: str
+) -> None:
+    words = command.split()
+    plain = remembered(*words, "default").stdout
+    assert remembered(*words, "--project", "default").stdout == plain
+    assert remembered(*words, "-p", "nope").code == 1
+    assert remembered(*words, "default", "-p", "default").code == 2
+
+
 def test_a_log_without_what_was_asked_for_says_so(remembered: CommandLine) -> None:
     ended = remembered("log", "--thread", "nobody's")
     assert (ended.code, ended.stdout) == (0, "")

@@ -69,6 +69,20 @@ def project_option(command: Command) -> Command:
     )(command)
 
 
+def project_argument(command: Command) -> Command:
+    """The project behind the command, or as the option that other commands have."""
+
+    @click.argument("project", required=False)
+    @click.option("--project", "-p", "named", help="The same as PROJECT.")
+    @functools.wraps(command)
+    def run(*, project: str | None, named: str | None, **arguments: Any) -> Any:
+        if project is not None and named is not None:
+            raise click.UsageError("The project is named twice: leave out --project.")
+        return command(project=named if project is None else project, **arguments)
+
+    return run
+
+
 def address_options(command: Command) -> Command:
     """Where HTTP is served, as settings."""
     for option in (

@@ -17,6 +17,7 @@ from server.cli.common import (
     open_project,
     print_json,
     progress_bar,
+    project_argument,
     say,
     service_of,
     with_settings,
@@ -27,7 +28,7 @@ PARTS = ("state", *PROJECTIONS)
 
 
 @click.command("replay")
-@click.argument("project", required=False)
+@project_argument
 @click.option("--all", "every", is_flag=True, help="Every active project.")
 @click.option("--only", type=click.Choice(PARTS), help="Only this part; default: all parts.")
 @click.option("--check", is_flag=True, help="Change nothing; compare with a rebuild from the log.")

@@ -21,6 +21,7 @@ from server.cli.common import (
     open_console,
     open_project,
     print_json,
+    project_argument,
     safe,
     service_of,
     with_settings,
@@ -81,7 +82,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 @click.command("stats")
-@click.argument("project", required=False)
+@project_argument
 @json_option
 @with_settings()
 def stats_command(settings: Settings, project: str | None, as_json: bool) -> None:

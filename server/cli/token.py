@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from memlog.commands import ProjectName
-from memlog.errors import InvalidParameter
+from memlog.errors import InvalidParameter, shorten
 from memlog.settings import TOOLSETS, Settings
 from memlog.times import iso
 from server.cli.common import json_option, open_console, print_json, safe, say, with_settings
@@ -79,9 +79,15 @@ def new(
     assert isinstance(tokens, Tokens)
     try:
         msgspec.convert(name, TokenName)
+    except msgspec.ValidationError as error:
+        raise InvalidParameter(
+            f"The name {shorten(name)!r} cannot be used",
+            suggestion="Take up to 100 letters, digits and . _ @ -, the first a letter or a digit.",
+        ) from error
+    try:
         msgspec.convert(projects, list[ProjectName])
     except msgspec.ValidationError as error:
-        raise InvalidParameter(f"That name cannot be used: {error}") from error
+        raise InvalidParameter(f"No project can have that name: {error}") from error
     grant = Grant(name, right, tuple(projects) or None, tuple(toolsets) or None)
     expires_us = None if days is None else time.time_ns() // 1_000 + int(days * DAY_US)
     say(tokens.new(grant, expires_us=expires_us))

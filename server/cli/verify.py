@@ -16,6 +16,7 @@ from server.cli.common import (
     many,
     print_json,
     progress_bar,
+    project_argument,
     say,
     store_of,
     with_settings,
@@ -28,7 +29,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 @click.command("verify")
-@click.argument("project", required=False)
+@project_argument
 @json_option
 @with_settings()
 def verify_command(settings: Settings, project: str | None, as_json: bool) -> None:
