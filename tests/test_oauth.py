@@ -10,17 +10,41 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import anyio
 import jwt
+import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from memlog.errors import InvalidParameter
 from server.grants import Grant
-from server.http.oauth import Issuer, grant_of
+from server.http.oauth import Claims, Issuer, grant_of
 from tests.http_served import HttpClient, HttpServer, served_http
 
 RESOURCE = "https://memory.example/mcp"
-Claims = dict[str, Any]
+Changed = dict[str, Any]
+
+ODD_CLAIMS: dict[str, list[Any]] = {
+    "scope": [
+        7,
+        1.5,
+        True,
+        {"memlog:read": 1},
+        ["memlog:read", 7],
+        ["memlog:read", "\ud800"],
+        [[]],
+    ],
+    "exp": [10**30, 10**400, 1e308, "9" * 10, True, [], {}],
+    "sub": ["", "\ud800", "x" * 256, 7, ["ann"], {}],
+    **{claim: [[], {}, [{}]] for claim in ("aud", "iss", "nbf", "iat", "jti")},
+}
+ODD_PAGES: dict[str, list[Any]] = {
+    "jwks_uri": [7, None, [], "http://127.0.0.1:port/", "http://localhost/ "],
+    "keys": [
+        *(7, None, {}, [7], [{"kty": [], "kid": []}]),
+        [{"kty": "oct", "k": "Zm9v", "kid": "one"}],
+    ],
+}
 
 
 class Authority:
@@ -56,7 +80,7 @@ class Authority:
         }
 
     def token(self, key: Any = None, kid: str = "one", **changed: Any) -> str:
-        claims: Claims = {
+        claims: Changed = {
             "iss": self.url,
             "aud": RESOURCE,
             "sub": "ann",
@@ -65,7 +89,8 @@ class Authority:
             **changed,
         }
         claims = {name: value for name, value in claims.items() if value is not None}
-        return jwt.encode(claims, key or self._key, "ES256", {"kid": kid})
+        payload = json.dumps(claims).encode()  # as it is: jwt.encode makes no odd ones
+        return jwt.PyJWS().encode(payload, key or self._key, "ES256", {"kid": kid})
 
 
 @pytest.fixture(scope="module")
@@ -116,10 +141,20 @@ def test_a_token_of_the_issuer_is_taken_with_its_scopes(
     ],
 )
 def test_a_token_that_is_not_for_this_server_is_refused(
-    server: HttpServer, authority: Authority, changed: Claims
+    server: HttpServer, authority: Authority, changed: Changed
 ) -> None:
     client = HttpClient(server, token=authority.token(**changed))
     assert client.request("tools/list").status == 401
+
+
+@pytest.mark.parametrize(
+    ("claim", "odd"), [(claim, odd) for claim, odds in ODD_CLAIMS.items() for odd in odds]
+)
+def test_a_claim_of_an_odd_shape_is_refused_as_any_bad_token(
+    server: HttpServer, authority: Authority, claim: str, odd: Any
+) -> None:
+    answer = HttpClient(server, token=authority.token(**{claim: odd})).request("tools/list")
+    assert (answer.status, answer.json["error"]) == (401, "invalid_token")
 
 
 @pytest.mark.parametrize("signed_by", ["none", "HS256"])
@@ -180,7 +215,8 @@ def test_who_has_no_token_is_told_where_to_get_one(
     ],
 )
 def test_scopes_say_what_is_granted(scopes: object, grant: Grant | None) -> None:
-    assert grant_of({"sub": "ann", "scope": scopes}) == grant
+    claims = {"sub": "ann", "exp": 1, "scope": scopes}
+    assert grant_of(msgspec.convert(claims, Claims)) == grant
 
 
 @pytest.mark.parametrize(
@@ -194,6 +230,20 @@ def test_scopes_say_what_is_granted(scopes: object, grant: Grant | None) -> None
 def test_an_issuer_over_plain_http_is_refused(issuer: str, resource: str) -> None:
     with pytest.raises(InvalidParameter, match="https://"):
         Issuer(issuer, resource)
+
+
+@pytest.mark.parametrize(
+    ("page", "odd"), [(page, odd) for page, odds in ODD_PAGES.items() for odd in odds]
+)
+def test_an_issuer_that_publishes_nonsense_lets_nobody_in(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch, page: str, odd: object
+) -> None:
+    pages = authority.pages()
+    where = "/keys" if page == "keys" else "/.well-known/openid-configuration"
+    pages[where] = {**pages[where], page: odd}
+    monkeypatch.setattr(authority, "pages", lambda: pages)
+    issuer = Issuer(authority.url, RESOURCE)
+    assert anyio.run(issuer.granted, authority.token()) is None
 
 
 def test_an_issuer_that_is_away_lets_nobody_in(tmp_path: Path, authority: Authority) -> None:

@@ -6,8 +6,9 @@ that it has not expired. Its scopes say what it grants:
     memlog:read  memlog:write  memlog:admin     one right; the highest counts, without one nothing is
     memlog:project:NAME  memlog:toolset:NAME    narrows it to those named; otherwise all
 
-`oauth:` and the subject (`sub`) is the actor. Keys are fetched when an unknown one is named, and not more often than
-every `FETCH_SECONDS`, so that nobody makes this server knock at the other by inventing names.
+`oauth:` and the subject (`sub`) is the actor. Claims of another shape than theirs count for nothing. Keys are
+fetched when an unknown one is named, and not more often than every `FETCH_SECONDS`, so that nobody makes this
+server knock at the other by inventing names.
 """
 
 from __future__ import annotations
@@ -15,13 +16,16 @@ from __future__ import annotations
 import json
 import logging
 import time
-from typing import Any
+from http.client import HTTPException
+from typing import Annotated, Any
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 import anyio
 import anyio.to_thread
 import jwt
+import msgspec
 
 from memlog.errors import InvalidParameter
 from memlog.settings import TOOLSETS
@@ -32,10 +36,31 @@ ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES
 FETCH_SECONDS = 30.0
 FETCH_TIMEOUT_SECONDS = 5.0
 FETCHED_BYTES_MAX = 1_000_000
+LATEST_S = 253_402_300_799
+"""The last second that has a date, in the year 9999: a later one is no time in seconds."""
+SUBJECT_CHARACTERS_MAX = 255
 _SCOPE = "memlog:"
 SCOPES = [f"{_SCOPE}{right}" for right in RIGHTS]
 
 logger = logging.getLogger("memlog.http.oauth")
+
+
+class Claims(msgspec.Struct):
+    """What counts of a token's claims. Scopes are one text (RFC 9068) or a list; `exp` is seconds since 1970."""
+
+    sub: Annotated[str, msgspec.Meta(min_length=1, max_length=SUBJECT_CHARACTERS_MAX)]
+    exp: Annotated[float, msgspec.Meta(le=LATEST_S)]
+    scope: str | list[str] | None = None
+    scp: str | list[str] | None = None
+
+    def __post_init__(self) -> None:
+        for text in (self.sub, *self.scopes):
+            text.encode()  # a lone surrogate, which no answer and no log could carry, is a ValueError
+
+    @property
+    def scopes(self) -> list[str]:
+        given = self.scp if self.scope is None else self.scope
+        return given.split() if isinstance(given, str) else given or []
 
 
 class Issuer:
@@ -64,7 +89,7 @@ class Issuer:
             key = await self._key(str(header.get("kid", "")))
             if key is None:
                 return None
-            claims = jwt.decode(
+            found = jwt.decode(
                 token,
                 key.key,
                 algorithms=ALGORITHMS,
@@ -72,12 +97,13 @@ class Issuer:
                 issuer=self.issuer,
                 options={"require": ["exp", "iss", "aud", "sub"]},
             )
-        except (jwt.PyJWTError, TypeError) as error:  # TypeError: an algorithm for other keys
+            claims = msgspec.convert(found, Claims)
+        except (jwt.PyJWTError, TypeError, ValueError) as error:  # an algorithm for other keys, too
             logger.info("an access token was refused: %s", error)
             return None
         grant = grant_of(claims)
         if grant is not None:
-            self._expiring[grant] = float(claims["exp"])
+            self._expiring[grant] = claims.exp
         return grant
 
     def still_holds(self, grant: Grant) -> bool:
@@ -93,7 +119,7 @@ class Issuer:
                     self._fetched_s = time.monotonic()
                     try:
                         self._keys = await anyio.to_thread.run_sync(self._fetch)
-                    except (OSError, ValueError, jwt.PyJWTError) as error:
+                    except (OSError, ValueError, HTTPException, jwt.PyJWTError) as error:
                         logger.warning("the keys of %s cannot be had: %s", self.issuer, error)
         return self._keys.get(name)
 
@@ -113,18 +139,16 @@ class Issuer:
                 metadata = _fetched(address)
                 if metadata.get("issuer") != self.issuer:
                     raise ValueError(f"{address} speaks for {metadata.get('issuer')!r}")
-                found = jwt.PyJWKSet.from_dict(_fetched(metadata["jwks_uri"]))
-                return {key.key_id or "": key for key in found.keys}
-            except (OSError, ValueError, KeyError) as error:
+                keys_at = msgspec.convert(metadata.get("jwks_uri"), str)
+                found = jwt.PyJWKSet.from_dict(_fetched(keys_at))
+                return {str(key.key_id or ""): key for key in found.keys}
+            except (OSError, ValueError, HTTPException) as error:
                 failure = error
         raise ValueError(f"no keys: {failure}")
 
 
-def grant_of(claims: dict[str, Any]) -> Grant | None:
-    """What these claims grant. Scopes are one text (RFC 9068) or a list."""
-    given = claims.get("scope", claims.get("scp", ""))
-    scopes = given.split() if isinstance(given, str) else [str(each) for each in given]
-    named = [each.removeprefix(_SCOPE) for each in scopes if each.startswith(_SCOPE)]
+def grant_of(claims: Claims) -> Grant | None:
+    named = [each.removeprefix(_SCOPE) for each in claims.scopes if each.startswith(_SCOPE)]
     rights = [right for right in RIGHTS if right in named]
     if not rights:
         return None
@@ -132,7 +156,7 @@ def grant_of(claims: dict[str, Any]) -> Grant | None:
     toolsets = tuple(each[8:] for each in named if each.startswith("toolset:"))
     known = tuple(each for each in toolsets if each in TOOLSETS)
     return Grant(
-        f"oauth:{claims['sub']}"[:200],
+        f"oauth:{claims.sub}",
         rights[-1],
         projects or None,
         known if toolsets else None,
@@ -144,8 +168,12 @@ def _fetched(address: str) -> dict[str, Any]:
     if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
         raise ValueError(f"{address} is not https")
     request = Request(address, headers={"Accept": "application/json"})
-    with urlopen(request, timeout=FETCH_TIMEOUT_SECONDS) as answer:
-        found = json.loads(answer.read(FETCHED_BYTES_MAX))
+    try:
+        with urlopen(request, timeout=FETCH_TIMEOUT_SECONDS) as answer:
+            found = json.loads(answer.read(FETCHED_BYTES_MAX))
+    except HTTPError as error:
+        error.close()  # it holds the connection
+        raise
     if not isinstance(found, dict):
         raise ValueError(f"{address} holds no JSON object")
     return found
