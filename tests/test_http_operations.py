@@ -154,6 +154,19 @@ def test_https_is_served_with_a_certificate(tmp_path: Path, certificate: tuple[P
         connection.close()
 
 
+def test_a_tls_handshake_that_never_comes_loses_its_connection(
+    tmp_path: Path, certificate: tuple[Path, Path]
+) -> None:
+    cert, key = map(str, certificate)
+    variables = {"MEMLOG_TLS_CERT": cert, "MEMLOG_TLS_KEY": key}
+    with served_http(tmp_path, MEMLOG_HTTP_PATIENCE_SECONDS="0.5", **variables) as server:
+        for begun in (b"", b"\x16\x03\x01\x02\x00"):
+            with server.connect() as connection:
+                connection.settimeout(DEADLINE_S / 3)
+                connection.sendall(begun)
+                assert connection.recv(1) == b""
+
+
 @pytest.mark.parametrize(
     ("cert", "key", "said"),
     [

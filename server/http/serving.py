@@ -7,6 +7,7 @@ ends the wait for clients; a call that writes is finished in any case, or was ne
 
 from __future__ import annotations
 
+import asyncio
 import faulthandler
 import logging
 import signal
@@ -14,11 +15,13 @@ import socket
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import NoReturn
 
 import anyio
 import uvicorn
 from anyio.abc import TaskStatus
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from memlog.errors import InvalidParameter
 from memlog.settings import Settings
@@ -49,7 +52,8 @@ def run_http(settings: Settings) -> NoReturn:
         try:
             app = App(service, access)
             config.app = app.asgi
-            anyio.run(_serve, _Server(config), app, listener, service.close)
+            server = _Server(config, settings.http_patience_seconds)
+            anyio.run(_serve, server, app, listener, service.close)
             exit_code = 0
         except BaseException:
             logger.critical("the HTTP server failed", exc_info=True)
@@ -58,11 +62,38 @@ def run_http(settings: Settings) -> NoReturn:
 
 
 class _Server(uvicorn.Server):
-    """Signals are this module's: uvicorn would raise them once more at the end."""
+    """uvicorn's, but for two things: it would raise signals, which are this module's, once more at the end; and it
+    has no word for the time in which a client opens TLS, and closes it."""
+
+    def __init__(self, config: uvicorn.Config, patience_s: float) -> None:
+        super().__init__(config)
+        self._patience_s = patience_s
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup([])
+        http = self.config.http_protocol_class
+        assert issubclass(http, H11Protocol)
+        connected = partial(
+            http,
+            config=self.config,
+            server_state=self.server_state,
+            app_state=self.lifespan.state,
+        )
+        patience_s = self._patience_s if self.config.is_ssl else None
+        for listener in sockets or ():
+            server = await asyncio.get_running_loop().create_server(
+                connected,
+                sock=listener,
+                ssl=self.config.ssl,
+                backlog=self.config.backlog,
+                ssl_handshake_timeout=patience_s,
+                ssl_shutdown_timeout=patience_s,
+            )
+            self.servers.append(server)
 
 
 async def _serve(
