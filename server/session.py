@@ -53,12 +53,12 @@ class Session:
 
     def _found(self, asked: str | None, find: Callable[[str], Found]) -> tuple[str, Found]:
         name = self.project_name(asked)
+        try:
+            return name, find(name)
+        except ProjectNotFound:
+            self.ensure_default(name)
         with self._discreet(name):
-            try:
-                return name, find(name)
-            except ProjectNotFound:
-                self.ensure_default(name)
-                return name, find(name)
+            return name, find(name)
 
     def find(self, name: str) -> ProjectRow:
         """The catalogue's row of a project within reach."""
@@ -87,7 +87,7 @@ class Session:
     def ensure_default(self, name: str) -> None:
         """Makes the project the server was started with, if it was never made.
 
-        Raises ProjectNotFound instead where the server is told to write nothing.
+        Raises ProjectNotFound instead where the server is told to write nothing, or may not for this client.
         """
         if name != self.service.settings.project:
             return
@@ -98,6 +98,12 @@ class Session:
                 raise ProjectNotFound(
                     f"Project '{name}' was never made, and this server is read-only",
                     suggestion="Start it once without --read-only, or name a project that exists.",
+                ) from None
+            if not self.grant.allows("write"):
+                raise ProjectNotFound(
+                    f"Project '{name}' was never made, and this token may only read",
+                    suggestion="It is there once somebody who may write has used it; or name a project "
+                    "that exists.",
                 ) from None
             try:
                 self.service.store.create(name, origin=Origin(actor=self.grant.name))

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from memlog.settings import Settings
-from server.grants import Grant
+from server.grants import Grant, Right
 from server.tokens import Tokens, tokens_path
 from tests.http_served import HttpClient, HttpServer, served_http
 from tests.served import Era, run_memlog
@@ -163,6 +163,29 @@ def test_a_tool_that_is_not_granted_cannot_be_called(guarded: Guarded, era: Era)
     client = HttpClient(guarded.server, era, token=guarded.tokens["reader"])
     answer = client.request("tools/call", name="create_entities", arguments={"entities": [JON]})
     assert answer.json["error"]["code"] == -32601
+
+
+@WIRE_ERAS
+@pytest.mark.parametrize("path", ["/mcp", "/mcp/p/default"])
+def test_a_token_that_may_only_read_makes_no_project_and_is_told_so(
+    tmp_path: Path, era: Era, path: str
+) -> None:
+    kept = Tokens(tokens_path(Settings(data_dir=tmp_path)))
+    rights: list[Right] = ["read", "write"]
+    tokens = {right: kept.new(Grant(right, right)) for right in rights}
+    with served_http(tmp_path) as server:
+        reader = HttpClient(server, era, path=path, token=tokens["read"])
+        calls: dict[str, dict[str, object]]
+        calls = {"read_graph": {}, "get_current_project": {}, "switch_project": {"name": "default"}}
+        for tool, arguments in calls.items():
+            with pytest.raises(Refused, match="PROJECT_NOT_FOUND") as refused:
+                reader(tool, **arguments)
+            assert "may only read" in refused.value.error["message"]
+        assert "error" in reader.request("resources/read", uri="memory://knowledge-graph").json
+        assert reader("list_projects")["projects"] == []
+        assert not list(tmp_path.glob("projects/*"))
+        HttpClient(server, token=tokens["write"])("create_entities", entities=[JON])
+        assert reader("read_graph")["entities"][0]["name"] == "Jon"
 
 
 def test_resources_follow_the_toolsets(guarded: Guarded) -> None:
