@@ -304,6 +304,12 @@ def test_the_name_of_the_token_is_the_actor_of_every_event(guarded: Guarded, era
         "127.0.0.1.evil.example",
         "",
         "localhost.evil.example:80",
+        "localhost..",
+        "[::1",
+        "::1]",
+        "[::1].evil.example",
+        "[::2]",
+        "\xc0\xff",
     ],
 )
 @pytest.mark.parametrize("path", ["/mcp", "/healthz", "/metrics"])
@@ -325,6 +331,30 @@ def test_a_foreign_origin_is_refused(guarded: Guarded, origin: str) -> None:
     headers = {"Origin": origin, "Authorization": f"Bearer {guarded.tokens['admin']}"}
     answer = guarded.server.ask("POST", "/mcp", b"{}", headers)
     assert (answer.status, "Origin" in answer.json["error"]["message"]) == (403, True)
+
+
+@pytest.mark.parametrize(
+    "host", ["LOCALHOST", "LocalHost.:8081", "[0:0:0:0:0:0:0:1]", "[::0001]:1", "127.0.0.1.:80"]
+)
+def test_a_host_is_known_in_every_spelling(guarded: Guarded, host: str) -> None:
+    assert guarded.server.get("/healthz", Host=host).status == 200
+    assert guarded.server.get("/healthz", Origin=f"HTTP://{host}").status == 200
+    client = HttpClient(guarded.server, "2025-11-25", token=guarded.tokens["admin"])
+    client.headers |= {"Host": host, "Origin": f"http://{host}"}
+    assert client("list_projects")["projects"]  # the SDK's own check lets it pass too
+    assert client.request("tools/list").status == 200
+
+
+def test_an_allowed_host_may_be_written_in_any_spelling(tmp_path: Path) -> None:
+    with served_http(
+        tmp_path,
+        MEMLOG_ALLOWED_HOSTS="Memory.Example:*",
+        MEMLOG_ALLOWED_ORIGINS="https://App.Example",
+    ) as server:
+        headers = {"Host": "memory.example.:443", "Origin": "https://app.example"}
+        allowed = server.get("/healthz", **headers)
+        assert allowed.status == 200
+        assert allowed.headers["access-control-allow-origin"] == "https://app.example"
 
 
 def test_allowed_hosts_and_origins_are_answered_on_every_address(tmp_path: Path) -> None:

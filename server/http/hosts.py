@@ -7,6 +7,7 @@ every path and whatever address is bound. Who else may come in is left to `acces
 
 from __future__ import annotations
 
+from contextlib import suppress
 from http import HTTPStatus
 from ipaddress import ip_address
 
@@ -31,13 +32,31 @@ def security(settings: Settings) -> TransportSecuritySettings:
     origins = [f"{scheme}://{host}" for scheme in ("http", "https") for host in hosts]
     return TransportSecuritySettings(
         enable_dns_rebinding_protection=True,
-        allowed_hosts=[*hosts, *settings.allowed_hosts],
-        allowed_origins=[*origins, *settings.allowed_origins],
+        allowed_hosts=[*map(canonical_host, (*hosts, *settings.allowed_hosts))],
+        allowed_origins=[*map(canonical_origin, (*origins, *settings.allowed_origins))],
     )
 
 
+def canonical_host(host: str) -> str:
+    """The one spelling of a host with or without its port: small letters, no dot at the end of the name, an
+    IPv6 address at its shortest."""
+    host = host.lower()
+    if not host.startswith("["):
+        name, colon, port = host.partition(":")
+        return f"{name.removesuffix('.')}{colon}{port}"
+    address, bracket, port = host[1:].partition("]")
+    with suppress(ValueError):  # else it is a host that nobody has
+        address = str(ip_address(address))
+    return f"[{address}{bracket}{port}"
+
+
+def canonical_origin(origin: str) -> str:
+    scheme, separator, host = origin.partition("://")
+    return f"{scheme.lower()}{separator}{canonical_host(host)}"
+
+
 def is_loopback(host: str) -> bool:
-    if host == "localhost":
+    if canonical_host(host) == "localhost":
         return True
     try:
         return ip_address(host.strip("[]")).is_loopback
@@ -74,7 +93,7 @@ def answering_pages(app: ASGIApp, settings: Settings) -> ASGIApp:
         return app
     return CORSMiddleware(
         app,
-        allow_origins=settings.allowed_origins,
+        allow_origins=[*map(canonical_origin, settings.allowed_origins)],
         allow_methods=["POST", "GET", "DELETE"],
         allow_headers=["*"],
         expose_headers=[MCP_SESSION_ID_HEADER, "WWW-Authenticate", "Retry-After"],
@@ -89,6 +108,7 @@ class KnownHosts:
         self._check = TransportSecurityMiddleware(security(settings))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["headers"] = _canonical(scope)
         found = await self._check.validate_request(Request(scope))
         if found is None:
             await self._app(scope, receive, send)
@@ -105,3 +125,16 @@ class KnownHosts:
             f"If it is right, add it to {setting}.",
         )
         await answer(scope, receive, send)
+
+
+_CANONICAL = {b"host": canonical_host, b"origin": canonical_origin}
+
+
+def _canonical(scope: Scope) -> list[tuple[bytes, bytes]]:
+    """The headers, with the spelling of Host and Origin that all behind this compare."""
+    return [
+        (name, _CANONICAL[name](value.decode("latin-1")).encode("latin-1"))
+        if name in _CANONICAL
+        else (name, value)
+        for name, value in scope["headers"]
+    ]
