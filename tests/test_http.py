@@ -167,6 +167,46 @@ def test_a_path_of_no_project_is_not_found(server: HttpServer) -> None:
 
 
 @WIRE_ERAS
+@pytest.mark.parametrize(
+    ("method", "headers", "status"),
+    [
+        ("POST", {"Accept": "text/html"}, 406),
+        ("POST", {"Accept": "text/event-stream"}, 406),
+        ("POST", {"Content-Type": "text/plain"}, 400),
+        ("POST", {"Content-Type": ""}, 400),
+        ("POST", {"MCP-Protocol-Version": "1999-01-01"}, 400),
+        ("POST", {"Mcp-Session-Id": "x", "MCP-Protocol-Version": ""}, 404),
+        ("PUT", {}, 405),
+        ("OPTIONS", {}, 405),
+        ("GET", {"Accept": "text/html"}, {"2025-11-25": 406, "2026-07-28": 405}),
+        ("DELETE", {"Mcp-Session-Id": ""}, {"2025-11-25": 400, "2026-07-28": 405}),
+    ],
+)
+def test_each_refusal_is_json_with_its_status(
+    server: HttpServer,
+    era: Era,
+    method: str,
+    headers: dict[str, str],
+    status: int | dict[str, int],
+) -> None:
+    client = HttpClient(server, era)
+    given = {**client.headers, "MCP-Protocol-Version": era, "Mcp-Method": "ping", **headers}
+    given = {name: value for name, value in given.items() if value}
+    answer = server.ask(method, "/mcp", b'{"jsonrpc":"2.0","id":1,"method":"ping"}', given)
+    assert answer.status == (status if isinstance(status, int) else status[era])
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.json["error"]["message"]
+    assert ("allow" in answer.headers) == (answer.status == 405)
+
+
+def test_a_refused_preflight_of_a_browser_is_json(tmp_path: Path) -> None:
+    with served_http(tmp_path, MEMLOG_ALLOWED_ORIGINS="https://app.example") as server:
+        asked = {"Origin": "https://app.example", "Access-Control-Request-Method": "PUT"}
+        answer = server.ask("OPTIONS", "/mcp", b"", asked)
+        assert (answer.status, answer.json["error"]["message"]) == (400, "Disallowed CORS method")
+
+
+@WIRE_ERAS
 def test_processes_on_stdio_and_http_see_each_others_writes(tmp_path: Path, era: Era) -> None:
     with served_http(tmp_path) as web, served(tmp_path, era=era) as pipe:
         client = HttpClient(web, era)

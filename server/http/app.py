@@ -1,8 +1,8 @@
 """The ASGI application: what is served at which path, and what every request passes on its way.
 
-Logged ─ KnownHosts ─ Limits ─ token (SDK) ─ POST, GET, DELETE  /mcp  /mcp/p/{project}
-                                          └─ GET  /metrics
-                              └─ GET  /healthz  /readyz  /.well-known/oauth-protected-resource…
+Logged ─ InJson ─ KnownHosts ─ Limits ─ token (SDK) ─ POST, GET, DELETE  /mcp  /mcp/p/{project}
+                                                   └─ GET  /metrics
+                                       └─ GET  /healthz  /readyz  /.well-known/oauth-protected-resource…
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from server.grants import Grant
 from server.http.access import Access
 from server.http.connections import Connections, Door, Served
 from server.http.direct import Direct
-from server.http.errors import refused
+from server.http.errors import InJson, refused
 from server.http.hosts import KnownHosts, answering_pages, security
 from server.http.limits import Limits, Rates
 from server.http.logs import Logged
@@ -77,7 +77,7 @@ class App:
             patience_s=settings.http_patience_seconds,
         )
         known = KnownHosts(answering_pages(self.limits, settings), settings)
-        self.asgi: ASGIApp = Logged(known, self._metrics.answered)
+        self.asgi: ASGIApp = Logged(InJson(known), self._metrics.answered)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

@@ -6,7 +6,16 @@ import json
 from http import HTTPStatus
 
 from mcp_types import INTERNAL_ERROR, INVALID_REQUEST
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_ADVICE = {
+    "Not Acceptable": "Send the header Accept: application/json, text/event-stream.",
+    "Invalid Content-Type header": "Send the header Content-Type: application/json.",
+    "Method Not Allowed": "Use one of those that the header Allow names.",
+}
+"""What to do instead, by what the libraries say."""
 
 
 def refused(
@@ -28,3 +37,42 @@ def error_body(status: HTTPStatus, message: str, suggestion: str | None = None) 
     code = INTERNAL_ERROR if status >= HTTPStatus.INTERNAL_SERVER_ERROR else INVALID_REQUEST
     error = {"code": code, "message": message, "data": data}
     return json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
+
+
+class InJson:
+    """Middleware: libraries behind it refuse some requests with a plain text, or without a word; a JSON error stands in
+    its place then, with the same status and headers."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        refusal: Message | None = None
+
+        async def send_in_json(message: Message) -> None:
+            nonlocal refusal
+            if message["type"] == "http.response.start" and _is_bare(message):
+                refusal = message
+                return
+            if refusal is not None:
+                start, message = _in_json(refusal, message.get("body", b""))
+                refusal = None
+                await send(start)
+            await send(message)
+
+        await self._app(scope, receive, send_in_json)
+
+
+def _is_bare(start: Message) -> bool:
+    kind = Headers(raw=start["headers"]).get("content-type", "")
+    return start["status"] >= HTTPStatus.BAD_REQUEST and not kind.startswith("application/json")
+
+
+def _in_json(start: Message, said: bytes) -> tuple[Message, Message]:
+    status = HTTPStatus(start["status"])
+    text = said.decode(errors="replace") or status.phrase
+    body = error_body(status, text, _ADVICE.get(text))
+    headers = MutableHeaders(raw=start["headers"])
+    headers["content-type"] = "application/json"
+    headers["content-length"] = str(len(body))
+    return start, {"type": "http.response.body", "body": body}
