@@ -46,6 +46,10 @@ from server.session import Session
 
 POLL_SECONDS = 0.5
 URIS_MAX = 1_000
+"""Of one client: of its session, or of the one request that listens."""
+URIS_TOGETHER_MAX = 4_000
+URIS_GRANTED = 20
+"""Where the clients of one door listen to so many together, each still gets so few: nobody takes all places."""
 ENTRIES_READ_MAX = 10_000
 """Where more was written since the last look, everything counts as changed."""
 
@@ -127,7 +131,7 @@ class Subscriptions:
         with refusing(context.protocol_version, uri=shorten(uri)):
             await anyio.to_thread.run_sync(self._resources.require, address)
         if uri not in self._subscribed:
-            self._watch({uri: address})
+            self._watch({uri: address}, listened=len(self._subscribed))
         self._subscribed[uri] = context.session
         await self._note_heads({address.project})
         return EmptyResult()
@@ -164,12 +168,15 @@ class Subscriptions:
 
     # -- what is watched
 
-    def _watch(self, addresses: Mapping[str, Address]) -> None:
-        if len(self._watched.keys() | addresses.keys()) > URIS_MAX:
-            raise MCPError(
-                INVALID_REQUEST,
-                f"More than {URIS_MAX} resources are subscribed to. Unsubscribe from some, or "
-                "subscribe to a list such as mem://recent instead.",
+    def _watch(self, addresses: Mapping[str, Address], *, listened: int = 0) -> None:
+        """For a client that listens to so many already."""
+        wanted, together = listened + len(addresses), len(self._watched.keys() | addresses.keys())
+        if wanted > URIS_MAX:
+            raise _too_many(f"More than {URIS_MAX} resources are subscribed to")
+        if wanted > URIS_GRANTED and together > URIS_TOGETHER_MAX:
+            raise _too_many(
+                f"All clients together subscribe to {URIS_TOGETHER_MAX} resources; of more, each may have "
+                f"{URIS_GRANTED}, not {wanted}"
             )
         for uri, address in addresses.items():
             self._watched.setdefault(uri, _Watched(address)).listeners += 1
@@ -279,6 +286,13 @@ class Subscriptions:
 
     def _project(self, asked: Asked) -> Project:
         return self._session.service.store.project(self._session.project_name(asked))
+
+
+def _too_many(what: str) -> MCPError:
+    return MCPError(
+        INVALID_REQUEST,
+        f"{what}. Unsubscribe from some, or subscribe to a list such as mem://recent instead.",
+    )
 
 
 def _touched(state: State, after: int, last: int) -> _Changes:

@@ -228,6 +228,37 @@ def test_there_is_a_limit_to_what_is_listened_to(
     run(scenario)
 
 
+def test_one_who_listens_to_all_that_one_may_leaves_room_for_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They share a server, as all clients without a session at one door do."""
+    for limit, number in {"URIS_MAX": 2, "URIS_TOGETHER_MAX": 3, "URIS_GRANTED": 1}.items():
+        monkeypatch.setattr(subscriptions, limit, number)
+    recent = [f"mem://recent?limit={number}" for number in range(1, 8)]
+
+    async def scenario() -> None:
+        async with joined(tmp_path) as server:
+
+            async def listen_to(*uris: str) -> None:
+                async with listening(server, "auto", *uris):
+                    pass
+
+            async with (
+                listening(server, "auto", *recent[:2]),
+                listening(server, "auto", *recent[1:3]),
+                listening(server, "auto", recent[3]),
+                listening(server, "auto", recent[4]) as told,
+            ):
+                error = await server.refusal(listen_to(*recent[5:7]))
+                assert error.code == INVALID_REQUEST
+                assert "each may have 1, not 2" in error.message
+                await server.note("one")
+                assert await told() == recent[4]
+            await listen_to(*recent[5:7])
+
+    run(scenario)
+
+
 @ERAS
 def test_the_server_says_that_it_can_be_subscribed_to(tmp_path: Path, mode: Mode) -> None:
     async def scenario() -> None:
