@@ -80,8 +80,10 @@ class Session:
         self.active = name
 
     def leave(self, name: str) -> None:
-        """A project that went away is active no more."""
-        if self.lasting and canonical(self.active) == canonical(name):
+        """A project that went away is active no more, but for the only one within reach: that one is as soon as it
+        is back, for nobody could switch to another."""
+        only = self.grant.projects is not None and len(self.grant.projects) == 1
+        if self.lasting and not only and canonical(self.active) == canonical(name):
             self.active = ""
 
     def ensure_default(self, name: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import anyio
 import pytest
@@ -158,6 +159,27 @@ def test_a_path_fixes_the_project(server: HttpServer, era: Era) -> None:
         client("open_nodes", names=["Jon"], project="default")
     with pytest.raises(Refused, match="PROJECT_NOT_FOUND"):
         client("create_project", name="another")
+
+
+@WIRE_ERAS
+@pytest.mark.parametrize("gone_by", ["archive_project", "delete_project"])
+def test_a_project_fixed_by_the_path_is_active_again_as_soon_as_it_is_back(
+    server: HttpServer, era: Era, gone_by: str
+) -> None:
+    name = f"back {era} {gone_by}"
+    anywhere = HttpClient(server)
+    anywhere("create_project", name=name)
+    client = HttpClient(server, era, path=f"/mcp/p/{quote(name)}")
+    client(gone_by, name=name)
+    if gone_by == "archive_project":
+        with pytest.raises(Refused, match="PROJECT_ARCHIVED"):
+            client("read_graph")
+        client("restore_project", name=name)
+    else:
+        assert client.request("tools/list").status == 404
+        anywhere("create_project", name=name)
+    assert client("create_entities", entities=[JON])["project"] == name
+    assert client("get_current_project")["project"] == name
 
 
 def test_a_path_of_no_project_is_not_found(server: HttpServer) -> None:
