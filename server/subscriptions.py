@@ -222,6 +222,7 @@ class Subscriptions:
                 tasks.cancel_scope.cancel()
         finally:
             stop_listening()
+            self._listen.close()  # over HTTP each request that listens runs outside: it ends with its answer
 
     def _wake(self) -> None:
         self._awake.set()

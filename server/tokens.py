@@ -13,6 +13,8 @@ import secrets
 import time
 from hashlib import sha256
 from pathlib import Path
+from stat import S_ISREG
+from typing import Annotated
 
 import msgspec
 from filelock import FileLock
@@ -34,7 +36,7 @@ class Token(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is kept of a token. Times are ISO 8601, UTC; `expires_us` microseconds since 1970."""
 
     name: str
-    sha256: str
+    sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
     right: Right
     created: str
     projects: tuple[str, ...] | None = None
@@ -77,6 +79,10 @@ class Tokens:
         except FileNotFoundError:
             self._seen, self._tokens = None, ()
             return ()
+        except OSError as error:
+            raise self._unreadable(error) from error
+        if not S_ISREG(status.st_mode):  # a pipe would be waited for
+            raise self._unreadable("it is no file")
         seen = (status.st_mtime_ns, status.st_ino, status.st_size)
         if seen != self._seen:
             self._tokens = self._read()
@@ -136,10 +142,13 @@ class Tokens:
         try:
             return msgspec.json.decode(self.path.read_bytes(), type=_Kept).tokens
         except (OSError, msgspec.MsgspecError) as error:
-            raise StorageError(
-                f"The tokens in {self.path} cannot be read: {error}",
-                suggestion="Mend the file, or remove it and make the tokens anew.",
-            ) from error
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, why: object) -> StorageError:
+        return StorageError(
+            f"The tokens in {self.path} cannot be read: {why}",
+            suggestion="Mend the file, or remove it and make the tokens anew.",
+        )
 
     def _write(self, tokens: tuple[Token, ...]) -> None:
         """In one step, for nobody but the owner to read."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -93,6 +96,25 @@ def test_a_new_token_counts_at_once_and_a_revoked_one_no_more(tmp_path: Path) ->
         assert first.request("tools/list").status == 401
 
 
+def test_who_listens_with_a_token_that_is_revoked_is_told_that_it_is_over(tmp_path: Path) -> None:
+    token = run_memlog("token", "new", "first", data_dir=tmp_path).stdout.strip()
+    with served_http(tmp_path, MEMLOG_HTTP_SESSION_SECONDS="1") as server:
+        client = HttpClient(server, token=token)
+
+        def revoke() -> None:
+            assert client.request("tools/list").status == 200
+            assert run_memlog("token", "revoke", "first", data_dir=tmp_path).returncode == 0
+
+        with ThreadPoolExecutor(1) as pool:
+            revoked = pool.submit(revoke)
+            notifications = {"resourceSubscriptions": ["mem://recent"]}
+            stream = client.request("subscriptions/listen", notifications=notifications)
+            revoked.result()
+        acknowledged, over = (line for line in stream.body.splitlines() if line[:5] == b"data:")
+        assert b"subscriptions/acknowledged" in acknowledged
+        assert b'"result"' in over
+
+
 def test_from_the_first_token_on_nobody_comes_in_without_one(tmp_path: Path) -> None:
     with served_http(tmp_path, MEMLOG_HTTP_SESSION_SECONDS="1") as server:
         anybody = HttpClient(server, "2025-11-25")
@@ -106,10 +128,17 @@ def test_from_the_first_token_on_nobody_comes_in_without_one(tmp_path: Path) -> 
 
 def test_tokens_that_cannot_be_read_let_nobody_in(tmp_path: Path) -> None:
     token = run_memlog("token", "new", "first", data_dir=tmp_path).stdout.strip()
+    kept = tmp_path / "tokens.json"
+    odd = {"name": "x", "sha256": "ü", "right": "read", "created": "2026-11-20T00:00:00Z"}
     with served_http(tmp_path) as server:
-        (tmp_path / "tokens.json").write_text("{")
-        assert HttpClient(server, token=token).request("tools/list").status == 401
-        (tmp_path / "tokens.json").unlink()
+        for text in ("{", json.dumps({"tokens": [odd]})):
+            kept.write_text(text)
+            assert HttpClient(server, token=token).request("tools/list").status == 401
+        for put in (kept.mkdir, partial(kept.symlink_to, kept), partial(os.mkfifo, kept)):
+            kept.rmdir() if kept.is_dir() else kept.unlink()
+            put()
+            assert HttpClient(server, token=token).request("tools/list").status == 401
+        kept.unlink()
         assert HttpClient(server).request("tools/list").status == 401
 
 
