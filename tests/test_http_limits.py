@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import resource
 import select
 import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -75,6 +77,20 @@ def test_a_body_in_chunks_is_refused_where_it_becomes_too_large(server: HttpServ
     with server.connect() as connection:
         connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunk * 3)
         assert until_closed(connection).startswith(b"HTTP/1.1 413")
+
+
+def test_a_body_with_both_a_length_and_chunks_is_refused(server: HttpServer) -> None:
+    """Whoever stands before the server may go by the other of the two, and see another request in the rest."""
+    smuggled = b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n"
+    with server.connect() as connection:
+        connection.sendall(HEAD + smuggled)
+        assert until_closed(connection).startswith(b"HTTP/1.1 400")
+
+
+def test_a_method_without_end_is_not_repeated(server: HttpServer) -> None:
+    answer = server.ask("A" * 10_000, "/mcp", b"", {})
+    assert answer.status == 405 and len(answer.body) < 1_000
+    assert len(max((line.get("method", "") for line in server.log()), key=len)) < 100
 
 
 def test_a_body_just_within_the_limit_is_read(server: HttpServer) -> None:
@@ -222,6 +238,21 @@ def test_more_connections_than_are_taken_are_refused(server: HttpServer) -> None
     finally:
         for connection in held:
             connection.close()
+
+
+def test_as_many_connections_as_are_let_in_leave_room_for_files(tmp_path: Path) -> None:
+    """The usual limit to open files is about that of connections; a lower one stands for it here."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with ExitStack() as held:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (128, limits[1]))
+        try:
+            served = served_http(tmp_path, MEMLOG_HTTP_PATIENCE_SECONDS="600")
+            crowded = held.enter_context(served)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        for _ in range(200):
+            held.enter_context(crowded.connect())
+        assert HttpClient(crowded)("create_project", name="one more")["name"] == "one more"
 
 
 def asking(method: str) -> bytes:

@@ -244,6 +244,6 @@ class _Endpoint:
 async def _refused_by_route(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
-    answer = refused(status, f"{status.phrase}: {request.method} {request.url.path[:200]}")
+    answer = refused(status, f"{status.phrase}: {request.method[:20]} {request.url.path[:200]}")
     answer.headers.update(error.headers or {})
     return answer

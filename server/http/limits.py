@@ -1,7 +1,7 @@
 """How much is taken and worked on, each limit with its status and a JSON error.
 
     400  a head larger than is taken        413  a body larger than is taken
-    408  a body that does not arrive in time
+    400  a body of two lengths              408  a body that does not arrive in time
     429  more requests than a token may send  503  more requests than are worked on at a time
     504  a request that takes too long
 
@@ -84,7 +84,17 @@ class Limits:
             )
             await answer(scope, receive, send)
             return
-        declared = Headers(scope=scope).get("content-length", "0")
+        headers = Headers(scope=scope)
+        if "content-length" in headers and "transfer-encoding" in headers:  # RFC 9112, 6.1
+            answer = refused(
+                HTTPStatus.BAD_REQUEST,
+                "There is both a Content-Length and a Transfer-Encoding",
+                "Send one of them.",
+                connection="close",
+            )
+            await answer(scope, receive, send)
+            return
+        declared = headers.get("content-length", "0")
         if not declared.isdecimal() or int(declared) > self._body_bytes_max:
             await self._too_large()(scope, receive, send)
             return

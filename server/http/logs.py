@@ -98,7 +98,7 @@ class Logged:
             return
         user = scope.get("user")
         fields = {
-            "method": scope["method"],
+            "method": scope["method"][:20],
             "path": scope["path"][:200],
             "status": status,
             "ms": round(1_000 * seconds, 3),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import faulthandler
 import logging
+import resource
 import signal
 import socket
 import ssl
@@ -34,6 +35,7 @@ from server.service import Service
 
 DRAIN_S = 10.0
 TEARDOWN_S = 5.0
+FILES_BESIDE_CONNECTIONS = 1_024
 
 logger = logging.getLogger("memlog.http")
 
@@ -45,6 +47,7 @@ def run_http(settings: Settings) -> NoReturn:
     """
     access = Access(settings)
     require_safe(settings, has_tokens=access.usable)
+    _make_room(settings.http_connections_max + FILES_BESIDE_CONNECTIONS)
     with _listening(settings) as listener:
         config = _config(settings)
         service = Service(settings)
@@ -126,6 +129,22 @@ async def _stop_on_signal(server: _Server, app: App, *, task_status: TaskStatus[
         async for number in signals:
             logger.info("hurrying on %s", number.name)
             server.force_exit = True
+
+
+def _make_room(files: int) -> None:
+    """So many files and sockets open at a time: the usual 1,024 are fewer than the connections that are let in and
+    the logs that they write to, and a process has as many more as it asks for, up to the system's limit."""
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if resource.RLIM_INFINITY != now < files:
+        wanted = files if most == resource.RLIM_INFINITY else min(files, most)
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+        except (OSError, ValueError):
+            wanted = now
+        if wanted < files:
+            logger.warning(
+                "the system grants %s open files, fewer than the %s wanted", wanted, files
+            )
 
 
 @contextmanager
