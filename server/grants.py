@@ -20,12 +20,14 @@ RIGHTS: tuple[Right, ...] = get_args(Right)
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """`name` is recorded as the actor on every event; None for `projects` or `toolsets` means all."""
+    """`name` is recorded as the actor on every event; None for `projects` or `toolsets` means all. `token` is the
+    hash of the token of the file that it came with: what one of the same name grants later is another grant."""
 
     name: str | None = None
     right: Right = "admin"
     projects: tuple[str, ...] | None = None
     toolsets: tuple[str, ...] | None = None
+    token: str | None = None
 
     def allows(self, right: Right) -> bool:
         return RIGHTS.index(right) <= RIGHTS.index(self.right)

@@ -45,7 +45,7 @@ class Token(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def grant(self) -> Grant:
-        return Grant(self.name, self.right, self.projects, self.toolsets)
+        return Grant(self.name, self.right, self.projects, self.toolsets, self.sha256)
 
     @property
     def expired(self) -> bool:

@@ -189,6 +189,18 @@ def test_an_invented_key_does_not_make_the_server_ask_again(
     assert len(authority.asked) == asked
 
 
+def test_who_has_a_token_that_holds_longer_is_not_ended_with_a_shorter_one(
+    authority: Authority,
+) -> None:
+    issuer = Issuer(authority.url, RESOURCE)
+    grant = anyio.run(issuer.granted, authority.token())
+    short = authority.token(exp=int(time.time()) + 2)
+    assert grant is not None and anyio.run(issuer.granted, short) == grant
+    while anyio.run(issuer.granted, short) is not None:
+        time.sleep(0.1)
+    assert issuer.still_holds(grant)
+
+
 def test_who_has_no_token_is_told_where_to_get_one(
     server: HttpServer, authority: Authority
 ) -> None:

@@ -103,7 +103,7 @@ class Issuer:
             return None
         grant = grant_of(claims)
         if grant is not None:
-            self._expiring[grant] = claims.exp
+            self._expiring[grant] = max(claims.exp, self._expiring.get(grant, claims.exp))
         return grant
 
     def still_holds(self, grant: Grant) -> bool:
