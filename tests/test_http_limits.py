@@ -307,6 +307,23 @@ def test_a_request_that_takes_too_long_is_answered_and_still_done(tmp_path: Path
         assert HttpClient(patient)("open_nodes", names=["e499"])["entities"]
 
 
+def test_requests_of_one_id_at_a_time_keep_no_places(tmp_path: Path) -> None:
+    """A session would wait without end for the answers to all but one of them."""
+    with served_http(tmp_path, MEMLOG_HTTP_REQUESTS_MAX="4") as narrow:
+        client = HttpClient(narrow, "2025-11-25")
+        entities = [{"name": f"e{n}", "entityType": "t"} for n in range(1_000)]
+        client("create_entities", entities=entities)
+        params = {"uri": "memory://knowledge-graph"}
+        message = {"jsonrpc": "2.0", "id": 7, "method": "resources/read", "params": params}
+        body = json.dumps(message).encode()
+        statuses: set[int] = set()
+        with ThreadPoolExecutor(4) as pool:
+            for _ in range(5):
+                statuses |= {answer.status for answer in pool.map(client.post, [body] * 4)}
+        assert statuses <= {200, 409, 503} and {200, 409} <= statuses
+        assert client.request("tools/list").status == 200
+
+
 def test_more_requests_at_a_time_than_are_worked_on_are_refused(tmp_path: Path) -> None:
     entities = [{"name": f"e{n}", "entityType": "t", "observations": ["x y"]} for n in range(300)]
 

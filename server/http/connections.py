@@ -23,7 +23,9 @@ from mcp.server.streamable_http import LAST_EVENT_ID_HEADER, MCP_SESSION_ID_HEAD
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
+from mcp_types import JSONRPCRequest, jsonrpc_message_adapter
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from pydantic_core import from_json
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
@@ -32,6 +34,7 @@ from server.calls import is_untraced
 from server.grants import Grant
 from server.http.direct import Direct
 from server.http.errors import refused
+from server.http.limits import Whole
 
 SWEEP_SECONDS = 5.0
 
@@ -67,6 +70,7 @@ class _Connection:
         self.direct = direct
         self.scope = anyio.CancelScope()
         self.requests = 0
+        self._asked: set[str] = set()
         self.used_s = time.monotonic()
 
     async def keep(self, *, task_status: TaskStatus[None]) -> None:
@@ -79,10 +83,29 @@ class _Connection:
         self.requests += 1
         try:
             if self.direct is None or not await self.direct.take(scope, receive, send):
-                await self.manager.handle_request(scope, receive, send)
+                await self._hand_on(scope, receive, send)
         finally:
             self.requests -= 1
             self.used_s = time.monotonic()
+
+    async def _hand_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """To the SDK. In a session it knows requests by their ids: of two with the same, one would never be answered,
+        and keep its place among the requests worked on."""
+        asked = None if self.manager.stateless else _request_id(receive)
+        if asked is not None and asked in self._asked:
+            answer = refused(
+                HTTPStatus.CONFLICT,
+                f"A request with the id {asked[:100]!r} is still worked on in this session",
+                "Give each request an id of its own.",
+            )
+            await answer(scope, receive, send)
+            return
+        named = set() if asked is None else {asked}
+        self._asked |= named
+        try:
+            await self.manager.handle_request(scope, receive, send)
+        finally:
+            self._asked -= named
 
     def open(self, session_id: str | None) -> None:
         if self.direct is not None:
@@ -249,6 +272,17 @@ def _begun_anew(scope: Scope) -> Scope:
     """The same request for a new stream: none is kept to be resumed, and the SDK would answer nothing."""
     resumed = LAST_EVENT_ID_HEADER.encode()
     return {**scope, "headers": [each for each in scope["headers"] if each[0] != resumed]}
+
+
+def _request_id(receive: Receive) -> str | None:
+    """As the SDK reads it; None where this is no request."""
+    if not isinstance(receive, Whole):
+        return None
+    try:
+        message = jsonrpc_message_adapter.validate_python(from_json(receive.body), by_name=False)
+    except ValueError:  # a ValidationError is one
+        return None
+    return str(message.id) if isinstance(message, JSONRPCRequest) else None
 
 
 def _accepts(message: Message) -> bool:
