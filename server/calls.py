@@ -61,6 +61,9 @@ _LARGE_FLOAT = re.compile(rb"e(?<=[0-9]e)[0-9]{2,3}[],}]")
 _POWER = re.compile(rb"e(?<=[0-9]e)-?[0-9]{1,3}[],}]")
 """1e16 and 1e-7, which Python writes 1e+16 and 1e-07."""
 
+_SMALL = b"0.0000"
+"""0.00001, which Python writes 1e-05."""
+
 _encode_json = msgspec.json.Encoder().encode
 
 
@@ -205,7 +208,8 @@ class EnvelopedForm:
     def result(self, request_id: bytes, answer: Answer) -> bytes:
         structured = _encode_json(answer.structured)
         content = _content(answer, structured, _ascii)
-        if not structured.isascii() or b"\x7f" in structured or _POWER.search(structured):
+        odd = _SMALL in structured or b"\x7f" in structured or _POWER.search(structured)
+        if odd or not structured.isascii():
             # By way of JSON: what is no number is null there.
             structured = _dumps(msgspec.json.decode(structured))
         return (

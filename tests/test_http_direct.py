@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mcp_types import JSONRPCResponse
 from mcp_types.methods import serialize_server_result
@@ -94,6 +94,8 @@ def test_every_tool_answers_the_same_on_the_short_way_and_on_the_sdks(
         alike(one, other)
 
 
+@example(Answered({"small": 1e-05, "smaller": -9.9e-05}, None, (), (), "ok"))
+@example(Answered({"smallest": 1e-07, "large": 1e16}, None, (), (), "ok"))
 @given(answers())
 def test_any_answer_is_written_as_the_sdk_writes_it_without_sessions(answer: Answered) -> None:
     dumped = answer.as_result().model_dump(by_alias=True, mode="json", exclude_none=True)
