@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain, islice
 from typing import Annotated, TypeVar
 
@@ -206,9 +207,8 @@ def search_nodes(call: Call, arguments: SearchNodes) -> SearchNodesResult:
     found = search(cursor.depth)
     told = _by_entity(search(cursor.told).hits) if cursor.told else {}
     ranked = [each for each in _by_entity(found.hits).items() if each[0] not in told]
-    facts, blame = _facts_found(found.hits), arguments.provenance
     with SMALL_CALLS, opened.project.read(cursor.position) as state:
-        bundles = _bundles(ranked, cursor.offset, facts, state, blame)
+        bundles = _bundles(ranked, cursor.offset, found.hits, state, arguments.provenance)
         page = list(_page(bundles, arguments.limit))
         position = state.position
     reached = page[-1].rank + 1 if page else len(ranked)
@@ -224,15 +224,6 @@ def search_nodes(call: Call, arguments: SearchNodes) -> SearchNodesResult:
         else None,
         notice=together(cut_notice(entities, OPEN_ALONE), found.notice),
     )
-
-
-def _facts_found(hits: Iterable[Hit]) -> dict[str, list[str]]:
-    """The observations that were found of each entity, best first."""
-    facts: dict[str, list[str]] = {}
-    for hit in hits:
-        if hit.kind == "observation":
-            facts.setdefault(hit.entity, []).append(hit.ref)
-    return facts
 
 
 def _by_entity(hits: Iterable[Hit]) -> dict[str, float]:
@@ -254,7 +245,7 @@ class _Bundle(msgspec.Struct):
 def _bundles(
     ranked: Sequence[tuple[str, float]],
     offset: int,
-    facts: Mapping[str, Sequence[str]],
+    hits: Sequence[Hit],
     state: State,
     blame: bool,
 ) -> Iterator[_Bundle]:
@@ -263,12 +254,17 @@ def _bundles(
         entity_id, score = ranked[rank]
         row = state.entity(entity_id)
         if row is not None:
-            first = facts.get(entity_id, ())
+            first = partial(_facts_found, entity_id, hits)
             told = portion(row, state, relations=True, blame=blame, first=first)
             shown = round(min(score, 1.0), 4)
             view = view_portion(FoundEntity, row, state, blame=blame, told=told, score=shown)
             edges = [view_relation(edge, state, blame=blame) for edge in told.edges]
             yield _Bundle(rank, view, edges)
+
+
+def _facts_found(entity_id: str, hits: Sequence[Hit]) -> list[str]:
+    """The observations of an entity that were found, best first."""
+    return [hit.ref for hit in hits if hit.entity == entity_id and hit.kind == "observation"]
 
 
 def _page(bundles: Iterable[_Bundle], limit: int | None) -> Iterator[_Bundle]:
