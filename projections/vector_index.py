@@ -111,7 +111,7 @@ class VectorIndex:
         self._upper: Any = _storage(dimensions)
         self._lower = np.empty((0, dimensions), np.int8)
         self._largest = np.float32(0)
-        """The number that is kept as `NUMBER_MAX`."""
+        """The number that is kept as `NUMBER_MAX`; 0 while there is none but 0."""
         self._graph: Any = None
         self._graph_storage: Any = None
         self._merged = False
@@ -128,9 +128,10 @@ class VectorIndex:
         """
         if len(vectors) == 0:
             return
-        if self.count == 0:
-            self._largest = LARGEST_TIMES * np.abs(vectors[0]).max()
-        scaled = np.rint(vectors * (NUMBER_MAX / self._largest))
+        if not self._largest:  # nor is there any for the vector zero
+            saying = vectors[vectors.any(axis=1)][:1]
+            self._largest = LARGEST_TIMES * np.abs(saying).max(initial=np.float32(0))
+        scaled = np.rint(vectors * (NUMBER_MAX / self._unit))
         self._append(np.clip(scaled, -NUMBER_MAX, NUMBER_MAX).astype(np.int16))
 
     def nearest(self, query: Vectors, selection: Selection, limit: int) -> tuple[Ids, Vectors]:
@@ -164,6 +165,10 @@ class VectorIndex:
         cosines: Vectors = np.clip(sums * (self._largest / NUMBER_MAX), -1.0, 1.0)
         return cosines
 
+    @property
+    def _unit(self) -> np.float32:
+        return self._largest or np.float32(1)
+
     # -- the ways of finding
 
     def _proposed(self, query: Vectors, selection: Selection, wanted: int) -> Ids:
@@ -171,7 +176,7 @@ class VectorIndex:
         count = min(math.ceil(PROPOSED_TIMES * wanted), len(selection.rows))
         if len(selection.rows) <= max(count, COMPARED_WHOLE_MAX):
             return selection.rows
-        scaled = np.rint(query * (UPPER_MAX / self._largest))
+        scaled = np.rint(query * (UPPER_MAX / self._unit))
         asked = np.clip(scaled, -UPPER_MAX, UPPER_MAX)[np.newaxis]
         found = self._by_graph(asked, selection, count)
         if found is None or len(found) < count:

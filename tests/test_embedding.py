@@ -34,6 +34,7 @@ from projections.embedding.minilm import (
     feeds,
     session,
 )
+from projections.embedding.pieces import PIECE_BYTES
 from projections.embedding.quantized import (
     LIMITS,
     PARTS,
@@ -477,7 +478,7 @@ def test_known_pairs_of_facts_have_their_known_cosines(
 def test_eight_bits_hardly_turn_a_vector(minilm: Embedder, cache_dir: Path) -> None:
     exact = MiniLM(Weights(find_folder(None, cache_dir)), cache_dir, float32=True)
     facts = [fact for pair in KNOWN_PAIRS for fact in pair[:2]]
-    for texts, least in ((facts, 0.995), (ANY_TEXTS, 0.9)):
+    for texts, least in ((facts, 0.995), (READ_TEXTS, 0.9)):
         cosines = (minilm.embed(texts) * exact.embed(texts)).sum(axis=1)
         assert cosines.min() > least, cosines
 
@@ -492,12 +493,28 @@ ANY_TEXTS = [
     "x" * 100_000,
     "many words " * 5_000,
 ]
+UNKNOWN_TEXTS = ["🙂👩‍👩‍👧", "喜欢喝茶", "สวัสดี", "x" * 100_000]
+"""Of what the model has no pieces for: characters, and words of more than a hundred."""
+READ_TEXTS = [text for text in ANY_TEXTS if text not in UNKNOWN_TEXTS]
 
 
-def test_any_text_gets_a_vector_of_length_one(minilm: Embedder) -> None:
-    lengths = np.linalg.norm(minilm.embed(ANY_TEXTS), axis=1)
+def test_any_text_that_the_model_can_read_gets_a_vector_of_length_one(minilm: Embedder) -> None:
+    lengths = np.linalg.norm(minilm.embed([*READ_TEXTS, "pizza 🍕"]), axis=1)
     np.testing.assert_allclose(lengths, 1, atol=1e-5)
     assert minilm.embed([]).shape == (0, 384)
+
+
+def test_a_text_of_unknown_characters_is_near_to_nothing(minilm: MiniLM) -> None:
+    vectors, pieces = minilm.embed_with_pieces([*UNKNOWN_TEXTS, "a pizza 🍕"])
+    assert not minilm.embed(UNKNOWN_TEXTS).any() and not vectors[:-1].any()
+    assert pieces[:-1] == [b""] * len(UNKNOWN_TEXTS)
+    assert len(pieces[-1]) == 2 * PIECE_BYTES
+    for text in UNKNOWN_TEXTS:
+        vector, asked = minilm.asked(text)
+        assert not vector.any() and (len(asked.vectors), asked.words) == (0, ())
+    vector, asked = minilm.asked("a 🍕 pizza")
+    assert np.linalg.norm(vector) == pytest.approx(1, abs=1e-5)
+    assert (len(asked.vectors), asked.words) == (2, ("a", "pizza"))
 
 
 def test_who_helps_to_embed_is_as_nice_as_whom_it_helps(

@@ -27,6 +27,7 @@ FACTS = {
     "oda": "never drinks alcohol",
     "pat": "to be or not to be, that is the question",
     "qiu": "plays the violin in an orchestra",
+    "rui": "喜欢喝茶",
 }
 
 
@@ -69,6 +70,8 @@ CASES = {
     "Arabic, two words": ("يحب القهوة", "kim"),
     "an emoji": ("🏆", "leo"),
     "an emoji and a word": ("🌧 race", "leo"),
+    "a character that the model does not know": ("茶", "rui"),
+    "characters that the model does not know": ("喝茶", "rui"),
     "one letter that is a word": ("C", "mia"),
     "stop words only": ("to be or not to be", "pat"),
     "a negation that is told": ("not allergic", "ned"),
@@ -120,6 +123,12 @@ def test_what_is_kept_out_does_not_come(client: Client, mode: Mode) -> None:
     found = client("search_nodes", query="person NOT (dark OR auth)", mode=mode)["entities"]
     names = {entity["name"] for entity in found}
     assert names == set(FACTS) - {"ada", "dan", "eve"}
+
+
+@pytest.mark.parametrize("mode", ["text", "hybrid", "semantic"])
+@pytest.mark.parametrize("query", ["🛰", "🛰🪐", "สวัสดี"])
+def test_what_the_model_cannot_read_is_like_nothing(client: Client, query: str, mode: Mode) -> None:
+    assert best(client, query, mode) is None
 
 
 @pytest.mark.parametrize("mode", ["text", "hybrid"])

@@ -128,6 +128,13 @@ def test_what_the_tool_offers_is_what_the_cosines_say(tmp_path: Path) -> None:
     assert answer["action_required"].startswith(f'Call supersede_memory("{ids[offered[0]]}", ')
 
 
+def test_facts_that_the_model_cannot_read_are_not_alike(tmp_path: Path) -> None:
+    with client_on(tmp_path, embedder="minilm") as client:
+        client("store_memory", content="喜欢喝茶")
+        answer = client("store_memory", content="สวัสดี")
+        assert (answer["similar"], answer["action_required"]) == ([], None)
+
+
 def test_what_is_stored_is_embedded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """To find what is like it, and to be found by meaning itself."""
     embedded: list[str] = []

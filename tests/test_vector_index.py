@@ -217,3 +217,17 @@ def test_bytes_that_are_no_vectors_are_refused() -> None:
     for count in (0, 66, 70):
         with pytest.raises(ValueError, match=f"{count} bytes are no vectors of 32"):
             VectorIndex.restored(DIMENSIONS, bytes(count), b"")
+
+
+def test_the_vector_zero_is_near_to_nothing_and_hides_nothing(vectors: Vectors) -> None:
+    index = VectorIndex(DIMENSIONS, graph_from_rows=ROWS)
+    nothing = np.zeros((3, DIMENSIONS), np.float32)
+    index.add(nothing)
+    _, cosines = index.nearest(vectors[0], everything(3), 3)
+    assert not cosines.any()
+    index.add(vectors[:2])
+    read = VectorIndex.restored(DIMENSIONS, index.numbers_bytes(5), b"", ROWS)
+    for each in (index, read):
+        assert best(each, vectors[1], everything(5), 1) == [4]
+        rows, cosines = each.nearest(nothing[0], everything(5), 5)
+        assert len(rows) == 5 and not cosines.any()

@@ -59,9 +59,14 @@ def open_minilm(spec: EmbedderSpec) -> MiniLM:
 
 
 class MiniLM:
-    """The local embedder. Texts of similar length go through the model together."""
+    """The local embedder. Texts of similar length go through the model together.
 
-    key = f"all-minilm-l6-v2-{MODEL_SHA256[:12]}-int8"
+    For characters that it does not know, as many of Chinese and every emoji, and for words of more than a hundred, the
+    model has one piece: any two of them would be the same word. So they are left out of the pieces of a text, and a
+    text of nothing else has no meaning here: its vector is zero, which is near to nothing.
+    """
+
+    key = f"all-minilm-l6-v2-{MODEL_SHA256[:12]}-int8-known"
     dimensions = DIMENSIONS
 
     def __init__(
@@ -78,6 +83,7 @@ class MiniLM:
         self._tokenizer = Tokenizer.from_str(weights.tokenizer_json)
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(PIECES_MAX)
+        self._unknown = int(self._tokenizer.token_to_id("[UNK]") or 0)
         self._threads = threads or _threads_by_default()
         # Who helps has the priority of whom it helps: a search that waits for a few texts must not wait for a thread
         # that lets everybody go first, nor searches for those who help with an import.
@@ -105,7 +111,7 @@ class MiniLM:
 
         def fill(batch: Batch) -> None:
             rows, pieces = batch
-            vectors[rows] = self._run(["pooled"], pieces)[0]
+            vectors[rows] = self._meant(self._run(["pooled"], pieces)[0], pieces)
 
         self._each(fill, texts)
         return vectors
@@ -118,25 +124,52 @@ class MiniLM:
 
         def fill(batch: Batch) -> None:
             rows, pieces = batch
-            vectors[rows], states = self._run(["pooled", "reduced"], pieces)
-            for row, own in zip(rows, pack([*_own(states, pieces)]), strict=True):
-                packed[row] = own
+            pooled, states = self._run(["pooled", "reduced"], pieces)
+            vectors[rows] = self._meant(pooled, pieces)
+            own = zip(_own(states, pieces), pieces, strict=True)
+            known = [self._known(each, ids) for each, ids in own]
+            for row, stored in zip(rows, pack(known), strict=True):
+                packed[row] = stored
 
         self._each(fill, texts)
         return vectors, packed
 
     def asked(self, text: str) -> tuple[Vectors, Asked]:
         encoded = self._tokenizer.encode(text[:CHARACTERS_MAX])
-        pooled, states = self._run(["pooled", "reduced"], [encoded.ids])
-        words = [word for word in encoded.word_ids if word is not None]  # [CLS], [SEP]
+        ids = encoded.ids
+        pooled, states = self._run(["pooled", "reduced"], [ids])
+        words = [
+            word  # None of [CLS] and [SEP]
+            for word, piece in zip(encoded.word_ids, ids, strict=True)
+            if word is not None and piece != self._unknown
+        ]
         spans = [encoded.word_to_chars(word) or (0, 0) for word in words]
         said = tuple(text[start:stop] for start, stop in spans)
-        return pooled[0], Asked(unit(states[0, 1:-1]), said, tuple(words))
+        known = self._known(states[0, 1:-1], ids)
+        return self._meant(pooled, [ids])[0], Asked(unit(known), said, tuple(words))
 
     def states(self, texts: Sequence[str]) -> Iterator[Vectors]:
         """The last hidden states (pieces, width) of each text, in no order, [CLS] and [SEP] left out."""
         for _, pieces in self._batches(texts):
             yield from _own(self._run(["tokens"], pieces)[0], pieces)
+
+    def _known(self, states: Vectors, ids: list[int]) -> Vectors:
+        """Without those of pieces that stand for no character; `ids` have [CLS] and [SEP] around them."""
+        if self._unknown not in ids:
+            return states
+        return states[[each != self._unknown for each in ids[1:-1]]]
+
+    def _meant(self, vectors: Vectors, pieces: list[list[int]]) -> Vectors:
+        """The vectors, zero for a text in which no piece stands for a character."""
+        unknown = self._unknown
+        nothing = [
+            row
+            for row, ids in enumerate(pieces)
+            if unknown in ids and ids.count(unknown) == len(ids) - 2
+        ]
+        if nothing:
+            vectors[nothing] = 0.0
+        return vectors
 
     def pieces(self, text: str) -> list[int]:
         """The numbers of the word pieces of `text`, [CLS] and [SEP] included."""
