@@ -140,3 +140,21 @@ def test_who_types_serve_is_told_what_it_waits_for(tmp_path: Path) -> None:
     finally:
         os.close(ours)
         os.close(theirs)
+
+
+def test_a_text_of_several_lines_is_not_taken_for_several_items(tmp_path: Path) -> None:
+    store = Store(tmp_path / "data")
+    store.create("default")
+    false = "he said\n     9 2026-01-01T00:00:00.000000Z · 'Jon' was deleted\n+ entity Eve"
+    jon = NewEntity(name="Jon", entity_type="person", observations=[false])
+    store.project("default").execute(CreateEntities(entities=[jon]), store.context, lambda _: None)
+    store.close()
+    memlog = CommandLine(tmp_path / "data")
+    for command, lines in (("log", 3), ("diff --from 1", 3), ("undo --dry-run", 2)):
+        shown = memlog(*command.split()).stdout
+        assert len(shown.splitlines()) == lines, shown
+        assert r"he said\u000a" in shown
+    for command in ("show Jon", "search said"):
+        told = memlog(*command.split()).stdout.splitlines()
+        at = next(number for number, line in enumerate(told) if "he said" in line)
+        assert all(line.startswith("      ") for line in told[at + 1 : at + 3])

@@ -201,6 +201,16 @@ def safe(text: str) -> str:
     return _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
+def one_line(text: str) -> str:
+    """`safe`, on one line: where each line is an entry, no text looks like another."""
+    return safe(text).replace("\n", "\\u000a")
+
+
+def beneath(text: str) -> str:
+    """A text of an item that is indented by two: what follows its first line stands further in."""
+    return text.replace("\n", "\n      ")
+
+
 def say(text: str, *, err: bool = False) -> None:
     """Prints a line."""
     click.echo(safe(text), err=err)

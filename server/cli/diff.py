@@ -8,6 +8,7 @@ from memlog.differences import Difference, differences
 from memlog.settings import Settings
 from server.cli.common import (
     json_option,
+    one_line,
     open_console,
     open_project,
     print_json,
@@ -51,7 +52,7 @@ def diff_command(
     console.print(Text(f"position {first or 0} to {to}", "dim"))
     for each in found:
         sign, style = _STYLES[each.how]
-        console.print(Text(f"{sign} {each.kind} {_words(each)}", style))
+        console.print(Text(f"{sign} {each.kind} {one_line(_words(each))}", style))
     if not found:
         console.print("Nothing is different.")
 

@@ -20,6 +20,7 @@ from memlog.times import iso
 from memlog.touching import positions_of_name
 from server.cli.common import (
     json_option,
+    one_line,
     open_console,
     open_project,
     print_json,
@@ -78,7 +79,7 @@ def log_command(
     for line in lines:
         shown = Text(f"{line.position:>6} ", "cyan").append(f"{line.time} ", "dim")
         shown.append(f"· thread {line.thread} " if line.thread else "", "dim")
-        console.print(shown.append(f"· {line.says}", "default"))
+        console.print(shown.append(f"· {one_line(line.says)}", "default"))
 
 
 def _newest_first(

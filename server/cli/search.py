@@ -6,6 +6,7 @@ import click
 
 from memlog.settings import Mode, Settings
 from server.cli.common import (
+    beneath,
     json_option,
     open_console,
     open_project,
@@ -57,4 +58,4 @@ def search_command(
         heading.append(f"  {group.score:.2f}", "dim")
         console.print(heading)
         for line in group.lines:
-            console.print(Text(f"  {line}"))
+            console.print(Text(f"  {beneath(line)}"))

@@ -10,6 +10,7 @@ from memlog.errors import EntityNotFound, refusal
 from memlog.graph import missing_entity
 from memlog.settings import Settings
 from server.cli.common import (
+    beneath,
     json_option,
     open_console,
     open_project,
@@ -63,7 +64,7 @@ def _print(entity: EntityView, relations: list[RelationView]) -> None:
     if entity.aliases:
         console.print(Text(f"  also {', '.join(entity.aliases)}", "dim"))
     for content, source in zip(entity.observations, brought[1:], strict=True):
-        console.print(Text(f"  · {content}").append(_from(source), "dim"))
+        console.print(Text(f"  · {beneath(content)}").append(_from(source), "dim"))
     for each in relations:
         said = Text(f"  → {each.source} {each.relation_type} {each.target}")
         console.print(said.append(_from(each.provenance), "dim"))

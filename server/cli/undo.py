@@ -13,6 +13,7 @@ from memlog.sentences import sentence
 from memlog.settings import Settings
 from server.cli.common import (
     json_option,
+    one_line,
     open_project,
     print_json,
     project_option,
@@ -61,7 +62,7 @@ def undo_command(
         return
     verb = "Would undo" if dry_run else "Undone"
     for each in undone:
-        say(f"{verb}: {each['position']} · {each['says']}")
+        say(f"{verb}: {each['position']} · {one_line(each['says'])}")
     if not undone:
         say("Nothing to undo: it is as it was before already.")
 
