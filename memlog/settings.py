@@ -22,6 +22,20 @@ Mode = Literal["hybrid", "text", "semantic"]
 Embedder = Literal["minilm", "openai", "fastembed", "none"]
 LogLevel = Literal["debug", "info", "warn", "error"]
 Secrets = Literal["warn", "reject", "off"]
+HostHeader = Annotated[
+    str,
+    Meta(
+        pattern=r"^([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:([0-9]+|\*))?$",
+        description="a host such as memory.example, memory.example:8081 or memory.example:*",
+    ),
+]
+OriginHeader = Annotated[
+    str,
+    Meta(
+        pattern=r"^([A-Za-z][A-Za-z0-9+.-]*://[^/\s]+|null)$",
+        description="an origin such as https://app.example or http://localhost:*",
+    ),
+]
 TOOLSETS = ("graph", "projects", "knowledge", "facts", "records", "history")
 
 
@@ -71,8 +85,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         str, Meta(pattern="^(/[A-Za-z0-9._~-]+)+$", description="a path such as /mcp")
     ] = "/mcp"
     http_stateless: bool = False
-    allowed_hosts: tuple[str, ...] = ()
-    allowed_origins: tuple[str, ...] = ()
+    allowed_hosts: tuple[HostHeader, ...] = ()
+    allowed_origins: tuple[OriginHeader, ...] = ()
     token: str = ""
     tokens_file: Path | None = None
     oauth_issuer: str = ""
@@ -313,7 +327,9 @@ def allowed(wanted: Any) -> list[str]:
     if kind in (Path, Path | None):
         return ["a path"]
     if get_origin(kind) is tuple:
-        return ["names, with commas between"]
+        item = get_args(kind)[0]
+        each = "names" if item is str else f"{allowed(item)[0]}; several"
+        return [f"{each}, with commas between"]
     return [meta.description or "text"]
 
 
@@ -329,8 +345,9 @@ def _convert(name: str, value: Any, wanted: Any) -> Any:
     """Raises ValueError, which says what is taken. Case does not count where there are words to choose from."""
     if name == "toolsets" and isinstance(value, str):
         return _toolsets(value)
-    if wanted == tuple[str, ...] and isinstance(value, str):
-        return tuple(each.strip() for each in value.split(",") if each.strip())
+    if get_origin(wanted) is tuple and isinstance(value, str):
+        items = (each.strip() for each in value.split(","))
+        return tuple(_convert(name, each, get_args(wanted)[0]) for each in items if each)
     if wanted in (Path, Path | None):
         return Path(value).expanduser() if value else None
     given = value.strip() if isinstance(value, str) and wanted is not str else value

@@ -440,6 +440,8 @@ def test_a_wrong_call_ends_with_2_and_the_usage(memlog: CommandLine, arguments: 
         ("MEMLOG_SIMILAR_MIN", "7", "similar_min is '7': say a number from -1 to 1"),
         ("MEMLOG_SIMILAR_MIN", "nan", "similar_min is 'nan': say a number from -1 to 1"),
         ("MEMLOG_HTTP_REQUEST_SECONDS", "1h", "is '1h': say a number above 0"),
+        ("MEMLOG_ALLOWED_HOSTS", "a.example, https://b", "is 'https://b': say a host such as mem"),
+        ("MEMLOG_ALLOWED_ORIGINS", "app.example", "say an origin such as https://app.example"),
         ("MEMLOG_HTTP_PATH", "mcp", "http_path is 'mcp': say a path such as /mcp"),
     ],
 )
