@@ -68,14 +68,15 @@ class _Assembly:
         return self._standing.get(position, set())
 
     def _entry(self, link: bytes, position: int) -> bytes | None:
-        """The entry that follows `link`. Of two, as a commit that was cut short may have left one, it is the one
-        that another follows; what was lost once goes before what stands in for it."""
+        """The entry that follows `link`. What was lost once goes before what stands in for it, and what was erased
+        stays erased. Of two, as a commit that was cut short may have left one, it is the one that another follows."""
         found = self._following(link, position) or list(self._strayed(link, position))
         found = found or list(self._corrected(link, position))
         return max(found, key=lambda each: self._worth(each, position), default=None)
 
-    def _worth(self, value: bytes, position: int) -> tuple[bool, int]:
-        return not codec.is_mended(value), len(self._following(value[1:CHAIN_END], position + 1))
+    def _worth(self, value: bytes, position: int) -> tuple[bool, bool, int]:
+        followers = len(self._following(value[1:CHAIN_END], position + 1))
+        return not codec.is_mended(value), value[0] == ERASED, followers
 
     def _following(self, link: bytes, position: int) -> list[bytes]:
         return [each for each in self._at(position) if codec.follows(link, position, each)]

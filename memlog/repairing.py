@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from memlog.backup import made
-from memlog.codec import CHAIN_END, is_mended
+from memlog.codec import CHAIN_END, ERASED, ERASED_BYTES, WRITTEN, is_mended
 from memlog.damage import Lost, damaged, examine, lost, mark, noted, standing_in
 from memlog.environment import storage_error
 from memlog.errors import Conflict, DamagedLog, InvalidParameter, StorageError
@@ -68,14 +68,13 @@ def repair(
     """Puts what is whole of the log in its place; `rehearse` only tells what that would be. What is not there any
     more is taken from the `backup`, as far as that has it.
 
-    Raises ProjectNotFound, Conflict where there is nothing to repair, InvalidParameter where the backup
-    has no such project, DamagedLog where nothing of the log is whole, StorageError where an entry is of a newer
-    memlog or there is no room for the new log; and nothing is changed then.
+    Raises ProjectNotFound, Conflict where there is nothing to repair or the backup has what was purged,
+    InvalidParameter where it has no such project, DamagedLog where nothing of the log is whole, StorageError where
+    an entry is of a newer memlog or there is no room for the new log; and nothing is changed then.
     """
     row = store.find(name)
     file, created = store.file(row.id), ProjectCreated(row.id, row.name, row.description)
-    elsewhere = _standing_in(backup, row) if backup is not None else {}
-    remains = _remains(file, created, elsewhere, rehearse)
+    remains = _remains(file, created, _backed_up(backup, row), rehearse)
     if remains.log is None:
         raise DamagedLog(0, remains.problem, nothing_left=True)
     kept = remains.log
@@ -94,8 +93,16 @@ def repair(
     return msgspec.structs.replace(seen, aside=str(aside))
 
 
-def _standing_in(backup: Path, row: ProjectRow) -> Standing:
+class _BackedUp(NamedTuple):
     """What looks like an entry in a backup, be that damaged itself: each is proved before it is taken."""
+
+    standing: Standing
+    generation: int = 0
+
+
+def _backed_up(backup: Path | None, row: ProjectRow) -> _BackedUp | None:
+    if backup is None:
+        return None
     file = backup / row.id / LOG_FILE
     if not file.exists():
         raise InvalidParameter(
@@ -103,12 +110,33 @@ def _standing_in(backup: Path, row: ProjectRow) -> Standing:
             suggestion="Name a folder that `memlog backup` wrote. Nothing was changed.",
         )
     pages = Pages(file)
-    standing = standing_in(pages)
+    found = _BackedUp(standing_in(pages), _generation(pages))
     pages.close()
-    return standing
+    return found
 
 
-def _remains(file: Path, created: ProjectCreated, elsewhere: Standing, rehearse: bool) -> _Remains:
+def _require_forgetful(pages: Pages, backup: _BackedUp, damaged: bool) -> None:
+    """Raises Conflict where the backup is older than a purge, or may be: it has what must not come back."""
+    here = standing_in(pages)
+    erased = {at for at, values in here.items() if any(map(_is_erased, values))}
+    kept = any(each[0] == WRITTEN for at in erased for each in backup.standing.get(at, ()))
+    repaired = any(is_mended(each) for values in here.values() for each in values)
+    older = backup.generation < _generation(pages)
+    if kept or (damaged and older and not repaired):
+        raise Conflict(
+            "This backup is older than the last purge of the project, and has what was erased for good",
+            suggestion="Nothing was changed. Use a backup that was made after `memlog purge`, or repair "
+            "without one.",
+        )
+
+
+def _is_erased(value: bytes) -> bool:
+    return value[0] == ERASED and len(value) == ERASED_BYTES
+
+
+def _remains(
+    file: Path, created: ProjectCreated, backup: _BackedUp | None, rehearse: bool
+) -> _Remains:
     """What the file holds. That it has to be repaired is noted, so that nobody writes to it from then on.
 
     Raises Conflict where there is nothing to repair.
@@ -118,7 +146,10 @@ def _remains(file: Path, created: ProjectCreated, elsewhere: Standing, rehearse:
         try:
             with turn:  # who was writing has finished, and whoever is next finds the note
                 pages = Pages(file)
+                elsewhere = backup.standing if backup is not None else {}
                 damages = [each for each in examine(pages) if isinstance(each, Damage)]
+                if backup is not None:
+                    _require_forgetful(pages, backup, bool(damages))
                 missed = [] if damages else list(_missed(pages, elsewhere))
                 mark(file, damages or ([] if rehearse else missed))
                 problem = _problem(damages or missed)

@@ -269,6 +269,32 @@ def test_what_was_lost_is_put_back_when_a_backup_turns_up(sound: Sound, folder: 
     store.close()
 
 
+def test_what_was_purged_does_not_come_back_from_an_older_backup(tmp_path: Path) -> None:
+    store = Store(tmp_path / "data")
+    store.create("default")
+    for name in ("secret", "known", "later"):
+        remember(store.project("default"), name, f"a fact about {name}")
+    back_up(store, tmp_path / "backup")
+    store.purge("default", Target(("secret",), ()))
+    with store.project("default").snapshot() as (log, _):
+        stored = dict(log.stored())
+    file = store.project("default").folder / LOG_FILE
+    store.close()
+    whole = file.read_bytes()
+    for position in (4, 2):  # an entry that was kept, and one that was erased
+        value = stored[position]
+        garbage = value[: codec.CHAIN_END] + b"\xc1" * (len(value) - codec.CHAIN_END)
+        file.write_bytes(untold(whole).replace(value, garbage))
+        store = Store(tmp_path / "data")
+        with pytest.raises(Conflict, match="older than the last purge"):
+            repair(store, "default", backup=tmp_path / "backup")
+        store.close()
+    store = Store(tmp_path / "data")
+    repair(store, "default")
+    assert b"secret" not in (tmp_path / file.relative_to(tmp_path)).read_bytes()
+    store.close()
+
+
 def test_a_backup_gives_what_a_damage_took_at_once(sound: Sound, folder: Path) -> None:
     sound.damaged(sound.bytes, folder)
     store = Store(folder)
