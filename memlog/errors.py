@@ -118,12 +118,16 @@ class DamagedLog(StorageError):
 
     def __init__(self, whole: int, problem: str, *, nothing_left: bool = False) -> None:
         kept = f"whole up to position {whole}" if whole else "not whole from its first entry on"
-        without = "without one, `memlog repair PROJECT` goes on with what is whole."
+        way = (
+            "`memlog restore FOLDER PROJECT --replace` brings the project back from a backup."
+            if nothing_left
+            else "`memlog repair PROJECT` goes on with what is whole, and with `--backup FOLDER` takes the rest "
+            "from a backup."
+        )
         super().__init__(
             f"The log of this project is damaged, it is {kept}: {problem}",
             suggestion="What is whole can be read, nothing is written. `memlog verify` says what is "
-            "damaged; `memlog restore FOLDER PROJECT --replace` brings the project back from a backup"
-            + ("." if nothing_left else f"; {without}"),
+            f"damaged; {way}",
         )
         self.whole, self.problem = whole, problem
 

@@ -155,7 +155,8 @@ def _remains(
                 problem = _problem(damages or missed)
                 log = whole_of(pages, created, elsewhere)
                 beyond = lost(pages, len(log.entries) if log else 0)
-                generation, used = _generation(pages), _used(pages)
+                known = [_generation(pages), backup.generation if backup is not None else 0]
+                used = _used(pages)
                 pages.close()
         finally:
             turn.close()
@@ -166,7 +167,7 @@ def _remains(
             "That the log is to be repaired could not be noted beside it, so others may write to it",
             suggestion="Free some space, or give this user the right to write there; then try again.",
         )
-    return _Remains(problem, bool(damages), log, beyond, generation, used)
+    return _Remains(problem, bool(damages), log, beyond, max(known), used)
 
 
 def _missed(pages: Pages, elsewhere: Standing) -> Iterator[Damage]:

@@ -300,13 +300,16 @@ def test_a_backup_gives_what_a_damage_took_at_once(sound: Sound, folder: Path) -
     store = Store(folder)
     back_up(store, folder / "backup")
     store.close()
-    sound.damaged(untold(sound.without(3, 40, sound.head)), folder)
-    store = Store(folder)
-    done = repair(store, "default", backup=folder / "backup")
-    assert (done.position, done.changed) == (sound.head, Changed())
-    assert [row.how for row in back_up(store, folder / "backup")] == ["whole"]
-    store.close()
-    assert_goes_on(folder, sound, done)
+    for data in (untold(sound.without(3, 40, sound.head)), b"", sound.bytes[:100]):
+        sound.damaged(data, folder)
+        store = Store(folder)
+        done = repair(store, "default", backup=folder / "backup")
+        assert (done.position, done.changed) == (sound.head, Changed())
+        assert store.project("default").generation == sound.generation + 1
+        back_up(store, folder / "another")
+        shutil.rmtree(folder / "another")
+        store.close()
+        assert_goes_on(folder, sound, done)
 
 
 @pytest.mark.parametrize(

@@ -61,8 +61,8 @@ def verify_command(settings: Settings, project: str | None, as_json: bool) -> No
             say(f"{name}: DAMAGED")
             for damage in report.damages:
                 say(f"  position {damage.position}: {damage.problem}")
-            say(f"  Bring it back from a backup: memlog restore FOLDER '{name}' --replace")
-            say(f"  Without one, go on with what is whole: memlog repair '{name}'")
+            say(f"  Go on with all that is whole: memlog repair '{name}'")
+            say(f"  With what a backup has of the rest: memlog repair '{name}' --backup FOLDER")
         else:
             say(f"{name}: {many(report.positions, 'entry', 'entries')}, whole.")
     if any(report.damages for report in reports.values()):
