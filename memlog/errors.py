@@ -27,6 +27,9 @@ from typing import Any, ClassVar
 import msgspec
 
 VALUE_CHARACTERS_MAX = 80
+PROBLEMS_MAX = 50
+"""So many of a request are told."""
+
 MEND_ALL = "Mend every item under `problems`, then send the whole request again."
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import groupby
 from typing import assert_never
 
 from memlog.canonical import canonical
-from memlog.closest import did_you_mean
+from memlog.closest import Suggestions
 from memlog.commands import (
     AddObservations,
     CreateEntities,
@@ -40,8 +39,9 @@ from memlog.events import (
     RelationAdded,
     RelationDeleted,
 )
+from memlog.facts import Facts, Known
 from memlog.ids import is_id
-from memlog.state import Entity, Observation, State
+from memlog.state import Entity, Said, State
 
 Refusal = tuple[type[MemlogError], Problem]
 
@@ -53,6 +53,7 @@ def create_entities(command: CreateEntities, state: State, context: Context) -> 
     if_exists = command.if_exists or context.if_exists
     if if_exists == "error":
         _refuse(_existing(command, state))
+    known = Known(state)
     for item in command.entities:
         entity = state.entity_named(item.name)
         if entity is None:
@@ -61,10 +62,11 @@ def create_entities(command: CreateEntities, state: State, context: Context) -> 
         match if_exists:
             case "replace" if canonical(item.name) == canonical(entity.name):
                 yield from _replace(entity, item, state, context)
+                known.forget(entity.id)
             case (
                 "replace" | "merge"
             ):  # who calls it by a former name does not know what it holds by now
-                yield from _add_texts(entity.id, item.observations, state, context)
+                yield from _add_texts(entity.id, item.observations, known, context)
             case "skip" | "error":
                 continue
             case _:
@@ -122,92 +124,82 @@ def _existing(command: CreateEntities, state: State) -> Iterator[Refusal]:
 
 
 def add_observations(command: AddObservations, state: State, context: Context) -> Iterator[Event]:
-    _refuse(_unfit_additions(command, state))
+    known = Known(state)
+    _refuse(_unfit_additions(command, state, known))
     for item in command.observations:
         entity_id = state.entity_id_of(item.entity_name)
         assert entity_id is not None, "every name was found a moment ago"
-        for is_text, run in groupby(item.contents, lambda content: isinstance(content, str)):
-            if is_text:
-                texts = [content for content in run if isinstance(content, str)]
-                yield from _add_texts(entity_id, texts, state, context)
-                continue
-            for new in run:
-                if not isinstance(new, str):
-                    yield from _add_observation(entity_id, new, state, context)
+        for content in item.contents:
+            if isinstance(content, str):
+                yield from _add_texts(entity_id, [content], known, context)
+            else:
+                yield from _add_observation(entity_id, content, known, context)
 
 
 def _add_observation(
-    entity_id: str, new: NewObservation, state: State, context: Context
+    entity_id: str, new: NewObservation, known: Known, context: Context
 ) -> Iterator[Event]:
-    living = state.observations(entity_id)
-    old = None if new.supersedes is None else find_observation(living, new.supersedes)
+    facts = known.of(entity_id)
+    old = None if new.supersedes is None else facts.find(new.supersedes)
     if old is not None:
-        yield from supersede(old, new, living, context)
-    elif find_observation(living, new.content) is None:
-        yield ObservationAdded(
+        yield from facts.noting(supersede(old, new, facts, context))
+    elif facts.find(new.content) is None:
+        added = ObservationAdded(
             context.new_id("obs"), entity_id, new.content, new.confidence, new.importance
         )
+        yield from facts.noting([added])
 
 
-def supersede(
-    old: Observation, new: NewObservation, living: Iterable[Observation], context: Context
-) -> Iterator[Event]:
+def supersede(old: Said, new: NewObservation, facts: Facts, context: Context) -> Iterator[Event]:
     """`new` in the place of `old`; where the entity says the same already, it says so once."""
     if canonical(old.content) == canonical(new.content):
         return
-    for twin in living:
-        if canonical(twin.content) == canonical(new.content):
-            yield ObservationDeleted(twin.id)
+    for twin in facts.saying(new.content):
+        yield ObservationDeleted(twin.id)
     yield ObservationSuperseded(
         context.new_id("obs"), old.id, new.content, new.confidence, new.importance
     )
 
 
 def _add_texts(
-    entity_id: str, contents: Iterable[str], state: State, context: Context
+    entity_id: str, contents: Iterable[str], known: Known, context: Context
 ) -> Iterator[Event]:
-    known = state.texts(entity_id)
-    for content in _once(contents):
-        if canonical(content) not in known:
-            yield ObservationAdded(context.new_id("obs"), entity_id, content)
+    facts = known.of(entity_id)
+    for content in contents:
+        if not facts.say(content):
+            yield from facts.noting([ObservationAdded(context.new_id("obs"), entity_id, content)])
 
 
 def delete_observations(command: DeleteObservations, state: State) -> Iterator[Event]:
+    known = Known(state)
     for item in command.deletions:
         entity_id = state.entity_id_of(item.entity_name)
         if entity_id is None:
             continue
+        facts = known.of(entity_id)
         for wanted in item.observations:
-            for observation in state.observations(entity_id):
-                if _means(wanted, observation):
-                    yield ObservationDeleted(observation.id)
+            deleted = (ObservationDeleted(row.id) for row in facts.meant_by(wanted))
+            yield from facts.noting(deleted)
 
 
-def find_observation(living: Iterable[Observation], wanted: str) -> Observation | None:
-    """The observation whose id or exact text is `wanted`."""
-    return next((row for row in living if _means(wanted, row)), None)
-
-
-def _means(wanted: str, observation: Observation) -> bool:
-    return wanted == observation.id or canonical(wanted) == canonical(observation.content)
-
-
-def _unfit_additions(command: AddObservations, state: State) -> Iterator[Refusal]:
+def _unfit_additions(command: AddObservations, state: State, known: Known) -> Iterator[Refusal]:
     successors: dict[str, str] = {}
+    near = Suggestions()
     for index, item in enumerate(command.observations):
         path = f"observations[{index}]"
         entity_id = state.entity_id_of(item.entity_name)
         if entity_id is None:
-            yield EntityNotFound, missing_entity(item.entity_name, f"{path}.entityName", state)
+            missing = missing_entity(item.entity_name, f"{path}.entityName", state, near)
+            yield EntityNotFound, missing
             continue
         for place, content in enumerate(item.contents):
             if isinstance(content, str) or content.supersedes is None:
                 continue
-            living = state.observations(entity_id)
-            old = find_observation(living, content.supersedes)
+            facts = known.of(entity_id)
+            old = facts.find(content.supersedes)
             where = f"{path}.contents[{place}].supersedes"
             if old is None:
-                yield unfit_observation(content.supersedes, where, living, state)
+                yield unfit_observation(content.supersedes, where, facts, state, near)
             elif canonical(content.content) != canonical(old.content):
                 first = successors.setdefault(old.id, content.content)
                 if canonical(first) != canonical(content.content):
@@ -220,7 +212,9 @@ def _superseded_twice(wanted: str, path: str, first: str) -> Refusal:
     return Conflict, Problem(path, problem, suggestion, shorten(wanted))
 
 
-def unfit_observation(wanted: str, path: str, living: list[Observation], state: State) -> Refusal:
+def unfit_observation(
+    wanted: str, path: str, facts: Facts, state: State, near: Suggestions
+) -> Refusal:
     retired = state.observation(wanted) if is_id(wanted, "obs") else None
     if retired is not None and retired.superseded_by is not None:
         problem = f"Observation {wanted} was superseded already by {retired.superseded_by}"
@@ -231,8 +225,10 @@ def unfit_observation(wanted: str, path: str, living: list[Observation], state: 
             newest = successor
         suggestion = f"Supersede its newest version instead: {newest.id}."
         return Conflict, Problem(path, problem, suggestion, wanted)
-    near = did_you_mean(wanted, (row.content for row in living))
-    suggestion = near or "Pass the id or the exact text of a living observation of this entity."
+    suggestion = (
+        near.did_you_mean(wanted, facts, facts.contents)
+        or "Pass the id or the exact text of a living observation of this entity."
+    )
     problem = f"Observation {shorten(wanted)!r} not found on this entity"
     return ObservationNotFound, Problem(path, problem, suggestion, shorten(wanted))
 
@@ -259,18 +255,22 @@ def delete_relations(command: DeleteRelations, state: State) -> Iterator[Event]:
 
 
 def _loose_ends(command: CreateRelations, state: State) -> Iterator[Refusal]:
+    near = Suggestions()
     for index, item in enumerate(command.relations):
         for end, name in (("from", item.source), ("to", item.target)):
             if state.entity_id_of(name) is None:
-                yield EntityNotFound, missing_entity(name, f"relations[{index}].{end}", state)
+                yield EntityNotFound, missing_entity(name, f"relations[{index}].{end}", state, near)
 
 
 # -- shared
 
 
-def missing_entity(name: str, path: str, state: State) -> Problem:
-    near = did_you_mean(name, (entity.name for entity in state.entities()))
-    suggestion = near or "Create it first with create_entities."
+def missing_entity(name: str, path: str, state: State, near: Suggestions | None = None) -> Problem:
+    """`near` is that of all problems of a refusal, where there may be many."""
+    found = (near or Suggestions()).did_you_mean(
+        name, State, lambda: (entity.name for entity in state.entities())
+    )
+    suggestion = found or "Create it first with create_entities."
     return Problem(path, f"Entity with name {shorten(name)} not found", suggestion, shorten(name))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Set
 
 from memlog.canonical import canonical
+from memlog.closest import Suggestions
 from memlog.codec import Entry
 from memlog.commands import (
     ForgetMemory,
@@ -39,7 +40,8 @@ from memlog.events import (
     ProjectRestored,
     RelationDeleted,
 )
-from memlog.graph import find_observation, missing_entity, supersede, unfit_observation
+from memlog.facts import Facts
+from memlog.graph import missing_entity, supersede, unfit_observation
 from memlog.memories import missing_memory
 from memlog.restoring import Restored, restore
 from memlog.state import Entity, State
@@ -69,8 +71,9 @@ def rename_entity(command: RenameEntity, state: State) -> Iterator[Event]:
 
 
 def merge_entities(command: MergeEntities, state: State) -> Iterator[Event]:
+    near = Suggestions()
     missing = [
-        (EntityNotFound, missing_entity(name, path, state))
+        (EntityNotFound, missing_entity(name, path, state, near))
         for path, name in (
             *((f"names[{index}]", name) for index, name in enumerate(command.names)),
             ("into", command.into),
@@ -79,15 +82,22 @@ def merge_entities(command: MergeEntities, state: State) -> Iterator[Event]:
     ]
     if missing:
         raise refusal(missing)
+    known = _texts(_entity(command.into, "into", state), state)
     for name in command.names:
         entity, into = _entity(name, "names", state), _entity(command.into, "into", state)
         if entity.id != into.id:
-            yield from _merge(entity, into, state)
+            texts = _texts(entity, state)
+            yield from _merge(entity, into, known, state)
+            known |= texts
 
 
-def _merge(entity: Entity, into: Entity, state: State) -> Iterator[Event]:
-    known = {canonical(row.content) for row in state.observations(into.id)}
-    for row in state.observations(entity.id):
+def _texts(entity: Entity, state: State) -> set[str]:
+    return {canonical(row.content) for row in state.said(entity.id)}
+
+
+def _merge(entity: Entity, into: Entity, known: Set[str], state: State) -> Iterator[Event]:
+    """`known` is what `into` says."""
+    for row in state.said(entity.id):
         if canonical(row.content) in known:
             yield ObservationDeleted(row.id)
         else:
@@ -122,14 +132,17 @@ def update_observation(
     command: UpdateObservation, state: State, context: Context
 ) -> Iterator[Event]:
     entity = _entity(command.entity_name, "entityName", state)
-    living = state.observations(entity.id)
-    old = find_observation(living, command.observation)
-    if old is None:
-        raise refusal([unfit_observation(command.observation, "observation", living, state)])
+    facts = Facts(state.said(entity.id))
+    meant = facts.find(command.observation)
+    if meant is None:
+        near = Suggestions()
+        raise refusal([unfit_observation(command.observation, "observation", facts, state, near)])
+    old = state.observation(meant.id)
+    assert old is not None, "what an entity says is found by its id"
     new = NewObservation(
         content=command.new_content, confidence=old.confidence, importance=old.importance
     )
-    yield from supersede(old, new, living, context)
+    yield from supersede(old, new, facts, context)
 
 
 def forget_memory(command: ForgetMemory, state: State) -> Iterator[Event]:

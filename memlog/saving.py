@@ -15,11 +15,12 @@ from msgspec import UNSET
 
 from memlog.blank import is_blank
 from memlog.canonical import canonical
-from memlog.closest import did_you_mean
+from memlog.closest import Suggestions
 from memlog.commands import CONFIDENCE, IMPORTANCE, SavedEntity, SavedRelation, SaveMemory
 from memlog.context import Context
 from memlog.errors import InvalidParameter, Problem, refusal, shorten
 from memlog.events import EntityCreated, EntityRated, Event, ObservationAdded, RelationAdded
+from memlog.facts import Known
 from memlog.state import Entity, State
 
 NAME_MAX, TYPE_MAX, RELATION_TYPE_MAX = 100, 50, 50
@@ -47,8 +48,9 @@ def save_memory(command: SaveMemory, state: State, context: Context) -> Iterator
     problems = list(_problems(command.entities, state))
     if problems:
         raise refusal([(InvalidParameter, problem) for problem in problems])
+    known = Known(state)
     for item in command.entities:
-        yield from _save_entity(item, state, context)
+        yield from _save_entity(item, state, known, context)
     for item in command.entities:
         for relation in item.relations:
             target, kind = relation.target_entity, relation.relation_type
@@ -58,7 +60,9 @@ def save_memory(command: SaveMemory, state: State, context: Context) -> Iterator
                 yield RelationAdded(relation_id, source, target, kind, relation.importance)
 
 
-def _save_entity(item: SavedEntity, state: State, context: Context) -> Iterator[Event]:
+def _save_entity(
+    item: SavedEntity, state: State, known: Known, context: Context
+) -> Iterator[Event]:
     entity = state.entity_named(item.name)
     confidence = CONFIDENCE if item.confidence is UNSET else item.confidence
     importance = IMPORTANCE if item.importance is UNSET else item.importance
@@ -75,13 +79,13 @@ def _save_entity(item: SavedEntity, state: State, context: Context) -> Iterator[
         )
         if (entity.confidence, entity.importance) != (rated.confidence, rated.importance):
             yield rated
-    known = state.texts(entity_id)
+    facts = known.of(entity_id)
     for content in item.observations:
-        if canonical(content) not in known:
-            known.add(canonical(content))
-            yield ObservationAdded(
+        if not facts.say(content):
+            added = ObservationAdded(
                 context.new_id("obs"), entity_id, content, confidence, importance
             )
+            yield from facts.noting([added])
 
 
 # -- what is refused
@@ -95,6 +99,7 @@ def _problems(entities: Sequence[SavedEntity], state: State) -> Iterator[Problem
         )
         yield Problem("entities", "entities is empty", suggestion)
     names = {canonical(item.name) for item in entities}
+    near = Suggestions()
     for index, item in enumerate(entities):
         path = f"entities[{index}]"
         yield from _length(item.name, f"{path}.name", item, "Name", NAME_MAX)
@@ -107,15 +112,13 @@ def _problems(entities: Sequence[SavedEntity], state: State) -> Iterator[Problem
         for place, text in enumerate(item.observations):
             yield from _observation_problems(text, f"{path}.observations[{place}]", item)
         if not item.relations:
-            others = [other.name for other in entities if other.name != item.name]
-            example = (
-                f"{{ targetEntity: '{others[0] if others else '…'}', relationType: 'relates to' }}"
-            )
+            other = next((each.name for each in entities if each.name != item.name), "…")
+            example = f"{{ targetEntity: '{other}', relationType: 'relates to' }}"
             suggestion = f"Add relations to show connections: e.g., {example}"
             yield _said(item, f"{path}.relations", "must have at least 1 relation", suggestion)
         for place, relation in enumerate(item.relations):
             yield from _relation_problems(
-                relation, f"{path}.relations[{place}]", item, names, state
+                relation, f"{path}.relations[{place}]", item, names, state, near
             )
 
 
@@ -140,17 +143,23 @@ def _observation_problems(text: str, path: str, item: SavedEntity) -> Iterator[P
 
 
 def _relation_problems(
-    relation: SavedRelation, path: str, item: SavedEntity, names: set[str], state: State
+    relation: SavedRelation,
+    path: str,
+    item: SavedEntity,
+    names: set[str],
+    state: State,
+    near: Suggestions,
 ) -> Iterator[Problem]:
     yield from _length(
         relation.relation_type, f"{path}.relationType", item, "Relation type", RELATION_TYPE_MAX
     )
     target = relation.target_entity
     if canonical(target) not in names and state.entity_id_of(target) is None:
-        known = [*names, *(entity.name for entity in state.entities())]
-        near = did_you_mean(target, known)
+        found = near.did_you_mean(
+            target, State, lambda: (*names, *(entity.name for entity in state.entities()))
+        )
         suggestion = (
-            f"{near or 'Add that entity to `entities`.'} targetEntity must name an entity in the "
+            f"{found or 'Add that entity to `entities`.'} targetEntity must name an entity in the "
             "same save_memory call, or one that is in memory"
         )
         problem = f"Target entity '{shorten(target)}' not found in request"

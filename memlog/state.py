@@ -279,10 +279,9 @@ class State:
         prefix = b"O" + entity_id.encode()
         return [decode_observation(row) for _, row in self._tables.under(prefix)]
 
-    def texts(self, entity_id: str) -> set[str]:
-        """What the entity's living observations say, in canonical form."""
-        facts = self._tables.under(b"O" + entity_id.encode())
-        return {canonical(_decode_said(row).content) for _, row in facts}
+    def said(self, entity_id: str) -> list[Said]:
+        """What the entity's living observations say, in the order they were added."""
+        return [_decode_said(row) for _, row in self._tables.under(b"O" + entity_id.encode())]
 
     def updated_us(self, row: Entity) -> int:
         """When the entity, or what is known of it, was last changed."""

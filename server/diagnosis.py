@@ -23,6 +23,7 @@ from msgspec import inspect as mi
 from memlog.controls import CONTROL, control_character
 from memlog.errors import (
     MEND_ALL,
+    PROBLEMS_MAX,
     InvalidParameter,
     LimitExceeded,
     MemlogError,
@@ -33,7 +34,6 @@ from server import wording
 from server.wording import Words, bare
 
 LEVELS_MAX = 64
-PROBLEMS_MAX = 50
 PLACE_CHARACTERS_MAX = 300
 ITEM_KEYS_MIN = 2  # a single stray key may as well be a misspelling
 

@@ -18,6 +18,7 @@ from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from memlog.errors import (
+    PROBLEMS_MAX,
     EmbeddingError,
     MemlogError,
     MemoryNotFound,
@@ -27,7 +28,6 @@ from memlog.errors import (
     StorageError,
 )
 from server.cutting import ANSWER_CHARACTERS, within_budget
-from server.diagnosis import PROBLEMS_MAX
 
 PROBLEMS_CHARACTERS = ANSWER_CHARACTERS // 2
 """Half of an answer: save_memory says them in two ways."""

@@ -6,8 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from memlog.errors import InvalidParameter, LimitExceeded
-from server.diagnosis import PROBLEMS_MAX
+from memlog.errors import PROBLEMS_MAX, InvalidParameter, LimitExceeded
 from tests.asked import PERSON, SAVE, Create, Meeting, Save, problem, refusal
 
 MISTAKES: list[tuple[type[msgspec.Struct], dict[str, Any], str, str, str]] = [

@@ -20,7 +20,8 @@ from memlog.commands import (
 )
 from memlog.errors import EntityNotFound, InvalidParameter, refusal
 from memlog.events import CommandUndone, MemoryDeleted, ObservationSuperseded
-from memlog.graph import find_observation, missing_entity
+from memlog.facts import Facts
+from memlog.graph import missing_entity
 from memlog.log import Log
 from memlog.project import Outcome
 from memlog.sentences import sentence
@@ -306,8 +307,9 @@ def update_observation(call: Call, arguments: UpdateObservation) -> UpdateObserv
         ]
         entity = outcome.after.entity_named(arguments.entity_name)
         assert entity is not None, "the decision found it"
-        rows = outcome.after.observations(entity.id)
-        row = find_observation(rows, new[0] if new else arguments.observation)
+        facts = Facts(outcome.after.said(entity.id))
+        found = facts.find(new[0] if new else arguments.observation)
+        row = None if found is None else outcome.after.observation(found.id)
         assert row is not None, "it was there, or was made in this very transaction"
         return UpdateObservationResult(
             project=project,

@@ -20,7 +20,8 @@ from memlog.errors import (
     refusal,
 )
 from memlog.events import EntityCreated, RelationAdded
-from memlog.graph import find_observation, missing_entity
+from memlog.facts import Facts
+from memlog.graph import missing_entity
 from memlog.project import Outcome
 from memlog.saving import quality_score, warnings
 from memlog.state import Entity, Observation, State
@@ -173,7 +174,8 @@ def get_observation_history(call: Call, arguments: GetObservationHistory) -> His
 
 def _chain(observation_id: str, rows: list[Observation], state: State) -> list[Observation]:
     """All versions of the fact. In the midst of a merge some are still the other entity's."""
-    start = find_observation(rows, observation_id)
+    found = Facts(rows).find(observation_id)
+    start = None if found is None else state.observation(found.id)
     if start is None:
         problem = Problem(
             "observationId",

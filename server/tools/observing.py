@@ -52,20 +52,21 @@ def add_observations(call: Call, arguments: AddObservations) -> AddObservationsR
     """
 
     def answer(outcome: Outcome) -> AddObservationsResult:
-        added: dict[str, list[Observation]] = {}
+        added: dict[str, dict[str, list[Observation]]] = {}  # by entity and text
         for entry in outcome.entries:
             if isinstance(entry.event, (ObservationAdded, ObservationSuperseded)):
                 row = outcome.after.observation(entry.event.observation_id)
                 if row is not None:
-                    added.setdefault(row.entity_id, []).append(row)
+                    by_text = added.setdefault(row.entity_id, {})
+                    by_text.setdefault(canonical(row.content), []).append(row)
         results = []
         for item in arguments.observations:  # one result each, also where an entity comes twice
             entity = outcome.after.entity_named(item.entity_name)
             if entity is not None:
-                rows = added.get(entity.id, [])
+                by_text = added.get(entity.id, {})
                 given = {canonical(_text(content)) for content in item.contents}
-                mine = [row for row in rows if canonical(row.content) in given]
-                added[entity.id] = [row for row in rows if row not in mine]
+                mine = [row for text in given for row in by_text.pop(text, ())]
+                mine.sort(key=lambda row: row.born)
                 results.append(_additions(entity.name, mine))
         room = Room()
         told = room.take(each_fitting(results, _shortened_additions), "entities")
@@ -139,12 +140,14 @@ def delete_observations(call: Call, arguments: DeleteObservations) -> DeleteObse
             for entry in outcome.entries
             if isinstance(entry.event, ObservationDeleted)
         }
+        deleted: dict[str, set[str]] = {}  # by entity: ids and texts
+        for row in map(outcome.before.observation, ids):
+            if row is not None:
+                deleted.setdefault(row.entity_id, set()).update((row.id, canonical(row.content)))
         deletions, missing = [], []
         for item in arguments.deletions:
-            entity = outcome.before.entity_named(item.entity_name)
-            rows = outcome.before.observations(entity.id) if entity else []
-            gone = {row.id for row in rows if row.id in ids}
-            gone |= {canonical(row.content) for row in rows if row.id in ids}
+            entity_id = outcome.before.entity_id_of(item.entity_name)
+            gone = deleted.get(entity_id or "", set())
             hit = [text for text in item.observations if canonical(text) in gone]
             missed = [text for text in item.observations if canonical(text) not in gone]
             if hit:

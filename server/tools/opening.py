@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta, field
 
 from memlog.canonical import canonical
-from memlog.closest import closest
+from memlog.closest import Names
 from memlog.commands import ITEMS_MAX, EntityName
 from memlog.gates import SMALL_CALLS
 from memlog.state import Entity, State
@@ -147,6 +147,6 @@ def _following(page: Sequence[_Opened], count: int, position: int) -> _Cursor | 
 def _closest_names(missing: Sequence[str], state: State) -> dict[str, list[str]]:
     if not missing:
         return {}
-    names = [entity.name for entity in state.entities()]
-    near = ((name, closest(name, names)) for name in missing[:SUGGESTED_FOR_MAX])
+    names = Names(entity.name for entity in state.entities())
+    near = ((name, names.closest(name)) for name in missing[:SUGGESTED_FOR_MAX])
     return dict(within_budget((each for each in near if each[1]), most=SUGGESTIONS_CHARACTERS))
