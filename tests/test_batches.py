@@ -13,6 +13,7 @@ from memlog.commands import (
     AnyCommand,
     CreateEntities,
     CreateRelations,
+    DeleteEntities,
     DeleteObservations,
     EntityObservations,
     MergeEntities,
@@ -23,6 +24,7 @@ from memlog.commands import (
     SavedEntity,
     SavedRelation,
     SaveMemory,
+    Undo,
 )
 from memlog.context import Context
 from memlog.errors import PROBLEMS_MAX, MemlogError
@@ -137,6 +139,20 @@ DONE: dict[str, Case] = {
         many(n),
         merge(named(n), "big"),
     ),
+    "undoing deletions": lambda n: (
+        big(10 * n),
+        DeleteObservations(deletions=[deletion(*facts(n))]),
+        Undo(),
+    ),
+}
+IN_THE_WAY: dict[str, Case] = {
+    "an undo of deletions from an entity that changed often since, and went": lambda n: (
+        big(2 * n),
+        DeleteObservations(deletions=[deletion(*facts(n))]),
+        *(DeleteObservations(deletions=[deletion(fact)]) for fact in facts(2 * n)[n:]),
+        DeleteEntities(entity_names=["big"]),
+        Undo(position=2 * n + 3),
+    ),
 }
 MISSING: dict[str, Case] = {
     "facts that are not there": lambda n: (
@@ -190,11 +206,11 @@ def reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     store.close()
 
 
-@pytest.mark.parametrize("case", [*DONE, *MISSING])
+@pytest.mark.parametrize("case", [*DONE, *IN_THE_WAY, *MISSING])
 def test_twice_the_items_on_twice_the_rows_read_twice_as_much(
     reads: Callable[..., int], case: str
 ) -> None:
-    commands = (DONE | MISSING)[case]
+    commands = (DONE | IN_THE_WAY | MISSING)[case]
     assert reads("double", commands(2 * SIZE)) < 3 * reads("single", commands(SIZE))
 
 
