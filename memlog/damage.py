@@ -77,9 +77,9 @@ class Lost(msgspec.Struct, frozen=True):
     all: bool
 
 
-def lost(pages: Pages, whole: int) -> Lost:
-    """What was there beyond the position `whole`."""
-    standing = {at: values for at, values in standing_in(pages).items() if at >= whole}
+def lost(pages: Pages, found: Standing, whole: int) -> Lost:
+    """What was there beyond the position `whole`; `found` is what stands in the file."""
+    standing = {at: values for at, values in found.items() if at >= whole}
     times = {at: time_us for at in standing if (time_us := _time_at(standing, at)) is not None}
     last = head(pages)
     known = last is not None and whole <= last

@@ -8,20 +8,20 @@ that speaks of what is not there can no longer happen and is set aside.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from memlog import codec, events
 from memlog.codec import ERASED, GENESIS, MENDED, WRITTEN, Entry
-from memlog.damage import head, standing_in
+from memlog.damage import head
 from memlog.evolve import evolve
 from memlog.fitting import fits
 from memlog.pages import Pages, Unreadable
-from memlog.piecing import Piece, pieces
+from memlog.piecing import Piece, Standing, pieces
 from memlog.project import STATE_VERSION, VERSION_KEY
 from memlog.retelling import Told, retold
+from memlog.runs import runs
 from memlog.state import State
 from memlog.tables import MemoryRows, Reader, Timeline
 
@@ -55,17 +55,13 @@ class Mended(msgspec.Struct, frozen=True):
         return min(others, default=len(self.entries) + 1) - 1
 
 
-def whole_of(
-    pages: Pages, project: events.ProjectCreated, elsewhere: Mapping[int, set[bytes]] = {}
-) -> Mended | None:
-    """What is whole of the log in a damaged file, and of the entries that are `elsewhere`; None where nothing is.
+def whole_of(pages: Pages, standing: Standing, project: events.ProjectCreated) -> Mended | None:
+    """What is whole of the log in a damaged file, of which this is `standing`, there or elsewhere; None where
+    nothing is.
 
     Raises StorageError where an entry is proved and cannot be read: it is of a newer memlog. `project` is what
     was created, should nothing else tell.
     """
-    standing = standing_in(pages)
-    for position, values in elsewhere.items():
-        standing.setdefault(position, set()).update(values)
     found = pieces(standing)
     if not found:
         return None
@@ -112,7 +108,7 @@ class _Mending:
         self._mend_times()
 
     def done(self, project: events.ProjectCreated) -> Mended:
-        retold = tuple(at for gap in self._gaps() for at in self._retell(gap))
+        retold = tuple(at for gap in runs(self._holes) for at in self._retell(gap))
         while self._entries[-1] is None:  # nobody tells of the end
             self._entries.pop(), self._values.pop(), self._holes.pop()
         stood_in = tuple(self._stand_in(project))
@@ -166,25 +162,20 @@ class _Mending:
 
     # -- what the tables tell
 
-    def _gaps(self) -> Iterator[range]:
-        for _, numbered in groupby(enumerate(self._holes), lambda each: each[1] - each[0]):
-            run = [position for _, position in numbered]
-            yield range(run[0], run[-1] + 1)
-
     def _retell(self, gap: range) -> Iterator[int]:
         """Fills what the tables tell of a gap; yields the positions of which nothing else proves it."""
         if self._tables is None:
             return
         told = {position: retold(position, self._tables) for position in gap}
-        if self._is_proved(gap, told):
+        if self._fill_as_proved(gap, told):
             return
         for position, each in told.items():
             if each is not None:
                 self._fill(position, each)
                 yield position
 
-    def _is_proved(self, gap: range, told: dict[int, Told | None]) -> bool:
-        """Fills a whole gap where all of it was of the command before or behind it: then the chain fits."""
+    def _fill_as_proved(self, gap: range, told: dict[int, Told | None]) -> bool:
+        """Fills the gap where all of it was of the command before or behind it, for then the chain fits."""
         for author in (self._entries[gap.start - 1], self._entry_at(gap.stop)):
             if author is None or not self._links[gap.start - 1]:
                 continue

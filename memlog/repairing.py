@@ -97,12 +97,15 @@ class _BackedUp(NamedTuple):
     """What looks like an entry in a backup, be that damaged itself: each is proved before it is taken."""
 
     standing: Standing
-    generation: int = 0
+    generation: int
 
 
-def _backed_up(backup: Path | None, row: ProjectRow) -> _BackedUp | None:
+NO_BACKUP = _BackedUp({}, 0)
+
+
+def _backed_up(backup: Path | None, row: ProjectRow) -> _BackedUp:
     if backup is None:
-        return None
+        return NO_BACKUP
     file = backup / row.id / LOG_FILE
     if not file.exists():
         raise InvalidParameter(
@@ -115,14 +118,13 @@ def _backed_up(backup: Path | None, row: ProjectRow) -> _BackedUp | None:
     return found
 
 
-def _require_forgetful(pages: Pages, backup: _BackedUp, damaged: bool) -> None:
-    """Raises Conflict where the backup is older than a purge, or may be: it has what must not come back."""
-    here = standing_in(pages)
+def _require_forgetful(here: Standing, elsewhere: Standing, older: bool) -> None:
+    """Raises Conflict where a backup is older than a purge, or may be, for it is `older` than the log and no repair
+    made it so: it has what must not come back."""
     erased = {at for at, values in here.items() if any(map(_is_erased, values))}
-    kept = any(each[0] == WRITTEN for at in erased for each in backup.standing.get(at, ()))
+    kept = any(each[0] == WRITTEN for at in erased for each in elsewhere.get(at, ()))
     repaired = any(is_mended(each) for values in here.values() for each in values)
-    older = backup.generation < _generation(pages)
-    if kept or (damaged and older and not repaired):
+    if kept or (elsewhere and older and not repaired):
         raise Conflict(
             "This backup is older than the last purge of the project, and has what was erased for good",
             suggestion="Nothing was changed. Use a backup that was made after `memlog purge`, or repair "
@@ -134,9 +136,7 @@ def _is_erased(value: bytes) -> bool:
     return value[0] == ERASED and len(value) == ERASED_BYTES
 
 
-def _remains(
-    file: Path, created: ProjectCreated, backup: _BackedUp | None, rehearse: bool
-) -> _Remains:
+def _remains(file: Path, created: ProjectCreated, backup: _BackedUp, rehearse: bool) -> _Remains:
     """What the file holds. That it has to be repaired is noted, so that nobody writes to it from then on.
 
     Raises Conflict where there is nothing to repair.
@@ -146,16 +146,15 @@ def _remains(
         try:
             with turn:  # who was writing has finished, and whoever is next finds the note
                 pages = Pages(file)
-                elsewhere = backup.standing if backup is not None else {}
+                here, generation = standing_in(pages), _generation(pages)
                 damages = [each for each in examine(pages) if isinstance(each, Damage)]
-                if backup is not None:
-                    _require_forgetful(pages, backup, bool(damages))
-                missed = [] if damages else list(_missed(pages, elsewhere))
+                older = bool(damages) and backup.generation < generation
+                _require_forgetful(here, backup.standing, older)
+                missed = [] if damages else list(_missed(here, backup.standing))
                 mark(file, damages or ([] if rehearse else missed))
                 problem = _problem(damages or missed)
-                log = whole_of(pages, created, elsewhere)
-                beyond = lost(pages, len(log.entries) if log else 0)
-                known = [_generation(pages), backup.generation if backup is not None else 0]
+                log = whole_of(pages, _together(here, backup.standing), created)
+                beyond = lost(pages, here, len(log.entries) if log else 0)
                 used = _used(pages)
                 pages.close()
         finally:
@@ -167,12 +166,19 @@ def _remains(
             "That the log is to be repaired could not be noted beside it, so others may write to it",
             suggestion="Free some space, or give this user the right to write there; then try again.",
         )
-    return _Remains(problem, bool(damages), log, beyond, max(known), used)
+    known = max(generation, backup.generation)
+    return _Remains(problem, bool(damages), log, beyond, known, used)
 
 
-def _missed(pages: Pages, elsewhere: Standing) -> Iterator[Damage]:
+def _together(here: Standing, elsewhere: Standing) -> Standing:
+    return {
+        at: here.get(at, set()) | elsewhere.get(at, set()) for at in here.keys() | elsewhere.keys()
+    }
+
+
+def _missed(here: Standing, elsewhere: Standing) -> Iterator[Damage]:
     """Where something stands in for what was lost once, and another has that."""
-    for position, values in sorted(standing_in(pages).items()):
+    for position, values in sorted(here.items()):
         written = {each[1:CHAIN_END] for each in elsewhere.get(position, ()) if not is_mended(each)}
         if any(is_mended(each) and each[1:CHAIN_END] in written for each in values):
             yield Damage(position, "what was written there was lost once, and the backup has it")

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from memlog.damage import examine, mark
+from memlog.damage import examine, mark, standing_in
 from memlog.environment import Environment, storage_error
 from memlog.errors import DamagedLog
 from memlog.events import ProjectCreated
@@ -73,7 +73,7 @@ def salvage(
         seen = stamp(os.stat(source))
         pages = Pages(source)
         try:
-            whole = whole_of(pages, project)
+            whole = whole_of(pages, standing_in(pages), project)
             damages = [each for each in examine(pages) if isinstance(each, Damage)]
         finally:
             pages.close()

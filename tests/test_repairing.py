@@ -48,6 +48,11 @@ def fact(number: int) -> str:
     return f"fact {number} " + "x" * (number * 37 % 3_000)
 
 
+def garbled(value: bytes) -> bytes:
+    """An entry as it is stored, with nothing to be read in it but its chain."""
+    return value[: codec.CHAIN_END] + b"\xc1" * (len(value) - codec.CHAIN_END)
+
+
 class Sound:
     """A data directory with one project, some of whose entries were erased, and what its log told at each
     position."""
@@ -93,9 +98,7 @@ class Sound:
         """The file with nothing to be read in what is stored at these positions but the chain."""
         data = self.bytes
         for position in positions:
-            value = self.stored[position]
-            garbage = value[: codec.CHAIN_END] + b"\xc1" * (len(value) - codec.CHAIN_END)
-            data = data.replace(value, garbage)
+            data = data.replace(self.stored[position], garbled(self.stored[position]))
         return data
 
 
@@ -283,8 +286,7 @@ def test_what_was_purged_does_not_come_back_from_an_older_backup(tmp_path: Path)
     whole = file.read_bytes()
     for position in (4, 2):  # an entry that was kept, and one that was erased
         value = stored[position]
-        garbage = value[: codec.CHAIN_END] + b"\xc1" * (len(value) - codec.CHAIN_END)
-        file.write_bytes(untold(whole).replace(value, garbage))
+        file.write_bytes(untold(whole).replace(value, garbled(value)))
         store = Store(tmp_path / "data")
         with pytest.raises(Conflict, match="older than the last purge"):
             repair(store, "default", backup=tmp_path / "backup")
@@ -458,8 +460,7 @@ def test_an_archived_project_stays_archived_where_its_log_says_so(tmp_path: Path
         value = dict(log.stored())[log.position()]
     store.close()
     file = tmp_path / "archive" / project_id / LOG_FILE
-    garbage = value[: codec.CHAIN_END] + b"\xc1" * (len(value) - codec.CHAIN_END)
-    file.write_bytes(untold(file.read_bytes()).replace(value, garbage))
+    file.write_bytes(untold(file.read_bytes()).replace(value, garbled(value)))
     store = Store(tmp_path)
     repair(store, "old")
     assert [row.status for row in store.projects("all")] == ["active"]

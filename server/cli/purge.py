@@ -9,6 +9,7 @@ import click
 
 from memlog.differences import differences
 from memlog.purging import Plan, Target, plan
+from memlog.runs import runs
 from memlog.settings import Settings
 from projections.follow import PROJECTIONS
 from server.cli.common import (
@@ -111,14 +112,9 @@ def _tell(planned: Plan, others: list[str]) -> None:
 
 def _ranges(positions: Any) -> str:
     """3, 5-7, 9"""
-    runs: list[list[int]] = []
-    for position in positions:
-        if runs and position == runs[-1][1] + 1:
-            runs[-1][1] = position
-        else:
-            runs.append([position, position])
-    shown = [f"{first}" if first == last else f"{first}-{last}" for first, last in runs[:SHOWN_MAX]]
-    return ", ".join(shown) + (" …" if len(runs) > SHOWN_MAX else "")
+    found = list(runs(positions))
+    shown = [f"{run[0]}" if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in found[:SHOWN_MAX]]
+    return ", ".join(shown) + (" …" if len(found) > SHOWN_MAX else "")
 
 
 def _report(erased: Plan, others: list[str], behind: list[str]) -> dict[str, Any]:

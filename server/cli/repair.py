@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import click
 from memlog.damage import Lost
 from memlog.mending import Changed
 from memlog.repairing import Repair, repair
+from memlog.runs import runs
 from memlog.settings import Settings
 from memlog.times import iso
 from server.cli.common import json_option, print_json, say, store_of, with_settings
@@ -93,10 +93,7 @@ def _advise(told: Repair, backup: Path | None) -> None:
 
 def _positions(positions: Sequence[int]) -> str:
     """The runs of them, as a person would write them."""
-    found = []
-    for _, numbered in groupby(enumerate(positions), lambda each: each[1] - each[0]):
-        run = [position for _, position in numbered]
-        found.append(f"{run[0]} to {run[-1]}" if run[1:] else f"{run[0]}")
+    found = [f"{run[0]} to {run[-1]}" if run[1:] else f"{run[0]}" for run in runs(positions)]
     shown, rest = found[:RUNS_MAX], len(found) - RUNS_MAX
     word = "positions" if positions[1:] else "position"
     return f"{word} {', '.join(shown)}{f' and {rest} more runs' if rest > 0 else ''}"
