@@ -1,8 +1,12 @@
 """Vectors in memory, searched by inner product with FAISS: one by one while few, by a graph when many.
 
-A number of a vector is kept in sixteen bits, as two bytes. The upper bytes are FAISS's: with them alone it
-proposes some more rows than are wanted, in a third of the time that whole numbers take. The lower ones lie
-beside it, and are looked at for what was proposed; by both together a cosine is right to a few millionths.
+A number of a vector is kept in a byte: a quarter of the memory of float32, and compared three times as fast. Its 255
+steps span `DEVIATIONS` times the root mean square of a unit vector's numbers, which is 1 / sqrt(d) with d dimensions,
+whatever embedder it is of. Rounding to a step adds an error of DEVIATIONS / 127 / sqrt(12 d) to a cosine (one standard
+deviation: 0.0007 at 384 dimensions), far less than what tells texts apart (docs/search.md). Some embedders have a few
+dimensions in which all vectors are large; the first row tells which, and there the steps are as much longer, and the
+question's number counts as much more.
+
 Up to `GRAPH_FROM_ROWS` rows FAISS compares every selected row. Beyond, an HNSW graph proposes, unless so
 few rows are selected that comparing them all is cheaper. That matters for filters: a graph that must step
 over unselected rows finds less the fewer are selected, so it is given proportionally more steps, and up to
@@ -13,9 +17,6 @@ how often it was saved and loaded. FAISS draws a node's level from a generator w
 save, and reorders the nodes of one `add`; so levels are computed from the row's number and rows are
 linked one at a time, which takes no longer. A cosine is computed in one way for all callers, from the
 stored vector alone, and so is the same whichever way a row was found.
-
-The sixteen bits span three times the largest number of the first row, which suits whatever embedder it is of;
-what is beyond is cut to that.
 
 Left to others: which rows may be found (`vector_rows`), and taking turns: `add` alone, the rest shared.
 """
@@ -34,14 +35,15 @@ from memlog.errors import EmbeddingError
 from projections.vector_rows import Ids, Selection
 
 GRAPH_FROM_ROWS = 40_000
-"""Where the graph takes over. Comparing so many rows of 384 numbers takes 0.8 ms, and the graph as long at any
-size; linking a row costs a quarter of a millisecond."""
+"""Where the graph takes over. Comparing so many rows of 384 numbers takes twice as long as the graph does at any size;
+linking a row takes as long as comparing some 10,000."""
 
-GRAPH_NEIGHBOURS = 32
-GRAPH_BUILD_STEPS = 80
-GRAPH_SEARCH_STEPS_MIN = 64
-GRAPH_STEPS_TIMES = 4 / 3
-"""So many steps in the graph for each row that it is to propose."""
+GRAPH_NEIGHBOURS = 24
+GRAPH_BUILD_STEPS = 120
+GRAPH_SEARCH_STEPS_MIN = 80
+GRAPH_STEPS_TIMES = 1.7
+"""So many steps in the graph for each row that is wanted: of 160,000 rows it then finds 91 of the 100 nearest. What
+other numbers cost stands in docs/search.md."""
 
 GRAPH_LEVEL_MAX = 5
 ROWS_COMPARED_PER_STEP = 100
@@ -50,26 +52,20 @@ ROWS_COMPARED_PER_STEP = 100
 TIES = 16
 """Candidates beyond the limit, among which the last bits of FAISS's distances may not decide."""
 
-PROPOSED_TIMES = 1.5
-"""So many times what is wanted is proposed by the upper bytes. Of 30,000 rows, 1.3 times missed none of the first
-116 in a hundred searches; 1 time missed three in each."""
+DEVIATIONS = 6.0
+LARGEST_TIMES = 2.0
+"""So many times the number of the first row is within the steps of a dimension, where that is more."""
 
-COMPARED_WHOLE_MAX = 512
-"""So few rows are compared by both bytes at once."""
-
-LARGEST_TIMES = np.float32(3)
-UPPER_MAX = 127
-NUMBER_MAX = UPPER_MAX * 256
+STEPS_MAX = 127
 ZERO = 128
-"""What FAISS adds to an upper byte, so that it is not below 0."""
+"""What FAISS adds to a number of steps, so that it is not below 0."""
 
 SLICE_ROWS = 512
 """So many at a time are taken apart: what that needs besides is small beside them."""
 
-LARGEST_BYTES = 4
+NUMBER_BYTES = 4
 
 Vectors = NDArray[np.float32]
-Numbers = NDArray[np.int16]
 
 faiss: Any = faiss_module  # its stubs know neither the keyword arguments nor half of the classes
 QUANTIZER = faiss.ScalarQuantizer.QT_8bit_direct_signed
@@ -108,17 +104,16 @@ class VectorIndex:
     def __init__(self, dimensions: int, graph_from_rows: int | None = None) -> None:
         self.dimensions = dimensions
         self._graph_from_rows = GRAPH_FROM_ROWS if graph_from_rows is None else graph_from_rows
-        self._upper: Any = _storage(dimensions)
-        self._lower = np.empty((0, dimensions), np.int8)
-        self._largest = np.float32(0)
-        """The number that is kept as `NUMBER_MAX`; 0 while there is none but 0."""
+        self._stored: Any = _storage(dimensions)
+        self._step: Vectors | None = None
+        """What one step is in each dimension; none while there are only vectors of nothing."""
         self._graph: Any = None
         self._graph_storage: Any = None
         self._merged = False
 
     @property
     def count(self) -> int:
-        return int(self._upper.ntotal)
+        return int(self._stored.ntotal)
 
     def add(self, vectors: Vectors) -> None:
         """Appends rows; `vectors` are as `accepted` returns them.
@@ -128,11 +123,10 @@ class VectorIndex:
         """
         if len(vectors) == 0:
             return
-        if not self._largest:  # nor is there any for the vector zero
-            saying = vectors[vectors.any(axis=1)][:1]
-            self._largest = LARGEST_TIMES * np.abs(saying).max(initial=np.float32(0))
-        scaled = np.rint(vectors * (NUMBER_MAX / self._unit))
-        self._append(np.clip(scaled, -NUMBER_MAX, NUMBER_MAX).astype(np.int16))
+        if self._step is None:
+            self._step = _step(vectors)
+        steps = np.zeros_like(vectors) if self._step is None else np.rint(vectors / self._step)
+        self._append(np.clip(steps, -STEPS_MAX, STEPS_MAX))
 
     def nearest(self, query: Vectors, selection: Selection, limit: int) -> tuple[Ids, Vectors]:
         """At least the `limit` nearest of the selected rows where there are so many, and their cosines.
@@ -143,11 +137,7 @@ class VectorIndex:
         if wanted <= 0:
             return selection.rows[:0], np.empty(0, dtype=np.float32)
         found = self._proposed(query, selection, wanted)
-        cosines = self.cosines(query, found)
-        if len(found) > wanted:
-            best = np.argpartition(-cosines, wanted - 1)[:wanted]
-            found, cosines = found[best], cosines[best]
-        return found, cosines
+        return found, self.cosines(query, found)
 
     def cosines(self, query: Vectors, rows: Ids) -> Vectors:
         """The cosine of each of `rows` to the query: inner products of unit vectors, within -1..1.
@@ -157,36 +147,31 @@ class VectorIndex:
         """
         if len(rows) == 0:
             return np.empty(0, dtype=np.float32)
-        numbers = self._upper_bytes[rows].astype(np.float32)  # exact: they are below 2 ** 24
-        numbers -= ZERO
-        numbers *= 256
-        numbers += self._lower[rows]
-        sums: Vectors = np.vecdot(numbers, query)
-        cosines: Vectors = np.clip(sums * (self._largest / NUMBER_MAX), -1.0, 1.0)
+        asked = self._asked(query)
+        sums = np.vecdot(self._codes[rows].astype(np.float32), asked) - ZERO * asked.sum()
+        cosines: Vectors = np.clip(sums, -1.0, 1.0)
         return cosines
 
-    @property
-    def _unit(self) -> np.float32:
-        return self._largest or np.float32(1)
+    def _asked(self, query: Vectors) -> Vectors:
+        """What a query's numbers count for each step of a row's."""
+        return np.zeros_like(query) if self._step is None else query * self._step
 
     # -- the ways of finding
 
     def _proposed(self, query: Vectors, selection: Selection, wanted: int) -> Ids:
-        """Rows among which the `wanted` nearest are."""
-        count = min(math.ceil(PROPOSED_TIMES * wanted), len(selection.rows))
-        if len(selection.rows) <= max(count, COMPARED_WHOLE_MAX):
+        """The `wanted` nearest rows."""
+        if len(selection.rows) <= wanted:
             return selection.rows
-        scaled = np.rint(query * (UPPER_MAX / self._unit))
-        asked = np.clip(scaled, -UPPER_MAX, UPPER_MAX)[np.newaxis]
-        found = self._by_graph(asked, selection, count)
-        if found is None or len(found) < count:
-            found = self._compared(asked, selection, count)
+        asked = _whole(self._asked(query))[np.newaxis]
+        found = self._by_graph(asked, selection, wanted)
+        if found is None or len(found) < wanted:
+            found = self._compared(asked, selection, wanted)
         return found
 
     def _compared(self, asked: Vectors, selection: Selection, count: int) -> Ids:
         faiss.omp_set_num_threads(1)  # of this thread; it takes all else, for one query too
         chosen = faiss.SearchParameters(sel=faiss.IDSelectorBitmap(selection.bitmap))
-        return _ids(self._upper.search(asked, count, params=chosen))
+        return _ids(self._stored.search(asked, count, params=chosen))
 
     def _by_graph(self, asked: Vectors, selection: Selection, count: int) -> Ids | None:
         """What the graph finds; None where it is not complete or comparing is cheaper."""
@@ -203,36 +188,26 @@ class VectorIndex:
 
     # -- numbers
 
-    def _append(self, numbers: Numbers) -> None:
+    def _append(self, steps: Vectors) -> None:
         """What fails on the way is done again: rows count when FAISS has them."""
-        start, stop = self.count, self.count + len(numbers)
-        if stop > len(self._lower):
-            grown = np.empty((max(stop, 2 * start), self.dimensions), np.int8)
-            grown[:start] = self._lower[:start]
-            self._lower = grown
-        upper = _upper(numbers)
-        self._lower[start:stop] = numbers - upper * 256
         if self._merged:
-            self._link(upper)
+            self._link(steps)
         else:
-            self._upper.add(upper.astype(np.float32))
+            self._stored.add(steps)
             self._catch_up_graph()
 
-    def _numbers(self, rows: Ids | slice) -> Numbers:
-        """Of each of the rows, times `NUMBER_MAX / _largest`."""
-        numbers = self._upper_bytes[rows].astype(np.int16)
-        numbers -= ZERO
-        numbers *= 256
-        numbers += self._lower[rows]
-        return numbers
-
     @property
-    def _upper_bytes(self) -> NDArray[np.uint8]:
-        """FAISS's own memory, good until rows are added."""
+    def _codes(self) -> NDArray[np.uint8]:
+        """The steps of each row, `ZERO` added: FAISS's own memory, good until rows are added."""
         stored: NDArray[np.uint8] = faiss.rev_swig_ptr(
-            self._upper.codes.data(), self.count * self.dimensions
+            self._stored.codes.data(), self.count * self.dimensions
         )
         return stored.reshape(self.count, self.dimensions)
+
+    def _steps(self, start: int, stop: int) -> Vectors:
+        steps: Vectors = self._codes[start:stop].astype(np.float32)
+        steps -= ZERO
+        return steps
 
     # -- the graph
 
@@ -242,20 +217,20 @@ class VectorIndex:
         linked = 0 if self._graph is None else int(self._graph.ntotal)
         while linked < target:
             step = min(SLICE_ROWS, target - linked)
-            self._link(_upper(self._numbers(slice(linked, linked + step))))
+            self._link(self._steps(linked, linked + step))
             linked += step
         if self._graph is not None and linked == self.count:
-            self._upper = faiss.downcast_index(self._graph.storage)
+            self._stored = faiss.downcast_index(self._graph.storage)
             self._merged = True
 
-    def _link(self, upper: Numbers) -> None:
+    def _link(self, steps: Vectors) -> None:
         if self._graph is None:
             self._graph = faiss.IndexHNSWSQ(
                 self.dimensions, QUANTIZER, GRAPH_NEIGHBOURS, faiss.METRIC_INNER_PRODUCT
             )
             self._graph.hnsw.efConstruction = GRAPH_BUILD_STEPS
         levels = self._graph.hnsw.levels
-        for row, vector in enumerate(upper.astype(np.float32), int(self._graph.ntotal)):
+        for row, vector in enumerate(steps, int(self._graph.ntotal)):
             # FAISS takes a level that is there already; one may be, after an addition that failed.
             if levels.size() == row:
                 levels.push_back(1 + _level(row))
@@ -264,8 +239,10 @@ class VectorIndex:
     # -- snapshots
 
     def numbers_bytes(self, count: int) -> bytes:
-        """The first `count` vectors: `_largest` as float32, then int16, row after row."""
-        return self._largest.tobytes() + self._numbers(slice(count)).tobytes()
+        """The first `count` vectors: what a step is in each dimension as float32, 0 where there is none yet, then
+        the rows, a byte a number."""
+        step = np.zeros(self.dimensions, np.float32) if self._step is None else self._step
+        return step.tobytes() + self._codes[:count].tobytes()
 
     def graph_bytes(self) -> bytes:
         """The graph without its vectors, in FAISS's format; empty where there is none."""
@@ -287,22 +264,16 @@ class VectorIndex:
         A graph that this FAISS does not read, or of other rows than it should have now, is built anew.
         """
         index = cls(dimensions, graph_from_rows)
-        stored = memoryview(numbers)
-        if len(stored) < LARGEST_BYTES or (len(stored) - LARGEST_BYTES) % (2 * dimensions):
+        stored = np.frombuffer(numbers, np.uint8)
+        step_bytes = NUMBER_BYTES * dimensions
+        if len(stored) < step_bytes or len(stored) % dimensions:
             raise ValueError(f"{len(stored)} bytes are no vectors of {dimensions}")
-        index._largest = np.frombuffer(stored[:LARGEST_BYTES], np.float32)[0]
-        rows = np.frombuffer(stored[LARGEST_BYTES:], np.int16).reshape(-1, dimensions)
-        index._lower = np.empty(rows.shape, np.int8)
-        index._upper.codes.resize(
-            rows.size
-        )  # at once: grown by slices, it leaves holds of half its size
-        index._upper.ntotal = len(rows)
-        upper_bytes = index._upper_bytes
-        for start in range(0, len(rows), SLICE_ROWS):
-            stop = start + SLICE_ROWS
-            upper = _upper(rows[start:stop])
-            index._lower[start:stop] = rows[start:stop] - upper * 256
-            upper_bytes[start:stop] = upper + ZERO
+        step = stored[:step_bytes].view(np.float32).copy()
+        index._step = step if step.any() else None
+        codes = stored[step_bytes:]
+        index._stored.codes.resize(len(codes))
+        index._stored.ntotal = len(codes) // dimensions
+        index._codes[:] = codes.reshape(-1, dimensions)
         index._adopt(graph)
         index._catch_up_graph()
         return index
@@ -318,10 +289,10 @@ class VectorIndex:
             return
         if (graph.ntotal, graph.d) != (rows, self.dimensions):
             return
-        storage = self._upper
+        storage = self._stored
         if rows < self.count:
             storage = _storage(self.dimensions)
-            storage.add(_upper(self._numbers(slice(rows))).astype(np.float32))
+            storage.add(self._steps(0, rows))
         # FAISS holds the pointer only; the reference kept here holds the vectors.
         graph.storage = self._graph_storage = storage
         self._graph = graph
@@ -331,10 +302,23 @@ def _storage(dimensions: int) -> Any:
     return faiss.IndexScalarQuantizer(dimensions, QUANTIZER, faiss.METRIC_INNER_PRODUCT)
 
 
-def _upper(numbers: Numbers) -> Numbers:
-    """The upper byte of each, to the nearest: what is left is within -128..127."""
-    upper: Numbers = (numbers + 128) >> 8
-    return upper
+def _step(vectors: Vectors) -> Vectors | None:
+    """What one step is in each dimension, by the first vector that says anything."""
+    saying = vectors[vectors.any(axis=1)][:1]
+    if len(saying) == 0:
+        return None
+    usual = DEVIATIONS / math.sqrt(vectors.shape[1])
+    spans = np.minimum(
+        np.maximum(usual, LARGEST_TIMES * np.abs(saying[0])), 1
+    )  # no number is larger
+    step: Vectors = (spans / STEPS_MAX).astype(np.float32)
+    return step
+
+
+def _whole(asked: Vectors) -> Vectors:
+    """As whole numbers, the largest `STEPS_MAX`: of a query, too, FAISS takes a byte a number."""
+    whole: Vectors = np.rint(asked * (STEPS_MAX / (np.abs(asked).max() or np.float32(1))))
+    return whole
 
 
 def _ids(found: tuple[Any, Any]) -> Ids:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from projections.vector_look import Look
     from projections.vector_rows import Rows
 
-VECTORS_VERSION = 4
+VECTORS_VERSION = 5
 """Of the snapshot's content: rows, vectors, graph. Part of the folder's name, which the caller gives."""
 
 Embed = Callable[[Sequence[str]], "np.ndarray[tuple[int, ...], np.dtype[np.float32]]"]
