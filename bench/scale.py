@@ -6,6 +6,7 @@ every ten observations. Embedding that much takes many minutes, once: `--vectors
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -64,9 +65,11 @@ def _sections(world: World, prepared: Prepared, smallest: Mapping[str, Row]) -> 
     with world.service(model=world.has_model) as service:
         with world.started(prepared.project, model=world.has_model) as server:
             yield from reads.sections(world, prepared, server, service, smallest)
+            busy = Resident.of(server.pid)
+            time.sleep(world.scale.quiet_seconds)
             resident, bare = Resident.of(server.pid), Resident.of(world.no_op.pid)
         folder = service.open(prepared.project).project.folder
-        yield _footprint(world, prepared, folder, resident, bare)
+        yield _footprint(world, prepared, folder, busy, resident, bare)
         yield _replay(world, prepared, service)
     query = corpus.queries(prepared.entities, 1)[0]
     searches = {"first search by words answered": {"query": query, "mode": "text"}}
@@ -88,12 +91,14 @@ def _footprint(
     world: World,
     prepared: Prepared,
     folder: Path,
+    busy: Resident | None,
     resident: Resident | None,
     bare: Resident | None,
 ) -> Section:
-    """The server's after the searches; a project's before anything is rebuilt."""
+    """The server's right after the searches and when nobody has called for a while; a project's before anything is
+    rebuilt."""
     sizes, skipped = [], []
-    if resident is None or bare is None:
+    if busy is None or resident is None or bare is None:
         skipped.append(Skipped("resident memory", "this system has no /proc"))
     else:
         within = prepared.size <= reads.SIZE_LARGE
@@ -106,7 +111,12 @@ def _footprint(
                 goals=[whole] if within else [],
             ),
             size(
-                "of that, pages of no file",
+                "right after the searches",
+                busy.megabytes,
+                ("server of the bare SDK", bare.megabytes),
+            ),
+            size(
+                "pages of no file",
                 resident.anonymous_megabytes,
                 ("server of the bare SDK", bare.anonymous_megabytes),
             ),

@@ -33,6 +33,7 @@ from projections.embedding import (
     VectorCache,
     open_embedder,
 )
+from server.quiet import QUIET_SECONDS
 from server.service import Opened, Service
 
 ITEMS_PER_COMMAND = 200
@@ -63,6 +64,7 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True):
     imports: int = 5
     imports_embedded: int = 2
     load_seconds: float = 30.0
+    quiet_seconds: float = QUIET_SECONDS + 2.0
     warm_up: int = 20
 
 
@@ -80,6 +82,7 @@ TINY = Scale(
     imports=2,
     imports_embedded=1,
     load_seconds=0.5,
+    quiet_seconds=0.0,
     warm_up=0,
 )
 

@@ -18,12 +18,14 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 import lmdb
 
 from memlog.errors import StorageError
 from memlog.gates import READERS_MAX, Gate, Turn, make_room_for_lock
 from memlog.pages import Pages
+from memlog.resident import give_back_freed, give_back_mapped
 from memlog.structure import Stamp, is_sealed, problem, problem_of_metas, seal, stamp
 
 log = logging.getLogger("memlog.environment")
@@ -51,6 +53,9 @@ _NOT_OURS = ("denied", "Read-only file system")
 _DISK_FULL = ("No space left", "Input/output error", "File too large", "Disk quota")
 """How a full disk is told. LMDB makes an input/output error of a write that the disk took a part of."""
 
+_open: WeakSet[Environment] = WeakSet()
+_opening = threading.Lock()
+
 REWRITING = "rewriting"
 """The folder, beside a file, in which another is made to take its place."""
 
@@ -72,6 +77,7 @@ class Environment:
         self.path = path
         self.damaged = False
         """Whether it was found so since it was opened: nothing is read through it any more."""
+        self._closed = False
         self._writer = threading.Lock()
         self._gate = Gate()
         self._ours: Stamp | None = None
@@ -105,6 +111,8 @@ class Environment:
         except (lmdb.Error, OSError) as error:
             self._env.close()  # a process opens a file once: the next try needs it closed
             raise storage_error(path, error) from error
+        with _opening:
+            _open.add(self)
 
     def _require_uncut(self) -> None:
         """LMDB maps the file as long as it should be, and reading beyond its end ends the process."""
@@ -280,12 +288,31 @@ class Environment:
         except FileNotFoundError:
             return False
 
+    def give_back(self) -> None:
+        """Lets go of the pages that were read; who reads them again gets them from the system's cache."""
+        self._gate.enter()  # so that the file stays mapped where it is
+        try:
+            if not self._closed:
+                give_back_mapped(self.path)
+        finally:
+            self._gate.leave()
+
     def close(self) -> None:
         with self._gate.closed():
+            self._closed = True
             self._env.close()
             if self._ours is not None and not self.damaged:
                 seal(self.path, self._ours)
             self._turn.close()
+
+
+def give_back_all() -> None:
+    """What this process holds of its files, and of what it has freed, goes back to the system."""
+    with _opening:
+        environments = list(_open)
+    for environment in environments:
+        environment.give_back()
+    give_back_freed()
 
 
 class Snapshot:

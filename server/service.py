@@ -30,6 +30,7 @@ from projections.embeddings import Embeddings
 from projections.follow import Projections
 from projections.search import Searcher
 from server import credentials
+from server.quiet import Quiet
 from server.usage import Usage
 
 log = logging.getLogger("memlog.service")
@@ -83,10 +84,12 @@ class Service:
         self._opened: Recent[Opened] = Recent()
         self._opening = threading.Lock()
         self._follower = Follower(self)
+        self._quiet = Quiet()
         self._listeners: tuple[Callable[[], None], ...] = ()
 
     def open(self, name: str) -> Opened:
         """The active project of this name. Raises ProjectNotFound or ProjectArchived."""
+        self._quiet.called()
         project, key = self.store.project(name), canonical(name)
         with self._opening:
             opened = self._opened.get(key)
@@ -161,6 +164,7 @@ class Service:
 
     def close(self) -> None:
         """Keeps what was computed and lets go of everything. Nothing acknowledged waits for this."""
+        self._quiet.stop()
         self._follower.stop()
         with self._opening:
             for opened in self._opened.all():

@@ -1,0 +1,55 @@
+"""What is done when nobody has called for a while: the memory that answers needed goes back to the system.
+
+A client calls a few times, and then for minutes or hours not at all. Whoever looks at the process then sees what it
+holds, not what it once touched.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from memlog.environment import give_back_all
+
+QUIET_SECONDS = 3.0
+
+
+class Quiet:
+    """A thread that sleeps until the first call, and then until none came for `QUIET_SECONDS`."""
+
+    def __init__(self) -> None:
+        self._calls = 0
+        self._called = threading.Event()
+        self._stopping = threading.Event()
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def called(self) -> None:
+        """Somebody calls. Takes no time: this is asked for at every call."""
+        self._calls += 1
+        if not self._called.is_set():
+            self._called.set()
+            if self._thread is None:
+                self._start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._called.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _start(self) -> None:
+        with self._starting:
+            if self._thread is None and not self._stopping.is_set():
+                self._thread = threading.Thread(target=self._run, name="quiet", daemon=True)
+                self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            self._called.wait()
+            known = -1
+            while known != self._calls:
+                known = self._calls
+                if self._stopping.wait(QUIET_SECONDS):
+                    return
+            self._called.clear()
+            give_back_all()

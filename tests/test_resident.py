@@ -1,0 +1,123 @@
+"""Memory goes back to the system: what was freed, and the pages of files that nobody reads just now."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from memlog import environment as environments
+from memlog.environment import Environment
+from memlog.settings import Settings
+from projections.embedding.store import VectorCache
+from server import quiet
+from server.service import Service
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="pages are given back on Linux only"
+)
+
+ROWS = 4_000
+PAGE = 4_096
+
+
+def filled(path: Path) -> Environment:
+    """A file of 16 MB."""
+    environment = Environment(path, ("rows",), map_bytes=1 << 26)
+    environment.fill("rows", ((number.to_bytes(8, "big"), bytes(3_000)) for number in range(ROWS)))
+    return environment
+
+
+def read_all(environment: Environment) -> int:
+    with environment.read() as transaction:
+        cursor = transaction.cursor(db=environment.databases["rows"])
+        return sum(len(value) for _, value in cursor)
+
+
+def resident_bytes(path: Path) -> int:
+    """How much of a file this process has touched and holds."""
+    of_file, kilobytes = False, 0
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if "-" in line.split(maxsplit=1)[0]:
+            of_file = line.endswith(str(path))
+        elif of_file and line.startswith("Rss:"):
+            kilobytes += int(line.split()[1])
+    return kilobytes * 1024
+
+
+def test_a_file_that_was_read_is_let_go_of_and_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "rows.mdb"
+    environment = filled(path)
+    assert read_all(environment) == ROWS * 3_000
+    assert resident_bytes(path) > ROWS * 3_000
+
+    environment.give_back()
+
+    assert resident_bytes(path) < 10 * PAGE
+    assert read_all(environment) == ROWS * 3_000
+    environment.close()
+    environment.give_back()
+
+
+def test_who_reads_meanwhile_reads_what_is_there(tmp_path: Path) -> None:
+    environment = filled(tmp_path / "rows.mdb")
+    ended = threading.Event()
+    found: list[int] = []
+
+    def reading() -> None:
+        while not ended.is_set():
+            found.append(read_all(environment))
+
+    threads = [threading.Thread(target=reading) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for _ in range(200):
+        environments.give_back_all()
+    ended.set()
+    for thread in threads:
+        thread.join()
+    environment.close()
+
+    assert set(found) == {ROWS * 3_000}
+
+
+def test_a_service_that_nobody_calls_any_more_lets_go_of_what_it_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quiet, "QUIET_SECONDS", 0.05)
+    path = tmp_path / "rows.mdb"
+    environment = filled(path)
+    service = Service(Settings(data_dir=tmp_path / "data", embedder="none"))
+    service.store.create("notes")
+
+    for _ in range(2):  # it falls asleep, and wakes up again
+        read_all(environment)
+        assert resident_bytes(path) > ROWS * 3_000
+        service.open("notes")
+        until = time.monotonic() + 10
+        while resident_bytes(path) > 10 * PAGE and time.monotonic() < until:
+            time.sleep(0.02)
+        assert resident_bytes(path) < 10 * PAGE
+    service.close()
+    environment.close()
+
+
+def test_the_cache_of_vectors_is_among_what_is_let_go_of(tmp_path: Path) -> None:
+    import numpy as np
+
+    path = tmp_path / "vectors.mdb"
+    cache = VectorCache(path)
+    texts = [f"text {number}" for number in range(2_000)]
+    vectors = np.random.default_rng(1).normal(size=(2_000, 384)).astype(np.float32)
+    cache.put_many(texts, vectors)
+    cache.get_many(texts)
+    assert resident_bytes(path) > 1_000_000
+
+    environments.give_back_all()
+
+    assert resident_bytes(path) < 10 * PAGE
+    assert cache.get_many(texts[:1])[0] == pytest.approx(vectors[0], abs=1e-3)
+    cache.close()
