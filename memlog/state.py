@@ -19,9 +19,9 @@ Tables, by first byte of the key (text keys are hashed to 16 bytes, so that any 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -155,12 +155,9 @@ def updated_us(row: Entity, facts: Sequence[Observation]) -> int:
 
 def text_key(*parts: str) -> bytes:
     """Sixteen bytes for any texts: BLAKE2b over their canonical forms, each with its length."""
-    hashed = blake2b(digest_size=16)
-    for part in parts:
-        data = canonical(part).encode()
-        hashed.update(len(data).to_bytes(8, "big"))
-        hashed.update(data)
-    return hashed.digest()
+    data = [canonical(part).encode() for part in parts]
+    whole = b"".join([len(each).to_bytes(8, "big") + each for each in data])
+    return blake2b(whole, digest_size=16).digest()
 
 
 def entity_key(entity_id: str) -> bytes:
@@ -215,6 +212,14 @@ def label_key(label: str, born: int, memory_id: str) -> bytes:
 
 def identity_key(memory_type: str, source: str, content: str | dict[str, Any]) -> bytes:
     return b"X" + text_key(memory_type, source, canonical_json(content))
+
+
+class Known(NamedTuple):
+    """An entity, what is said of it, and the relations that touch it, each in order of creation."""
+
+    entity: Entity
+    observations: list[Observation]
+    relations: list[Relation]
 
 
 class State:
@@ -279,6 +284,27 @@ class State:
         prefix = b"O" + entity_id.encode()
         return [decode_observation(row) for _, row in self._tables.under(prefix)]
 
+    def known_of(self, row: Entity) -> Known:
+        return Known(row, self.observations(row.id), self.relations_touching(row.name))
+
+    def known(self, entity_ids: Iterable[str]) -> Iterator[Known | None]:
+        """What is known of each of some entities; None for one that does not live. Table by table, which is quicker
+        than one after the other."""
+        ids = [entity_id.encode() for entity_id in entity_ids]
+        rows = [
+            None if row is None else decode_entity(row)
+            for row in self._tables.get_each([b"E" + each for each in ids])
+        ]
+        living = [row for row in rows if row is not None]
+        facts = iter(self._tables.under_each([b"O" + row.id.encode() for row in living]))
+        edges = iter(self._tables.under_each([touching_key(row.name) for row in living]))
+        for row in rows:
+            if row is None:
+                yield None
+                continue
+            said = [decode_observation(stored) for _, stored in next(facts)]
+            yield Known(row, said, self._relations_listed(next(edges)))
+
     def said(self, entity_id: str) -> list[Said]:
         """What the entity's living observations say, in the order they were added."""
         return [_decode_said(row) for _, row in self._tables.under(b"O" + entity_id.encode())]
@@ -325,7 +351,11 @@ class State:
 
     def relations_at(self, key: bytes) -> list[Relation]:
         """The same, for the hash of a name."""
-        ids = [found[17:].decode() for found, _ in self._tables.under(b"T" + key)]
+        return self._relations_listed(self._tables.under(b"T" + key))
+
+    def _relations_listed(self, listed: Sequence[tuple[bytes, bytes]]) -> list[Relation]:
+        """Those of some rows of table T."""
+        ids = [found[17:].decode() for found, _ in listed]
         return [row for relation_id in ids if (row := self.relation(relation_id)) is not None]
 
     def neighbours(self, name: str) -> Iterator[str]:

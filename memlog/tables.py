@@ -14,7 +14,7 @@ replaced is never mistaken for another key's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import lmdb
@@ -135,28 +135,24 @@ class LmdbRows:
             yield key, value  # type: ignore[misc]
 
     def under(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
-        cursor = self._at(prefix)
-        if cursor is None or not cursor.key().startswith(prefix):  # type: ignore[union-attr]
-            return []
         rows: list[tuple[bytes, bytes]] = []
-        found: Iterator[Any] = iter(cursor)
-        for row in found:
-            if not row[0].startswith(prefix):
-                break
-            rows.append(row)
+        cursor: Any = self._cursor()
+        if cursor.set_range(prefix):
+            for row in cursor:
+                if not row[0].startswith(prefix):
+                    break
+                rows.append(row)
         return rows
 
     def ceiling(self, key: bytes) -> tuple[bytes, bytes] | None:
-        cursor = self._at(key)
-        if cursor is None:
-            return None
-        return cursor.item()  # type: ignore[return-value]
+        cursor = self._cursor()
+        return cursor.item() if cursor.set_range(key) else None  # type: ignore[return-value]
 
-    def _at(self, key: bytes) -> lmdb.Cursor | None:
-        """A cursor at the first row at or after `key`, good until this is asked again."""
-        if self._seeking is None:  # making a cursor takes half as long as its seek
+    def _cursor(self) -> lmdb.Cursor:
+        """The same each time: making one takes half as long as its seek."""
+        if self._seeking is None:
             self._seeking = self._transaction.cursor(db=self._database)
-        return self._seeking if self._seeking.set_range(key) else None
+        return self._seeking
 
 
 def place(position: int) -> bytes:
@@ -175,6 +171,8 @@ class Reader(Protocol):
     def get(self, key: bytes) -> bytes | None: ...
     def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]: ...
     def under(self, prefix: bytes) -> list[tuple[bytes, bytes]]: ...
+    def get_each(self, keys: Iterable[bytes]) -> list[bytes | None]: ...
+    def under_each(self, prefixes: Iterable[bytes]) -> list[list[tuple[bytes, bytes]]]: ...
     def at(self, position: int) -> Reader: ...
     def touched(self, position: int) -> list[bytes]:
         """The keys that the entry at `position` changed, in the order of their first change."""
@@ -246,6 +244,16 @@ class Timeline(_Past):
         rows = self._now.under(prefix)
         return [(key, stored[_SINCE_BYTES:]) for key, stored in rows] if rows else rows
 
+    def get_each(self, keys: Iterable[bytes]) -> list[bytes | None]:
+        found = map(self._now.get, keys)
+        return [None if stored is None else stored[_SINCE_BYTES:] for stored in found]
+
+    def under_each(self, prefixes: Iterable[bytes]) -> list[list[tuple[bytes, bytes]]]:
+        return [
+            [(key, stored[_SINCE_BYTES:]) for key, stored in rows]
+            for rows in map(self._now.under, prefixes)
+        ]
+
     def holds(self, prefix: bytes) -> bool:
         """Whether there is a row whose key begins with `prefix`."""
         row = self._now.ceiling(prefix)
@@ -313,6 +321,12 @@ class _At(_Past):
 
     def under(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
         return list(self.scan(prefix))
+
+    def get_each(self, keys: Iterable[bytes]) -> list[bytes | None]:
+        return list(map(self.get, keys))
+
+    def under_each(self, prefixes: Iterable[bytes]) -> list[list[tuple[bytes, bytes]]]:
+        return list(map(self.under, prefixes))
 
     def _held(self, stored: bytes) -> bytes | None:
         """The value, if it held at the position and not only later."""

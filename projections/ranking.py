@@ -70,6 +70,11 @@ def scores(features: Features) -> Scores:
     return scaled
 
 
+def score_by_words(words: float, part: float) -> float:
+    """`scores` of one whose meaning is not known: it is taken to answer as well by that as by its words, 0..1."""
+    return (sum(FIRST_WEIGHTS.values()) * words + PART_WEIGHT * part) / SCORE_MAX
+
+
 def _combined(features: Features) -> Scores:
     words = features.bm25 / np.float32(features.bm25.max(initial=0.0) or 1.0)
     meaning = _spread(features.cosine, RANGES_MIN["meaning"], words)

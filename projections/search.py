@@ -25,6 +25,7 @@ from projections.follow import Projections
 from projections.previous import Meaning
 from projections.query import Query, parse
 from projections.text import TextProjector
+from projections.things import TextHit
 from projections.vectors import VectorHit, VectorProjector
 
 if TYPE_CHECKING:
@@ -81,6 +82,18 @@ class _Scope(NamedTuple):
     depth: int
 
 
+class _Worded(NamedTuple):
+    """What has the words, and what has the query as a part, each best first; whether there may be more further
+    down."""
+
+    words: list[TextHit]
+    parts: list[TextHit]
+    deeper: bool
+
+
+_NOTHING = _Worded([], [], False)
+
+
 class _Asked(NamedTuple):
     """The question as a vector, what to search with it, and in what respect that is not all there is."""
 
@@ -119,12 +132,8 @@ class Searcher:
         return found if damage is None else msgspec.structs.replace(found, notice=damage.message)
 
     def _search(self, query: str, mode: Mode, scope: _Scope) -> Found:
-        from projections.candidates import Candidates
-        from projections.closely import ordered, ordered_closely
-
         parsed = parse(query)
-        candidates = Candidates()
-        notice, deeper = None, False
+        notice, worded = None, _NOTHING
         by_meaning = mode != "text" and parsed.is_plain and bool(query.strip())
         ask: Callable[[], _Asked] = partial(
             self._asked, lambda embedder: embedder.query_vector(query), mode
@@ -133,29 +142,16 @@ class Searcher:
         asking = [MEANWHILE.submit(ask)] if mode == "hybrid" and by_meaning else []
         text = None
         if mode != "semantic":
-            text, candidates, deeper = self._by_words(query, parsed, scope)
+            text, worded = self._by_words(query, parsed, scope)
         if by_meaning:
             try:
                 asked = asking.pop().result() if asking else ask()
-                notice = asked.notice
-                look = asked.meaning.vectors.look(asked.vector, scope.at)
-                deeper |= self._by_meaning(look, candidates, scope)
-                if text is not None:
-                    closely = ordered_closely(
-                        query,
-                        candidates,
-                        asked.meaning.embedder,
-                        look,
-                        text.rarity,
-                        kinds=scope.kinds,
-                        labels=scope.labels,
-                    )
-                    return Found(_hits(candidates, closely), notice, deeper)
+                return self._by_meaning(query, worded, text, asked, scope)
             except EmbeddingError as error:
                 if mode == "semantic":
                     raise
                 notice = f"Searched by words only: {error.message}"
-        return Found(_hits(candidates, ordered(candidates)), notice, deeper)
+        return Found(_hits_by_words(worded), notice, worded.deeper)
 
     def nearest(
         self,
@@ -178,30 +174,41 @@ class Searcher:
             vector, at=at, limit=limit, kinds=kinds, labels=labels
         ), notice
 
-    def _by_words(
-        self, query: str, parsed: Query, scope: _Scope
-    ) -> tuple[TextProjector, Candidates, bool]:
-        """What has the words, or the query as a part; whether there may be more further down."""
+    def _by_words(self, query: str, parsed: Query, scope: _Scope) -> tuple[TextProjector, _Worded]:
         text = self._projections.text_ahead()
         if text.is_ahead:
             self._lagging()
         try:
-            return text, *_found_in(text, query, parsed, scope)
+            return text, _found_in(text, query, parsed, scope)
         except StorageError as error:  # reading needs nothing of the disk: the index is damaged
             self._projections.mend("text", error)
         text = self._projections.text()
-        return text, *_found_in(text, query, parsed, scope)
+        return text, _found_in(text, query, parsed, scope)
 
-    def _by_meaning(self, look: Look, candidates: Candidates, scope: _Scope) -> bool:
-        """Adds what is near in meaning; whether there may be more further down."""
-        candidates.row = look.rows_of(candidates.refs)
-        candidates.cosine = look.cosines(candidates.row).astype(float)
-        near, cosines = look.nearest(scope.depth, scope.kinds, scope.labels)
-        count = int((cosines >= COSINE_MIN).sum())
-        known = set(candidates.row.tolist())
-        new = [place for place, row in enumerate(near[:count].tolist()) if row not in known]
-        candidates.add(look.described(near[new]), cosine=cosines[new], row=near[new])
-        return count == scope.depth
+    def _by_meaning(
+        self, query: str, worded: _Worded, text: TextProjector | None, asked: _Asked, scope: _Scope
+    ) -> Found:
+        """What was found by words, in `text` if they were looked for, and what is near in meaning."""
+        from projections.candidates import Candidates
+        from projections.closely import ordered, ordered_closely
+
+        candidates = Candidates()
+        candidates.add_worded(worded.words)
+        candidates.add_parts(worded.parts)
+        look = asked.meaning.vectors.look(asked.vector, scope.at)
+        deeper = _add_nearest(look, candidates, scope) or worded.deeper
+        if text is None:
+            return Found(_hits(candidates, ordered(candidates)), asked.notice, deeper)
+        closely = ordered_closely(
+            query,
+            candidates,
+            asked.meaning.embedder,
+            look,
+            text.rarity,
+            kinds=scope.kinds,
+            labels=scope.labels,
+        )
+        return Found(_hits(candidates, closely), asked.notice, deeper)
 
     def _asked(self, vector_of: Callable[[CachedEmbedder], Vectors], mode: Mode) -> _Asked:
         """What to search with: the present embedder, or the one before while that reaches further."""
@@ -267,20 +274,47 @@ class Searcher:
         )
 
 
-def _found_in(
-    text: TextProjector, query: str, parsed: Query, scope: _Scope
-) -> tuple[Candidates, bool]:
-    from projections.candidates import Candidates
-
+def _found_in(text: TextProjector, query: str, parsed: Query, scope: _Scope) -> _Worded:
     at, kinds, labels, depth = scope
-    candidates = Candidates()
-    worded = text.search(parsed, at=at, limit=depth, kinds=kinds, labels=labels)
-    candidates.add_worded(worded)
+    words = text.search(parsed, at=at, limit=depth, kinds=kinds, labels=labels)
     if not parsed.is_plain:
-        return candidates, len(worded) == depth
+        return _Worded(words, [], len(words) == depth)
     parts = text.substring(query, at=at, limit=depth, kinds=kinds, labels=labels)
-    candidates.add_parts(parts)
-    return candidates, depth in (len(worded), len(parts))
+    return _Worded(words, parts, depth in (len(words), len(parts)))
+
+
+def _add_nearest(look: Look, candidates: Candidates, scope: _Scope) -> bool:
+    """Adds what is near in meaning; whether there may be more further down."""
+    candidates.row = look.rows_of(candidates.refs)
+    candidates.cosine = look.cosines(candidates.row).astype(float)
+    near, cosines = look.nearest(scope.depth, scope.kinds, scope.labels)
+    count = int((cosines >= COSINE_MIN).sum())
+    known = set(candidates.row.tolist())
+    new = [place for place, row in enumerate(near[:count].tolist()) if row not in known]
+    candidates.add(look.described(near[new]), cosine=cosines[new], row=near[new])
+    return count == scope.depth
+
+
+def _hits_by_words(worded: _Worded) -> list[Hit]:
+    """Where nothing is known of meaning: what `_hits` makes of it, without columns for so little."""
+    from projections.ranking import score_by_words
+
+    most = worded.words[0].score if worded.words else 1.0
+    parts = {hit.ref: hit for hit in worded.parts}
+    found = [(hit, hit.score, 0.0) for hit in worded.words]
+    if parts:
+        found = [
+            (hit, bm25, parts.pop(hit.ref).score if hit.ref in parts else 0.0)
+            for hit, bm25, _ in found
+        ]
+        found += [(hit, 0.0, hit.score) for hit in parts.values()]
+    hits = [
+        Hit(hit.kind, hit.ref, hit.entity, score_by_words(bm25 / most, part), bm25, 0.0, part)
+        for hit, bm25, part in found
+    ]
+    if worded.parts:
+        hits.sort(key=lambda hit: (-hit.score, hit.ref))
+    return hits
 
 
 def _hits(candidates: Candidates, ranking: Ranking) -> list[Hit]:

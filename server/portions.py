@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from memlog.state import Entity, Observation, Relation, State, updated_us
+from memlog.state import Entity, Known, Observation, Relation, State, updated_us
 from server.cutting import ANSWER_CHARACTERS, PORTION_CHARACTERS
 from server.views import View, view_entity_as, view_provenance, view_relation
 
@@ -39,7 +39,7 @@ class Before(NamedTuple):
 NEWEST = Before()
 
 
-class Portion(NamedTuple):
+class Portion(msgspec.Struct, frozen=True):
     """The facts and relations that are told, in order; how many are not; where older ones begin, if there are any."""
 
     facts: list[Observation]
@@ -51,18 +51,16 @@ class Portion(NamedTuple):
 
 
 def portion(
-    row: Entity,
+    known: Known,
     current: State,
     *,
-    relations: bool,
     blame: bool = False,
     alone: bool = False,
     before: Before = NEWEST,
-    first: Callable[[], Sequence[str]] = tuple,
+    first: Callable[[str], Sequence[str]] = lambda entity_id: (),
 ) -> Portion:
-    """What there is room for, with its `relations` or without; the facts with the ids that `first` gives go first."""
-    facts = current.observations(row.id)
-    edges = current.relations_touching(row.name) if relations else []
+    """What there is room for of what is known; the facts whose ids `first` gives for the entity go first."""
+    row, facts, edges = known
     changed = updated_us(row, facts)
     if before == NEWEST and _surely_fits(facts, edges, blame):
         return Portion(facts, edges, changed)
@@ -79,7 +77,7 @@ def portion(
         room = characters - SHELL_CHARACTERS - len(row.name)
         wanted = newest(beyond, edge_size, room)
         half = min(sum(map(edge_size, wanted)), room // 2)
-        told = newest(_ranked(older, first()), fact_size, room - half)
+        told = newest(_ranked(older, first(row.id)), fact_size, room - half)
         return told, newest(beyond, edge_size, room - sum(map(fact_size, told)))
 
     told, joined = fitting(ANSWER_CHARACTERS)
@@ -109,17 +107,12 @@ def view_portion(
 ) -> View:
     """The entity as one of several in an answer, or as much of it as `told` says."""
     if told is None:
-        told = portion(row, current, relations=False, blame=blame)
+        told = portion(Known(row, current.observations(row.id), []), current, blame=blame)
+    if told.facts_left_out or told.edges_left_out:
+        more["observations_left_out"] = told.facts_left_out
+        more["relations_left_out"] = told.edges_left_out
     return view_entity_as(
-        kind,
-        row,
-        current,
-        blame=blame,
-        observations=told.facts,
-        updated_us=told.updated_us,
-        observations_left_out=told.facts_left_out,
-        relations_left_out=told.edges_left_out,
-        **more,
+        kind, row, told.facts, current if blame else None, told.updated_us, **more
     )
 
 

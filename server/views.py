@@ -90,35 +90,34 @@ View = TypeVar("View", bound=EntityView)
 
 def view_entity(row: state.Entity, current: State, *, blame: bool = False) -> EntityView:
     """The entity with its facts; with `blame`, who brought it and each fact, in that order."""
-    return view_entity_as(EntityView, row, current, blame=blame)
+    facts = current.observations(row.id)
+    return view_entity_as(EntityView, row, facts, current if blame else None)
 
 
 def view_entity_as(
     kind: type[View],
     row: state.Entity,
-    current: State,
-    *,
-    blame: bool = False,
-    observations: Sequence[state.Observation] | None = None,
+    facts: Sequence[state.Observation],
+    blamed: State | None = None,
     updated_us: int | None = None,
     **more: Any,
 ) -> View:
-    """The same in a form that tells `more`; `observations` and `updated_us` where the caller has read them."""
-    if observations is None:
-        observations = current.observations(row.id)
-    if updated_us is None:
-        updated_us = state.updated_us(row, observations)
-    things: list[state.Entity | state.Observation] = [row, *observations] if blame else []
-    brought = [view_provenance(each.id, each.born, current) for each in things]
+    """The same in a form that tells `more`, of some of its `facts`; who brought them, with the state that says so.
+    `updated_us` is given where `facts` are not all of them."""
+    if blamed is not None:
+        things: list[state.Entity | state.Observation] = [row, *facts]
+        brought = [view_provenance(each.id, each.born, blamed) for each in things]
+        more["provenance"] = [each for each in brought if each is not None] or None
+    if row.aliases:
+        more["aliases"] = list(row.aliases)
+    changed_us = state.updated_us(row, facts) if updated_us is None else updated_us
     return kind(
         id=row.id,
         name=row.name,
         entity_type=row.entity_type,
-        observations=[observation.content for observation in observations],
-        provenance=[each for each in brought if each is not None] or None,
+        observations=[fact.content for fact in facts],
         created_at=iso(row.created_us),
-        updated_at=iso(updated_us),
-        aliases=list(row.aliases) or None,
+        updated_at=iso(changed_us),
         **more,
     )
 

@@ -7,9 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from projections import search
+from projections.candidates import Candidates
+from projections.closely import ordered
 from projections.ranking import Features, scores
+from projections.things import TextHit
 from tests.service import Client, client_on
 
 TOLD = {
@@ -172,3 +177,29 @@ def test_vectors_of_an_older_version_are_removed(tmp_path: Path) -> None:
     with client_on(tmp_path, embedder="minilm") as client:
         assert found(client, "festival")
         assert not older.exists()
+
+
+@settings(max_examples=200)
+@given(
+    worded=st.dictionaries(st.integers(0, 20), st.floats(0.125, 30, width=32)),
+    parts=st.dictionaries(st.integers(0, 20), st.floats(0.125, 1, width=32)),
+)
+def test_without_meaning_the_order_is_that_of_the_columns(
+    worded: dict[int, float], parts: dict[int, float]
+) -> None:
+    def hits(scores: dict[int, float]) -> list[TextHit]:
+        found = [TextHit(f"obs_{n:02}", "observation", "ent", s) for n, s in scores.items()]
+        return sorted(found, key=lambda hit: (-hit.score, hit.ref))
+
+    candidates = Candidates()
+    candidates.add_worded(hits(worded))
+    candidates.add_parts(hits(parts))
+    columns = search._hits(candidates, ordered(candidates))
+
+    quick = search._hits_by_words(search._Worded(hits(worded), hits(parts), deeper=False))
+
+    assert {hit.ref: hit.bm25 for hit in quick} == {hit.ref: hit.bm25 for hit in columns}
+    assert {hit.ref: hit.part for hit in quick} == {hit.ref: hit.part for hit in columns}
+    scored = {hit.ref: hit.score for hit in columns}
+    assert all(hit.score == pytest.approx(scored[hit.ref], abs=1e-6) for hit in quick)
+    assert [hit.score for hit in quick] == sorted((hit.score for hit in quick), reverse=True)

@@ -258,6 +258,8 @@ def as_told_by(entries: Sequence[Entry]) -> State:
 def everything(state: State) -> dict[str, Any]:
     """All that can be read of a state, by every way of reading it."""
     entities = list(state.entities())
+    together = list(state.known([*(each.id for each in entities), "ent_nobody"]))
+    assert together == [*map(state.known_of, entities), None]
     return {
         "project": state.project(),
         "entities": entities,

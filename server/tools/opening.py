@@ -126,7 +126,7 @@ def _opened(
         if row is None:
             yield _Opened(rank, name)
             continue
-        part = portion(row, state, relations=True, blame=blame, alone=alone, before=before)
+        part = portion(state.known_of(row), state, blame=blame, alone=alone, before=before)
         view = view_portion(EntityView, row, state, blame=blame, told=part)
         edges = [edge for edge in part.edges if edge.id not in told]
         told |= {edge.id for edge in edges}

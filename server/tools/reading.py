@@ -234,7 +234,7 @@ def _by_entity(hits: Iterable[Hit]) -> dict[str, float]:
     return best
 
 
-class _Bundle(msgspec.Struct):
+class _Bundle(msgspec.Struct, array_like=True):
     """An entity with the relations that touch it, and its rank in what was found."""
 
     rank: int
@@ -250,19 +250,21 @@ def _bundles(
     blame: bool,
 ) -> Iterator[_Bundle]:
     """What is still there of the ranked entities, from `offset` on: the state has the last word."""
-    for rank in range(offset, len(ranked)):
-        entity_id, score = ranked[rank]
-        row = state.entity(entity_id)
-        if row is not None:
-            first = partial(_facts_found, entity_id, hits)
-            told = portion(row, state, relations=True, blame=blame, first=first)
-            shown = round(min(score, 1.0), 4)
-            view = view_portion(FoundEntity, row, state, blame=blame, told=told, score=shown)
-            edges = [view_relation(edge, state, blame=blame) for edge in told.edges]
-            yield _Bundle(rank, view, edges)
+    first = partial(_facts_found, hits)
+    for start in range(offset, len(ranked), SEARCH_LIMIT):
+        lot = ranked[start : start + SEARCH_LIMIT]
+        found = state.known(entity_id for entity_id, _ in lot)
+        for rank, (known, (_, score)) in enumerate(zip(found, lot, strict=True), start):
+            if known is not None:
+                told = portion(known, state, blame=blame, first=first)
+                shown = round(min(score, 1.0), 4)
+                row = known.entity
+                view = view_portion(FoundEntity, row, state, blame=blame, told=told, score=shown)
+                edges = [view_relation(edge, state, blame=blame) for edge in told.edges]
+                yield _Bundle(rank, view, edges)
 
 
-def _facts_found(entity_id: str, hits: Sequence[Hit]) -> list[str]:
+def _facts_found(hits: Sequence[Hit], entity_id: str) -> list[str]:
     """The observations of an entity that were found, best first."""
     return [hit.ref for hit in hits if hit.entity == entity_id and hit.kind == "observation"]
 
@@ -271,8 +273,7 @@ def _page(bundles: Iterable[_Bundle], limit: int | None) -> Iterator[_Bundle]:
     """`limit` of them where the caller said so; else the usual number, cut to what an answer holds."""
     if limit:
         return islice(bundles, limit)
-    usual = islice(bundles, SEARCH_LIMIT)
-    return within_budget(usual, told=lambda each: [each.entity, *each.relations])
+    return within_budget(islice(bundles, SEARCH_LIMIT))
 
 
 def _relations(bundles: Iterable[_Bundle]) -> list[RelationView]:
