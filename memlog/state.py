@@ -20,6 +20,7 @@ Tables, by first byte of the key (text keys are hashed to 16 bytes, so that any 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Literal, NamedTuple
 
@@ -153,7 +154,13 @@ def updated_us(row: Entity, facts: Sequence[Observation]) -> int:
     return max(row.updated_us, facts[-1].created_us) if facts else row.updated_us
 
 
+@lru_cache(8_192)
 def text_key(*parts: str) -> bytes:
+    """Sixteen bytes for a few short texts, such as a name, which is looked up several times in a row."""
+    return hashed(*parts)
+
+
+def hashed(*parts: str) -> bytes:
     """Sixteen bytes for any texts: BLAKE2b over their canonical forms, each with its length."""
     data = [canonical(part).encode() for part in parts]
     whole = b"".join([len(each).to_bytes(8, "big") + each for each in data])
@@ -211,7 +218,7 @@ def label_key(label: str, born: int, memory_id: str) -> bytes:
 
 
 def identity_key(memory_type: str, source: str, content: str | dict[str, Any]) -> bytes:
-    return b"X" + text_key(memory_type, source, canonical_json(content))
+    return b"X" + hashed(memory_type, source, canonical_json(content))
 
 
 class Known(NamedTuple):
@@ -303,7 +310,8 @@ class State:
                 yield None
                 continue
             said = [decode_observation(stored) for _, stored in next(facts)]
-            yield Known(row, said, self._relations_listed(next(edges)))
+            listed = next(edges)
+            yield Known(row, said, self._relations_listed(listed) if listed else [])
 
     def said(self, entity_id: str) -> list[Said]:
         """What the entity's living observations say, in the order they were added."""

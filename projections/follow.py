@@ -131,6 +131,15 @@ class Projections:
         assert isinstance(projector, VectorProjector)
         return projector
 
+    def vectors_so_far(self) -> tuple[VectorProjector, int]:
+        """The vector index as it is, and the head of the log. Raises EmbeddingError as `vectors`."""
+        projector = self._open("vectors").projector
+        assert isinstance(projector, VectorProjector)
+        head = self._project.head()
+        if projector.position == head:
+            self._vectors_complete = True
+        return projector, head
+
     def previous(self, patience_seconds: float) -> Meaning | None:
         """What an embedder before made, where the vectors of the present one were not complete so far."""
         if self._vectors_complete:

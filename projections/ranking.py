@@ -32,6 +32,9 @@ they do: spread over 0..1 they would turn noise into a verdict."""
 
 NAMED_BONUS = 0.25
 ASKING_DEDUCTION = 0.10
+WORDS_ALONE_WEIGHT = sum(FIRST_WEIGHTS.values())
+"""While nothing is known of meaning: it is taken to be as near as the words are."""
+
 SCORE_MAX = (1 + PART_WEIGHT) * (1 + 2 * sum(BESIDE_SHARES.values())) + NAMED_BONUS
 
 Scores = NDArray[np.float32]
@@ -68,11 +71,6 @@ def scores(features: Features) -> Scores:
         found[: len(features.asking)] -= ASKING_DEDUCTION * features.asking
     scaled: Scores = found / np.float32(SCORE_MAX)
     return scaled
-
-
-def score_by_words(words: float, part: float) -> float:
-    """`scores` of one whose meaning is not known: it is taken to answer as well by that as by its words, 0..1."""
-    return (sum(FIRST_WEIGHTS.values()) * words + PART_WEIGHT * part) / SCORE_MAX
 
 
 def _combined(features: Features) -> Scores:

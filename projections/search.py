@@ -213,7 +213,7 @@ class Searcher:
     def _asked(self, vector_of: Callable[[CachedEmbedder], Vectors], mode: Mode) -> _Asked:
         """What to search with: the present embedder, or the one before while that reaches further."""
         try:
-            present = self._asked_present(vector_of, mode)
+            present, head = self._asked_present(vector_of, mode)
         except EmbeddingError as error:
             if self._embeddings.switched_off:
                 raise
@@ -221,7 +221,7 @@ class Searcher:
             if before is None:
                 raise
             return before._replace(notice=f"{before.notice}: {error.message}")
-        head, position = self._projections.head(), present.meaning.vectors.position
+        position = present.meaning.vectors.position
         if position >= head:
             return present
         before = self._asked_before(vector_of)
@@ -235,18 +235,20 @@ class Searcher:
             "being turned into vectors. Ask again in a while to search them by meaning too."
         )
 
-    def _asked_present(self, vector_of: Callable[[CachedEmbedder], Vectors], mode: Mode) -> _Asked:
+    def _asked_present(
+        self, vector_of: Callable[[CachedEmbedder], Vectors], mode: Mode
+    ) -> tuple[_Asked, int]:
+        """With the present embedder; and the head of the log, which its vectors have seen if there was time."""
         embedder = self._embeddings.get()
-        behind = self._projections.behind("vectors")
-        if not behind:
-            vector = vector_of(embedder)
-            return _Asked(vector, Meaning(embedder, self._caught_up(0, mode)), None)
+        vectors, head = self._projections.vectors_so_far()
+        if vectors.position == head:
+            return _Asked(vector_of(embedder), Meaning(embedder, vectors), None), head
         self._lagging()
         asking = [MEANWHILE.submit(vector_of, embedder)]
-        vectors = self._caught_up(behind, mode)
+        vectors = self._caught_up(head - vectors.position, mode)
         # Where all threads are busy, perhaps with such as this, nobody may ever begin: then it is done here.
         vector = vector_of(embedder) if asking[0].cancel() else asking.pop().result()
-        return _Asked(vector, Meaning(embedder, vectors), None)
+        return _Asked(vector, Meaning(embedder, vectors), None), head
 
     def _caught_up(self, behind: int, mode: Mode) -> VectorProjector:
         """The vectors, as far as a search waits for so many events."""
@@ -297,24 +299,28 @@ def _add_nearest(look: Look, candidates: Candidates, scope: _Scope) -> bool:
 
 def _hits_by_words(worded: _Worded) -> list[Hit]:
     """Where nothing is known of meaning: what `_hits` makes of it, without columns for so little."""
-    from projections.ranking import score_by_words
+    from projections.ranking import PART_WEIGHT, SCORE_MAX, WORDS_ALONE_WEIGHT
 
     most = worded.words[0].score if worded.words else 1.0
-    parts = {hit.ref: hit for hit in worded.parts}
-    found = [(hit, hit.score, 0.0) for hit in worded.words]
-    if parts:
-        found = [
-            (hit, bm25, parts.pop(hit.ref).score if hit.ref in parts else 0.0)
-            for hit, bm25, _ in found
-        ]
-        found += [(hit, 0.0, hit.score) for hit in parts.values()]
+    of_words, of_part = WORDS_ALONE_WEIGHT / most / SCORE_MAX, PART_WEIGHT / SCORE_MAX
+    parts = {hit.ref: hit.score for hit in worded.parts}
     hits = [
-        Hit(hit.kind, hit.ref, hit.entity, score_by_words(bm25 / most, part), bm25, 0.0, part)
-        for hit, bm25, part in found
+        Hit(hit.kind, hit.ref, hit.entity, of_words * hit.score, hit.score) for hit in worded.words
     ]
-    if worded.parts:
-        hits.sort(key=lambda hit: (-hit.score, hit.ref))
-    return hits
+    if not parts:
+        return hits
+    hits = [
+        msgspec.structs.replace(hit, score=hit.score + of_part * part, part=part)
+        if (part := parts.pop(hit.ref, 0.0))
+        else hit
+        for hit in hits
+    ]
+    hits += [
+        Hit(hit.kind, hit.ref, hit.entity, of_part * hit.score, part=hit.score)
+        for hit in worded.parts
+        if hit.ref in parts
+    ]
+    return sorted(hits, key=lambda hit: (-hit.score, hit.ref))
 
 
 def _hits(candidates: Candidates, ranking: Ranking) -> list[Hit]:

@@ -73,6 +73,8 @@ class TextSnapshot:
         self.position = position
         self._rarities: dict[str, float] = {}
         self._counts: dict[str, int] = {}
+        self._retired = self._term("slot", RETIRED)
+        self._of_kind = {kind: self._term("kind", kind) for kind in KINDS}
         self._documents = searcher.num_docs - (position > 0)  # one of them is the checkpoint
 
     def search(
@@ -270,7 +272,7 @@ class TextSnapshot:
     ) -> _Clauses:
         """The clauses, for documents alive at `at` only, of one of `kinds`, with every one of `labels`."""
         if at is None:
-            clauses.append((Occur.MustNot, self._term("slot", RETIRED)))
+            clauses.append((Occur.MustNot, self._retired))
         else:
             for field, low, high in (("born", None, at), ("died", at + 1, None)):
                 span = tantivy.Query.range_query(
@@ -280,7 +282,7 @@ class TextSnapshot:
         if kinds is not None:
             # What is not wanted has the shorter lists: nearly all documents are of the graph.
             for kind in sorted(KINDS - kinds):
-                clauses.append((Occur.MustNot, self._term("kind", kind)))
+                clauses.append((Occur.MustNot, self._of_kind[kind]))
         for label in labels:
             labelled = self._term("labels", label)
             clauses.append((Occur.Must, tantivy.Query.const_score_query(labelled, 0.0)))

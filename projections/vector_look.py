@@ -108,11 +108,9 @@ class Look:
                 new = np.setdiff1d(new, own)
                 new = new[table.fit(new, kinds, labels)]
             every = np.concatenate([own, new])
-            places = _places(every)
-            beside = {
-                distance: places(other)
-                for distance, other in table.around(every, reach, self._at).items()
-            }
+            around = table.around(every, reach, self._at)
+            found = _places(every)(np.concatenate([*around.values()]))
+            beside = dict(zip(around, found.reshape(len(around), len(every)), strict=True))
             close = np.arange(len(first))
             close = np.unique(np.concatenate([close, *(beside[side][close] for side in (-1, 1))]))
             close = close[close >= 0]

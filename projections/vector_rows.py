@@ -204,8 +204,9 @@ class Rows:
 
     def keys(self, rows: Ids) -> list[bytes]:
         """Under which the pieces of each row's text are stored."""
-        keys, size = self._keys, KEY_BYTES
-        return [bytes(keys[row * size : (row + 1) * size]) for row in rows.tolist()]
+        each = np.frombuffer(self._keys, np.uint8).reshape(-1, KEY_BYTES)
+        keys = each[rows].tobytes()
+        return [keys[start : start + KEY_BYTES] for start in range(0, len(keys), KEY_BYTES)]
 
     def asking(self, rows: Ids) -> NDArray[np.float32]:
         """How much of each text are questions, 0..1."""
@@ -226,10 +227,9 @@ class Rows:
     def around(self, rows: Ids, reach: int, at: int | None) -> Mapping[int, Ids]:
         """By distance, -reach..-1 and 1..reach, the living rows of what was written down so many things
         before or after each of `rows`; `NO_ROW` where there is none."""
-        return {
-            distance: self._living_again(first, at)
-            for distance, first in self._talks.around(rows, reach).items()
-        }
+        first = self._talks.around(rows, reach)
+        living = self._living_again(np.concatenate([*first.values()]), at)
+        return dict(zip(first, living.reshape(len(first), len(rows)), strict=True))
 
     def companions(self, rows: Ids, at: int | None) -> Ids:
         """The living rows right beside `rows` in threads that have a name, ascending."""
