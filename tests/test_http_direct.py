@@ -615,3 +615,10 @@ def test_the_end_waits_for_a_call_in_its_thread(
 
     run(scenario)
     assert finished == ["call", "end"]
+
+
+@BOTH_ERAS
+def test_a_media_type_is_the_same_in_whatever_case(era: Era, tmp_path: Path) -> None:
+    with pair(tmp_path, era) as both:
+        for written in ("Application/JSON", "APPLICATION/JSON; charset=UTF-8"):
+            assert both(PLAIN[era], {"content-type": written}).status == 200

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
@@ -145,6 +145,7 @@ class App:
             )
             await answer(scope, receive, send)
             return
+        scope["headers"] = _with_media_type_as_compared(scope["headers"])
         await self._connections.handle(scope, receive, send, Door(grant, project))
 
     def _is_there(self, grant: Grant, project: str) -> bool:
@@ -222,6 +223,13 @@ class App:
         app = _Routes(routes=routes)
         app.router.redirect_slashes = False
         return app
+
+
+def _with_media_type_as_compared(
+    headers: Iterable[tuple[bytes, bytes]],
+) -> list[tuple[bytes, bytes]]:
+    """Media types are the same in whatever case (RFC 9110, 8.3.1); the SDK knows them in small letters."""
+    return [(name, value.lower() if name == b"content-type" else value) for name, value in headers]
 
 
 class _Routes(Starlette):
