@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 import lmdb
 
@@ -290,10 +290,11 @@ class Environment:
 
     def give_back(self) -> None:
         """Lets go of the pages that were read; who reads them again gets them from the system's cache."""
-        self._gate.enter()  # so that the file stays mapped where it is
+        if not self._gate.try_enter():  # so that the file stays mapped where it is
+            return
         try:
             if not self._closed:
-                give_back_mapped(self.path)
+                give_back_mapped(self._turn.stat())
         finally:
             self._gate.leave()
 
@@ -309,9 +310,11 @@ class Environment:
 def give_back_all() -> None:
     """What this process holds of its files, and of what it has freed, goes back to the system."""
     with _opening:
-        environments = list(_open)
-    for environment in environments:
-        environment.give_back()
+        known = [ref(environment) for environment in _open]
+    for each in known:
+        if (environment := each()) is not None:
+            environment.give_back()
+        del environment  # else nobody could open its file again
     give_back_freed()
 
 

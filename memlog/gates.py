@@ -96,6 +96,12 @@ class Gate:
                 self._changed.wait()
             self._inside += 1
 
+    def try_enter(self) -> bool:
+        """Whether one may pass now."""
+        with self._changed:
+            self._inside += not self._closed
+            return not self._closed
+
     def leave(self) -> None:
         with self._changed:
             self._inside -= 1

@@ -64,9 +64,9 @@ class Pages:
     def __init__(self, path: Path, transaction: int | None = None) -> None:
         with path.open("rb") as file:
             size = file.seek(0, 2)
-            self.data: mmap.mmap | bytes = (
-                mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
-            )
+            # Private, unlike LMDB's own map, of which pages are given back (`resident`).
+            private = {"flags": mmap.MAP_PRIVATE, "prot": mmap.PROT_READ}
+            self.data: mmap.mmap | bytes = mmap.mmap(file.fileno(), 0, **private) if size else b""
         self.page_bytes, self.transaction, self.last_page = 0, -1, 0
         """Of the snapshot: the newest commit no later than the transaction."""
         self.main = self.free = Tree(NOWHERE, 0)

@@ -9,7 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 
 MAPS = Path("/proc/self/maps")
-_SHARED_TO_READ = "r--s"
+_SHARED_TO_READ = b"r--s"
+"""As LMDB maps its files; `pages` maps them for itself alone."""
 
 
 def give_back_freed() -> None:
@@ -22,18 +23,20 @@ def give_back_freed() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def give_back_mapped(path: Path) -> None:
-    """Lets go of the pages of a file that is mapped for reading: the system has them still, as long as it has room,
-    and whoever reads one again gets it from there. The caller sees to it that the file stays mapped meanwhile.
+def give_back_mapped(file: os.stat_result) -> None:
+    """Lets go of the pages of a file that is mapped to be read and shared: the system has them still, as long as it has
+    room, and whoever reads one again gets it from there.
 
-    The system counts every page that a process has touched, and the fifteen around it, as the process's own.
+    The caller sees to it that whatever maps this file so stays mapped meanwhile: what is in its place by then would
+    be lost. The system counts every page that a process has touched, and the fifteen around it, as the process's own.
     Linux only.
     """
     with suppress(OSError, AttributeError):
-        inode = str(os.stat(path).st_ino)
+        device = b"%02x:%02x" % (os.major(file.st_dev), os.minor(file.st_dev))
+        inode = b"%d" % file.st_ino
         advise = ctypes.CDLL(None).madvise
-        for line in MAPS.read_text().splitlines():
-            addresses, rights, _, _, number, *_ = line.split(maxsplit=5)
-            if number == inode and rights == _SHARED_TO_READ and line.endswith(path.name):
-                start, stop = (int(each, 16) for each in addresses.split("-"))
+        for line in MAPS.read_bytes().splitlines():
+            addresses, rights, _, of_device, number, *_ = line.split(maxsplit=5)
+            if (rights, of_device, number) == (_SHARED_TO_READ, device, inode):
+                start, stop = (int(each, 16) for each in addresses.split(b"-"))
                 advise(ctypes.c_void_p(start), ctypes.c_size_t(stop - start), mmap.MADV_DONTNEED)

@@ -46,7 +46,7 @@ from memlog.purging import Plan, Target, plan
 from memlog.recent import Recent
 from memlog.salvaging import forget, salvage
 from memlog.state import Project as ProjectRow
-from memlog.state import State
+from memlog.state import State, text_key
 
 Wanted = Literal["active", "archived", "all"]
 
@@ -338,6 +338,7 @@ class Store:
                     raise ProjectNotFound("This project was deleted a moment ago")
                 project.folder = folder
             if project is None or project.replaced or project.unreadable:
+                text_key.cache_clear()  # a file is replaced when something was erased for good
                 with self._lock():  # nobody is replacing the file
                     folder = self._folder(project_id)
                     if folder is None:

@@ -1,11 +1,14 @@
 """Vectors in memory, searched by inner product with FAISS: one by one while few, by a graph when many.
 
-A number of a vector is kept in a byte: a quarter of the memory of float32, and compared three times as fast. Its 255
-steps span `DEVIATIONS` times the root mean square of a unit vector's numbers, which is 1 / sqrt(d) with d dimensions,
-whatever embedder it is of. Rounding to a step adds an error of DEVIATIONS / 127 / sqrt(12 d) to a cosine (one standard
-deviation: 0.0007 at 384 dimensions), far less than what tells texts apart (docs/search.md). Some embedders have a few
-dimensions in which all vectors are large; the first row tells which, and there the steps are as much longer, and the
-question's number counts as much more.
+A number of a vector is kept in a byte: a quarter of the memory of float32, and compared three times as fast. So
+that one step of a byte suits whatever embedder a vector is of, even one that has a few large dimensions or leaves
+most empty, a vector is first mixed: signs that look random, then a discrete Fourier transform, which is orthogonal
+and so changes no cosine (the fast Johnson-Lindenstrauss transform of Ailon and Chazelle, 2006, without leaving
+anything out). Its d numbers are then spread nearly as a normal distribution of deviation 1 / sqrt(d), and the 255
+steps span `DEVIATIONS` of these to either side. Rounding to a step adds an error of DEVIATIONS / 127 / sqrt(12 d)
+to a cosine (one standard deviation: 0.0006 at 384 dimensions), far less than what tells texts apart
+(docs/search.md). FAISS rounds the question as well, so it proposes some more than are wanted, and these are
+compared with the question as it is.
 
 Up to `GRAPH_FROM_ROWS` rows FAISS compares every selected row. Beyond, an HNSW graph proposes, unless so
 few rows are selected that comparing them all is cheaper. That matters for filters: a graph that must step
@@ -25,6 +28,8 @@ from __future__ import annotations
 
 import logging
 import math
+from functools import cache
+from hashlib import shake_256
 from typing import Any
 
 import faiss as faiss_module
@@ -49,21 +54,16 @@ GRAPH_LEVEL_MAX = 5
 ROWS_COMPARED_PER_STEP = 100
 """What one step in the graph costs, in rows compared: measured between 90 and 160."""
 
-TIES = 16
-"""Candidates beyond the limit, among which the last bits of FAISS's distances may not decide."""
+SPARE_MIN, SPARE_SHARE = 16, 0.25
+"""Candidates beyond the limit, among which the rounding of the question may not decide."""
 
-DEVIATIONS = 6.0
-LARGEST_TIMES = 2.0
-"""So many times the number of the first row is within the steps of a dimension, where that is more."""
-
+DEVIATIONS = 5.0
 STEPS_MAX = 127
 ZERO = 128
 """What FAISS adds to a number of steps, so that it is not below 0."""
 
 SLICE_ROWS = 512
 """So many at a time are taken apart: what that needs besides is small beside them."""
-
-NUMBER_BYTES = 4
 
 Vectors = NDArray[np.float32]
 
@@ -105,8 +105,7 @@ class VectorIndex:
         self.dimensions = dimensions
         self._graph_from_rows = GRAPH_FROM_ROWS if graph_from_rows is None else graph_from_rows
         self._stored: Any = _storage(dimensions)
-        self._step: Vectors | None = None
-        """What one step is in each dimension; none while there are only vectors of nothing."""
+        self._step = np.float32(DEVIATIONS / math.sqrt(dimensions) / STEPS_MAX)
         self._graph: Any = None
         self._graph_storage: Any = None
         self._merged = False
@@ -123,23 +122,27 @@ class VectorIndex:
         """
         if len(vectors) == 0:
             return
-        if self._step is None:
-            self._step = _step(vectors)
-        steps = np.zeros_like(vectors) if self._step is None else np.rint(vectors / self._step)
+        steps = np.rint(_mixed(vectors) / self._step)
         self._append(np.clip(steps, -STEPS_MAX, STEPS_MAX))
 
-    def nearest(self, query: Vectors, selection: Selection, limit: int) -> tuple[Ids, Vectors]:
+    def asked(self, query: Vectors) -> Vectors:
+        """A query as the rows are asked with it: what its numbers count for each step of theirs."""
+        asked: Vectors = _mixed(query) * self._step
+        return asked
+
+    def nearest(self, asked: Vectors, selection: Selection, limit: int) -> tuple[Ids, Vectors]:
         """At least the `limit` nearest of the selected rows where there are so many, and their cosines.
 
         In no order, and some more than asked for: the caller breaks ties.
         """
-        wanted = min(limit + TIES, len(selection.rows))
-        if wanted <= 0:
+        spare = max(SPARE_MIN, math.ceil(SPARE_SHARE * limit))
+        wanted = min(limit + spare, len(selection.rows))
+        if limit <= 0 or wanted == 0:
             return selection.rows[:0], np.empty(0, dtype=np.float32)
-        found = self._proposed(query, selection, wanted)
-        return found, self.cosines(query, found)
+        found = self._proposed(asked, selection, wanted)
+        return found, self.cosines(asked, found)
 
-    def cosines(self, query: Vectors, rows: Ids) -> Vectors:
+    def cosines(self, asked: Vectors, rows: Ids) -> Vectors:
         """The cosine of each of `rows` to the query: inner products of unit vectors, within -1..1.
 
         Each is the sum of one row's products, so it does not depend on which rows are asked with it,
@@ -147,33 +150,28 @@ class VectorIndex:
         """
         if len(rows) == 0:
             return np.empty(0, dtype=np.float32)
-        asked = self._asked(query)
         sums = np.vecdot(self._codes[rows].astype(np.float32), asked) - ZERO * asked.sum()
         cosines: Vectors = np.clip(sums, -1.0, 1.0)
         return cosines
 
-    def _asked(self, query: Vectors) -> Vectors:
-        """What a query's numbers count for each step of a row's."""
-        return np.zeros_like(query) if self._step is None else query * self._step
-
     # -- the ways of finding
 
-    def _proposed(self, query: Vectors, selection: Selection, wanted: int) -> Ids:
-        """The `wanted` nearest rows."""
+    def _proposed(self, asked: Vectors, selection: Selection, wanted: int) -> Ids:
+        """The `wanted` rows that are nearest to the query in whole numbers."""
         if len(selection.rows) <= wanted:
             return selection.rows
-        asked = _whole(self._asked(query))[np.newaxis]
-        found = self._by_graph(asked, selection, wanted)
+        whole = _whole(asked)[np.newaxis]
+        found = self._by_graph(whole, selection, wanted)
         if found is None or len(found) < wanted:
-            found = self._compared(asked, selection, wanted)
+            found = self._compared(whole, selection, wanted)
         return found
 
-    def _compared(self, asked: Vectors, selection: Selection, count: int) -> Ids:
+    def _compared(self, whole: Vectors, selection: Selection, count: int) -> Ids:
         faiss.omp_set_num_threads(1)  # of this thread; it takes all else, for one query too
         chosen = faiss.SearchParameters(sel=faiss.IDSelectorBitmap(selection.bitmap))
-        return _ids(self._stored.search(asked, count, params=chosen))
+        return _ids(self._stored.search(whole, count, params=chosen))
 
-    def _by_graph(self, asked: Vectors, selection: Selection, count: int) -> Ids | None:
+    def _by_graph(self, whole: Vectors, selection: Selection, count: int) -> Ids | None:
         """What the graph finds; None where it is not complete or comparing is cheaper."""
         if selection.total < self._graph_from_rows or not self._merged:
             return None
@@ -184,7 +182,7 @@ class VectorIndex:
         chosen = faiss.SearchParametersHNSW(
             efSearch=steps, sel=faiss.IDSelectorBitmap(selection.bitmap)
         )
-        return _ids(self._graph.search(asked, count, params=chosen))
+        return _ids(self._graph.search(whole, count, params=chosen))
 
     # -- numbers
 
@@ -239,10 +237,8 @@ class VectorIndex:
     # -- snapshots
 
     def numbers_bytes(self, count: int) -> bytes:
-        """The first `count` vectors: what a step is in each dimension as float32, 0 where there is none yet, then
-        the rows, a byte a number."""
-        step = np.zeros(self.dimensions, np.float32) if self._step is None else self._step
-        return step.tobytes() + self._codes[:count].tobytes()
+        """The first `count` vectors, row after row, a byte a number."""
+        return self._codes[:count].tobytes()
 
     def graph_bytes(self) -> bytes:
         """The graph without its vectors, in FAISS's format; empty where there is none."""
@@ -265,15 +261,11 @@ class VectorIndex:
         """
         index = cls(dimensions, graph_from_rows)
         stored = np.frombuffer(numbers, np.uint8)
-        step_bytes = NUMBER_BYTES * dimensions
-        if len(stored) < step_bytes or len(stored) % dimensions:
+        if len(stored) % dimensions:
             raise ValueError(f"{len(stored)} bytes are no vectors of {dimensions}")
-        step = stored[:step_bytes].view(np.float32).copy()
-        index._step = step if step.any() else None
-        codes = stored[step_bytes:]
-        index._stored.codes.resize(len(codes))
-        index._stored.ntotal = len(codes) // dimensions
-        index._codes[:] = codes.reshape(-1, dimensions)
+        index._stored.codes.resize(len(stored))
+        index._stored.ntotal = len(stored) // dimensions
+        index._codes[:] = stored.reshape(-1, dimensions)
         index._adopt(graph)
         index._catch_up_graph()
         return index
@@ -302,17 +294,26 @@ def _storage(dimensions: int) -> Any:
     return faiss.IndexScalarQuantizer(dimensions, QUANTIZER, faiss.METRIC_INNER_PRODUCT)
 
 
-def _step(vectors: Vectors) -> Vectors | None:
-    """What one step is in each dimension, by the first vector that says anything."""
-    saying = vectors[vectors.any(axis=1)][:1]
-    if len(saying) == 0:
-        return None
-    usual = DEVIATIONS / math.sqrt(vectors.shape[1])
-    spans = np.minimum(
-        np.maximum(usual, LARGEST_TIMES * np.abs(saying[0])), 1
-    )  # no number is larger
-    step: Vectors = (spans / STEPS_MAX).astype(np.float32)
-    return step
+def _mixed(vectors: Vectors) -> Vectors:
+    """Vectors (..., d) turned in space, all alike, so that no few of their numbers hold most of them."""
+    dimensions = vectors.shape[-1]
+    waves = np.fft.rfft(vectors * _signs(dimensions), norm="ortho")
+    pairs = (dimensions + 1) // 2
+    mixed: Vectors = np.empty(vectors.shape, np.float32)
+    mixed[..., 0] = waves[..., 0].real
+    mixed[..., 1:pairs] = math.sqrt(2) * waves[..., 1:pairs].real
+    mixed[..., pairs : 2 * pairs - 1] = math.sqrt(2) * waves[..., 1:pairs].imag
+    if dimensions % 2 == 0:
+        mixed[..., -1] = waves[..., -1].real
+    return mixed
+
+
+@cache
+def _signs(dimensions: int) -> Vectors:
+    """float32 (dimensions,) of 1 and -1: the bits of SHAKE-256 (FIPS 202) of nothing."""
+    drawn = np.frombuffer(shake_256().digest(-(-dimensions // 8)), np.uint8)
+    signs: Vectors = 1 - 2 * np.unpackbits(drawn)[:dimensions].astype(np.float32)
+    return signs
 
 
 def _whole(asked: Vectors) -> Vectors:

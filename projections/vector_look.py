@@ -49,9 +49,9 @@ class Look:
     """What lives now, or lived `at` a position, beside the vector of a question."""
 
     def __init__(
-        self, query: Vectors, rows: Rows, index: VectorIndex, turns: Turns, at: int | None
+        self, asked: Vectors, rows: Rows, index: VectorIndex, turns: Turns, at: int | None
     ) -> None:
-        self._query = query
+        self._asked = asked
         self._rows = rows
         self._index = index
         self._turns = turns
@@ -72,7 +72,7 @@ class Look:
         found = np.full(len(rows), np.nan, np.float32)
         known = rows != NO_ROW
         with self._turns.reading():
-            found[known] = self._index.cosines(self._query, rows[known])
+            found[known] = self._index.cosines(self._asked, rows[known])
         return found
 
     def nearest(
@@ -81,7 +81,7 @@ class Look:
         """The `limit` nearest rows and their cosines, best first, of equals the older one."""
         with self._turns.reading():
             selection = self._rows.select(self._at, kinds, labels)
-            found, cosines = self._index.nearest(self._query, selection, limit)
+            found, cosines = self._index.nearest(self._asked, selection, limit)
         order = np.lexsort((found, -cosines))[: max(0, limit)]
         return found[order], cosines[order]
 

@@ -6,7 +6,7 @@ its name:
     magic   8 bytes     b"memlogV1"
     header  <Q I Q Q Q  position, dimensions, bytes of the three sections
     rows                the table, msgpack (vector_rows)
-    numbers             float32[dimensions], little-endian, then uint8[rows][dimensions] (vector_index)
+    numbers             uint8[rows][dimensions] (vector_index)
     graph               FAISS's own format without the vectors, or nothing
     SHA-256 of all of the above, 32 bytes
 

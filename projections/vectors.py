@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from projections.vector_look import Look
     from projections.vector_rows import Rows
 
-VECTORS_VERSION = 5
+VECTORS_VERSION = 6
 """Of the snapshot's content: rows, vectors, graph. Part of the folder's name, which the caller gives."""
 
 Embed = Callable[[Sequence[str]], "np.ndarray[tuple[int, ...], np.dtype[np.float32]]"]
@@ -174,7 +174,7 @@ class VectorProjector:
 
         query = accepted_query(vector, self._dimensions)
         _, rows, index = self._state
-        return Look(query, rows, index, self._turns, at)
+        return Look(index.asked(query), rows, index, self._turns, at)
 
     # -- snapshots
 

@@ -6,9 +6,12 @@ holds, not what it once touched.
 
 from __future__ import annotations
 
+import logging
 import threading
 
 from memlog.environment import give_back_all
+
+log = logging.getLogger("memlog.quiet")
 
 QUIET_SECONDS = 3.0
 
@@ -40,16 +43,20 @@ class Quiet:
     def _start(self) -> None:
         with self._starting:
             if self._thread is None and not self._stopping.is_set():
-                self._thread = threading.Thread(target=self._run, name="quiet", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="quiet", daemon=True)
+                thread.start()
+                self._thread = thread
 
     def _run(self) -> None:
-        while True:
+        while not self._stopping.is_set():
             self._called.wait()
             known = -1
             while known != self._calls:
+                self._called.clear()  # first: who calls from now on is seen in the next round
                 known = self._calls
                 if self._stopping.wait(QUIET_SECONDS):
                     return
-            self._called.clear()
-            give_back_all()
+            try:
+                give_back_all()
+            except Exception:
+                log.exception("memory could not be given back")

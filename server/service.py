@@ -89,13 +89,17 @@ class Service:
 
     def open(self, name: str) -> Opened:
         """The active project of this name. Raises ProjectNotFound or ProjectArchived."""
-        self._quiet.called()
+        self.busy()
         project, key = self.store.project(name), canonical(name)
         with self._opening:
             opened = self._opened.get(key)
             if opened is None or opened.project is not project:
                 opened = self._opened.put(key, Opened(project, self.embeddings, self._behind))
             return opened
+
+    def busy(self) -> None:
+        """Something is done here, after which nothing may be for long."""
+        self._quiet.called()
 
     def execute(
         self,
@@ -256,3 +260,4 @@ class Follower:
             log.warning("a projection is behind, the next search tries again: %s", error.message)
         except Exception:
             log.exception("a projection is behind, the next search tries again")
+        self._service.busy()

@@ -11,6 +11,7 @@ import pytest
 
 from memlog import environment as environments
 from memlog.environment import Environment
+from memlog.pages import Pages
 from memlog.settings import Settings
 from projections.embedding.store import VectorCache
 from server import quiet
@@ -82,6 +83,78 @@ def test_who_reads_meanwhile_reads_what_is_there(tmp_path: Path) -> None:
     environment.close()
 
     assert set(found) == {ROWS * 3_000}
+
+
+def test_only_the_file_that_is_open_is_let_go_of(tmp_path: Path) -> None:
+    """Not that which took its place, whose map nobody holds still, nor what looks through it for itself."""
+    path = tmp_path / "rows.mdb"
+    old = filled(path)
+    old.rewrite(lambda _, fresh: filled(fresh).close())
+    new = Environment(path, ("rows",))
+    read_all(new)
+    pages = Pages(path)
+    assert pages.data.find(b"nowhere") < 0
+    held = resident_bytes(path)
+
+    old.give_back()
+    assert resident_bytes(path) >= held
+    new.give_back()
+    assert ROWS * 3_000 < resident_bytes(path) < held - ROWS * 2_000
+    pages.close()
+    new.close()
+    old.close()
+
+
+def test_nothing_is_kept_open_by_who_gives_back(tmp_path: Path) -> None:
+    """Not even while the map of another file waits to be resized, which nobody may look at then."""
+    waiting, dropped = filled(tmp_path / "a.mdb"), filled(tmp_path / "b.mdb")
+    dropped_path = dropped.path
+    with waiting.read():
+        resizing = threading.Thread(target=waiting._resize, args=(1 << 27,))
+        resizing.start()
+        while not waiting._gate._closed:
+            time.sleep(0.001)
+        giving = threading.Thread(target=environments.give_back_all)
+        giving.start()
+        giving.join(10)
+        assert not giving.is_alive()
+        del dropped
+        reopened = Environment(dropped_path, ("rows",))
+    resizing.join()
+    reopened.close()
+    waiting.close()
+
+
+def test_a_service_can_be_closed_at_any_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quiet, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(quiet, "give_back_all", lambda: None)
+
+    def living() -> None:
+        for _ in range(2_000):
+            each = quiet.Quiet()
+            each.called()
+            each.stop()
+
+    thread = threading.Thread(target=living, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive()
+
+
+def test_what_fails_once_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quiet, "QUIET_SECONDS", 0.01)
+    tries = threading.Semaphore(0)
+
+    def failing() -> None:
+        tries.release()
+        raise ValueError("a name that is no text")
+
+    monkeypatch.setattr(quiet, "give_back_all", failing)
+    each = quiet.Quiet()
+    for _ in range(2):
+        each.called()
+        assert tries.acquire(timeout=10)
+    each.stop()
 
 
 def test_a_service_that_nobody_calls_any_more_lets_go_of_what_it_read(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from memlog.state import Known, State
 from tests.service import Client, Refused, client_on
 
 JON = {
@@ -360,3 +361,23 @@ def test_everything_that_matches_is_reached_however_much_it_is(client: Client) -
             break
         page = client("search_nodes", query="common", cursor=page["nextCursor"])
     assert found == {f"e{n}" for n in range(450)}
+
+
+def test_a_search_reads_no_more_entities_than_are_wanted(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    known = State.known
+
+    def counting(state: State, entity_ids: Iterable[str]) -> Iterator[Known | None]:
+        wanted = list(entity_ids)
+        read.extend(wanted)
+        return known(state, wanted)
+
+    entities = [{"name": f"tea {n}", "entityType": "drink"} for n in range(20)]
+    client("create_entities", entities=entities)
+    monkeypatch.setattr(State, "known", counting)
+
+    assert len(names(client("search_nodes", query="tea", limit=1))) == len(read) == 1
+    read.clear()
+    assert len(names(client("search_nodes", query="tea", limit=10))) == 10 <= len(read) < 20

@@ -16,7 +16,7 @@ from projections.vectors import VectorProjector
 
 DIMENSIONS = 64
 
-ROUNDING = 6 * 0.0018
+ROUNDING = 6 * 0.0015
 """Six standard deviations of what a byte a number makes of a cosine with so many dimensions."""
 
 

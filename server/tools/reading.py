@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
+from operator import attrgetter
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -31,6 +32,9 @@ from server.views import (
 GRAPH_KINDS: frozenset[Kind] = frozenset({"entity", "observation"})
 LIMIT_MAX = 1_000
 SEARCH_LIMIT = 25
+LOT = 8
+"""So many entities are read at first: each may have thousands of facts, and fill the answer alone."""
+
 DOCUMENTS_PER_ENTITY = 4
 """How many documents are looked at for each entity wanted: several are often of the same one."""
 
@@ -208,17 +212,19 @@ def search_nodes(call: Call, arguments: SearchNodes) -> SearchNodesResult:
     told = _by_entity(search(cursor.told).hits) if cursor.told else {}
     ranked = [each for each in _by_entity(found.hits).items() if each[0] not in told]
     with SMALL_CALLS, opened.project.read(cursor.position) as state:
-        bundles = _bundles(ranked, cursor.offset, found.hits, state, arguments.provenance)
+        most = arguments.limit or SEARCH_LIMIT
+        bundles = _bundles(ranked, cursor.offset, found.hits, state, arguments.provenance, most)
         page = list(_page(bundles, arguments.limit))
         position = state.position
     reached = page[-1].rank + 1 if page else len(ranked)
     more = reached < len(ranked)
     following = cursor.after(position, reached, more=more)
-    entities = [bundle.entity for bundle in page]
+    told_whole = [each for bundle in page for each in bundle.told]
+    entities = _only(FoundEntity, told_whole)
     return SearchNodesResult(
         project=project,
         entities=entities,
-        relations=_relations(page),
+        relations=_in_order(_only(RelationView, told_whole)),
         next_cursor=write_cursor(following, opened.project.folder.name)
         if more or found.deeper
         else None,
@@ -234,12 +240,11 @@ def _by_entity(hits: Iterable[Hit]) -> dict[str, float]:
     return best
 
 
-class _Bundle(msgspec.Struct, array_like=True):
-    """An entity with the relations that touch it, and its rank in what was found."""
+class _Bundle(msgspec.Struct):
+    """An entity and the relations that touch it, as they are told; and its rank in what was found."""
 
     rank: int
-    entity: FoundEntity
-    relations: list[RelationView]
+    told: list[FoundEntity | RelationView]
 
 
 def _bundles(
@@ -248,20 +253,23 @@ def _bundles(
     hits: Sequence[Hit],
     state: State,
     blame: bool,
+    most: int,
 ) -> Iterator[_Bundle]:
-    """What is still there of the ranked entities, from `offset` on: the state has the last word."""
+    """What is still there of the ranked entities, from `offset` on: the state has the last word. `most` of them are
+    wanted, and as many are read, in two lots."""
     first = partial(_facts_found, hits)
-    for start in range(offset, len(ranked), SEARCH_LIMIT):
-        lot = ranked[start : start + SEARCH_LIMIT]
-        found = state.known(entity_id for entity_id, _ in lot)
-        for rank, (known, (_, score)) in enumerate(zip(found, lot, strict=True), start):
+    start, lot = offset, min(most, LOT)
+    while next_ones := ranked[start : start + lot]:
+        found = state.known(entity_id for entity_id, _ in next_ones)
+        for rank, (known, (_, score)) in enumerate(zip(found, next_ones, strict=True), start):
             if known is not None:
                 told = portion(known, state, blame=blame, first=first)
                 shown = round(min(score, 1.0), 4)
                 row = known.entity
                 view = view_portion(FoundEntity, row, state, blame=blame, told=told, score=shown)
                 edges = [view_relation(edge, state, blame=blame) for edge in told.edges]
-                yield _Bundle(rank, view, edges)
+                yield _Bundle(rank, [view, *edges])
+        start, lot = start + lot, max(most - lot, 1)
 
 
 def _facts_found(hits: Sequence[Hit], entity_id: str) -> list[str]:
@@ -273,10 +281,11 @@ def _page(bundles: Iterable[_Bundle], limit: int | None) -> Iterator[_Bundle]:
     """`limit` of them where the caller said so; else the usual number, cut to what an answer holds."""
     if limit:
         return islice(bundles, limit)
-    return within_budget(islice(bundles, SEARCH_LIMIT))
+    usual = islice(bundles, SEARCH_LIMIT)
+    return within_budget(usual, told=attrgetter("told"))
 
 
-def _relations(bundles: Iterable[_Bundle]) -> list[RelationView]:
-    """The relations of all bundles, each once, in order of creation."""
-    found = {edge.id: edge for bundle in bundles for edge in bundle.relations}
+def _in_order(relations: Iterable[RelationView]) -> list[RelationView]:
+    """Each once, in order of creation."""
+    found = {edge.id: edge for edge in relations}
     return [found[key] for key in sorted(found)]
