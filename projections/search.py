@@ -304,23 +304,13 @@ def _hits_by_words(worded: _Worded) -> list[Hit]:
     most = worded.words[0].score if worded.words else 1.0
     of_words, of_part = WORDS_ALONE_WEIGHT / most / SCORE_MAX, PART_WEIGHT / SCORE_MAX
     parts = {hit.ref: hit.score for hit in worded.parts}
+    found = [(hit, hit.score, parts.pop(hit.ref, 0.0)) for hit in worded.words]
+    found += [(hit, 0.0, hit.score) for hit in worded.parts if hit.ref in parts]
     hits = [
-        Hit(hit.kind, hit.ref, hit.entity, of_words * hit.score, hit.score) for hit in worded.words
+        Hit(hit.kind, hit.ref, hit.entity, of_words * bm25 + of_part * part, bm25, part=part)
+        for hit, bm25, part in found
     ]
-    if not parts:
-        return hits
-    hits = [
-        msgspec.structs.replace(hit, score=hit.score + of_part * part, part=part)
-        if (part := parts.pop(hit.ref, 0.0))
-        else hit
-        for hit in hits
-    ]
-    hits += [
-        Hit(hit.kind, hit.ref, hit.entity, of_part * hit.score, part=hit.score)
-        for hit in worded.parts
-        if hit.ref in parts
-    ]
-    return sorted(hits, key=lambda hit: (-hit.score, hit.ref))
+    return sorted(hits, key=lambda hit: (-hit.score, hit.ref)) if worded.parts else hits
 
 
 def _hits(candidates: Candidates, ranking: Ranking) -> list[Hit]:
