@@ -99,6 +99,15 @@ def test_a_request_id_comes_back_and_stands_in_the_log(server: HttpServer) -> No
     assert [(line["path"], line["status"]) for line in lines] == [("/healthz", 200)]
 
 
+def test_what_libraries_tell_of_themselves_is_not_in_the_log(tmp_path: Path) -> None:
+    """The loader of faiss names each variant that it did not find, with the exception."""
+    with served_http(tmp_path, MEMLOG_EMBEDDER="minilm") as server:
+        client = HttpClient(server)
+        client("store_memory", content="was a banker")
+        client("search_nodes", query="money", mode="semantic")
+        assert {line["logger"] for line in server.log()} == {"memlog.http"}
+
+
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [("GET", "/", 404), ("GET", "/mcp/", 404), ("PUT", "/mcp", 405), ("POST", "/healthz", 405)],

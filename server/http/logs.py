@@ -55,8 +55,9 @@ def log_json_to_stderr(level: int) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    # Each request is one line of ours; and the last of these would log every answer that it streams.
-    for chatty in ("mcp", "uvicorn", "sse_starlette"):
+    # Each request is one line of ours. The loader of faiss would tell which variants it tried,
+    # and the last of these log every answer that it streams.
+    for chatty in ("mcp", "uvicorn", "faiss", "sse_starlette"):
         logging.getLogger(chatty).setLevel(max(level, logging.WARNING))
 
 
