@@ -50,6 +50,8 @@ CLOSING_SECONDS_MAX, CLOSING_POLL_SECONDS = 2.0, 0.02
 """How long a file that this process has let go of may take to be closed."""
 
 _NOT_OURS = ("denied", "Read-only file system")
+_NUMBER_TAKEN = "Resource temporarily unavailable"
+"""How LMDB tells that another process has this one's number among those who read: they are of two containers."""
 _DISK_FULL = ("No space left", "Input/output error", "File too large", "Disk quota")
 """How a full disk is told. LMDB makes an input/output error of a write that the disk took a part of."""
 
@@ -428,7 +430,16 @@ def storage_error(path: Path, error: Exception) -> StorageError:
     elif isinstance(error, (PermissionError, lmdb.ReadonlyError)) or any(
         said in str(error) for said in _NOT_OURS
     ):
-        suggestion = "Give this user the right to read and write the file, then call again."
+        suggestion = (
+            f"Give this user (number {os.getuid()}) the right to read and write the file and its "
+            "folder, then call again."
+        )
+    elif _NUMBER_TAKEN in str(error):
+        suggestion = (
+            f"A process of another container has the same number, {os.getpid()}, and LMDB tells readers "
+            "apart by it: two containers cannot serve one volume. Commands go into the one that "
+            "serves: docker exec CONTAINER python -m memlog doctor."
+        )
     return StorageError(f"{path.name}: {reason(path, error)}", suggestion=suggestion)
 
 

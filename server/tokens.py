@@ -11,6 +11,7 @@ import hmac
 import os
 import secrets
 import time
+from contextlib import AbstractContextManager
 from hashlib import sha256
 from pathlib import Path
 from stat import S_ISREG
@@ -20,7 +21,7 @@ import msgspec
 from filelock import FileLock
 
 from memlog.closest import did_you_mean
-from memlog.environment import storage_error
+from memlog.environment import reason, storage_error
 from memlog.errors import InvalidParameter, StorageError
 from memlog.settings import Settings
 from memlog.times import iso
@@ -134,9 +135,13 @@ class Tokens:
                 )
             self._write(left)
 
-    def _changing(self) -> FileLock:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        return FileLock(self.path.with_name(self.path.name + ".lock"))
+    def _changing(self) -> AbstractContextManager[object]:
+        lock = self.path.with_name(self.path.name + ".lock")
+        try:
+            lock.parent.mkdir(parents=True, exist_ok=True)
+            return FileLock(lock).acquire()
+        except OSError as error:
+            raise storage_error(lock, error) from error
 
     def _read(self) -> tuple[Token, ...]:
         try:
@@ -144,10 +149,13 @@ class Tokens:
         except (OSError, msgspec.MsgspecError) as error:
             raise self._unreadable(error) from error
 
-    def _unreadable(self, why: object) -> StorageError:
+    def _unreadable(self, why: Exception | str) -> StorageError:
+        suggestion: str | None = "Mend the file, or remove it and make the tokens anew."
+        if isinstance(why, PermissionError):
+            suggestion = storage_error(self.path, why).suggestion
+        told = reason(self.path, why) if isinstance(why, Exception) else why
         return StorageError(
-            f"The tokens in {self.path} cannot be read: {why}",
-            suggestion="Mend the file, or remove it and make the tokens anew.",
+            f"The tokens in {self.path} cannot be read: {told}", suggestion=suggestion
         )
 
     def _write(self, tokens: tuple[Token, ...]) -> None:

@@ -55,8 +55,8 @@ def served_bound(data_dir: Path, *flags: str) -> Iterator[Pipe]:
 
 def run_bound(data_dir: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        bound("-m", "memlog", *arguments, "--data-dir", data_dir),
-        env=environment(),
+        bound("-m", "memlog", *arguments),
+        env=environment(MEMLOG_DATA_DIR=str(data_dir)),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

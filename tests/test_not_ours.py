@@ -5,6 +5,7 @@ Also where root runs the tests: see `bound`.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -128,6 +129,34 @@ def test_where_nothing_can_be_written_every_start_says_so_and_changes_nothing(
     assert {path: path.stat().st_mtime_ns for path in data_dir.rglob("*")} == before
     with served_bound(data_dir) as server:
         require_well(server)
+
+
+def test_a_token_that_cannot_be_kept_is_refused_with_who_lacks_the_right(data_dir: Path) -> None:
+    with not_to_be_written(data_dir):
+        ended = run_bound(data_dir, "token", "new", "laptop")
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert "tokens.json.lock: Permission denied" in ended.stderr
+    assert f"Give this user (number {os.getuid()}) the right to read and write" in ended.stderr
+
+
+def test_tokens_of_someone_else_are_not_to_be_removed_but_given_back(data_dir: Path) -> None:
+    assert run_bound(data_dir, "token", "new", "laptop").returncode == 0
+    with taken_away(data_dir / "tokens.json"):
+        ended = run_bound(data_dir, "token", "list")
+    assert ended.returncode == 1
+    assert f"{data_dir}/tokens.json cannot be read: Permission denied\n" in ended.stderr
+    assert "right to read and write" in ended.stderr
+    assert "remove" not in ended.stderr
+
+
+def test_a_reader_of_another_container_with_the_same_number_is_told(data_dir: Path) -> None:
+    """Both are process 1, each of its own container; LMDB locks the byte of that number."""
+    with (data_dir / "catalog.mdb-lock").open("r+b") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX, 0, 1)
+        ended = run_bound(data_dir, "stats")
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert "two containers cannot serve one volume" in ended.stderr
+    assert "docker exec" in ended.stderr
 
 
 def test_a_checkout_that_its_owner_has_not_set_up_is_told_to_others(tmp_path: Path) -> None:
