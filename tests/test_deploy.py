@@ -98,11 +98,23 @@ def test_the_unit_starts_what_setup_makes_as_a_user_that_its_head_makes() -> Non
     assert "User=memlog\n" in text and "useradd" in head and " memlog\n" in head
 
 
+def test_the_unit_gives_up_on_a_setting_that_is_refused_at_every_start() -> None:
+    """Of [Unit]: elsewhere systemd passes it over, with a warning at best."""
+    text = (DEPLOY / "memlog.service").read_text()
+    assert "\nStartLimitIntervalSec=60\n" in text.partition("\n[Service]\n")[0]
+
+
 def test_the_composition_is_published_to_its_own_machine() -> None:
     text = (DEPLOY / "compose.yaml").read_text()
     port = Settings().http_port
     assert re.findall(r'^ +- "([\d.:]+)"$', text, re.MULTILINE) == [f"127.0.0.1:{port}:{port}"]
     assert "dockerfile: docs/deploy/Containerfile" in text
+
+
+def test_the_composition_has_a_name_of_its_own() -> None:
+    """Else its containers and its volume are those of every composition in a folder named deploy."""
+    text = (DEPLOY / "compose.yaml").read_text()
+    assert "\nname: memlog\n" in text
 
 
 def test_the_limits_that_are_told_are_those_that_hold() -> None:
