@@ -1,24 +1,33 @@
 """The embedder of this process, loaded when it is first needed, and those that others or it had before.
 
-Loading a model takes a good part of a second, so nothing here imports it until someone asks. What
-failed to load is left alone for a while (`rest`), and says why in the meantime.
+Loading a model takes a good part of a second, so nothing here imports it until someone asks. How that goes on, and
+what becomes of one that fails, is `loading`.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Callable, Collection
+from functools import partial
 
 import msgspec
 
 from memlog.errors import EmbeddingError
 from memlog.settings import Settings
-from projections.embedding import CachedEmbedder, EmbedderSpec, VectorCache, open_embedder
+from projections.asking import Asking
+from projections.embedding import (
+    CachedEmbedder,
+    Embedder,
+    EmbedderSpec,
+    VectorCache,
+    open_embedder,
+)
 from projections.embedding.described import describe, described, description_of
 from projections.embedding.rest import Rest
+from projections.loading import Loader
 
 log = logging.getLogger("memlog.embeddings")
 
@@ -31,109 +40,114 @@ class Embeddings:
     ) -> None:
         self._settings = settings
         self._folder = settings.data_dir / "embeddings"
-        self._loading = threading.Lock()
-        self._embedder: CachedEmbedder | None = None
-        self._earlier: dict[str, CachedEmbedder] = {}
+        self._clock_seconds = clock_seconds
+        self._changing = threading.Lock()
+        self._closed = False
+        self._present = self._loader(self._open_present)
+        self._earlier: dict[str, Loader] = {}
         self._caches: dict[str, VectorCache] = {}
         """By key: a file is opened once in a process."""
-        self._rest = Rest(clock_seconds)
-        self._rests: defaultdict[str, Rest] = defaultdict(lambda: Rest(clock_seconds))
+        self.asking = Asking()
 
     @property
     def switched_off(self) -> bool:
         return self._settings.embedder == "none"
 
-    def get(self) -> CachedEmbedder:
-        """The embedder, loaded. Raises EmbeddingError where it is off or cannot be had."""
-        if self.switched_off:
-            raise EmbeddingError(
-                "Search by meaning is switched off",
-                suggestion="Start the server with MEMLOG_EMBEDDER=minilm to switch it on.",
-            )
-        return self._embedder or self._loaded(
-            self._rest, lambda: self._embedder, self._load_present
-        )
+    def get(self, patience_seconds: float = math.inf) -> CachedEmbedder:
+        """The embedder, loaded. Raises EmbeddingError where it is off or cannot be had, or not in time."""
+        self._require_on()
+        return self._present.get(patience_seconds)
 
-    def earlier(self, key: str) -> CachedEmbedder:
-        """The embedder of this key, as it was opened when it made its vectors.
+    def soon(self, seconds: float) -> CachedEmbedder:
+        """The same for those who can do without: see `Loader.soon`."""
+        self._require_on()
+        return self._present.soon(seconds)
+
+    def is_loaded(self, patience_seconds: float) -> bool:
+        """Whether it is there by then, which somebody else may be waiting for, too. Raises EmbeddingError where it
+        cannot be had."""
+        self._require_on()
+        return self._present.is_loaded(patience_seconds)
+
+    def earlier(self, key: str, seconds: float = math.inf) -> CachedEmbedder:
+        """The embedder of this key, as it was opened when it made its vectors; `seconds` as in `soon`.
 
         Raises EmbeddingError where nobody knows it any more, or it cannot be had.
         """
-        if self._embedder is not None and self._embedder.key == key:
-            return self._embedder
-        return self._earlier.get(key) or self._loaded(
-            self._rests[key], lambda: self._earlier.get(key), lambda: self._load_earlier(key)
-        )
+        present = self._present.loaded
+        if present is not None and present.key == key:
+            return present
+        with self._changing:
+            if key not in self._earlier:
+                self._earlier[key] = self._loader(partial(self._open_earlier, key))
+            loader = self._earlier[key]
+        return loader.soon(seconds)
 
     def caches(self) -> dict[str, VectorCache]:
         """All caches there are, by the key of the embedder."""
-        with self._loading:
+        with self._changing:
             return {
                 path.stem: self._cache(path.stem) for path in sorted(self._folder.glob("*.mdb"))
             }
 
     def forget(self, texts: Collection[str]) -> None:
         """Removes the vectors of these texts from every cache there is, whichever embedder made it."""
-        self.close()
+        self._let_go()
         try:
             for cache in self.caches().values():
                 cache.discard(texts)
                 cache.compact()
         finally:
-            self.close()
+            self._let_go()
 
     def close(self) -> None:
-        with self._loading:
-            self._embedder = None
-            self._earlier.clear()
+        """Waits for nothing that is being loaded: it is not kept any more."""
+        self._closed = True
+        self._let_go()
+
+    # -- inside
+
+    def _require_on(self) -> None:
+        if self.switched_off:
+            raise EmbeddingError(
+                "Search by meaning is switched off",
+                suggestion="Start the server with MEMLOG_EMBEDDER=minilm to switch it on.",
+            )
+
+    def _let_go(self) -> None:
+        with self._changing:
+            for loader in (self._present, *self._earlier.values()):
+                loader.forget()
             for cache in self._caches.values():
                 cache.close()
             self._caches.clear()
 
-    # -- inside
+    def _loader(self, open_: Callable[[], Embedder]) -> Loader:
+        return Loader(open_, self._kept, self._changing, Rest(self._clock_seconds))
 
-    def _loaded(
-        self,
-        rest: Rest,
-        present: Callable[[], CachedEmbedder | None],
-        load: Callable[[], CachedEmbedder],
-    ) -> CachedEmbedder:
-        """Loads once, whoever asks. Who asks while a second try is under way is told of the first."""
-        again = rest.failed
-        if again:
-            rest.require_over()
-        with self._loading:
-            if (embedder := present()) is not None:
-                return embedder
-            if not again:
-                rest.require_over()  # it may have failed while this thread waited
-            try:
-                embedder = load()
-            except EmbeddingError as error:
-                rest.begin(error)
-                raise
-            rest.end()
-            return embedder
+    def _kept(self, embedder: Embedder) -> CachedEmbedder:
+        if self._closed:
+            raise EmbeddingError("The embedder was loaded when it was needed no more")
+        pieces = self._settings.piece_vectors
+        return CachedEmbedder(embedder, self._cache(embedder.key), pieces=pieces)
 
-    def _load_present(self) -> CachedEmbedder:
+    def _open_present(self) -> Embedder:
         spec = self._spec()
         try:
-            self._embedder = self._open(spec)
+            embedder = _opened(spec)
         except EmbeddingError as error:
             log.warning("the embedder %s cannot be loaded: %s", spec.backend, error)
             raise
-        describe(self._folder, self._embedder.key, description_of(spec))
-        return self._embedder
+        describe(self._folder, embedder.key, description_of(spec))
+        return embedder
 
-    def _load_earlier(self, key: str) -> CachedEmbedder:
-        spec = self._spec_of(key)
-        embedder = self._open(spec)
+    def _open_earlier(self, key: str) -> Embedder:
+        embedder = _opened(self._spec_of(key))
         if embedder.key != key:
             raise EmbeddingError(
                 f"The embedder {key} is another one by now: its vectors are those of {embedder.key}",
                 suggestion="Nothing is to be done: the vectors of the present embedder take its place.",
             )
-        self._earlier[key] = embedder
         return embedder
 
     def _spec(self) -> EmbedderSpec:
@@ -171,13 +185,13 @@ class Embeddings:
             max_retries=0,
         )
 
-    def _open(self, spec: EmbedderSpec) -> CachedEmbedder:
-        embedder = open_embedder(spec)
-        assert embedder is not None, "only the backend 'none' opens nothing"
-        pieces = self._settings.piece_vectors
-        return CachedEmbedder(embedder, self._cache(embedder.key), pieces=pieces)
-
     def _cache(self, key: str) -> VectorCache:
         if key not in self._caches:
             self._caches[key] = VectorCache(self._folder / f"{key}.mdb")
         return self._caches[key]
+
+
+def _opened(spec: EmbedderSpec) -> Embedder:
+    embedder = open_embedder(spec)
+    assert embedder is not None, "only the backend 'none' opens nothing"
+    return embedder

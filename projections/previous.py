@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 BATCH_ENTRIES = 64
 
+LOADING_SECONDS = 5.0
+"""How long a search waits for the embedder before to be loaded, from when that begins."""
+
 Advance = Callable[[Projector, int], None]
 """Brings a projector up to a position, or a batch nearer to it. Raises EmbeddingError."""
 
@@ -74,7 +77,7 @@ class Previous:
         if opened is None or opened.vectors.position == 0:
             return None
         try:
-            return Meaning(self._embeddings.earlier(opened.key), opened.vectors)
+            return Meaning(self._embeddings.earlier(opened.key, LOADING_SECONDS), opened.vectors)
         except (EmbeddingError, StorageError):
             return None
 
@@ -88,7 +91,7 @@ class Previous:
     def _first_that_opens(self, own: Path | None) -> _Opened | None:
         for folder, key in self._folders.earlier(own):
             try:
-                dimensions = self._embeddings.earlier(key).dimensions
+                dimensions = self._embeddings.earlier(key, LOADING_SECONDS).dimensions
             except (EmbeddingError, StorageError) as error:
                 log.debug("the vectors in %s cannot be searched: %s", folder, error.message)
                 continue

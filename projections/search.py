@@ -10,7 +10,6 @@ one that was found; so a query that nothing answers finds nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,6 +17,7 @@ import msgspec
 
 from memlog.errors import EmbeddingError, StorageError
 from memlog.settings import Mode
+from projections.asking import meanwhile
 from projections.documents import Kind
 from projections.embedding import CachedEmbedder
 from projections.embeddings import Embeddings
@@ -49,8 +49,8 @@ PREVIOUS_SECONDS = 0.1
 """How long it takes up stored vectors of the embedder before, which serve meanwhile."""
 
 
-MEANWHILE: Executor = ThreadPoolExecutor(32, "meanwhile")
-"""Where a question is turned into a vector, and the vectors catch up, while its words are looked for."""
+LOADING_SECONDS: dict[Mode, float] = {"hybrid": 8.0, "semantic": 45.0}
+"""How long it waits for an embedder that is being loaded, from when that began: most take less than one."""
 
 
 class Hit(msgspec.Struct, frozen=True, gc=False):
@@ -139,13 +139,14 @@ class Searcher:
             self._asked, lambda embedder: embedder.query_vector(query), mode
         )
         # In a list, to be taken out: an exception would keep this frame, the frame its future, that the exception.
-        asking = [MEANWHILE.submit(ask)] if mode == "hybrid" and by_meaning else []
+        asking = self._embeddings.asking
+        begun = [asking.begin(ask, mode)] if by_meaning else []
         text = None
         if mode != "semantic":
             text, worded = self._by_words(query, parsed, scope)
         if by_meaning:
             try:
-                asked = asking.pop().result() if asking else ask()
+                asked = asking.answer(begun.pop(), mode)
                 return self._by_meaning(query, worded, text, asked, scope)
             except EmbeddingError as error:
                 if mode == "semantic":
@@ -167,12 +168,11 @@ class Searcher:
 
         `text` is about to be a document itself, so its vector is kept where the projection will look.
         """
-        vector, meaning, notice = self._asked(
-            lambda embedder: embedder.vectors([text])[0], "hybrid"
-        )
-        return meaning.vectors.search(
-            vector, at=at, limit=limit, kinds=kinds, labels=labels
-        ), notice
+        asking = self._embeddings.asking
+        ask = partial(self._asked, lambda embedder: embedder.vectors([text])[0], "hybrid")
+        vector, meaning, notice = asking.answer(asking.begin(ask, "hybrid"), "hybrid")
+        found = meaning.vectors.search(vector, at=at, limit=limit, kinds=kinds, labels=labels)
+        return found, notice
 
     def _by_words(self, query: str, parsed: Query, scope: _Scope) -> tuple[TextProjector, _Worded]:
         text = self._projections.text_ahead()
@@ -239,12 +239,12 @@ class Searcher:
         self, vector_of: Callable[[CachedEmbedder], Vectors], mode: Mode
     ) -> tuple[_Asked, int]:
         """With the present embedder; and the head of the log, which its vectors have seen if there was time."""
-        embedder = self._embeddings.get()
+        embedder = self._embeddings.soon(LOADING_SECONDS[mode])
         vectors, head = self._projections.vectors_so_far()
         if vectors.position == head:
             return _Asked(vector_of(embedder), Meaning(embedder, vectors), None), head
         self._lagging()
-        asking = [MEANWHILE.submit(vector_of, embedder)]
+        asking = [meanwhile(vector_of, embedder)]
         vectors = self._caught_up(head - vectors.position, mode)
         # Where all threads are busy, perhaps with such as this, nobody may ever begin: then it is done here.
         vector = vector_of(embedder) if asking[0].cancel() else asking.pop().result()

@@ -251,13 +251,19 @@ class Follower:
             opened.projections.caught_up("text")
             opened.projections.caught_up("analytics")
             if not self._service.embeddings.switched_off:
-                head = opened.projections.head()
-                while opened.projections.vectors(SLICE_SECONDS).position < head:
-                    if self._stopping or opened.project.damage is not None:
-                        return
-                opened.projections.save()
+                self._catch_up_vectors(opened)
         except MemlogError as error:
             log.warning("a projection is behind, the next search tries again: %s", error.message)
         except Exception:
             log.exception("a projection is behind, the next search tries again")
         self._service.busy()
+
+    def _catch_up_vectors(self, opened: Opened) -> None:
+        if not self._service.embeddings.is_loaded(SLICE_SECONDS):
+            self.behind(opened)  # it may take minutes, in which other indexes fall behind
+            return
+        head = opened.projections.head()
+        while opened.projections.vectors(SLICE_SECONDS).position < head:
+            if self._stopping or opened.project.damage is not None:
+                return
+        opened.projections.save()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.server
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import msgspec
@@ -63,7 +63,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
-        self.wfile.write(content)
+        with suppress(BrokenPipeError):  # who asked may have ended meanwhile
+            self.wfile.write(content)
 
     do_GET = do_POST
 

@@ -23,8 +23,8 @@ from unittest.mock import patch
 import msgspec
 
 import memlog.project
+import projections.asking
 import projections.embedding.rest
-import projections.search
 import server.service
 from memlog.backup import back_up
 from memlog.codec import Entry
@@ -96,7 +96,7 @@ class Life:
         patch.object(memlog.project, "new_id", self._new_id).start()
         patch.object(Follower, "behind", lambda *_: None).start()
         patch.object(projections.embedding.rest, "RETRY_SECONDS", 0).start()
-        patch.object(projections.search, "MEANWHILE", InOrder()).start()
+        patch.object(projections.asking, "MEANWHILE", InOrder()).start()
         self._settings = Settings(data_dir=data_dir / "data", embedder="minilm")
         self._backup = data_dir / "backup"
         self._service: Service | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 
 from memlog.errors import StorageError
 from memlog.niceness import be_nice, is_nice
-from projections import embeddings, follow, search
+from projections import asking, embeddings, follow
 from projections.embedding.cached import CachedEmbedder
 from projections.text import TextProjector
 from projections.vector_index import Vectors
@@ -129,12 +129,8 @@ def test_a_question_is_embedded_while_the_newest_texts_are(
 def test_a_question_is_embedded_where_no_thread_is_free_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Busy(Executor):
-        def submit(self, *_: Any, **__: Any) -> Future[Any]:
-            return Future()
-
     embedding(monkeypatch, lambda _: None)
-    monkeypatch.setattr(search, "MEANWHILE", Busy())
+    monkeypatch.setattr(asking, "MEANWHILE", ThreadPoolExecutor(1))  # the search itself has it
     with client_on(tmp_path, embedder="minilm") as client:
         tell(client, "Ada", "sings")
         assert found(client, "Ada: sings", mode="semantic") == {"Ada"}

@@ -138,7 +138,7 @@ def _downloaded(folder: Path) -> Path:
         ) from error
     except Exception as error:  # the hub's client raises its own, its HTTP library's and OSError
         raise EmbeddingError(
-            f"The weights of all-MiniLM-L6-v2 could not be downloaded: {error}",
+            f"The weights of all-MiniLM-L6-v2 could not be downloaded: {str(error).rstrip('.')}",
             suggestion=HOW_TO_GET_THEM,
         ) from error
     return folder

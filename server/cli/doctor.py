@@ -125,8 +125,9 @@ def _print(report: dict[str, Any]) -> None:
     console.print(table)
     for variable, hint in report["unknown"].items():
         console.print(f"{variable} is no setting and does nothing. {hint}", markup=False)
-    embedder = ", ".join(each for each in report["embedder"].values() if each)
-    console.print(f"embedder: {embedder}", markup=False)
+    hint = report["embedder"].get("hint")
+    embedder = ", ".join(each for name, each in report["embedder"].items() if name != "hint")
+    console.print(f"embedder: {embedder}" + (f". {hint}" if hint else ""), markup=False)
     for name, each in report["projects"].items():
         vectors = each.get("vectors", {})
         shown = {key: value for key, value in each.items() if key not in ("vectors", "projections")}

@@ -1,0 +1,75 @@
+"""Questions on their way to becoming vectors, and how long a search waits for that.
+
+A local model answers in milliseconds, an endpoint in a tenth of a second, or not at all. Who can do without an answer
+waits for it no longer than is bearable, and nobody waits behind a question that waited in vain.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
+from typing import Any, TypeVar
+
+from memlog.errors import EmbeddingError
+from memlog.settings import Mode
+
+ANSWER_SECONDS: dict[Mode, float] = {"hybrid": 10.0, "semantic": 50.0}
+"""How long a search waits, all in all. Most clients wait for an answer for 60 seconds."""
+
+MEANWHILE: Executor = ThreadPoolExecutor(32, "meanwhile")
+"""Where a question is turned into a vector, and the vectors catch up, while its words are looked for."""
+
+Answer = TypeVar("Answer")
+
+
+def meanwhile(work: Callable[..., Answer], *given: Any) -> Future[Answer]:
+    """What `work` returns, done by another thread."""
+    return MEANWHILE.submit(work, *given)
+
+
+class Asking:
+    """The questions of one process that are under way. Safe among threads."""
+
+    def __init__(self) -> None:
+        self._changing = threading.Lock()
+        self._until: dict[Future[Any], float] = {}
+        """By when each should be answered that is not (monotonic seconds)."""
+
+    def begin(self, ask: Callable[[], Answer], mode: Mode) -> Future[Answer]:
+        """What `ask` returns, in a while; EmbeddingError at once, with nothing asked, where another question waits in
+        vain."""
+        now = time.monotonic()
+        with self._changing:
+            in_vain = now > min(self._until.values(), default=now)
+        if in_vain:
+            refused: Future[Answer] = Future()
+            refused.set_exception(_unanswered(mode))
+            return refused
+        asked = meanwhile(ask)
+        with self._changing:
+            self._until[asked] = now + ANSWER_SECONDS[mode]
+        asked.add_done_callback(self._end)
+        return asked
+
+    def answer(self, asked: Future[Answer], mode: Mode) -> Answer:
+        """Raises what `ask` raised, and EmbeddingError where it takes too long."""
+        try:
+            wait([asked], ANSWER_SECONDS[mode])
+            if not asked.done():
+                raise _unanswered(mode)
+            return asked.result()
+        finally:
+            del asked  # an exception keeps this frame, and would be kept by what the frame has
+
+    def _end(self, asked: Future[Any]) -> None:
+        with self._changing:
+            self._until.pop(asked, None)
+
+
+def _unanswered(mode: Mode) -> EmbeddingError:
+    return EmbeddingError(
+        f"The embedder does not answer within {ANSWER_SECONDS[mode]:g} seconds",
+        suggestion="Ask again in a while; `memlog doctor` says whether it is there.",
+    )

@@ -1,0 +1,115 @@
+"""An embedder that is loaded in a thread of its own, for which nobody waits longer than he likes.
+
+Loading takes half a second where the model is on this machine, minutes where it must be downloaded, and as long as it
+pleases an endpoint that is asked for the first time. What failed to load is left alone for a while (`rest`).
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable
+
+from memlog.errors import EmbeddingError
+from projections.embedding import CachedEmbedder, Embedder
+from projections.embedding.rest import Rest
+
+AGAIN_SECONDS = 1.0
+"""How long somebody waits who can do without it, where it failed before."""
+
+
+class _Attempt:
+    """One try to load, begun now."""
+
+    def __init__(self) -> None:
+        self.begun = time.monotonic()
+        self.over = threading.Event()
+        self.loaded: CachedEmbedder | None = None
+        self.failure: BaseException | None = None
+
+    def result(self, until: float) -> CachedEmbedder:
+        """Waits until then, on the monotonic clock."""
+        left = max(0.0, until - time.monotonic())
+        if not self.over.wait(min(left, threading.TIMEOUT_MAX)):
+            raise EmbeddingError(
+                "The embedder is still being loaded, perhaps downloaded: "
+                f"{time.monotonic() - self.begun:.0f} seconds so far",
+                suggestion="Ask again in a while. `memlog doctor` waits for it, and says what fails.",
+            )
+        if self.failure is not None:
+            raise self.failure.with_traceback(None)
+        assert self.loaded is not None, "it is over"
+        return self.loaded
+
+
+class Loader:
+    """One embedder, loaded when it is first asked for. Safe among threads.
+
+    `open_` takes its time, and raises EmbeddingError. `keep` makes of what it opened that which is shared, under
+    `lock`, which nobody holds for long.
+    """
+
+    def __init__(
+        self,
+        open_: Callable[[], Embedder],
+        keep: Callable[[Embedder], CachedEmbedder],
+        lock: threading.Lock,
+        rest: Rest,
+    ) -> None:
+        self._open = open_
+        self._keep = keep
+        self._lock = lock
+        self._rest = rest
+        self._last: _Attempt | None = None
+        self.loaded: CachedEmbedder | None = None
+
+    def get(self, patience_seconds: float = math.inf) -> CachedEmbedder:
+        """Raises EmbeddingError where it cannot be loaded, or is not in time."""
+        return self.loaded or self._attempt().result(time.monotonic() + patience_seconds)
+
+    def soon(self, seconds: float) -> CachedEmbedder:
+        """For those who can do without: nobody waits for what has been under way for so long, and hardly for what
+        failed before. Raises EmbeddingError."""
+        if self.loaded is not None:
+            return self.loaded
+        patience_seconds = min(seconds, AGAIN_SECONDS) if self._rest.failed else seconds
+        attempt = self._attempt()
+        return attempt.result(attempt.begun + patience_seconds)
+
+    def is_loaded(self, patience_seconds: float) -> bool:
+        """Whether it is by then. Raises EmbeddingError where it cannot be."""
+        attempt = self._attempt()
+        if not attempt.over.wait(patience_seconds):
+            return False
+        attempt.result(attempt.begun)
+        return True
+
+    def forget(self) -> None:
+        """It is loaded anew when somebody asks for it again. To be called under the lock."""
+        self.loaded = None
+        if self._last is not None and self._last.over.is_set():
+            self._last = None
+
+    def _attempt(self) -> _Attempt:
+        """The one that is under way or has just ended well, or a new one."""
+        with self._lock:
+            last = self._last
+            if last is not None and (self.loaded is not None or not last.over.is_set()):
+                return last
+            self._rest.require_over()
+            attempt = self._last = _Attempt()
+        threading.Thread(target=self._load, args=(attempt,), name="loading", daemon=True).start()
+        return attempt
+
+    def _load(self, attempt: _Attempt) -> None:
+        try:
+            opened = self._open()
+            with self._lock:
+                attempt.loaded = self.loaded = self._keep(opened)
+            self._rest.end()
+        except BaseException as error:  # it is raised where somebody waits
+            if isinstance(error, EmbeddingError):
+                self._rest.begin(error)
+            attempt.failure = error
+        attempt.over.set()

@@ -1,0 +1,193 @@
+"""An embedder that takes its time, to be loaded or to answer: nobody waits for it who can do without."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from memlog.errors import EmbeddingError
+from memlog.settings import Settings
+from projections import asking, embeddings, search
+from projections.embedding import Embedder, EmbedderSpec
+from projections.embeddings import Embeddings
+from projections.vector_index import Vectors
+from tests.embedder_by_hash import ByHash
+from tests.endpoint import Answer, endpoint_up, vectors
+from tests.served import served
+from tests.service import Client, Refused, client_on
+
+IN_VAIN_SECONDS = 0.2
+WAITING_SECONDS_MAX = 60.0
+
+
+class Slow:
+    """Opens an embedder, or lets it answer, when it is told to; counts what it was asked for."""
+
+    def __init__(self) -> None:
+        self.opening, self.answering = threading.Event(), threading.Event()
+        self.opening.set()
+        self.answering.set()
+        self.opened = 0
+        self.asked: list[str] = []
+
+    def open(self, spec: EmbedderSpec) -> Embedder:
+        self.opened += 1
+        assert self.opening.wait(WAITING_SECONDS_MAX)
+        return _Answering(self)
+
+
+class _Answering(ByHash):
+    def __init__(self, slow: Slow) -> None:
+        super().__init__()
+        self._slow = slow
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        self._slow.asked += texts
+        assert self._slow.answering.wait(WAITING_SECONDS_MAX)
+        return super().embed(texts)
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
+    slow = Slow()
+    monkeypatch.setattr(embeddings, "open_embedder", slow.open)
+    for mode in search.LOADING_SECONDS:
+        monkeypatch.setitem(search.LOADING_SECONDS, mode, IN_VAIN_SECONDS)
+    yield slow
+    slow.opening.set()
+    slow.answering.set()
+
+
+def tell(client: Client, name: str = "Ada") -> None:
+    entity = {"name": name, "entityType": "person", "observations": [f"{name} sings"]}
+    client("create_entities", entities=[entity])
+
+
+def asked(client: Client, query: str, mode: str = "hybrid") -> tuple[list[str], str]:
+    answer = client("search_nodes", query=query, mode=mode)
+    return [each["name"] for each in answer["entities"]], answer.get("notice", "")
+
+
+def test_words_answer_while_the_embedder_is_being_loaded_and_meaning_afterwards(
+    tmp_path: Path, slow: Slow
+) -> None:
+    slow.opening.clear()
+    with client_on(tmp_path, embedder="minilm") as client:
+        tell(client)
+        for _ in range(2):
+            names, notice = asked(client, "sings")
+            assert names == ["Ada"]
+            assert notice.startswith("Searched by words only: The embedder is still being loaded")
+        with pytest.raises(Refused, match="still being loaded"):
+            asked(client, "sings", "semantic")
+        slow.opening.set()
+        client.service.embeddings.get()
+        assert asked(client, "Ada: Ada sings", "semantic") == (["Ada"], "")
+    assert slow.opened == 1
+
+
+def test_a_service_ends_while_its_embedder_is_being_loaded_and_keeps_nothing_of_it(
+    tmp_path: Path, slow: Slow
+) -> None:
+    slow.opening.clear()
+    with client_on(tmp_path, embedder="minilm") as client:
+        tell(client)
+        asked(client, "sings")
+        loading = client.service.embeddings
+    slow.opening.set()
+    with pytest.raises(EmbeddingError, match="needed no more"):
+        loading.get()
+    assert not [*tmp_path.glob("embeddings/*.mdb")]
+
+
+def test_what_was_erased_does_not_wait_for_an_embedder_that_is_being_loaded(
+    tmp_path: Path, slow: Slow
+) -> None:
+    slow.opening.clear()
+    known = Embeddings(Settings(data_dir=tmp_path, embedder="minilm"))
+    with pytest.raises(EmbeddingError, match="still being loaded"):
+        known.get(IN_VAIN_SECONDS)
+    known.forget(["Ada sings"])
+    slow.opening.set()
+    assert known.get().vectors(["Ada sings"]).shape == (1, ByHash.dimensions)
+    known.close()
+
+
+def test_an_embedder_that_fails_is_loaded_again_when_its_rest_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    opened: list[str] = []
+
+    def open_embedder(spec: EmbedderSpec) -> Embedder:
+        opened.append(spec.backend)
+        if len(opened) == 1:
+            raise EmbeddingError("The weights are not there.")
+        return ByHash()
+
+    monkeypatch.setattr(embeddings, "open_embedder", open_embedder)
+    known = Embeddings(Settings(data_dir=tmp_path, embedder="minilm"), lambda: now)
+    with pytest.raises(EmbeddingError, match=r"^The weights are not there\.$"):
+        known.soon(WAITING_SECONDS_MAX)
+    now = 59.5
+    with pytest.raises(EmbeddingError, match=r"not there\. It is left alone for another 1 seconds"):
+        known.soon(WAITING_SECONDS_MAX)
+    now = 60.0
+    assert known.soon(WAITING_SECONDS_MAX) is known.get()
+    assert len(opened) == 2
+    known.close()
+
+
+def test_a_question_that_is_not_answered_is_not_waited_for_nor_are_those_behind_it(
+    tmp_path: Path, slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with client_on(tmp_path, embedder="minilm") as client:
+        tell(client)
+        assert asked(client, "Ada: Ada sings", "semantic") == (["Ada"], "")
+        slow.answering.clear()
+        monkeypatch.setitem(asking.ANSWER_SECONDS, "hybrid", IN_VAIN_SECONDS)
+        for query in ("who sings", "who else sings"):
+            names, notice = asked(client, query)
+            assert names == ["Ada"]
+            assert notice == (
+                "Searched by words only: The embedder does not answer within "
+                f"{IN_VAIN_SECONDS:g} seconds"
+            )
+        assert "who sings" in slow.asked
+        assert "who else sings" not in slow.asked
+        stored = client("store_memory", content="Ada sings on Sundays")
+        assert "does not answer" in stored["notice"]
+        slow.answering.set()
+        monkeypatch.setitem(asking.ANSWER_SECONDS, "hybrid", WAITING_SECONDS_MAX)
+        deadline = time.monotonic() + WAITING_SECONDS_MAX
+        while asked(client, "who sings")[1] and time.monotonic() < deadline:
+            time.sleep(0.01)  # until those that waited in vain have their answers
+        assert asked(client, "who sings") == (["Ada"], "")
+
+
+def test_a_server_ends_while_it_waits_for_its_endpoint(tmp_path: Path) -> None:
+    asked, over = threading.Event(), threading.Event()
+
+    def hang(texts: list[str]) -> Answer:
+        asked.set()
+        over.wait(WAITING_SECONDS_MAX)
+        return vectors(texts)
+
+    with endpoint_up() as endpoint:
+        endpoint.script = [hang] * 9
+        with served(
+            tmp_path,
+            no_proxy="127.0.0.1",
+            MEMLOG_EMBEDDER="openai",
+            MEMLOG_EMBEDDER_URL=endpoint.url,
+        ) as server:
+            ada = {"name": "Ada", "entityType": "person", "observations": ["sings"]}
+            server("create_entities", entities=[ada])
+            assert asked.wait(WAITING_SECONDS_MAX)
+            server.close_stdin()
+            assert server.end() == (0, "")
+        over.set()
