@@ -33,6 +33,7 @@ from memlog.codec import CHAIN_END
 from memlog.environment import Environment, sync_folder
 from memlog.errors import Conflict, InvalidParameter, ProjectExists, ProjectNotFound, StorageError
 from memlog.log import Damage, Log
+from memlog.private import make_private
 from memlog.project import DATABASES, GENERATION_KEY, LOG_FILE, Project
 from memlog.store import Store
 from memlog.tables import place
@@ -135,7 +136,7 @@ def back_up(store: Store, folder: Path, progress: Progress = lambda *_: None) ->
 
     _require_backup(folder, store.data_dir)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private(folder)
         with FileLock(folder / LOCK):
             for left in (folder / BESIDE, *folder.glob(f"*{ERASED}")):  # by a run that was killed
                 shutil.rmtree(left, ignore_errors=True)

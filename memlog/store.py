@@ -41,6 +41,7 @@ from memlog.errors import (
 )
 from memlog.gates import Turn
 from memlog.log import Log
+from memlog.private import make_private
 from memlog.project import LOG_FILE, Origin, Project, clock_us
 from memlog.purging import Plan, Target, plan
 from memlog.recent import Recent
@@ -407,7 +408,7 @@ class Store:
 
 def _make(data_dir: Path) -> None:
     try:
-        data_dir.mkdir(parents=True, exist_ok=True)
+        make_private(data_dir)
     except OSError as error:
         raise StorageError(
             f"The data directory {data_dir} cannot be made: {error.strerror}",

@@ -23,6 +23,7 @@ from filelock import FileLock
 from memlog.closest import did_you_mean
 from memlog.environment import reason, storage_error
 from memlog.errors import InvalidParameter, StorageError
+from memlog.private import make_private
 from memlog.settings import Settings
 from memlog.times import iso
 from server.grants import Grant, Right
@@ -138,7 +139,7 @@ class Tokens:
     def _changing(self) -> AbstractContextManager[object]:
         lock = self.path.with_name(self.path.name + ".lock")
         try:
-            lock.parent.mkdir(parents=True, exist_ok=True)
+            make_private(lock.parent)
             return FileLock(lock).acquire()
         except OSError as error:
             raise storage_error(lock, error) from error

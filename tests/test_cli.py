@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -153,6 +154,25 @@ def test_the_doctor_says_what_is_set_and_where_and_keeps_secrets(remembered: Com
     assert report["projects"]["default"]["head"] == 9
     assert "swordfish" not in ended.stdout
     assert "swordfish" not in remembered("doctor", OPENAI_API_KEY="sk-swordfish").stdout
+
+
+def test_what_it_makes_for_the_memory_is_for_its_owner_alone(tmp_path: Path) -> None:
+    memlog = CommandLine(tmp_path / "made" / "data")
+    memlog("projects")
+    memlog("backup", str(tmp_path / "kept"))
+    for folder in (tmp_path / "made" / "data", tmp_path / "kept"):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert "Other users" not in memlog("doctor").stdout
+
+
+def test_the_doctor_names_a_data_directory_that_others_may_read_and_leaves_it_so(
+    tmp_path: Path,
+) -> None:
+    tmp_path.chmod(0o755)
+    memlog = CommandLine(tmp_path)
+    assert memlog("doctor", "--json").json["data_dir"]["mode"] == "0755"
+    assert f"chmod 700 '{tmp_path}'" in memlog("doctor").stdout.replace("\n", " ")
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
 
 
 def test_the_doctor_tells_how_far_the_indexes_are_and_which_variable_does_nothing(

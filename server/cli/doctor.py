@@ -5,12 +5,14 @@ from __future__ import annotations
 import platform
 import sys
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import click
 
 from memlog import __version__
 from memlog.errors import MemlogError
+from memlog.private import is_private
 from memlog.settings import SETTINGS, Settings, load, unknown
 from server.cli.common import json_option, open_console, print_json, service_of, with_settings
 from server.service import Opened, Service
@@ -38,6 +40,7 @@ def doctor_command(ctx: click.Context, settings: Settings, as_json: bool) -> Non
         "unknown": unknown(),
     }
     with service_of(settings) as service:
+        report["data_dir"] = _data_dir(settings.data_dir)
         report["embedder"] = _embedder(service)
         report["projects"] = _projects(service)
     sick = [name for name, each in report["projects"].items() if "error" in each]
@@ -58,6 +61,14 @@ def _settings(settings: Settings, data_dir: Any) -> dict[str, dict[str, str]]:
         hidden = "(set)" if setting.secret and value else text
         shown[setting.field] = {"value": hidden, "from": origins[setting.field]}
     return shown
+
+
+def _data_dir(folder: Path) -> dict[str, str]:
+    mode = f"{folder.stat().st_mode & 0o777:04o}"
+    if is_private(folder):
+        return {"path": str(folder), "mode": mode}
+    hint = f"Other users of this machine may read it. Unless that is meant: chmod 700 '{folder}'"
+    return {"path": str(folder), "mode": mode, "hint": hint}
 
 
 def _embedder(service: Service) -> dict[str, str]:
@@ -125,6 +136,11 @@ def _print(report: dict[str, Any]) -> None:
     console.print(table)
     for variable, hint in report["unknown"].items():
         console.print(f"{variable} is no setting and does nothing. {hint}", markup=False)
+    if "hint" in report["data_dir"]:
+        console.print(
+            f"data directory of mode {report['data_dir']['mode']}. {report['data_dir']['hint']}",
+            markup=False,
+        )
     hint = report["embedder"].get("hint")
     embedder = ", ".join(each for name, each in report["embedder"].items() if name != "hint")
     console.print(f"embedder: {embedder}" + (f". {hint}" if hint else ""), markup=False)
