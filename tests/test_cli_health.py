@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -31,12 +30,7 @@ def certificate(tmp_path: Path) -> tuple[Path, Path]:
 
 def ready(memlog: CommandLine, **variables: str) -> Ended:
     """The health of a server that may still be starting."""
-    deadline = time.monotonic() + DEADLINE_S
-    while True:
-        ended = memlog("health", "--json", **variables)
-        if ended.code == 0 or time.monotonic() > deadline:
-            return ended
-        time.sleep(0.05)
+    return memlog("health", "--json", "--wait", str(DEADLINE_S), **variables)
 
 
 OPEN = {"MEMLOG_TOKEN": "t" * 32, "MEMLOG_ALLOWED_HOSTS": "memory.example.com"}
@@ -96,12 +90,13 @@ def test_the_path_of_mcp_is_none_of_its_business(memlog: CommandLine) -> None:
 
 
 @contextmanager
-def answering(status: int, body: bytes) -> Iterator[str]:
-    """A server of somebody; its port."""
+def answering(*statuses: int, body: bytes) -> Iterator[str]:
+    """A server of somebody, which answers so, and with the last of these from then on; its port."""
+    left = list(statuses)
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self.send_response(status)
+            self.send_response(left.pop(0) if len(left) > 1 else left[0])
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -122,16 +117,23 @@ def answering(status: int, body: bytes) -> Iterator[str]:
 
 def test_a_server_that_is_catching_up_is_not_ready_and_says_with_what(memlog: CommandLine) -> None:
     late = {"status": "catching up", "late": ["analytics", "text"]}
-    with answering(503, json.dumps(late).encode()) as port:
+    with answering(503, body=json.dumps(late).encode()) as port:
         ended = memlog("health", "--port", port)
         assert ended.code == 1
         assert ended.stdout == (f"catching up: analytics, text (http://127.0.0.1:{port}/readyz)\n")
         assert memlog("health", "--port", port, "--json").json["late"] == late["late"]
 
 
+def test_a_server_that_gets_ready_in_time_is_waited_for(memlog: CommandLine) -> None:
+    with answering(503, 503, 200, body=b'{"status": "ready"}') as port:
+        assert memlog("health", "--port", port).code == 1
+        assert memlog("health", "--port", port, "--wait", str(DEADLINE_S)).code == 0
+    assert memlog("health", "--port", port, "--wait", "0.1").code == 1
+
+
 @pytest.mark.parametrize("body", [b"<html>\x1b[2J", b'{"status":"UP"}', b"\xff", b""])
 def test_another_server_at_that_port_is_not_well(memlog: CommandLine, body: bytes) -> None:
-    with answering(200, body) as port:
+    with answering(200, body=body) as port:
         ended = memlog("health", "--port", port)
         assert ended.code == 1
         assert ended.stdout.startswith("unknown: 200 OK")

@@ -90,13 +90,26 @@ def test_metrics_tell_where_the_log_and_its_projections_are(server: HttpServer) 
 
 
 def test_a_request_id_comes_back_and_stands_in_the_log(server: HttpServer) -> None:
-    given = server.get("/healthz", **{"X-Request-Id": "from-the-client.1"})
+    given = server.get("/nowhere", **{"X-Request-Id": "from-the-client.1"})
     assert given.headers["x-request-id"] == "from-the-client.1"
     for odd in ("a b", "x" * 65, "<script>", "ü"):
         made = server.get("/healthz", **{"X-Request-Id": odd}).headers["x-request-id"]
         assert re.fullmatch("[0-9a-f]{16}", made)
     lines = [line for line in server.log() if line.get("request_id") == "from-the-client.1"]
-    assert [(line["path"], line["status"]) for line in lines] == [("/healthz", 200)]
+    assert [(line["path"], line["status"]) for line in lines] == [("/nowhere", 404)]
+
+
+def test_what_watches_a_server_all_day_is_not_in_its_log_while_it_is_well(
+    server: HttpServer,
+) -> None:
+    for path in ("/healthz", "/readyz", "/metrics", "/nowhere"):
+        server.get(path, **{"X-Request-Id": "watching"})
+    server.ask("POST", "/healthz", b"", {"X-Request-Id": "watching"})
+    lines = [line for line in server.log() if line.get("request_id") == "watching"]
+    assert [(line["path"], line["status"]) for line in lines] == [
+        ("/nowhere", 404),
+        ("/healthz", 405),
+    ]
 
 
 def test_what_libraries_tell_of_themselves_is_not_in_the_log(tmp_path: Path) -> None:

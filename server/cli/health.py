@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import ssl
 import sys
+import time
 from ipaddress import ip_address
 from typing import Any, Literal
 
@@ -16,6 +17,7 @@ from memlog.settings import Settings, load
 from server.cli.common import address_options, json_option, print_json, say
 
 BODY_BYTES_MAX = 64 * 1024
+AGAIN_SECONDS = 0.2
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -46,18 +48,30 @@ class Health(msgspec.Struct, frozen=True):
     show_default=True,
     help="Seconds to wait for an answer.",
 )
+@click.option(
+    "--wait",
+    "wait_s",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    help="Seconds in which it may yet become so: it is asked again until then.",
+)
 @json_option
-def health_command(alive: bool, timeout_s: float, as_json: bool, **flags: Any) -> None:
+def health_command(
+    alive: bool, timeout_s: float, wait_s: float, as_json: bool, **flags: Any
+) -> None:
     """Ask the HTTP server of these settings whether it is ready; exit code 0 if so, else 1.
 
     For health checks: it is asked from its own machine, under whatever host, port and certificate it was given.
 
     \b
     Example: memlog health
+    Example: memlog health --wait 30
     Example: memlog health --port 9000 --alive
     """
     settings, _ = load(flags)
-    health = ask(settings, "/healthz" if alive else "/readyz", timeout_s)
+    path, until = "/healthz" if alive else "/readyz", time.monotonic() + wait_s
+    while not (health := ask(settings, path, timeout_s)).healthy and time.monotonic() < until:
+        time.sleep(AGAIN_SECONDS)
     if as_json:
         print_json(health)
     else:

@@ -27,6 +27,9 @@ from server.http.errors import refused
 REQUEST_ID_HEADER = "X-Request-Id"
 _PLAIN = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
+ASKED_ALL_DAY = frozenset({"/healthz", "/readyz", "/metrics"})
+"""By what watches a server: that it is well is no news."""
+
 request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
 
 logger = logging.getLogger("memlog.http")
@@ -95,7 +98,9 @@ class Logged:
 
     def _report(self, scope: Scope, status: int, seconds: float) -> None:
         self._answered(status)
-        if not logger.isEnabledFor(logging.INFO):
+        unremarkable = status == HTTPStatus.OK and scope["path"] in ASKED_ALL_DAY
+        level = logging.DEBUG if unremarkable else logging.INFO
+        if not logger.isEnabledFor(level):
             return
         user = scope.get("user")
         fields = {
@@ -106,4 +111,5 @@ class Logged:
             "client": (scope.get("client") or ("",))[0],
             "actor": user.username if isinstance(user, AuthenticatedUser) else None,
         }
-        logger.info("%s %s", status, HTTPStatus(status).phrase, extra={"fields": fields})
+        said = f"{status} {HTTPStatus(status).phrase}"
+        logger.log(level, said, extra={"fields": fields})
