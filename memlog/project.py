@@ -36,11 +36,13 @@ from memlog.state import State
 from memlog.tables import LmdbRows, Timeline, place
 
 STATE_VERSION = 4
-"""Of the state tables' layout; a log whose tables are of another version is evolved anew."""
+"""Of the state tables' layout; a log whose tables are of an earlier version is evolved anew, and who has it open as
+that version sees it no more."""
 
 LOG_FILE = "log.mdb"
 DATABASES = ("log", "now", "past", "receipts", "meta")
 VERSION_KEY, _REMOVED_KEY = b"state_version", b"removed"
+_VERSION = STATE_VERSION.to_bytes(2, "big")
 GENERATION_KEY = b"generation"
 
 Answer = TypeVar("Answer")
@@ -91,7 +93,10 @@ class Project:
             self.generation = self._stored_number(GENERATION_KEY)
             """How often something was erased from the log, or lost with its end: what was derived from an
             earlier one is void."""
-            if self._stored_number(VERSION_KEY) != STATE_VERSION:
+            version = self._stored_number(VERSION_KEY)
+            if version > STATE_VERSION:
+                raise _other_version()
+            if version < STATE_VERSION:
                 self.rebuild()
         except BaseException:
             self._environment.close()
@@ -214,7 +219,7 @@ class Project:
     def snapshot(self) -> Iterator[tuple[Log, Callable[[int], State]]]:
         """The log and the state as of any position, in one snapshot, whatever the status."""
         with self._snapshot() as transaction:
-            self._require_current()
+            self._require_present(transaction)
             timeline = self._timeline(transaction)
             yield self._log(transaction), lambda position: State(timeline.at(position), position)
 
@@ -272,14 +277,17 @@ class Project:
         """Evolves the state tables anew from the log, in one transaction."""
 
         def body(transaction: lmdb.Transaction) -> None:
+            meta = self._environment.databases["meta"]
+            if bytes(transaction.get(VERSION_KEY, b"", db=meta)) > _VERSION:
+                raise _other_version()
             for name in ("now", "past"):
                 transaction.drop(self._environment.databases[name], delete=False)
             try:
                 evolve_all(self._log(transaction), self._timeline(transaction), progress)
             except DamagedLog as met:
                 raise self._soundness.noted(transaction, met) from met
-            version = STATE_VERSION.to_bytes(2, "big")
-            transaction.put(VERSION_KEY, version, db=self._environment.databases["meta"])
+            if not transaction.get(_REMOVED_KEY, db=meta):
+                transaction.put(VERSION_KEY, _VERSION, db=meta)
 
         self._environment.write(body)
 
@@ -346,7 +354,12 @@ class Project:
     def remove(self) -> None:
         """Marks the file as gone, so that no process that still has it open writes into a ghost."""
         meta = self._environment.databases["meta"]
-        self._environment.write(lambda transaction: transaction.put(_REMOVED_KEY, b"1", db=meta))
+
+        def body(transaction: lmdb.Transaction) -> None:
+            transaction.put(_REMOVED_KEY, b"1", db=meta)
+            transaction.delete(VERSION_KEY, db=meta)
+
+        self._environment.write(body)
 
     def close(self) -> None:
         self._environment.close()
@@ -366,11 +379,19 @@ class Project:
         return Receipts(transaction, self._environment.databases["receipts"])
 
     def _require_present(self, transaction: lmdb.Transaction) -> None:
-        if transaction.get(_REMOVED_KEY, db=self._environment.databases["meta"]):
+        self._require_version(transaction)
+        self._require_current()
+
+    def _require_version(self, transaction: lmdb.Transaction) -> None:
+        """One look for two things: a project that was removed has no version."""
+        meta = self._environment.databases["meta"]
+        if transaction.get(VERSION_KEY, db=meta) == _VERSION:
+            return
+        if transaction.get(_REMOVED_KEY, db=meta):
             raise ProjectNotFound(
                 "This project was deleted", suggestion="Call list_projects to see what there is."
             )
-        self._require_current()
+        raise _other_version()
 
     def _stored_number(self, key: bytes) -> int:
         with self._snapshot() as transaction:
@@ -394,6 +415,13 @@ def _prove(folder: Path) -> None:
                 )
     finally:
         project.close()
+
+
+def _other_version() -> StorageError:
+    return StorageError(
+        "This project is in use by a newer memlog, which keeps its state in another form; nothing was done",
+        suggestion="Restart this server, and whatever else uses the memory, with the newest memlog.",
+    )
 
 
 class _Rehearsed(Exception):

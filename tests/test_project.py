@@ -168,6 +168,45 @@ def test_tables_of_another_version_are_evolved_anew(project: Project, tmp_path: 
     again.close()
 
 
+def taken_over(project: Project) -> None:
+    """A newer memlog has brought the state into a form of its own."""
+    meta = project._environment.databases["meta"]
+    project._environment.write(lambda t: t.put(b"state_version", b"\xff\0", db=meta))
+
+
+@pytest.mark.parametrize("how", ["writes", "reads", "follows", "rebuilds"])
+def test_what_a_newer_memlog_has_taken_over_is_left_alone_by_whoever_has_it_open(
+    project: Project, how: str
+) -> None:
+    def read() -> None:
+        with project.read():
+            pass
+
+    def follow() -> None:
+        with project.snapshot():
+            pass
+
+    ways: dict[str, Callable[[], object]] = {
+        "writes": lambda: run(project, create("Ann")),
+        "reads": read,
+        "follows": follow,
+        "rebuilds": project.rebuild,
+    }
+    run(project, create("Jon", "a"))
+    before = project.head(), project.digest()
+    taken_over(project)
+    with pytest.raises(StorageError, match="in use by a newer memlog"):
+        ways[how]()
+    assert (project.head(), project.digest()) == before
+
+
+def test_what_a_newer_memlog_uses_is_not_opened(project: Project, tmp_path: Path) -> None:
+    taken_over(project)
+    project.close()
+    with pytest.raises(StorageError, match="in use by a newer memlog"):
+        Project(tmp_path / "prj_1")
+
+
 def test_the_map_grows_when_it_is_full_and_nothing_is_lost(tmp_path: Path) -> None:
     project = Project(tmp_path / "prj_1", map_bytes=TINY_MAP_BYTES)
     run(project, CreateProject(name="one"))
