@@ -13,6 +13,7 @@ of what each is worth.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -71,6 +72,14 @@ def scores(features: Features) -> Scores:
         found[: len(features.asking)] -= ASKING_DEDUCTION * features.asking
     scaled: Scores = found / np.float32(SCORE_MAX)
     return scaled
+
+
+def told(ordered: Scores, cosines: NDArray[np.floating[Any]]) -> Scores:
+    """What answers tell of scores, best first: no less than a cosine weighs before it is spread, and no more than
+    what stands before. The last of what was found, which is the only one, has 0 else, as if it matched nothing."""
+    least = CLOSE_WEIGHTS["meaning"] / SCORE_MAX * cosines
+    shown: Scores = np.minimum.accumulate(np.maximum(ordered, least).clip(0))
+    return shown
 
 
 def _combined(features: Features) -> Scores:

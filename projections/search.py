@@ -54,12 +54,13 @@ LOADING_SECONDS: dict[Mode, float] = {"hybrid": 8.0, "semantic": 45.0}
 
 
 class Hit(msgspec.Struct, frozen=True, gc=False):
-    """A document that was found, with its joined score, 0..1, and those it was made of."""
+    """A document that was found, with its joined score, 0..1, that which answers tell, and those it was made of."""
 
     kind: Kind
     ref: str
     entity: str
     score: float
+    told: float
     bm25: float = 0.0
     cosine: float = 0.0
     part: float = 0.0
@@ -306,9 +307,10 @@ def _hits_by_words(worded: _Worded) -> list[Hit]:
     parts = {hit.ref: hit.score for hit in worded.parts}
     found = [(hit, hit.score, parts.pop(hit.ref, 0.0)) for hit in worded.words]
     found += [(hit, 0.0, hit.score) for hit in worded.parts if hit.ref in parts]
+    scored = [(of_words * bm25 + of_part * part, hit, bm25, part) for hit, bm25, part in found]
     hits = [
-        Hit(hit.kind, hit.ref, hit.entity, of_words * bm25 + of_part * part, bm25, part=part)
-        for hit, bm25, part in found
+        Hit(hit.kind, hit.ref, hit.entity, score, score, bm25, part=part)
+        for score, hit, bm25, part in scored
     ]
     return sorted(hits, key=lambda hit: (-hit.score, hit.ref)) if worded.parts else hits
 
@@ -316,12 +318,15 @@ def _hits_by_words(worded: _Worded) -> list[Hit]:
 def _hits(candidates: Candidates, ranking: Ranking) -> list[Hit]:
     import numpy as np
 
+    from projections.ranking import told
+
     places, known = ranking.places, candidates.cosine[ranking.places]
-    each = places.tolist()
+    each, cosines = places.tolist(), np.where(np.isnan(known), 0, known)
     columns = (
         ranking.scores.clip(0),
+        told(ranking.scores, cosines),
         candidates.bm25[places],
-        np.where(np.isnan(known), 0, known),
+        cosines,
         candidates.part[places],
         np.where(np.isnan(ranking.late), 0, ranking.late),
     )

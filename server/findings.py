@@ -57,7 +57,7 @@ def _memory(hit: Hit, state: State) -> Group | None:
     if row is None or not row.active:
         return None
     kind = " ".join((row.memory_type, *row.tags))
-    return Group(text_of(row.content), kind, row.id, round(hit.score, 4), [])
+    return Group(text_of(row.content), kind, row.id, round(hit.told, 4), [])
 
 
 def _group(entity_id: str, hits: list[Hit], state: State) -> Group | None:
@@ -69,4 +69,4 @@ def _group(entity_id: str, hits: list[Hit], state: State) -> Group | None:
         row = state.observation(hit.ref) if hit.kind == "observation" else None
         if row is not None and len(lines) < LINES_MAX:
             lines.append(row.content)
-    return Group(entity.name, entity.entity_type, entity.id, round(hits[0].score, 4), lines)
+    return Group(entity.name, entity.entity_type, entity.id, round(hits[0].told, 4), lines)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from projections import search
 from projections.candidates import Candidates
 from projections.closely import ordered
-from projections.ranking import Features, scores
+from projections.ranking import Features, scores, told
 from projections.things import TextHit
 from tests.service import Client, client_on
 
@@ -166,6 +166,13 @@ def test_a_score_is_at_most_1_and_missing_features_stand_for_nothing_bad() -> No
     )
     first, second, third = scores(unknown).tolist()
     assert first > third and first > second
+
+
+def test_a_score_is_told_as_it_is_where_it_says_more_than_the_cosine() -> None:
+    ordered = np.array([0.5, 0.2, 0.01, -0.05, -0.1], np.float32)
+    shown = told(ordered, np.array([0.4, 0.0, 0.9, 0.5, 0.7])).tolist()
+    assert shown[:2] == pytest.approx([0.5, 0.2])
+    assert shown[2] > shown[3] == shown[4] > 0
 
 
 def test_vectors_of_an_older_version_are_removed(tmp_path: Path) -> None:

@@ -118,6 +118,18 @@ def test_what_is_meant_is_found_without_a_word_of_it(client: Client, case: str) 
     assert best(client, query, "hybrid") == name
 
 
+@pytest.mark.parametrize("mode", ["hybrid", "semantic"])
+@pytest.mark.parametrize("query", ["pets", "musical instrument", "bakery", "我在北京吃烤鸭"])
+def test_no_score_of_what_was_found_says_that_it_matches_nothing(
+    client: Client, query: str, mode: Mode
+) -> None:
+    """Some of these find one thing, some several, of which the last had nothing left."""
+    found = client("search_nodes", query=query, mode=mode)["entities"]
+    told = [entity["score"] for entity in found]
+    assert told and min(told) > 0.02
+    assert told == sorted(told, reverse=True)
+
+
 @pytest.mark.parametrize("mode", ["text", "hybrid"])
 def test_what_is_kept_out_does_not_come(client: Client, mode: Mode) -> None:
     found = client("search_nodes", query="person NOT (dark OR auth)", mode=mode)["entities"]

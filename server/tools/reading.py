@@ -233,10 +233,10 @@ def search_nodes(call: Call, arguments: SearchNodes) -> SearchNodesResult:
 
 
 def _by_entity(hits: Iterable[Hit]) -> dict[str, float]:
-    """Entities by their best document, best first."""
+    """Entities with what is told of their best document's score, best first."""
     best: dict[str, float] = {}
     for hit in hits:
-        best.setdefault(hit.entity, hit.score)
+        best.setdefault(hit.entity, hit.told)
     return best
 
 
