@@ -383,6 +383,41 @@ def test_a_host_is_known_in_every_spelling(guarded: Guarded, host: str) -> None:
     assert client.request("tools/list").status == 200
 
 
+@WIRE_ERAS
+@pytest.mark.parametrize("scheme", ["http", "HTTPS"])
+def test_a_target_with_its_host_is_served_under_that_host(
+    guarded: Guarded, era: Era, scheme: str
+) -> None:
+    """RFC 9112, 3.2.2: it takes the place of the Host header."""
+    there = f"{scheme}://127.0.0.1:{guarded.server.port}"
+    client = HttpClient(guarded.server, era, path=f"{there}/mcp", token=guarded.tokens["admin"])
+    client.headers["Host"] = "evil.example"
+    assert client("list_projects")["projects"]
+    assert client.request("tools/list").status == 200
+    of_b = HttpClient(guarded.server, era, path=f"{there}/mcp/p/b", token=guarded.tokens["admin"])
+    assert of_b("get_current_project")["project"] == "b"
+    assert guarded.server.get(f"{there}/healthz?x=1", Host="evil.example").status == 200
+    assert guarded.server.get(there).status == 404
+    assert guarded.server.log()[-1]["path"] == "/"
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "evil.example:8081",
+        "127.0.0.1.evil.example",
+        "127.0.0.1@evil.example",
+        "localhost:80@evil.example",
+        "@localhost",
+        "",
+    ],
+)
+@pytest.mark.parametrize("path", ["/mcp", "/healthz", "/metrics", ""])
+def test_a_target_with_a_foreign_host_is_refused(guarded: Guarded, host: str, path: str) -> None:
+    assert guarded.server.get(f"http://{host}{path}", Host="localhost").status == 421
+
+
 def test_an_allowed_host_may_be_written_in_any_spelling(tmp_path: Path) -> None:
     with served_http(
         tmp_path,

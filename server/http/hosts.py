@@ -7,9 +7,11 @@ every path and whatever address is bound. Who else may come in is left to `acces
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from http import HTTPStatus
 from ipaddress import ip_address
+from urllib.parse import unquote
 
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
@@ -108,6 +110,7 @@ class KnownHosts:
         self._check = TransportSecurityMiddleware(security(settings))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        _put_in_origin_form(scope)
         scope["headers"] = _canonical(scope)
         found = await self._check.validate_request(Request(scope))
         if found is None:
@@ -125,6 +128,23 @@ class KnownHosts:
             f"If it is right, add it to {setting}.",
         )
         await answer(scope, receive, send)
+
+
+_ABSOLUTE = re.compile(rb"https?://([^/]*)(/.*)?", re.IGNORECASE)
+
+
+def _put_in_origin_form(scope: Scope) -> None:
+    """Takes scheme and host out of a target that has them, as proxies send it; that host stands for the Host header
+    then, whatever the header says (RFC 9112, 3.2.2). With a user before it, it is a host that nobody has."""
+    if scope["path"].startswith("/"):
+        return
+    found = _ABSOLUTE.fullmatch(scope["raw_path"])
+    if found is None:
+        return
+    host, path = found[1], found[2] or b"/"
+    others = [each for each in scope["headers"] if each[0] != b"host"]
+    scope["headers"] = [(b"host", b"" if b"@" in host else host), *others]
+    scope["path"], scope["raw_path"] = unquote(path.decode("ascii")), path
 
 
 _CANONICAL = {b"host": canonical_host, b"origin": canonical_origin}
