@@ -116,6 +116,25 @@ def test_tokens_are_made_listed_and_revoked(tmp_path: Path) -> None:
     assert run_memlog("token", "list", data_dir=tmp_path).stdout == "There are no tokens yet.\n"
 
 
+def test_a_token_for_a_project_that_is_not_there_comes_with_a_warning(tmp_path: Path) -> None:
+    memlog = CommandLine(tmp_path)
+    assert memlog("projects", "create", "caf\u00e9").code == 0
+    assert memlog("projects", "create", "old").code == 0
+    assert memlog("projects", "archive", "old").code == 0
+    there = [f"--project={name}" for name in ("cafe\u0301", "old", "default")]
+    made = memlog("token", "new", "right", *there)
+    assert (made.code, "Warning" in made.stderr) == (0, False)
+    made = memlog("token", "new", "wrong", *there, "--project=caffe", "--project=xyz")
+    assert (made.code, made.stdout.count("\n")) == (0, 1)
+    assert made.stderr.splitlines()[1:] == [
+        "Warning: There is no project 'caffe' yet: the token reaches it once it is made. "
+        "Did you mean 'caf\u00e9'?",
+        "Warning: There is no project 'xyz' yet: the token reaches it once it is made. "
+        "`memlog projects create` makes it.",
+    ]
+    assert len(memlog("token", "list", "--json").json) == 2
+
+
 def test_the_list_of_tokens_is_whole_in_80_columns(tmp_path: Path) -> None:
     memlog = CommandLine(tmp_path)
     name, projects = "ci-runner@builds.example.internal", ["shop-frontend", "shop-backend"]

@@ -3,22 +3,42 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import click
 import msgspec
 
+from memlog.closest import did_you_mean
 from memlog.commands import ProjectName
-from memlog.errors import InvalidParameter, shorten
+from memlog.errors import InvalidParameter, MemlogError, shorten
 from memlog.settings import TOOLSETS, Settings
 from memlog.times import iso
-from server.cli.common import json_option, open_console, print_json, safe, say, with_settings
+from server.cli.common import (
+    json_option,
+    open_console,
+    print_json,
+    safe,
+    say,
+    store_of,
+    with_settings,
+)
 from server.grants import RIGHTS, Grant, Right
+
+if TYPE_CHECKING:
+    from server.tokens import Tokens
 
 TokenName = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._@-]{0,99}$")]
 
 DAY_US = 86_400_000_000
+
+
+class Kept(NamedTuple):
+    """The tokens of a server with these settings."""
+
+    tokens: Tokens
+    settings: Settings
 
 
 @click.group("token")
@@ -35,11 +55,10 @@ def token_command(ctx: click.Context, settings: Settings, tokens_file: str | Non
     \b
     Example: memlog token new laptop --right write --project my-app
     """
-    from pathlib import Path
-
     from server.tokens import Tokens, tokens_path
 
-    ctx.obj = Tokens(Path(tokens_file) if tokens_file else tokens_path(settings))
+    path = Path(tokens_file) if tokens_file else tokens_path(settings)
+    ctx.obj = Kept(Tokens(path), settings)
 
 
 @token_command.command("new")
@@ -62,7 +81,7 @@ def token_command(ctx: click.Context, settings: Settings, tokens_file: str | Non
 @click.option("--days", type=click.FloatRange(0, min_open=True), help="How long it is good for.")
 @click.pass_obj
 def new(
-    tokens: object,
+    kept: Kept,
     name: str,
     right: Right,
     projects: Sequence[str],
@@ -74,9 +93,6 @@ def new(
     \b
     Example: memlog token new phone --right read --project home --days 90
     """
-    from server.tokens import Tokens
-
-    assert isinstance(tokens, Tokens)
     try:
         msgspec.convert(name, TokenName)
     except msgspec.ValidationError as error:
@@ -90,22 +106,37 @@ def new(
         raise InvalidParameter(f"No project can have that name: {error}") from error
     grant = Grant(name, right, tuple(projects) or None, tuple(toolsets) or None)
     expires_us = None if days is None else time.time_ns() // 1_000 + int(days * DAY_US)
-    say(tokens.new(grant, expires_us=expires_us))
+    say(kept.tokens.new(grant, expires_us=expires_us))
     say("This is the only time it is shown; what is kept is its hash.", err=True)
+    for warning in _not_there(kept.settings, projects):
+        say(f"Warning: {warning}", err=True)
+
+
+def _not_there(settings: Settings, projects: Sequence[str]) -> Iterator[str]:
+    """A warning for each project that is yet to be made, and not made on its first use."""
+    if not projects:
+        return
+    try:
+        with store_of(settings) as store:
+            there = [row.name for row in store.projects("all")]
+    except MemlogError:  # other commands say what is wrong; the token is made
+        return
+    reached = Grant(projects=(*there, settings.project))
+    for name in projects:
+        if not reached.reaches(name):
+            near = did_you_mean(name, there) or "`memlog projects create` makes it."
+            yield f"There is no project '{name}' yet: the token reaches it once it is made. {near}"
 
 
 @token_command.command("list")
 @json_option
 @click.pass_obj
-def list_tokens(tokens: object, as_json: bool) -> None:
+def list_tokens(kept: Kept, as_json: bool) -> None:
     """Show the tokens there are, by name, and what each may do.
 
     \b
     Example: memlog token list
     """
-    from server.tokens import Tokens
-
-    assert isinstance(tokens, Tokens)
     rows = [
         {
             "name": each.name,
@@ -116,7 +147,7 @@ def list_tokens(tokens: object, as_json: bool) -> None:
             "expires": None if each.expires_us is None else iso(each.expires_us),
             "expired": each.expired,
         }
-        for each in tokens.all()
+        for each in kept.tokens.all()
     ]
     if as_json:
         print_json(rows)
@@ -127,7 +158,7 @@ def list_tokens(tokens: object, as_json: bool) -> None:
     table = Table(box=None, header_style="bold")
     for column in ("name", "right", "projects", "toolsets", "created", "expires"):
         table.add_column(column, overflow="fold")
-    for row, each in zip(rows, tokens.all(), strict=True):
+    for row, each in zip(rows, kept.tokens.all(), strict=True):
         table.add_row(
             each.name,
             each.right,
@@ -147,14 +178,11 @@ def _shown(time: object) -> str:
 @token_command.command("revoke")
 @click.argument("name")
 @click.pass_obj
-def revoke(tokens: object, name: str) -> None:
+def revoke(kept: Kept, name: str) -> None:
     """Take a token back; running servers refuse it from their next request on.
 
     \b
     Example: memlog token revoke phone
     """
-    from server.tokens import Tokens
-
-    assert isinstance(tokens, Tokens)
-    tokens.revoke(name)
+    kept.tokens.revoke(name)
     say(f"revoked {name}")
