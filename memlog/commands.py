@@ -202,7 +202,7 @@ class CreateMemory(Command, frozen=True):
         field(name="type")
     )
     content: Annotated[
-        dict[str, Any] | str,
+        dict[str, Any] | Annotated[str, Meta(min_length=1)],
         Meta(description="JSON object (or text)", examples=[{"summary": "Adopt blue/green"}]),
     ]
     source: Annotated[

@@ -99,6 +99,19 @@ def test_an_empty_one_is_refused_at_the_same_places(client: Client, path: str) -
 
 
 @pytest.mark.parametrize("text", [*BLANK, ""], ids=ascii)
+def test_the_content_of_a_record_is_an_object_or_a_text_that_shows(
+    client: Client, text: str
+) -> None:
+    with pytest.raises(Refused) as caught:
+        client("memory_create", {**RECORD, "content": text})
+    error = caught.value.error
+    assert error["code"] == "INVALID_PARAMETER"
+    assert [problem["path"] for problem in error["problems"]] == ["content"]
+    assert client("memory_list")["results"] == []
+    assert client("memory_create", {**RECORD, "content": {"text": text}})["created"]
+
+
+@pytest.mark.parametrize("text", [*BLANK, ""], ids=ascii)
 def test_validated_saving_says_it_in_its_own_words(client: Client, text: str) -> None:
     changed: dict[str, dict[str, Any]] = {
         "Name is empty": {"name": text},
