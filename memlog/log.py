@@ -15,7 +15,7 @@ import msgspec
 from memlog import codec
 from memlog.codec import CHAIN_END, GENESIS, Entry
 from memlog.errors import MemlogError
-from memlog.events import Event
+from memlog.events import Erased, Event
 from memlog.tables import place
 
 
@@ -32,6 +32,14 @@ class Damage(msgspec.Struct, frozen=True):
 
     position: int
     problem: str
+
+
+class Vacant(int):
+    """A sound position: a repair found that what was written there is lost, and put nothing in its place."""
+
+
+class Retold(int):
+    """A sound position: what was written there is lost, and a repair put there what the state told."""
 
 
 class Checked:
@@ -170,7 +178,8 @@ class Log:
 def verified(
     values: Iterable[tuple[int, bytes]], total: int | None = None
 ) -> Iterator[int | Damage]:
-    """Walks the whole chain; yields each sound position, and a Damage for each unsound one.
+    """Walks the whole chain; yields each sound position, Vacant or Retold after a repair, and a Damage for each
+    unsound one.
 
     `total` is how many entries there should be. The time of an erased entry is outside the chain; that
     it fits between its neighbours is seen.
@@ -193,8 +202,12 @@ def verified(
                 if entry.time_us < time_us:
                     yield Damage(position, "its time is before that of the entry ahead of it")
                 else:
-                    yield position
+                    yield _mended(entry) if codec.is_mended(value) else position
                 time_us = max(time_us, entry.time_us)
         chain, expected = value[1:CHAIN_END], position + 1
     if total is not None and expected <= total:
         yield Damage(expected, f"missing: the log ends before it, and had {total} entries")
+
+
+def _mended(entry: Entry) -> int:
+    return (Vacant if isinstance(entry.event, Erased) else Retold)(entry.position)

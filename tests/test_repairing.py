@@ -604,6 +604,45 @@ def test_the_command_puts_back_what_a_backup_has(tmp_path: Path) -> None:
     assert memlog("backup", tmp_path / "backup").code == 0
 
 
+def test_verify_tells_what_a_repair_could_not_bring_back(tmp_path: Path) -> None:
+    memlog: CommandLine = holding_lines(tmp_path)
+    backup = tmp_path / "backup"
+    with served(tmp_path / "data") as server:
+        server("store_memory", content="xyzzy was said")
+    assert memlog("backup", backup).code == 0
+    log = next((tmp_path / "data").rglob(LOG_FILE))
+    data = log.read_bytes()
+    log.write_bytes(untold(data).replace(b"was a banker", b"\xc1" * 12))
+    repaired = memlog("repair", "default", "--yes", "--json").json
+    lost = repaired["lost"]["positions"] + repaired["lost"]["setAside"]
+    told = memlog("verify")
+    assert (told.code, told.stderr) == (0, "")
+    assert told.stdout == (
+        "default: 10 entries, whole but for what it had lost before it was repaired.\n"
+        "  Lost, 1: position 3\n"
+        "  Put back what a backup has of it: memlog repair 'default' --backup FOLDER\n"
+    )
+    report = {"positions": 10, "damages": [], "lost": lost, "retold": []}
+    assert memlog("verify", "--json").json == {"default": report}
+    assert memlog("repair", "default", "--backup", backup, "--yes").code == 0
+    assert memlog("verify").stdout == "default: 10 entries, whole.\n"
+
+
+def test_verify_tells_what_a_repair_has_from_the_state_alone(tmp_path: Path) -> None:
+    memlog: CommandLine = holding_lines(tmp_path)
+    with served(tmp_path / "data") as server:
+        server("store_memory", content="xyzzy was said")
+    log = next((tmp_path / "data").rglob(LOG_FILE))
+    entry = re.compile(rb"(memory_stored\.v1.{1,60})xyzzy", re.DOTALL)
+    log.write_bytes(entry.sub(lambda found: found[1] + b"\xc1" * 5, log.read_bytes()))
+    assert memlog("repair", "default", "--yes").code == 0
+    told = memlog("verify")
+    assert told.code == 0
+    assert "  Told by the state, which nothing proves, 1: position 10\n" in told.stdout
+    assert "Lost" not in told.stdout
+    assert memlog("verify", "--json").json["default"]["retold"] == [10]
+
+
 def test_what_the_state_tells_of_a_lost_command_is_there_again(tmp_path: Path) -> None:
     memlog: CommandLine = holding_lines(tmp_path)
     with served(tmp_path / "data") as server:

@@ -7,7 +7,7 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from memlog.errors import EmbeddingError
+from memlog.runs import runs
 from memlog.settings import LogLevel, Settings, load
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ Command = Callable[..., Any]
 
 _OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Every control character but tab and line feed. A log may hold some: older versions imported them."""
+
+RUNS_MAX = 12
+"""Of positions that are told in words."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for other programs.")
 
@@ -219,6 +223,14 @@ def say(text: str, *, err: bool = False) -> None:
 def many(number: int, one: str, more: str) -> str:
     """1 entry, 2 entries"""
     return f"{number} {one if number == 1 else more}"
+
+
+def positions_in_words(positions: Sequence[int]) -> str:
+    """The runs of them, as a person would write them."""
+    found = [f"{run[0]} to {run[-1]}" if run[1:] else f"{run[0]}" for run in runs(positions)]
+    shown, rest = found[:RUNS_MAX], len(found) - RUNS_MAX
+    word = "positions" if positions[1:] else "position"
+    return f"{word} {', '.join(shown)}{f' and {rest} more runs' if rest > 0 else ''}"
 
 
 def open_console(*, stderr: bool = False) -> Console:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,16 @@ import click
 from memlog.damage import Lost
 from memlog.mending import Changed
 from memlog.repairing import Repair, repair
-from memlog.runs import runs
 from memlog.settings import Settings
 from memlog.times import iso
-from server.cli.common import json_option, print_json, say, store_of, with_settings
-
-RUNS_MAX = 12
+from server.cli.common import (
+    json_option,
+    positions_in_words,
+    print_json,
+    say,
+    store_of,
+    with_settings,
+)
 
 
 @click.command("repair")
@@ -68,14 +71,16 @@ def _tell(told: Repair) -> None:
     say(f"The log of project '{told.name}' has to be repaired: {told.problem}")
     say(f"Kept: positions 1 to {told.position}, the last of {iso(told.time_us)}")
     if changed.retold:
-        say(f"Told by the state, which nothing proves: {_positions(changed.retold)}")
+        say(f"Told by the state, which nothing proves: {positions_in_words(changed.retold)}")
     if changed.stood_in:
-        say(f"Put there to have facts about, with no right name: {_positions(changed.stood_in)}")
+        say(
+            f"Put there to have facts about, with no right name: {positions_in_words(changed.stood_in)}"
+        )
     if changed.unfit:
-        say(f"Set aside, for it speaks of what is lost: {_positions(changed.unfit)}")
+        say(f"Set aside, for it speaks of what is lost: {positions_in_words(changed.unfit)}")
     beyond = _in_words(told.lost, told.position)
     if changed.lost:
-        say(f"Lost: {_positions(changed.lost)}")
+        say(f"Lost: {positions_in_words(changed.lost)}")
     say(f"Lost{' beyond' if changed.lost else ''}: {beyond}")
     say("What was answered to commands with an id is dropped: a retry of one is refused.")
 
@@ -89,14 +94,6 @@ def _advise(told: Repair, backup: Path | None) -> None:
         )
     say(f"What the graph still tells, first: memlog export FILE --project '{told.name}'")
     say("Then `memlog import FILE` adds what is missing, as new entries.")
-
-
-def _positions(positions: Sequence[int]) -> str:
-    """The runs of them, as a person would write them."""
-    found = [f"{run[0]} to {run[-1]}" if run[1:] else f"{run[0]}" for run in runs(positions)]
-    shown, rest = found[:RUNS_MAX], len(found) - RUNS_MAX
-    word = "positions" if positions[1:] else "position"
-    return f"{word} {', '.join(shown)}{f' and {rest} more runs' if rest > 0 else ''}"
 
 
 def _in_words(lost: Lost, kept: int) -> str:

@@ -8,12 +8,13 @@ import click
 import msgspec
 
 from memlog.damage import mark
-from memlog.log import Damage
+from memlog.log import Damage, Retold, Vacant
 from memlog.settings import Settings
 from memlog.verifying import verify_file
 from server.cli.common import (
     json_option,
     many,
+    positions_in_words,
     print_json,
     progress_bar,
     project_argument,
@@ -23,9 +24,24 @@ from server.cli.common import (
 )
 
 
-class Report(msgspec.Struct, frozen=True):
-    positions: int
-    damages: list[Damage]
+class Report(msgspec.Struct):
+    """The last sound position; what is damaged; and of a log that was repaired what could not be brought back, and what
+    the state told of it."""
+
+    positions: int = 0
+    damages: list[Damage] = []
+    lost: list[int] = []
+    retold: list[int] = []
+
+    def add(self, found: int | Damage) -> None:
+        if isinstance(found, Damage):
+            self.damages.append(found)
+            return
+        self.positions = int(found)
+        if isinstance(found, Vacant):
+            self.lost.append(self.positions)
+        if isinstance(found, Retold):
+            self.retold.append(self.positions)
 
 
 @click.command("verify")
@@ -35,7 +51,8 @@ class Report(msgspec.Struct, frozen=True):
 def verify_command(settings: Settings, project: str | None, as_json: bool) -> None:
     """Check that no entry of the log was changed, lost or swapped; all projects unless one is named.
 
-    A log that is damaged is noted as such: servers go on reading it, and write to it no more.
+    A log that is damaged is noted as such: servers go on reading it, and write to it no more; this ends with 1 then.
+    Of one that was repaired it says what could not be brought back, and ends with 0.
 
     \b
     Example: memlog verify
@@ -44,26 +61,36 @@ def verify_command(settings: Settings, project: str | None, as_json: bool) -> No
     with store_of(settings) as store, progress_bar(hidden=as_json) as progress:
         for row in store.projects("active") if project is None else [store.find(project)]:
             task = progress.add_task(row.name, total=None)
-            positions, damages = 0, []
-            file = store.file(row.id)
+            report, file = Report(), store.file(row.id)
             for found in verify_file(file):
                 progress.advance(task)
-                if isinstance(found, Damage):
-                    damages.append(found)
-                else:
-                    positions = found
-            mark(file, damages)
-            reports[row.name] = Report(positions, damages)
+                report.add(found)
+            mark(file, report.damages)
+            reports[row.name] = report
     if as_json:
         print_json(reports)
     for name, report in () if as_json else reports.items():
-        if report.damages:
-            say(f"{name}: DAMAGED")
-            for damage in report.damages:
-                say(f"  position {damage.position}: {damage.problem}")
-            say(f"  Go on with all that is whole: memlog repair '{name}'")
-            say(f"  With what a backup has of the rest: memlog repair '{name}' --backup FOLDER")
-        else:
-            say(f"{name}: {many(report.positions, 'entry', 'entries')}, whole.")
+        _tell(name, report)
     if any(report.damages for report in reports.values()):
         sys.exit(1)
+
+
+def _tell(name: str, report: Report) -> None:
+    if report.damages:
+        say(f"{name}: DAMAGED")
+        for damage in report.damages:
+            say(f"  position {damage.position}: {damage.problem}")
+        say(f"  Go on with all that is whole: memlog repair '{name}'")
+        say(f"  With what a backup has of the rest: memlog repair '{name}' --backup FOLDER")
+        return
+    entries = many(report.positions, "entry", "entries")
+    if not report.lost and not report.retold:
+        say(f"{name}: {entries}, whole.")
+        return
+    say(f"{name}: {entries}, whole but for what it had lost before it was repaired.")
+    if report.lost:
+        say(f"  Lost, {len(report.lost)}: {positions_in_words(report.lost)}")
+    if report.retold:
+        told = f"{len(report.retold)}: {positions_in_words(report.retold)}"
+        say(f"  Told by the state, which nothing proves, {told}")
+    say(f"  Put back what a backup has of it: memlog repair '{name}' --backup FOLDER")
