@@ -217,6 +217,21 @@ REFUSED = {
 }
 
 
+def test_projects_are_listed_by_that_word_too(memlog: CommandLine) -> None:
+    for name in ("old", "new"):
+        assert memlog("projects", "create", name).code == 0
+    assert memlog("projects", "archive", "old").code == 0
+    assert memlog("projects", "list").stdout == memlog("projects").stdout
+    alone = memlog("projects", "--status", "archived", "--json").json
+    assert [row["name"] for row in alone] == ["old"]
+    for words in (
+        ("list", "--status", "archived", "--json"),
+        ("--status", "archived", "--json", "list"),
+        ("--status", "active", "list", "--json", "--status", "archived"),
+    ):
+        assert memlog("projects", *words).json == alone
+
+
 @pytest.mark.parametrize("command", REFUSED)
 def test_what_an_error_advises_is_a_command_and_no_tool(
     remembered: CommandLine, command: str

@@ -20,23 +20,48 @@ from server.cli.common import (
 from server.credentials import judge
 from server.views import view_project
 
+status_option = click.option(
+    "--status", type=click.Choice(["active", "archived", "all"]), help="Only these; default: all."
+)
+
 
 @click.group("projects", invoke_without_command=True)
-@click.option(
-    "--status", type=click.Choice(["active", "archived", "all"]), default="all", show_default=True
-)
+@status_option
 @json_option
 @with_settings()
 @click.pass_context
-def projects_command(ctx: click.Context, settings: Settings, status: Wanted, as_json: bool) -> None:
+def projects_command(
+    ctx: click.Context, settings: Settings, status: Wanted | None, as_json: bool
+) -> None:
     """List the projects, or create, archive, restore or delete one.
 
     \b
     Example: memlog projects
     Example: memlog projects archive old-app
     """
-    if ctx.invoked_subcommand is not None:
-        return
+    if ctx.invoked_subcommand is None:
+        _list(settings, status or "all", as_json)
+
+
+@projects_command.command("list")
+@status_option
+@json_option
+@with_settings()
+@click.pass_context
+def list_projects(
+    ctx: click.Context, settings: Settings, status: Wanted | None, as_json: bool
+) -> None:
+    """List the projects, as `memlog projects` alone does.
+
+    \b
+    Example: memlog projects list --status archived
+    """
+    assert ctx.parent is not None
+    before = ctx.parent.params
+    _list(settings, status or before["status"] or "all", as_json or before["as_json"])
+
+
+def _list(settings: Settings, status: Wanted, as_json: bool) -> None:
     with service_of(settings) as service:
         rows = [view_project(row) for row in service.store.projects(status)]
     if as_json:
