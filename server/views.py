@@ -37,7 +37,7 @@ class Provenance(Result, frozen=True):
 
 class EntityView(Result, frozen=True):
     """`aliases` are names it had before, under which it is still found. Of one that is too long for an answer,
-    so many observations and relations are left out of it."""
+    so many observations, relations and aliases are left out of it."""
 
     id: str
     name: str
@@ -49,6 +49,7 @@ class EntityView(Result, frozen=True):
     provenance: list[Provenance] | None = None
     observations_left_out: int = field(name="observationsLeftOut", default=0)
     relations_left_out: int = field(name="relationsLeftOut", default=0)
+    aliases_left_out: int = field(name="aliasesLeftOut", default=0)
 
 
 class RelationView(Result, frozen=True):
@@ -109,7 +110,7 @@ def view_entity_as(
         brought = [view_provenance(each.id, each.born, blamed) for each in things]
         more["provenance"] = [each for each in brought if each is not None] or None
     if row.aliases:
-        more["aliases"] = list(row.aliases)
+        more.setdefault("aliases", list(row.aliases))
     changed_us = state.updated_us(row, facts) if updated_us is None else updated_us
     return kind(
         id=row.id,

@@ -133,6 +133,45 @@ def test_a_list_of_entities_says_that_one_is_not_whole(
     assert "open_nodes" in answer["notice"]
 
 
+def test_of_many_former_names_the_last_are_told_and_the_others_counted(empty: Client) -> None:
+    former = [f"name {n:03} " + "x" * 480 for n in range(150)]
+    empty("create_entities", entities=[entity("hub", "is central"), entity("small", "is little")])
+    empty("create_entities", entities=[entity(name) for name in former])
+    answers = [
+        empty("merge_entities", names=former, into="hub"),
+        empty("create_entities", entities=[entity("hub", "more")], ifExists="merge"),
+        *(empty(tool) for tool in ("read_graph", "query_nodes")),
+        empty("search_nodes", query="central"),
+        empty("open_nodes", names=["hub", "small"]),
+        empty("open_nodes", names=["hub"]),
+    ]
+    for answer in answers:
+        hub = answer["entity"] if "entity" in answer else answer["entities"][0]
+        assert hub["aliases"] == former[-len(hub["aliases"]) :]
+        assert hub["aliasesLeftOut"] + len(hub["aliases"]) == len(former)
+        assert f"{hub['aliasesLeftOut']:,} former names left out" in answer["notice"]
+        assert "get_history" in answer["notice"] and "nextCursor" not in answer
+        assert size(answer) <= PORTION_CHARACTERS * 1.1
+    empty("add_observations", observations=[{"entityName": "hub", "contents": FACTS}])
+    told = pages(empty, "open_nodes", names=[former[0]])
+    parts = [page["entities"][0]["observations"] for page in reversed(told)]
+    assert [fact for part in parts for fact in part] == ["is central", "more", *FACTS]
+    history = pages(empty, "get_history", entityName="hub")
+    says = " ".join(event["says"] for page in history for event in page["events"])
+    assert all(name[:8] in says for name in former)
+    gone = empty("delete_entities", entityNames=["hub"])
+    assert gone["entities"][0]["aliasesLeftOut"] > 0 and size(gone) <= NEAR
+
+
+def test_former_names_for_which_there_is_room_are_all_told(empty: Client) -> None:
+    former = [f"name {n:03} " + "x" * 140 for n in range(50)]
+    empty("create_entities", entities=[entity("hub"), *(entity(name) for name in former)])
+    merged = empty("merge_entities", names=former, into="hub")
+    assert merged["entity"]["aliases"] == former
+    assert not {"aliasesLeftOut", "observationsLeftOut"} & set(merged["entity"])
+    assert "notice" not in merged
+
+
 def test_what_is_renamed_merged_or_added_to_is_told_in_part(empty: Client) -> None:
     empty("create_entities", entities=[entity("big", *FACTS), entity("twin", "extra")])
     renamed = empty("rename_entity", name="big", newName="large")
