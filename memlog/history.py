@@ -163,15 +163,26 @@ def undo(command: Undo, state: State, context: Context) -> Iterator[Event]:
         yield from _undo_command(at, command.cascade, state, undos)
         return
     commands = _commands_back(undos, command.thread)
-    for _ in range(command.last):
+    for number in range(command.last):
         entry = next(commands, None)
         if entry is None:
-            whose = f" of thread '{command.thread}'" if command.thread else ""
-            raise InvalidParameter(
-                f"There is no command{whose} to undo",
-                suggestion="Call get_history to see what happened; an undo is undone by its position.",
-            )
+            raise _no_more(number, command)
         yield from _undo_command(entry, command.cascade, state, undos)
+
+
+def _no_more(there: int, command: Undo) -> InvalidParameter:
+    """Where there are fewer commands to undo than were asked for."""
+    whose = f" of thread '{command.thread}'" if command.thread else ""
+    if not there:
+        return InvalidParameter(
+            f"There is no command{whose} to undo",
+            suggestion="Call get_history to see what happened; an undo is undone by its position.",
+        )
+    are = "is 1 command" if there == 1 else f"are {there} commands"
+    return InvalidParameter(
+        f"There {are}{whose} to undo, not {command.last}; nothing was undone",
+        suggestion=f"Pass last={there} to undo all there is.",
+    )
 
 
 class _Undos:

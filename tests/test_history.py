@@ -292,6 +292,19 @@ def test_undo_goes_further_back_each_time_and_not_in_circles(project: Project) -
         do(project, Undo())
 
 
+def test_undo_of_more_commands_than_there_are_says_how_many_there_are(project: Project) -> None:
+    for name in ("a", "b"):
+        do(project, create(entity(name)))
+    before = project.digest()
+    with pytest.raises(InvalidParameter, match=r"There are 2 commands to undo, not 3") as refused:
+        do(project, Undo(last=3))
+    assert refused.value.suggestion == "Pass last=2 to undo all there is."
+    assert project.digest() == before
+    do(project, Undo(last=2))
+    with project.read() as state:
+        assert list(state.entities()) == []
+
+
 def test_undo_of_a_thread_takes_back_its_last_command_only(project: Project) -> None:
     do(project, create(entity("mine")), thread="me")
     do(project, create(entity("yours")), thread="you")

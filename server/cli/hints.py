@@ -28,6 +28,7 @@ _SPOKEN: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"call again; nothing was written\.", "run the command again."),
     (r"then call again\.", "then run the command again."),
     (r"Pass cascade=true", "Pass --cascade"),
+    (r"Pass last=", "Pass --last "),
     (r"Create it first with create_entities\.", "Run `memlog search` to find what there is."),
     (
         r"Pass an id as store_memory, search_memories or list_recent_memories gave it",
