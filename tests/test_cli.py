@@ -438,6 +438,28 @@ FAILURES = {
 }
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["stats", "--data-dir", ""],
+        ["token", "--data-dir", "", "list"],
+        ["serve", "--data-dir", ""],
+        ["backup", ""],
+        ["restore", ""],
+    ],
+)
+def test_an_empty_text_is_no_folder(
+    remembered: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    """As a variable that is not set gives it: it would be the folder that the command was started in."""
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    ended = remembered(*arguments)
+    assert (ended.code, "it is empty. Name a folder" in ended.stderr) == (2, True)
+    assert not list(here.iterdir())
+
+
 @pytest.mark.parametrize("failure", FAILURES)
 def test_what_fails_says_so_on_stderr_in_words(remembered: CommandLine, failure: str) -> None:
     arguments, variables, words = FAILURES[failure]

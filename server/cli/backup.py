@@ -9,6 +9,7 @@ import click
 from memlog import backup
 from memlog.settings import Settings
 from server.cli.common import (
+    Folder,
     bar_for,
     json_option,
     many,
@@ -19,7 +20,7 @@ from server.cli.common import (
     with_settings,
 )
 
-folder_argument = click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+folder_argument = click.argument("folder", type=Folder())
 
 
 @click.command("backup")

@@ -43,6 +43,25 @@ RUNS_MAX = 12
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for other programs.")
 
 
+class Folder(click.Path):
+    """A folder that is named: an empty text would be the one that the command was started in."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, file_okay=False)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("it is empty. Name a folder; . is the one you are in.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+data_dir_option = click.option(
+    "--data-dir",
+    type=Folder(),
+    help="Folder of the logs and indexes.  [env: MEMLOG_DATA_DIR]",
+)
+
+
 def with_settings(**defaults: Any) -> Callable[[Command], Command]:
     """Gives a command `--data-dir` and the settings object, as its first argument.
 
@@ -50,11 +69,7 @@ def with_settings(**defaults: Any) -> Callable[[Command], Command]:
     """
 
     def decorate(command: Command) -> Command:
-        @click.option(
-            "--data-dir",
-            type=click.Path(path_type=Path, file_okay=False),
-            help="Folder of the logs and indexes.  [env: MEMLOG_DATA_DIR]",
-        )
+        @data_dir_option
         @functools.wraps(command)
         def run(data_dir: Path | None, **arguments: Any) -> Any:
             group = click.get_current_context().parent

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import click
 
 from memlog.settings import Settings, load
-from server.cli.common import LEVELS, address_options, log_to_stderr, say
+from server.cli.common import LEVELS, address_options, data_dir_option, log_to_stderr, say
 
 TO_A_PERSON = "Speaks MCP with a client on stdin and stdout: README.md tells how to name it to one. Ctrl-C ends it."
 
@@ -20,11 +20,7 @@ TO_A_PERSON = "Speaks MCP with a client on stdin and stdout: README.md tells how
 )
 @click.option("--toolsets", help="Toolsets to offer, e.g. graph,projects.  [env: MEMLOG_TOOLSETS]")
 @click.option("--project", help='Active project at the start; "" for none.  [env: MEMLOG_PROJECT]')
-@click.option(
-    "--data-dir",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Folder of the logs and indexes.  [env: MEMLOG_DATA_DIR]",
-)
+@data_dir_option
 @click.option(
     "--read-only",
     is_flag=True,
