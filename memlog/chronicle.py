@@ -1,6 +1,6 @@
 """The whole history of a project as readable lines of JSON, out and in again without losing a bit.
 
-    {"memlog":"history","version":1,"project":"prj_…","generation":0}
+    {"memlog":"history","version":1,"project":"prj_…","generation":0,"entries":3}
     {"position":2,"time_us":1750000000000000,"command":"cmd_…","thread":null,"actor":null,
      "event":{"type":"entity_created.v1","entity_id":"ent_…","name":"Jon", …},"chain":"9f…"}
     {"position":3,"time_us":…,"erased":"<digest of what was erased>","chain":"…"}
@@ -32,12 +32,14 @@ Hex = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 
 
 class Heading(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The first line. `generation` counts how often something was erased."""
+    """The first line. `generation` counts how often something was erased; `entries` are so many lines, which an older
+    memlog did not say."""
 
     memlog: Annotated[str, Meta(pattern="^history$")]
     version: int
     project: Annotated[str, Meta(pattern=r"^prj_[0-9a-z]{26}\Z")]
     generation: Annotated[int, Meta(ge=0, lt=2**32)] = 0
+    entries: int | None = None
 
 
 class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -71,8 +73,9 @@ def is_history(data: bytes) -> bool:
 
 def write(project: Project) -> Iterator[bytes]:
     """The lines, each ending in a newline, of one snapshot."""
-    yield _encode(Heading("history", VERSION, project.folder.name, project.generation)) + b"\n"
     with project.stored() as (log, _):
+        name, generation = project.folder.name, project.generation
+        yield _encode(Heading("history", VERSION, name, generation, log.position())) + b"\n"
         for position, value in log.stored():
             yield _encode(_line(position, value)) + b"\n"
 
@@ -121,7 +124,13 @@ def read(data: bytes) -> tuple[Heading, list[tuple[int, bytes]]]:
         raise _wrong(1, f"this is no heading of a history: {error}") from error
     if heading.version != VERSION:
         raise _wrong(1, f"version {heading.version} is not known here: upgrade memlog")
-    return heading, list(_values(lines[1:]))
+    values = list(_values(lines[1:]))
+    if heading.entries is not None and len(values) < heading.entries:
+        raise _wrong(
+            lines[-1][0],
+            f"the file ends after entry {len(values)} of {heading.entries}: the rest was cut off",
+        )
+    return heading, values
 
 
 def _values(lines: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:

@@ -196,7 +196,28 @@ def test_on_the_command_line_a_history_becomes_the_project_it_was(tmp_path: Path
     assert other("verify").code == 0
     third = CommandLine(tmp_path / "third")
     assert third("projects", "create", "default").code == 0
-    assert third("import", file).code == 1
+    refused = third("import", file)
+    assert (refused.code, "--replace" in refused.stderr) == (1, False)
+    assert "`memlog projects delete`" in refused.stderr
+
+
+@pytest.mark.parametrize("kept", [1, 2, 9])
+def test_a_history_that_was_cut_at_the_end_of_a_line_is_refused(tmp_path: Path, kept: int) -> None:
+    memlog = holding_lines(tmp_path)
+    lines = memlog("export", "--full").stdout.splitlines(keepends=True)
+    other = CommandLine(tmp_path / "other")
+    ended = other("import", "-", stdin="".join(lines[:kept]))
+    assert ended.code == 1
+    assert f"line {kept}: the file ends after entry {kept - 1} of 9" in ended.stderr
+    assert other("projects", "--json").json == []
+
+
+def test_a_history_of_before_its_entries_were_counted_is_taken(tmp_path: Path) -> None:
+    memlog = holding_lines(tmp_path)
+    text = memlog("export", "--full").stdout.replace(',"entries":9}', "}", 1)
+    other = CommandLine(tmp_path / "other")
+    assert other("import", "-", stdin=text).code == 0
+    assert other("export").stdout == memlog("export").stdout
 
 
 def test_a_name_that_is_taken_is_not_taken_over(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import BinaryIO
 import click
 
 from memlog import backup, chronicle, transfer
-from memlog.errors import MemlogError
+from memlog.errors import MemlogError, ProjectExists
 from memlog.settings import Settings
 from server.cli.common import (
     indexed,
@@ -108,7 +108,14 @@ def _import_history(settings: Settings, data: bytes, as_json: bool) -> None:
     _judge(settings, ((f"line {number}", text) for number, text in numbered))
     heading, entries = chronicle.read(data)
     with store_of(settings) as store:
-        done = backup.take_in(store, heading.project, heading.generation, entries)
+        try:
+            done = backup.take_in(store, heading.project, heading.generation, entries)
+        except ProjectExists as error:
+            error.suggestion = (
+                "Nothing was imported. Take another data directory (--data-dir), or first delete the project that is "
+                "there (`memlog projects delete`)."
+            )
+            raise
     if as_json:
         print_json({"project": done.name, "position": done.position, "how": done.how})
     else:
