@@ -247,6 +247,23 @@ def test_verify_on_the_command_line_tells_of_a_cut_and_how_to_restore(tmp_path: 
     assert "memlog repair 'default' --backup FOLDER" in ended.stdout
 
 
+def test_verify_looks_at_what_is_archived_too(tmp_path: Path) -> None:
+    memlog = holding_lines(tmp_path)
+    assert memlog("projects", "create", "other").code == 0
+    assert memlog("projects", "archive", "default").code == 0
+    assert memlog("verify").stdout.splitlines() == [
+        "default: 10 entries, whole.",
+        "other: 1 entry, whole.",
+    ]
+    (log,) = (tmp_path / "data" / "archive").rglob(LOG_FILE)
+    log.write_bytes(log.read_bytes().replace(b"was a banker", b"\xc1" * 12))
+    ended = memlog("verify")
+    assert (ended.code, "default: DAMAGED" in ended.stdout) == (1, True)
+    assert memlog("repair", "default", "--yes").code == 0
+    assert memlog("verify").code == 0
+    assert memlog("projects", "list", "--status", "archived", "--json").json[0]["name"] == "default"
+
+
 def test_a_server_on_a_cut_log_says_so_and_serves_the_other_projects(tmp_path: Path) -> None:
     memlog: CommandLine = holding_lines(tmp_path)
     assert memlog("backup", tmp_path / "backup").code == 0

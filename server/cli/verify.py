@@ -49,7 +49,7 @@ class Report(msgspec.Struct):
 @json_option
 @with_settings()
 def verify_command(settings: Settings, project: str | None, as_json: bool) -> None:
-    """Check that no entry of the log was changed, lost or swapped; all projects unless one is named.
+    """Check that no entry of the log was changed, lost or swapped; all projects unless one is named, archived ones too.
 
     A log that is damaged is noted as such: servers go on reading it, and write to it no more; this ends with 1 then.
     Of one that was repaired it says what could not be brought back, and ends with 0.
@@ -59,7 +59,7 @@ def verify_command(settings: Settings, project: str | None, as_json: bool) -> No
     """
     reports: dict[str, Report] = {}
     with store_of(settings) as store, progress_bar(hidden=as_json) as progress:
-        for row in store.projects("active") if project is None else [store.find(project)]:
+        for row in store.projects("all") if project is None else [store.find(project)]:
             task = progress.add_task(row.name, total=None)
             report, file = Report(), store.file(row.id)
             for found in verify_file(file):
