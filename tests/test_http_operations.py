@@ -132,6 +132,15 @@ def test_what_is_not_served_is_refused_as_json(
     assert (answer.status, answer.json["error"]["data"]["status"]) == (status, status)
 
 
+def test_an_address_with_a_slash_too_many_is_told_so(tmp_path: Path) -> None:
+    with served_http(tmp_path) as server:
+        for path, advised in (("/mcp/", True), ("/mcp/p/x/", True), ("/", False), ("/x", False)):
+            answer = server.ask("POST", path, b"{}", {"Content-Type": "application/json"})
+            assert answer.status == 404
+            said = answer.json["error"]["data"].get("suggestion", "")
+            assert (said == "Leave out the slash at the end.") == advised, path
+
+
 def test_what_nobody_foresaw_is_answered_as_json_with_the_id_of_the_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

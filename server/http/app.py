@@ -251,7 +251,12 @@ class _Endpoint:
 
 async def _refused_by_route(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    status = HTTPStatus(error.status_code)
-    answer = refused(status, f"{status.phrase}: {request.method[:20]} {request.url.path[:200]}")
+    status, path = HTTPStatus(error.status_code), request.url.path
+    slashed = status is HTTPStatus.NOT_FOUND and path.endswith("/") and path != "/"
+    answer = refused(
+        status,
+        f"{status.phrase}: {request.method[:20]} {path[:200]}",
+        "Leave out the slash at the end." if slashed else None,
+    )
     answer.headers.update(error.headers or {})
     return answer
