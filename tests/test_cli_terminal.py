@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
@@ -16,7 +17,7 @@ from memlog.project import Origin
 from memlog.store import Store
 from server.cli.common import SafeFormatter
 from tests.command_line import CommandLine
-from tests.served import DEADLINE_S, environment
+from tests.served import DEADLINE_S, environment, run_memlog
 
 CLEAR, TITLE, BACK = "\x1b[2J", "\x9d0;owned\x9c", "was\rwill be"
 EVIL = f"Jon{CLEAR}{TITLE}"
@@ -158,3 +159,47 @@ def test_a_text_of_several_lines_is_not_taken_for_several_items(tmp_path: Path) 
         told = memlog(*command.split()).stdout.splitlines()
         at = next(number for number, line in enumerate(told) if "he said" in line)
         assert all(line.startswith("      ") for line in told[at + 1 : at + 3])
+
+
+def test_what_the_encoding_of_the_output_lacks_is_spelt_as_in_json(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    name = "\u0416an 東京 🙂"
+    entity = {"type": "entity", "name": name, "entityType": "t", "observations": ["→"]}
+    CommandLine(data)("import", "-", stdin=json.dumps(entity))
+    spelt = json.dumps(name)[1:-1]
+    for command in ("show", "search"):
+        shown = run_memlog(command, name, data_dir=data, PYTHONIOENCODING="ascii")
+        assert (shown.returncode, shown.stderr) == (0, "")
+        assert spelt in shown.stdout and "\\u2192" in shown.stdout
+    told = run_memlog("show", name, "--json", data_dir=data, PYTHONIOENCODING="ascii")
+    assert json.loads(told.stdout)["entity"]["name"] == name
+    assert run_memlog("log", data_dir=data, PYTHONIOENCODING="ascii").returncode == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["show", "\udcff"],
+        ["log", "--project", "\udcff"],
+        ["log", "--entity", "\udcff"],
+        ["purge", "default", "--memory", "\udcff"],
+        ["token", "new", "t", "--project", "\udcff"],
+        ["verify", "\udcff"],
+    ],
+)
+def test_what_was_typed_in_another_encoding_is_an_error_in_words(
+    tmp_path: Path, arguments: list[str]
+) -> None:
+    memlog = CommandLine(tmp_path)
+    assert memlog("projects", "create", "default").code == 0
+    ended = memlog(*arguments)
+    assert (ended.code, ended.stdout) == (1, "")
+    assert ended.stderr.startswith("error: '\\udcff' is not valid UTF-8\nhint: ")
+
+
+def test_a_file_whose_name_is_no_text_is_named_all_the_same(tmp_path: Path) -> None:
+    file = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.json")
+    assert CommandLine(tmp_path / "data")("projects", "create", "default").code == 0
+    ended = run_memlog("export", file, data_dir=tmp_path / "data", PYTHONIOENCODING="utf-8:strict")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "\\udcff.json" in ended.stdout

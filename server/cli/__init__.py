@@ -6,7 +6,6 @@ without waiting for what other commands need.
 
 from __future__ import annotations
 
-import os
 import sys
 from importlib import import_module
 
@@ -15,6 +14,7 @@ import click
 from memlog import __version__
 from memlog.closest import did_you_mean
 from memlog.errors import MemlogError
+from server.cli import output
 from server.cli.common import say
 from server.cli.hints import spoken
 
@@ -83,28 +83,23 @@ def cli() -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Runs the command line; errors go to stderr in words, with exit code 1."""
+    output.spell_out_what_it_lacks()
     try:
         cli.main(args=arguments, prog_name="memlog")
     except MemlogError as error:
         say(explained(error), err=True)
         sys.exit(1)
+    except (
+        UnicodeEncodeError
+    ) as error:  # no text that is kept has half a character, only what was typed
+        say(f"error: {error.object!a} is not valid UTF-8", err=True)
+        say("hint: Type it, and name the data directory, in UTF-8.", err=True)
+        sys.exit(1)
     except OSError as error:  # of a file that a command was given, or of the output
         where = error.filename or "output"
         say(f"error: {where}: {error.strerror or error}", err=True)
-        _forget_output()
+        output.forget()
         sys.exit(1)
-
-
-def _forget_output() -> None:
-    """Lets go of what cannot be written: Python would try again at its end, and say so in its own words."""
-    if sys.stdout is None:  # closed by the caller
-        return
-    try:
-        sys.stdout.flush()
-    except OSError:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
 
 
 def serve_main() -> None:
