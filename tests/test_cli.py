@@ -441,6 +441,30 @@ FAILURES = {
 @pytest.mark.parametrize(
     "arguments",
     [
+        ["log", "--limit", f"{10**20}"],
+        ["log", "--before", f"{2**64}"],
+        ["undo", "--position", f"{10**30}"],
+        ["token", "new", "t", "--days", "nan"],
+        ["token", "new", "t", "--days", "inf"],
+        ["token", "new", "t", "--days", "5000000"],
+        ["health", "--timeout", "nan"],
+        ["health", "--timeout", "inf"],
+    ],
+    ids=" ".join,
+)
+def test_a_number_out_of_all_bounds_is_refused_in_words(
+    remembered: CommandLine, arguments: list[str]
+) -> None:
+    """An expiry after the year 9999 was stored, and no list of the tokens could be told any more."""
+    ended = remembered(*arguments)
+    assert (ended.code, ended.stdout) == (2, "")
+    assert f"Invalid value for '{arguments[-2]}'" in ended.stderr
+    assert remembered("token", "list", "--json").json == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
         ["stats", "--data-dir", ""],
         ["token", "--data-dir", "", "list"],
         ["serve", "--data-dir", ""],

@@ -160,3 +160,9 @@ def test_port_zero_says_that_the_port_must_be_named(memlog: CommandLine) -> None
     ended = memlog("health", MEMLOG_HTTP_PORT="0")
     assert ended.code == 1
     assert "Name it with --port" in ended.stderr
+
+
+def test_what_is_no_host_is_said_to_be_none(tmp_path: Path) -> None:
+    ended = CommandLine(tmp_path)("health", "--host", "two words")
+    assert (ended.code, ended.stdout) == (1, "")
+    assert "'two words' is not the name of a host" in ended.stderr

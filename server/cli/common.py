@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import logging
+import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -41,6 +42,23 @@ RUNS_MAX = 12
 """Of positions that are told in words."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for other programs.")
+
+
+class Above0(click.FloatRange):
+    """A number above 0, up to `most`; none that is not a number."""
+
+    def __init__(self, most: float) -> None:
+        super().__init__(0, most, min_open=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value} is no number.", param, ctx)
+        return number
+
+
+INTEGER = click.IntRange(1, 2**63 - 1)
+"""A number of entries, or a position: as large as a log knows them."""
 
 
 class Folder(click.Path):

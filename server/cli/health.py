@@ -14,10 +14,11 @@ import msgspec
 
 from memlog.errors import InvalidParameter, shorten
 from memlog.settings import Settings, load
-from server.cli.common import address_options, json_option, print_json, say
+from server.cli.common import Above0, address_options, json_option, print_json, say
 
 BODY_BYTES_MAX = 64 * 1024
 AGAIN_SECONDS = 0.2
+TIMEOUT_S_MAX = 3_600
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -43,7 +44,7 @@ class Health(msgspec.Struct, frozen=True):
 @click.option(
     "--timeout",
     "timeout_s",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Above0(TIMEOUT_S_MAX),
     default=4.0,
     show_default=True,
     help="Seconds to wait for an answer.",
@@ -51,7 +52,7 @@ class Health(msgspec.Struct, frozen=True):
 @click.option(
     "--wait",
     "wait_s",
-    type=click.FloatRange(min=0),
+    type=click.FloatRange(0, TIMEOUT_S_MAX),
     default=0.0,
     help="Seconds in which it may yet become so: it is asked again until then.",
 )
@@ -83,7 +84,13 @@ def health_command(
 
 def ask(settings: Settings, path: str, timeout_s: float) -> Health:
     """What the server that `settings` describe says at `path`, of its state."""
-    connection, url = _connection(settings, timeout_s)
+    try:
+        connection, url = _connection(settings, timeout_s)
+    except http.client.InvalidURL as error:
+        raise InvalidParameter(
+            f"{settings.http_host!r} is not the name of a host",
+            suggestion="Name it with --host or MEMLOG_HTTP_HOST, without a space.",
+        ) from error
     url += path
     try:
         # The name of the loopback, which every server answers to, whatever it listens on.

@@ -19,6 +19,7 @@ from memlog.state import State
 from memlog.times import iso
 from memlog.touching import positions_of_name
 from server.cli.common import (
+    INTEGER,
     json_option,
     one_line,
     open_console,
@@ -42,8 +43,8 @@ class Line(msgspec.Struct, frozen=True):
 
 
 @click.command("log")
-@click.option("--limit", "-n", type=click.IntRange(1), default=50, show_default=True)
-@click.option("--before", type=click.IntRange(1), help="Only positions below this one.")
+@click.option("--limit", "-n", type=INTEGER, default=50, show_default=True)
+@click.option("--before", type=INTEGER, help="Only positions below this one.")
 @click.option("--entity", metavar="NAME", help="Only what touched this entity, deleted or not.")
 @click.option("--thread", "-t", help="Only what this thread did.")
 @project_option

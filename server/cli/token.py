@@ -16,6 +16,7 @@ from memlog.errors import InvalidParameter, MemlogError, shorten
 from memlog.settings import TOOLSETS, Settings
 from memlog.times import iso
 from server.cli.common import (
+    Above0,
     json_option,
     open_console,
     print_json,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 TokenName = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._@-]{0,99}$")]
 
 DAY_US = 86_400_000_000
+DAYS_MAX = 36_500
 
 
 class Kept(NamedTuple):
@@ -78,7 +80,7 @@ def token_command(ctx: click.Context, settings: Settings, tokens_file: str | Non
     type=click.Choice(TOOLSETS),
     help="A toolset to be offered; default: all.",
 )
-@click.option("--days", type=click.FloatRange(0, min_open=True), help="How long it is good for.")
+@click.option("--days", type=Above0(DAYS_MAX), help="How long it is good for.")
 @click.pass_obj
 def new(
     kept: Kept,

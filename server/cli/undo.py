@@ -12,6 +12,7 @@ from memlog.project import Origin, Outcome
 from memlog.sentences import sentence
 from memlog.settings import Settings
 from server.cli.common import (
+    INTEGER,
     json_option,
     one_line,
     open_project,
@@ -24,7 +25,7 @@ from server.cli.common import (
 
 
 @click.command("undo")
-@click.option("--position", type=click.IntRange(1), help="Any position of the command to undo.")
+@click.option("--position", type=INTEGER, help="Any position of the command to undo.")
 @click.option("--last", type=click.IntRange(1, 100), default=1, show_default=True)
 @click.option("--thread", "-t", help="The last commands of this thread only.")
 @click.option("--cascade", is_flag=True, help="Undo later commands that depend on it first.")
