@@ -116,6 +116,19 @@ def test_tokens_are_made_listed_and_revoked(tmp_path: Path) -> None:
     assert run_memlog("token", "list", data_dir=tmp_path).stdout == "There are no tokens yet.\n"
 
 
+def test_where_the_tokens_are_may_be_said_before_the_command_or_behind_it(tmp_path: Path) -> None:
+    memlog, other = CommandLine(tmp_path / "usual"), str(tmp_path / "other")
+    file = str(tmp_path / "kept.json")
+    for place, name in ((["--data-dir", other], "tokens.json"), (["--tokens-file", file], "")):
+        assert memlog("token", "new", "behind", *place).code == 0
+        assert memlog("token", *place, "new", "before").code == 0
+        for words in (["list", "--json", *place], [*place, "list", "--json"]):
+            assert [row["name"] for row in memlog("token", *words).json] == ["behind", "before"]
+        assert memlog("token", "revoke", "before", *place).code == 0
+        assert (Path(other) / name if name else Path(file)).exists()
+    assert memlog("token", "list", "--json").json == []
+
+
 def test_a_token_for_a_project_that_is_not_there_comes_with_a_warning(tmp_path: Path) -> None:
     memlog = CommandLine(tmp_path)
     assert memlog("projects", "create", "caf\u00e9").code == 0

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import click
 import msgspec
@@ -17,6 +18,8 @@ from memlog.settings import TOOLSETS, Settings
 from memlog.times import iso
 from server.cli.common import (
     Above0,
+    Command,
+    data_dir_option,
     json_option,
     open_console,
     print_json,
@@ -43,24 +46,39 @@ class Kept(NamedTuple):
     settings: Settings
 
 
-@click.group("token")
-@with_settings()
-@click.option(
+tokens_file_option = click.option(
     "--tokens-file",
     type=click.Path(dir_okay=False),
     help="File of the tokens.  [env: MEMLOG_TOKENS_FILE]",
 )
-@click.pass_context
-def token_command(ctx: click.Context, settings: Settings, tokens_file: str | None) -> None:
+
+
+@click.group("token")
+@data_dir_option
+@tokens_file_option
+def token_command(**_: object) -> None:
     """Make, list and revoke the bearer tokens of `memlog serve --transport http`.
 
     \b
     Example: memlog token new laptop --right write --project my-app
     """
-    from server.tokens import Tokens, tokens_path
 
-    path = Path(tokens_file) if tokens_file else tokens_path(settings)
-    ctx.obj = Kept(Tokens(path), settings)
+
+def with_tokens(command: Command) -> Command:
+    """Gives a command the tokens as its first argument; where they are may be said before its name or behind it."""
+
+    @tokens_file_option
+    @with_settings()
+    @functools.wraps(command)
+    def run(settings: Settings, tokens_file: str | None, **arguments: Any) -> Any:
+        from server.tokens import Tokens, tokens_path
+
+        group = click.get_current_context().parent
+        file = tokens_file or (group and group.params["tokens_file"])
+        path = Path(file) if file else tokens_path(settings)
+        return command(Kept(Tokens(path), settings), **arguments)
+
+    return run
 
 
 @token_command.command("new")
@@ -81,7 +99,7 @@ def token_command(ctx: click.Context, settings: Settings, tokens_file: str | Non
     help="A toolset to be offered; default: all.",
 )
 @click.option("--days", type=Above0(DAYS_MAX), help="How long it is good for.")
-@click.pass_obj
+@with_tokens
 def new(
     kept: Kept,
     name: str,
@@ -132,7 +150,7 @@ def _not_there(settings: Settings, projects: Sequence[str]) -> Iterator[str]:
 
 @token_command.command("list")
 @json_option
-@click.pass_obj
+@with_tokens
 def list_tokens(kept: Kept, as_json: bool) -> None:
     """Show the tokens there are, by name, and what each may do.
 
@@ -179,7 +197,7 @@ def _shown(time: object) -> str:
 
 @token_command.command("revoke")
 @click.argument("name")
-@click.pass_obj
+@with_tokens
 def revoke(kept: Kept, name: str) -> None:
     """Take a token back; running servers refuse it from their next request on.
 
