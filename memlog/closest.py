@@ -2,39 +2,97 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
-from itertools import islice
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import accumulate, chain, islice
 
 from memlog.controls import CONTROL
 from memlog.errors import PROBLEMS_MAX
 
 SCORE_MIN = 60.0
 NAMES_COMPARED_MAX = 100_000
+COMPARISONS_MAX = 1_000_000
+"""Of one refusal, which is made while nobody else can write."""
+CHARACTERS_MAX = 200
+"""Of a name or a text, that are compared: what comes behind them tells no more, and costs its square."""
+CLOSELY_MAX = 1_000
+"""As many names are all looked at closely; of more, those that one look over them finds."""
+ALIKE_MAX = 200
+SHARING_MAX = 5_000
+"""Of names that have a word in common: those with rare words, and with several, come first."""
+WORDS_MAX = 10
+"""Of a text that was not found: the longest say most."""
+NOT_LOOKED_FOR = "Near names were looked for the first ones only: put those right, then call again."
 
 
 class Names:
     """Names that others are compared with, made ready for that once."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        from rapidfuzz import utils
-
         self._names = list(islice(names, NAMES_COMPARED_MAX))
-        self._ready = [utils.default_process(name) for name in self._names]
+        self._ready = list(map(_ready, self._names))
+
+    def __len__(self) -> int:
+        return len(self._names)
 
     def closest(self, wanted: str, limit: int = 3) -> list[str]:
         """Up to `limit` of them by similarity of their letters (rapidfuzz's WRatio, case-blind)."""
-        from rapidfuzz import fuzz, process, utils
+        from rapidfuzz import fuzz, process
 
-        ready = utils.default_process(wanted)
+        ready = _ready(wanted)
+        places = self._worth_a_look(ready)
+        looked_at = [self._ready[place] for place in places]
         found = process.extract(
-            ready, self._ready, scorer=fuzz.WRatio, limit=limit, score_cutoff=SCORE_MIN
+            ready, looked_at, scorer=fuzz.WRatio, limit=limit, score_cutoff=SCORE_MIN
         )
-        return [self._names[index] for _, _, index in found]
+        return [self._names[places[index]] for _, _, index in found]
 
     def did_you_mean(self, wanted: str) -> str | None:
         """A sentence that offers the closest names, or None where nothing is near."""
         found = self.closest(wanted)
         return f"Did you mean {' or '.join(map(_quoted, found))}?" if found else None
+
+    def _worth_a_look(self, ready: str) -> Sequence[int]:
+        """Where those are that may be the closest: alike letter by letter, or with a part or a word in common.
+
+        What looks closely, for words in another order and for parts, takes ten times as long as either.
+        """
+        from rapidfuzz import fuzz, process
+
+        if len(self) <= CLOSELY_MAX or not ready:
+            return range(len(self))
+        alike = process.extract(ready, self._ready, scorer=fuzz.ratio, limit=ALIKE_MAX)
+        words = sorted(dict.fromkeys(ready.split()), key=len)[-WORDS_MAX:]
+        sharing = [list(islice(self._holding(f" {word} "), SHARING_MAX)) for word in words]
+        sharing.sort(key=len)
+        shared = Counter(chain.from_iterable(sharing))
+        places = {place for _, _, place in alike}
+        places.update(islice(self._holding(ready), ALIKE_MAX))
+        places.update(place for place, _ in shared.most_common(ALIKE_MAX))
+        return sorted(places)
+
+    def _holding(self, part: str) -> Iterator[int]:
+        """Where the names are that hold `part`, the first ones first."""
+        text, starts = self._text
+        at = text.find(part)
+        while at >= 0:
+            place = bisect_right(starts, at) - 1
+            yield place
+            at = text.find(part, starts[place + 1])
+
+    @cached_property
+    def _text(self) -> tuple[str, list[int]]:
+        """All names, each between two blanks on a line of its own, and where the lines begin."""
+        lines = [f" {name} \n" for name in self._ready]
+        return "".join(lines), list(accumulate(map(len, lines), initial=0))
+
+
+def _ready(name: str) -> str:
+    from rapidfuzz import utils
+
+    return utils.default_process(name[:CHARACTERS_MAX])
 
 
 def _quoted(name: str) -> str:
@@ -49,19 +107,23 @@ def did_you_mean(wanted: str, names: Iterable[str]) -> str | None:
 
 class Suggestions:
     """What one refusal offers for all that was not found: names are read once however many were missed, and
-    compared for no more problems than are told."""
+    compared for no more problems than are told, nor for more than can be compared in a moment."""
 
     def __init__(self) -> None:
-        self._left = PROBLEMS_MAX
+        self._told = self._compared = 0
         self._known: dict[Hashable, Names] = {}
 
     def did_you_mean(
         self, wanted: str, of: Hashable, names: Callable[[], Iterable[str]]
     ) -> str | None:
         """`did_you_mean` among the `names`, which `of` stands for in this refusal."""
-        if not self._left:
+        if self._told == PROBLEMS_MAX:
             return None
-        self._left -= 1
+        self._told += 1
         if of not in self._known:
             self._known[of] = Names(names())
-        return self._known[of].did_you_mean(wanted)
+        known = self._known[of]
+        if self._compared + len(known) > COMPARISONS_MAX:
+            return NOT_LOOKED_FOR
+        self._compared += len(known)
+        return known.did_you_mean(wanted)

@@ -267,9 +267,7 @@ def _loose_ends(command: CreateRelations, state: State) -> Iterator[Refusal]:
 
 def missing_entity(name: str, path: str, state: State, near: Suggestions | None = None) -> Problem:
     """`near` is that of all problems of a refusal, where there may be many."""
-    found = (near or Suggestions()).did_you_mean(
-        name, State, lambda: (entity.name for entity in state.entities())
-    )
+    found = (near or Suggestions()).did_you_mean(name, State, state.names)
     suggestion = found or "Create it first with create_entities."
     return Problem(path, f"Entity with name {shorten(name)} not found", suggestion, shorten(name))
 

@@ -155,9 +155,7 @@ def _relation_problems(
     )
     target = relation.target_entity
     if canonical(target) not in names and state.entity_id_of(target) is None:
-        found = near.did_you_mean(
-            target, State, lambda: (*names, *(entity.name for entity in state.entities()))
-        )
+        found = near.did_you_mean(target, State, lambda: (*names, *state.names()))
         suggestion = (
             f"{found or 'Add that entity to `entities`.'} targetEntity must name an entity in the "
             "same save_memory call, or one that is in memory"

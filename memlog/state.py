@@ -45,9 +45,14 @@ class Project(Row, frozen=True):
     updated_us: int
 
 
-class Entity(Row, frozen=True):
+class Named(Row, frozen=True):
+    """The beginning of an `Entity`, where no more is asked for."""
+
     id: str
     name: str
+
+
+class Entity(Named, frozen=True):
     entity_type: str
     created_us: int
     updated_us: int
@@ -126,6 +131,7 @@ def type_label(memory_type: str) -> str:
 encode_row = msgspec.msgpack.Encoder().encode
 _project = msgspec.msgpack.Decoder(Project).decode
 decode_entity = msgspec.msgpack.Decoder(Entity).decode
+_decode_named = msgspec.msgpack.Decoder(Named).decode
 decode_observation = msgspec.msgpack.Decoder(Observation).decode
 _decode_said = msgspec.msgpack.Decoder(Said).decode
 decode_relation = msgspec.msgpack.Decoder(Relation).decode
@@ -286,6 +292,11 @@ class State:
         start = b"E" + after.encode() + b"\0" if after else b""
         for _, row in self._tables.scan(b"E", start):
             yield decode_entity(row)
+
+    def names(self) -> Iterator[str]:
+        """Those of the living entities, in the order of `entities`."""
+        for _, row in self._tables.scan(b"E"):
+            yield _decode_named(row).name
 
     def observations(self, entity_id: str) -> list[Observation]:
         prefix = b"O" + entity_id.encode()

@@ -147,6 +147,6 @@ def _following(page: Sequence[_Opened], count: int, position: int) -> _Cursor | 
 def _closest_names(missing: Sequence[str], state: State) -> dict[str, list[str]]:
     if not missing:
         return {}
-    names = Names(entity.name for entity in state.entities())
+    names = Names(state.names())
     near = ((name, names.closest(name)) for name in missing[:SUGGESTED_FOR_MAX])
     return dict(within_budget((each for each in near if each[1]), most=SUGGESTIONS_CHARACTERS))

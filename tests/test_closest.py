@@ -1,0 +1,104 @@
+"""What is offered in the place of a name that is not there, also where names are too many to look at each closely."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from rapidfuzz import fuzz, process, utils
+
+from memlog.closest import (
+    CLOSELY_MAX,
+    COMPARISONS_MAX,
+    NAMES_COMPARED_MAX,
+    NOT_LOOKED_FOR,
+    Names,
+    Suggestions,
+)
+
+GIVEN = [
+    "Ann",
+    "Bela",
+    "Carl",
+    "Dora",
+    "Emil",
+    "Gina",
+    "Hans",
+    "Ivan",
+    "Jane",
+    "Lena",
+    "Nils",
+    "Otto",
+]
+THINGS = ["server", "database", "meeting", "budget", "design", "report", "release", "garden"]
+NAMES = [
+    f"{one} {other} {thing} {number}"
+    for one in GIVEN
+    for other in GIVEN
+    for thing in THINGS
+    if one != other
+    for number in range(101, 106)
+]
+SOME = Random(12).sample(NAMES, 20)
+
+
+def misspelt(name: str) -> str:
+    any_ = Random(name)
+    at = any_.randrange(len(name) - 4)
+    return name[:at] + any_.choice(["", "q", name[at] * 2]) + name[at + 1 :]
+
+
+def looked_at_closely(wanted: str) -> list[float]:
+    """How near the nearest are, each of all looked at closely."""
+    ready = map(utils.default_process, NAMES)
+    found = process.extract(utils.default_process(wanted), ready, scorer=fuzz.WRatio, limit=1)
+    return [score for _, score, _ in found]
+
+
+@pytest.fixture(scope="module")
+def many() -> Names:
+    assert len(NAMES) > CLOSELY_MAX
+    return Names(NAMES)
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_a_misspelt_name_is_found_among_many(many: Names, name: str) -> None:
+    assert many.closest(misspelt(name))[0] == name
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_a_name_is_found_among_many_by_its_words_in_another_order(many: Names, name: str) -> None:
+    assert name in many.closest(" ".join(reversed(name.lower().split())))
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_what_is_offered_first_is_as_near_as_anything_among_many(many: Names, name: str) -> None:
+    for wanted in (misspelt(misspelt(name)), misspelt(name[:-4]), name.partition(" ")[2]):
+        (first, *_) = map(utils.default_process, many.closest(wanted))
+        assert [fuzz.WRatio(utils.default_process(wanted), first)] == looked_at_closely(wanted)
+
+
+@pytest.mark.parametrize("wanted", ["Tomasz", "the house of Tomasz", "omas"])
+def test_a_name_is_found_among_many_by_a_word_of_it_or_a_part(wanted: str) -> None:
+    names = Names([*NAMES, "Tomasz K. (who moved to Krakow in the spring)"])
+    assert names.closest(wanted)[0].startswith("Tomasz")
+
+
+@pytest.mark.parametrize("wanted", ["", "!?", "\n", "xyzzyx"])
+def test_nothing_is_offered_among_many_where_nothing_is_near(many: Names, wanted: str) -> None:
+    assert many.closest(wanted) == []
+    assert many.did_you_mean(wanted) is None
+
+
+def test_a_long_text_is_found_by_how_it_begins() -> None:
+    texts = [f"{name} {' '.join(Random(name).sample(NAMES, 300))}" for name in NAMES[:200]]
+    assert Names(texts).closest(misspelt(texts[70]))[0] == texts[70]
+
+
+def test_of_very_many_names_the_first_missed_are_compared_and_the_rest_says_so() -> None:
+    names = [f"{name} {number}" for number in range(20) for name in NAMES][:NAMES_COMPARED_MAX]
+    near = Suggestions()
+    told = [near.did_you_mean(f"{name}q 7", "names", lambda: names) for name in NAMES[:12]]
+    compared = COMPARISONS_MAX // NAMES_COMPARED_MAX
+    assert all("Did you mean" in (each or "") for each in told[:compared])
+    assert set(told[compared:]) == {NOT_LOOKED_FOR}
