@@ -7,10 +7,13 @@ a name that its entity no longer has, and a memory is not listed by what it was.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Set
+from functools import partial
+from operator import neg
 
 from memlog.canonical import canonical
-from memlog.restoring import Blocked, Restored, changes_after, restore
+from memlog.restoring import Blocked, Restored, changed_at, restore
 from memlog.state import (
     Entity,
     Memory,
@@ -25,39 +28,41 @@ from memlog.state import (
     name_key,
     observation_key,
     relation_key,
+    touching_key,
 )
+
+TOUCHING_BYTES = len(touching_key(""))
 
 Rows = Mapping[bytes, bytes | None]
 """Rows as they are to be, by key; None for no row."""
 
 
-def blockers(first: int, last: int, state: State) -> set[int]:
+def blockers(first: int, last: int, state: State, later: Later) -> set[int]:
     """Positions of later entries that depend on what is to be undone."""
     rows = list(restore(first, last, state))
-    later = _Later(last, state)
     found: set[int] = set()
     for each in rows:
         if isinstance(each, Blocked):
-            found |= later.changes(each.key)
+            found |= later.changes(each.key, last)
     changed = {each.key: each.value for each in rows if isinstance(each, Restored)}
     for key, value in changed.items():
         if key[:1] == b"E" and value is None:
-            found |= _left_behind(key[1:].decode(), last, state)
+            found |= _left_behind(key[1:].decode(), last, state, later)
         elif key[:1] == b"E" and value is not None:
             found |= _left_at_name(decode_entity(value), changed, last, state, later)
         elif key[:1] == b"O" and value is not None:
             owner = b"E" + key[1:-8]
             if changed.get(owner, state.row(owner)) is None:
-                found |= later.changes(owner)
+                found |= later.changes(owner, last)
         elif key[:1] == b"R" and value is not None:
             found |= _moved(key, last, state, later)
-            found |= _renamed(decode_relation(value), changed, first, state, later)
+            found |= _renamed(decode_relation(value), changed, first, last, state, later)
         elif key[:1] == b"M" and value is not None:
             found |= _listed_otherwise(key, first, last, state, later)
     return found
 
 
-def at_odds(first: int, last: int, state: State) -> set[int]:
+def at_odds(first: int, last: int, state: State, later: Later) -> set[int]:
     """Positions of later entries that leave no place for what would stand again: they said the same fact
     since, or related a name to something that was to be a former name again.
 
@@ -67,44 +72,113 @@ def at_odds(first: int, last: int, state: State) -> set[int]:
     rows = {
         each.key: each.value for each in restore(first, last, state) if isinstance(each, Restored)
     }
-    later, facts = _Later(last, state), _FactsByText(state)
+    facts = _FactsByText(state)
     found: set[int] = set()
     for key, value in rows.items():
         if key[:1] == b"O" and value is not None and state.row(key) is None:
             keys = facts.saying_as(decode_observation(value))
-            found.update(*(later.changes(each) for each in keys if each not in rows))
+            found.update(*(later.changes(each, last) for each in keys if each not in rows))
         elif key[:1] == b"E" and value is not None:
             for name in _named_again(decode_entity(value), state):
-                found |= _related_since(name, rows, state, later)
+                found |= _related_since(name, rows, last, state, later)
     return found
 
 
-class _Later:
-    """Where rows were changed beyond `last`, found once for each: all that belongs to an entity asks for its row."""
+class Later:
+    """Where rows were changed, and what was born, beyond a position. One undo may go over many commands, and asks
+    about the same rows for each: they are read once, and then followed through what the undo itself changes."""
 
-    def __init__(self, last: int, state: State) -> None:
-        self._last, self._state = last, state
-        self._changes: dict[bytes, Set[int]] = {}
-        self._renames: dict[bytes, Set[int]] = {}
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._changes: dict[bytes, _Judged] = {}
+        self._renames: dict[bytes, _Judged] = {}
+        self._births: dict[bytes, dict[bytes, int]] = {}
 
-    def changes(self, key: bytes) -> Set[int]:
+    def changes(self, key: bytes, last: int) -> Set[int]:
         if key not in self._changes:
-            self._changes[key] = changes_after(key, self._last, self._state)
-        return self._changes[key]
+            self._changes[key] = _Judged(
+                self._made(key), partial(changed_at, key, state=self._state)
+            )
+        return self._changes[key].beyond(last)
 
-    def renames(self, key: bytes) -> Set[int]:
+    def renames(self, key: bytes, last: int) -> Set[int]:
         """Those at which the entity got another name."""
         if key not in self._renames:
-            self._renames[key] = {
-                position
-                for position in self.changes(key)
-                if self._name_at(key, position - 1) != self._name_at(key, position)
-            }
-        return self._renames[key]
+            self._renames[key] = _Judged(self._made(key), partial(self._renamed_at, key))
+        return self._renames[key].beyond(last)
+
+    def facts_born(self, entity_id: str, last: int) -> set[int]:
+        """Where the living facts of an entity were added."""
+        prefix = observation_key(entity_id, 0)[:-8]
+        if prefix not in self._births:
+            rows = self._state.observations(entity_id)
+            self._births[prefix] = {observation_key(entity_id, row.born): row.born for row in rows}
+        return {born for born in self._births[prefix].values() if born > last}
+
+    def relations_born(self, name: str, last: int) -> set[int]:
+        """Where the living relations that touch a name were added."""
+        prefix = touching_key(name)
+        if prefix not in self._births:
+            rows = self._state.relations_touching(name)
+            self._births[prefix] = {touching_key(name, row.id): row.born for row in rows}
+        return {born for born in self._births[prefix].values() if born > last}
+
+    def note(self, position: int) -> None:
+        """An entry was added at `position`, beyond all others."""
+        for key in self._state.touched(position):
+            for judged in (self._changes.get(key), self._renames.get(key)):
+                if judged is not None:
+                    judged.note(position)
+            living = self._births.get(key[:-8] if key[:1] == b"O" else key[:TOUCHING_BYTES])
+            if living is None:
+                continue
+            born = self._born(key)
+            if born is None:
+                living.pop(key, None)
+            else:
+                living[key] = born
+
+    def _born(self, key: bytes) -> int | None:
+        if self._state.row(key) is None:
+            return None
+        if key[:1] == b"O":
+            return int.from_bytes(key[-8:], "big")
+        row = self._state.relation(key[TOUCHING_BYTES:].decode())
+        return None if row is None else row.born
+
+    def _made(self, key: bytes) -> set[int]:
+        kept = (each for each in self._state.versions(key) if each.key == key)
+        return {position for each in kept for position in (each.since, each.until) if position}
+
+    def _renamed_at(self, key: bytes, position: int) -> bool:
+        return self._name_at(key, position - 1) != self._name_at(key, position)
 
     def _name_at(self, key: bytes, position: int) -> str | None:
         row = self._state.at(position).row(key)
         return None if row is None else decode_entity(row).name
+
+
+class _Judged:
+    """Those of some positions at which something is so; each is judged once, and only when it is asked for."""
+
+    def __init__(self, positions: Set[int], judge: Callable[[int], bool]) -> None:
+        self._open = sorted(positions)
+        self._judge = judge
+        self._older: list[int] = []  # the newest first
+        self._newer: list[int] = []
+
+    def note(self, position: int) -> None:
+        """One beyond all others."""
+        if self._judge(position):
+            self._newer.append(position)
+
+    def beyond(self, last: int) -> Set[int]:
+        while self._open and self._open[-1] > last:
+            position = self._open.pop()
+            if self._judge(position):
+                self._older.append(position)
+        count = bisect_left(self._older, -last, key=neg)
+        return {*self._older[:count], *self._newer}
 
 
 class _FactsByText:
@@ -131,24 +205,20 @@ def _named_again(entity: Entity, state: State) -> set[str]:
     return set(map(canonical, entity.aliases)) - set(map(canonical, known))
 
 
-def _related_since(name: str, changed: Rows, state: State, later: _Later) -> set[int]:
+def _related_since(name: str, changed: Rows, last: int, state: State, later: Later) -> set[int]:
     keys = (relation_key(row.id) for row in state.relations_touching(name))
-    return {p for key in keys if key not in changed for p in later.changes(key)}
+    return {p for key in keys if key not in changed for p in later.changes(key, last)}
 
 
-def _left_behind(entity_id: str, last: int, state: State) -> set[int]:
+def _left_behind(entity_id: str, last: int, state: State, later: Later) -> set[int]:
     """Positions at which what belongs to an entity that is to go was added later."""
     entity = state.entity(entity_id)
     if entity is None:
         return set()
-    births = [row.born for row in state.observations(entity_id)]
-    births += [row.born for row in state.relations_touching(entity.name)]
-    return {born for born in births if born > last}
+    return later.facts_born(entity_id, last) | later.relations_born(entity.name, last)
 
 
-def _left_at_name(
-    entity: Entity, changed: Rows, last: int, state: State, later: _Later
-) -> set[int]:
+def _left_at_name(entity: Entity, changed: Rows, last: int, state: State, later: Later) -> set[int]:
     """Positions at which relations came to the name that an entity is to give up."""
     now = state.entity(entity.id)
     if now is None or canonical(now.name) == canonical(entity.name):
@@ -159,17 +229,17 @@ def _left_at_name(
         for row in state.relations_touching(now.name)
         if row.id not in waited and relation_key(row.id) not in changed
     )
-    return {position for key in keys for position in later.changes(key)}
+    return {position for key in keys for position in later.changes(key, last)}
 
 
-def _moved(key: bytes, last: int, state: State, later: _Later) -> Set[int]:
+def _moved(key: bytes, last: int, state: State, later: Later) -> Set[int]:
     """Positions at which an end of a relation changed: what refers to both of its ends cannot be merged."""
     same = state.at(last).row(key) == state.row(key)
-    return set() if same else later.changes(key)
+    return set() if same else later.changes(key, last)
 
 
 def _renamed(
-    relation: Relation, changed: Rows, first: int, state: State, later: _Later
+    relation: Relation, changed: Rows, first: int, last: int, state: State, later: Later
 ) -> set[int]:
     """Positions at which an end of a relation that is to stand again got another name."""
     found: set[int] = set()
@@ -181,17 +251,17 @@ def _renamed(
             row = changed.get(key, state.row(key))
             if row is None or canonical(decode_entity(row).name) == canonical(end):
                 continue
-            found |= later.changes(name_key(end)) | later.renames(key)
+            found |= later.changes(name_key(end), last) | later.renames(key, last)
     return found
 
 
-def _listed_otherwise(key: bytes, first: int, last: int, state: State, later: _Later) -> Set[int]:
+def _listed_otherwise(key: bytes, first: int, last: int, state: State, later: Later) -> Set[int]:
     """Positions at which it changed again where a memory is listed: by which labels, and whether at all."""
     was, became, now = (
         None if row is None else _listing(decode_memory(row))
         for row in (state.at(first - 1).row(key), state.at(last).row(key), state.row(key))
     )
-    return later.changes(key) if became not in (was, now) else set()
+    return later.changes(key, last) if became not in (was, now) else set()
 
 
 def _listing(memory: Memory) -> tuple[str | None, int | None, tuple[str, ...]]:

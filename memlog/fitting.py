@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memlog import events
-from memlog.depending import blockers
+from memlog.depending import Later, blockers
 from memlog.state import State
 
 
@@ -41,7 +41,7 @@ def fits(event: events.Event, left: State, gone: set[int]) -> bool:
             return None not in (left.memory(memory_id), left.memory(superseded_by))
         case events.CommandUndone(first=first, last=last):
             whole = gone.issuperset(range(first, last + 1))
-            return not whole and not blockers(first, last, left)
+            return not whole and not blockers(first, last, left, Later(left))
         case _:
             return True
 

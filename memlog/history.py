@@ -16,7 +16,7 @@ from memlog.commands import (
     UpdateObservation,
 )
 from memlog.context import Context
-from memlog.depending import at_odds, blockers
+from memlog.depending import Later, at_odds, blockers
 from memlog.errors import (
     Conflict,
     EntityExists,
@@ -157,7 +157,7 @@ def forget_memory(command: ForgetMemory, state: State) -> Iterator[Event]:
 
 
 def undo(command: Undo, state: State, context: Context) -> Iterator[Event]:
-    undos = _Undos(context)
+    undos = _Undos(state, context)
     if command.position is not None:
         at = _entry_at(command.position, context)
         yield from _undo_command(at, command.cascade, state, undos)
@@ -188,9 +188,16 @@ def _no_more(there: int, command: Undo) -> InvalidParameter:
 class _Undos:
     """The log as an undo sees it, which reads each entry once, however often it goes back over them."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, state: State, context: Context) -> None:
         self.context = context
+        self.later = Later(state)
         self._spans: dict[int, tuple[int, int] | None] = {}
+        self._forget()
+
+    def _forget(self) -> None:
+        self._undone: set[int] = set()
+        self._standing: set[int] = set()
+        self._seen_from = self.context.head() + 1
 
     def span(self, position: int) -> tuple[int, int] | None:
         """The first and last position of what was undone at `position`; None where nothing was."""
@@ -203,14 +210,25 @@ class _Undos:
 
     def effective(self, positions: Set[int], last: int) -> set[int]:
         """Those of `positions`, beyond `last`, that are neither undone nor an undo that stands."""
-        undone: set[int] = set()
-        standing: set[int] = set()
-        for position in range(self.context.head(), last, -1):
-            span = self.span(position)
-            if position not in undone and span is not None:
-                undone.update(range(span[0], span[1] + 1))
-                standing.add(position)
-        return set(positions) - undone - standing
+        for position in range(self._seen_from - 1, last, -1):
+            self._see(position)
+        self._seen_from = min(self._seen_from, last + 1)
+        return set(positions) - self._undone - self._standing
+
+    def note(self, position: int) -> None:
+        """The undo at the head, which was made a moment ago."""
+        self.later.note(position)
+        first, last = self.span(position) or (0, 0)
+        if self._standing.isdisjoint(range(first, last + 1)):
+            self._see(position)
+        else:  # what an undo took back stands again
+            self._forget()
+
+    def _see(self, position: int) -> None:
+        span = self.span(position)
+        if span is not None and position not in self._undone:
+            self._undone.update(range(span[0], span[1] + 1))
+            self._standing.add(position)
 
 
 def _entry_at(position: int, context: Context) -> Entry:
@@ -248,31 +266,55 @@ def _commands_back(undos: _Undos, thread: str | None) -> Iterator[Entry]:
 
 
 def _undo_command(entry: Entry, cascade: bool, state: State, undos: _Undos) -> Iterator[Event]:
-    context = undos.context
-    if isinstance(entry.event, Erased):
-        raise InvalidParameter(
-            f"What happened at position {entry.position} was "
-            + ("lost with a damage" if entry.event.lost else "erased for good"),
-            suggestion="Call get_history to see what is left.",
-        )
-    first, last = _span(entry, context)
-    if any(_is_of_the_project(context.entry_at(position)) for position in range(first, last + 1)):
-        raise InvalidParameter(
-            f"Position {entry.position} is about the life of the project, which undo does not change",
-            suggestion="Use archive_project and restore_project.",
-        )
-    tried: set[int] = set()
-    while standing := blockers(first, last, state) or at_odds(first, last, state):
-        effective = undos.effective(standing, last) - tried
+    undoing = [_Undoing(entry, state, undos)]
+    while undoing:  # not by recursion: one may stand in the way of the other a thousand deep
+        latest = undoing[-1].in_the_way(cascade)
+        if latest is not None:
+            undoing.append(_Undoing(latest, state, undos))
+            continue
+        first, last = undoing.pop().span
+        if any(isinstance(each, Restored) for each in restore(first, last, state)):
+            yield CommandUndone(first, last)
+            undos.note(undos.context.head())
+
+
+class _Undoing:
+    """One command that is to be undone, and what of later ones was undone for it."""
+
+    def __init__(self, entry: Entry, state: State, undos: _Undos) -> None:
+        context = undos.context
+        if isinstance(entry.event, Erased):
+            raise InvalidParameter(
+                f"What happened at position {entry.position} was "
+                + ("lost with a damage" if entry.event.lost else "erased for good"),
+                suggestion="Call get_history to see what is left.",
+            )
+        self.span = first, last = _span(entry, context)
+        if any(_is_of_the_project(context.entry_at(each)) for each in range(first, last + 1)):
+            raise InvalidParameter(
+                f"Position {entry.position} is about the life of the project, which undo does not change",
+                suggestion="Use archive_project and restore_project.",
+            )
+        self._state = state
+        self._undos = undos
+        self._tried: set[int] = set()
+
+    def in_the_way(self, cascade: bool) -> Entry | None:
+        """The latest command that must be undone first. Raises Conflict where that is not to be or did not help."""
+        first, last = self.span
+        state, undos = self._state, self._undos
+        standing = blockers(first, last, state, undos.later)
+        standing = standing or at_odds(first, last, state, undos.later)
+        if not standing:
+            return None
+        effective = undos.effective(standing, last) - self._tried
         if not cascade or not effective:
-            raise _depended_on(first, last, effective or standing, context)
-        latest = context.entry_at(max(effective))
+            raise _depended_on(first, last, effective or standing, undos.context)
+        latest = undos.context.entry_at(max(effective))
         assert latest is not None, "what changed a row is in the log"
-        start, end = _span(latest, context)
-        tried.update(range(start, end + 1))
-        yield from _undo_command(latest, cascade, state, undos)
-    if any(isinstance(each, Restored) for each in restore(first, last, state)):
-        yield CommandUndone(first, last)
+        start, end = _span(latest, undos.context)
+        self._tried.update(range(start, end + 1))
+        return latest
 
 
 def _span(entry: Entry, context: Context) -> tuple[int, int]:

@@ -50,16 +50,9 @@ def restore(first: int, last: int, state: State) -> Iterator[Restored | Blocked]
             yield Blocked(key)
 
 
-def changes_after(key: bytes, last: int, state: State) -> set[int]:
-    """Positions beyond `last` at which the row was changed in more than when it was last touched."""
-    kept = (each for each in state.versions(key) if each.key == key)
-    made = {position for each in kept for position in (each.since, each.until) if position}
-    return {
-        position
-        for position in made
-        if position > last
-        and _told_apart(key, state.at(position - 1).row(key), state.at(position).row(key))
-    }
+def changed_at(key: bytes, position: int, state: State) -> bool:
+    """Whether the row was changed there, in more than when it was last touched."""
+    return _told_apart(key, state.at(position - 1).row(key), state.at(position).row(key))
 
 
 def _told_apart(key: bytes, one: bytes | None, other: bytes | None) -> bool:

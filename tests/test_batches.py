@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -21,10 +22,12 @@ from memlog.commands import (
     NewObservation,
     NewRelation,
     ObservationDeletion,
+    RenameEntity,
     SavedEntity,
     SavedRelation,
     SaveMemory,
     Undo,
+    UpdateObservation,
 )
 from memlog.context import Context
 from memlog.errors import PROBLEMS_MAX, MemlogError
@@ -95,6 +98,11 @@ def merge(names: Sequence[str], into: str) -> MergeEntities:
     return MergeEntities(names=names, into=into)
 
 
+def relate(source: str, target: str) -> CreateRelations:
+    relation = NewRelation(source=source, target=target, relation_type="is like")
+    return CreateRelations(relations=[relation])
+
+
 Case = Callable[[int], Sequence[AnyCommand]]
 """For a size, what comes before, and last the command whose reads count."""
 
@@ -154,6 +162,39 @@ IN_THE_WAY: dict[str, Case] = {
         Undo(position=2 * n + 3),
     ),
 }
+CASCADES: dict[str, Case] = {
+    "undoing an entity and the facts that it got since": lambda n: (
+        big(1),
+        *(AddObservations(observations=[addition(f"new {fact}")]) for fact in facts(n)),
+        Undo(position=2, cascade=True),
+    ),
+    "undoing an entity and the relations that it got since": lambda n: (
+        big(1),
+        *(relate("big", name) for name in named(n)),
+        Undo(position=2, cascade=True),
+    ),
+    "undoing an entity and what it became since": lambda n: (
+        big(1),
+        *(
+            CreateEntities(entities=[NewEntity(name="big", entity_type=name)])
+            for name in named(n, "kind")
+        ),
+        Undo(position=2, cascade=True),
+    ),
+    "undoing an entity and the names that it got since": lambda n: (
+        big(1),
+        *(RenameEntity(name=name, new_name=other) for name, other in pairwise(["big", *named(n)])),
+        Undo(position=2, cascade=True),
+    ),
+    "undoing a fact and its versions since": lambda n: (
+        big(1),
+        *(
+            UpdateObservation(entity_name="big", observation=old, new_content=new)
+            for old, new in pairwise(facts(n + 1))
+        ),
+        Undo(position=4, cascade=True),
+    ),
+}
 MISSING: dict[str, Case] = {
     "facts that are not there": lambda n: (
         big(n),
@@ -206,11 +247,11 @@ def reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     store.close()
 
 
-@pytest.mark.parametrize("case", [*DONE, *IN_THE_WAY, *MISSING])
+@pytest.mark.parametrize("case", [*DONE, *IN_THE_WAY, *CASCADES, *MISSING])
 def test_twice_the_items_on_twice_the_rows_read_twice_as_much(
     reads: Callable[..., int], case: str
 ) -> None:
-    commands = (DONE | IN_THE_WAY | MISSING)[case]
+    commands = (DONE | IN_THE_WAY | CASCADES | MISSING)[case]
     assert reads("double", commands(2 * SIZE)) < 3 * reads("single", commands(SIZE))
 
 

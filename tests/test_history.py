@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -549,6 +551,76 @@ def test_whatever_happened_the_last_command_can_be_undone_and_redone(
             assert project.digest() == after
         assert project.digest_rebuilt() == project.digest()
         project.close()
+
+
+def by_hand(position: int, project: Project) -> None:
+    """Undoes it, and before that what a refusal names as in the way, the latest first. Raises as `undo` does."""
+    tried: set[int] = set()
+    while True:
+        try:
+            do(project, Undo(position=position))
+            return
+        except Conflict as refused:
+            named = {int(each.path.removeprefix("position ")) for each in refused.problems} - tried
+            if not named:
+                raise
+        latest = max(named)
+        tried.update(of_one_command(latest, project))
+        by_hand(latest, project)
+
+
+def of_one_command(position: int, project: Project) -> list[int]:
+    with project.snapshot() as (log, _):
+        entries = list(log.read(0))
+    command = entries[position - 1].command_id
+    return [each.position for each in entries if each.command_id == command]
+
+
+def undone(project: Project, after: int) -> list[object]:
+    with project.snapshot() as (log, _):
+        return [entry.event for entry in log.read(after)]
+
+
+@given(st.lists(COMMANDS, max_size=25), st.integers(2, 30))
+def test_a_cascade_undoes_what_one_would_undo_by_hand_the_latest_first(
+    commands: list[AnyCommand], position: int
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        at_once = Project(Path(folder) / "prj_1")
+        do(at_once, CreateProject(name="one"))
+        for command in commands:
+            with suppress(MemlogError):
+                do(at_once, command)
+        head = at_once.head()
+        shutil.copytree(Path(folder) / "prj_1", Path(folder) / "prj_2")
+        one_by_one = Project(Path(folder) / "prj_2")
+        refused = False
+        try:
+            do(at_once, Undo(position=position, cascade=True))
+        except MemlogError:
+            refused = True
+        if refused:
+            with pytest.raises(MemlogError):
+                by_hand(position, one_by_one)
+        else:
+            by_hand(position, one_by_one)
+            assert undone(at_once, head) == undone(one_by_one, head)
+        one_by_one.close()
+        at_once.close()
+
+
+def test_a_cascade_goes_through_a_thousand_commands_each_of_which_depends_on_the_last(
+    project: Project,
+) -> None:
+    do(project, create(entity("Jon")))
+    before = project.digest()
+    do(project, add("Jon", "is 0"))
+    position = project.head()
+    for age in range(1_000):
+        old, new = f"is {age}", f"is {age + 1}"
+        do(project, UpdateObservation(entity_name="Jon", observation=old, new_content=new))
+    assert do(project, Undo(position=position, cascade=True)) == 1_001
+    assert project.digest() == before
 
 
 def test_an_undo_of_many_commands_reads_each_entry_a_few_times_however_many_they_are(
