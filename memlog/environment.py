@@ -41,7 +41,11 @@ DAMAGES = (
 )
 """What LMDB says of a file that is not, or no longer, one of its files."""
 
-MAP_BYTES_START = 16 * 1024 * 1024
+MAP_BYTES_START = 1024**3
+"""Of addresses, not of disk or memory. So few files grow out of their map: to grow it waits for who reads in this
+process, in the background of a busy machine for long, others wait behind it, and what was written is written again."""
+SWEEP_BYTES = 16 * 1024 * 1024
+"""Each time the file has grown by so much, the places of readers that died are looked for."""
 GROWTH_STEP_BYTES_MAX = 4 * 1024**3
 ROWS_PER_COMMIT = 10_000
 TRIES = 100
@@ -106,7 +110,7 @@ class Environment:
             if proven:
                 self._prove()
             self._require_uncut()
-            self._bytes = self._turn.stat().st_size
+            self._bytes = self._swept_at_bytes = self._turn.stat().st_size
             self._env.reader_check()
             self.databases = {name: self._open(name) for name in databases}
             self._identity = _identity(path)
@@ -223,13 +227,21 @@ class Environment:
         self._gate.enter()
         try:
             with self._turn:
-                ours = self._ours == stamp(self._require_length())
+                found = self._require_length()
+                ours = self._ours == stamp(found)
+                self._sweep(found.st_size)
                 with self._env.begin(write=True) as transaction:
                     result = body(transaction)
                 self._ours = stamp(self._turn.stat()) if ours else None
                 return result
         finally:
             self._gate.leave()
+
+    def _sweep(self, bytes_now: int) -> None:
+        """Who died while reading keeps old pages from reuse."""
+        if bytes_now > self._swept_at_bytes + SWEEP_BYTES:
+            self._env.reader_check()
+            self._swept_at_bytes = bytes_now
 
     def _retrying(self, attempt: Callable[[], Result]) -> Result:
         while True:

@@ -29,8 +29,6 @@ ANALYTICS_VERSION = 3
 """Of the tables and of everything that decides what is in them. The folder's name carries it."""
 
 FILE = "analytics.mdb"
-MAP_BYTES = 1024**3
-"""Address space, not disk: room for a million entries. A batch that meets a full map is counted twice."""
 
 _DATABASES = ("now", "past", "meta")
 _POSITION_KEY = b"position"
@@ -48,7 +46,7 @@ class AnalyticsProjector:
 
     def __init__(self, path: Path, *, unranked_max: int = UNRANKED_MAX) -> None:
         self._unranked_max = unranked_max
-        self._environment = derived(path / FILE, _DATABASES, map_bytes=MAP_BYTES)
+        self._environment = derived(path / FILE, _DATABASES)
 
     @property
     def position(self) -> int:

@@ -217,6 +217,26 @@ def test_the_map_grows_when_it_is_full_and_nothing_is_lost(tmp_path: Path) -> No
     project.close()
 
 
+def test_a_log_becomes_large_while_somebody_reads_who_takes_his_time(tmp_path: Path) -> None:
+    project = Project(tmp_path / "prj_1")
+    run(project, CreateProject(name="one"))
+
+    def write() -> None:
+        for number in range(8):
+            item = NewEntity(name=f"e{number}", entity_type="thing", observations=large)
+            run(project, CreateEntities(entities=[item]))
+
+    large = [f"{number} " + "x" * 9_000 for number in range(300)]
+    with project.read() as state:
+        writing = threading.Thread(target=write)
+        writing.start()
+        writing.join(60)
+        assert not writing.is_alive()
+        assert list(state.entities()) == []
+    assert (tmp_path / "prj_1" / "log.mdb").stat().st_size > 32 * 1024**2
+    project.close()
+
+
 def test_the_map_grows_while_other_threads_read(tmp_path: Path) -> None:
     project = Project(tmp_path / "prj_1", map_bytes=TINY_MAP_BYTES)
     run(project, CreateProject(name="one"))

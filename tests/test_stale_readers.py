@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import lmdb
+import pytest
 
-from memlog.environment import Environment
+from memlog.environment import MAP_BYTES_START, SWEEP_BYTES, Environment
 from tests.served import REPOSITORY, environment
 from tests.service import client_on
 
@@ -26,14 +27,21 @@ with Environment(Path(sys.argv[1]), ("rows",)).read():
 """
 
 
-def test_the_pages_that_a_killed_reader_held_are_used_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("map_bytes", "row_bytes", "writes", "bytes_max"),
+    [(MAP_BYTES, 2_000, 500, MAP_BYTES), (MAP_BYTES_START, 200_000, 60, 3 * SWEEP_BYTES)],
+    ids=["in a small map", "in a large map"],
+)
+def test_the_pages_that_a_killed_reader_held_are_used_again(
+    tmp_path: Path, map_bytes: int, row_bytes: int, writes: int, bytes_max: int
+) -> None:
     file = tmp_path / "rows.mdb"
-    rows = Environment(file, ("rows",), map_bytes=MAP_BYTES)
+    rows = Environment(file, ("rows",), map_bytes=map_bytes)
 
     def change(number: int) -> None:
         def body(transaction: lmdb.Transaction) -> None:
             for key in range(10):
-                value = bytes([number % 256]) * 2_000
+                value = bytes([number % 256]) * row_bytes
                 transaction.put(b"%d" % key, value, db=rows.databases["rows"])
 
         rows.write(body)
@@ -54,10 +62,10 @@ def test_the_pages_that_a_killed_reader_held_are_used_again(tmp_path: Path) -> N
     finally:
         reader.kill()
         reader.communicate()
-    for number in range(500):
+    for number in range(writes):
         change(number)
     rows.close()
-    assert file.stat().st_size <= MAP_BYTES
+    assert file.stat().st_size <= bytes_max
 
 
 def test_a_call_leaves_no_reader_behind_until_python_looks_for_circles(tmp_path: Path) -> None:
