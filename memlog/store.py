@@ -1,12 +1,5 @@
 """The data directory: which projects there are, and the life of each.
 
-    DATA/catalog.mdb              name -> project, a projection of the logs
-    DATA/projects/<id>/log.mdb    an active project; its indexes stand beside its log
-    DATA/archive/<id>/log.mdb     an archived one
-    DATA/replaced/<new id>/       what a restore or a repair took the place of; never removed
-    DATA/salvaged/                what is whole of a log that is damaged, until it is restored
-    DATA/trash/                   what is being removed
-
 A project's own log says what it is called and whether it is archived; the catalogue and the place of
 the folder follow. Every change of a life runs under one file lock as: note the project as pending,
 change its log, settle. `_settle` makes folder and catalogue agree with the log, whatever they were
@@ -16,7 +9,6 @@ before; so a crash between any two steps is mended by settling the pending proje
 from __future__ import annotations
 
 import logging
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -30,7 +22,7 @@ from memlog.catalog import Catalog
 from memlog.closest import did_you_mean
 from memlog.commands import ArchiveProject, CreateProject, RestoreProject
 from memlog.context import Context
-from memlog.environment import is_damage, storage_error, sync_folder
+from memlog.environment import is_damage, storage_error
 from memlog.errors import (
     DamagedLog,
     InvalidParameter,
@@ -39,9 +31,9 @@ from memlog.errors import (
     ProjectNotFound,
     StorageError,
 )
+from memlog.folders import Folders
 from memlog.gates import Turn
 from memlog.log import Log
-from memlog.private import make_private
 from memlog.project import LOG_FILE, Origin, Project, clock_us
 from memlog.purging import Plan, Target, plan
 from memlog.recent import Recent
@@ -50,8 +42,6 @@ from memlog.state import Project as ProjectRow
 from memlog.state import State, text_key
 
 Wanted = Literal["active", "archived", "all"]
-
-SALVAGED, REPLACED = "salvaged", "replaced"
 
 log = logging.getLogger("memlog.store")
 
@@ -68,11 +58,12 @@ class Store:
         self._open: Recent[Project] = Recent()
         self._opening = threading.RLock()
         self._locked = False
-        _make(data_dir)
+        self._folders = Folders(data_dir, context.new_id)
+        self._folders.make()
         self._catalog = Catalog(data_dir / "catalog.mdb")
         try:
             pending = self._catalog.pending()
-            if pending or self._ids_on_disk() != {row.id for row in self.projects("all")}:
+            if pending or self._folders.ids() != {row.id for row in self.projects("all")}:
                 self.rebuild_catalog()
         except BaseException:
             self.close()
@@ -115,7 +106,7 @@ class Store:
 
     def file(self, project_id: str) -> Path:
         """The log's file, for those who read it when it cannot be opened. Raises ProjectNotFound."""
-        folder = self._folder(project_id)
+        folder = self._folders.of(project_id)
         if folder is None:
             raise ProjectNotFound("This project was deleted a moment ago")
         return folder / LOG_FILE
@@ -129,7 +120,7 @@ class Store:
         with self._changing(project_id):
             if self._catalog.row(name) is not None:
                 return self._made_before(self.find(name), command, origin)
-            project = Project(self.data_dir / "projects" / project_id, clock=self._clock)
+            project = Project(self._folders.home(project_id), clock=self._clock)
             self._open.put(project_id, project)
             context = msgspec.structs.replace(self.context, new_id=lambda _: project_id)
             project.execute(command, context, lambda _: None, origin)
@@ -188,9 +179,9 @@ class Store:
 
             project.erase(chosen)
             self._discard(project.folder.name)
-            forget(project.folder.name, self.data_dir / SALVAGED)
+            forget(project.folder.name, self._folders.salvaged)
             for beside in [each for each in project.folder.iterdir() if each.is_dir()]:
-                self._throw_away(beside)
+                self._folders.throw_away(beside)
         return made[-1]
 
     def adopt(self, folder: Path, *, replace: bool = False) -> tuple[ProjectRow, Path | None]:
@@ -208,7 +199,7 @@ class Store:
             raise InvalidParameter(f"{folder.name} holds no project of this id")
         with self._lock():
             there = [each for each in self.projects("all") if row.name == each.name]
-            present = self._folder(row.id)
+            present = self._folders.of(row.id)
             if any(each.id != row.id for each in there) or (present is not None and not replace):
                 raise ProjectExists(
                     f"Project '{row.name}' exists already",
@@ -221,22 +212,22 @@ class Store:
                 if present is not None:  # who waits for a turn at writing then sees another file
                     turn.enter_context(Turn(present / LOG_FILE))
                     aside = self._put_aside(present)
-                self._move(folder, self.data_dir / "projects" / row.id)
+                self._folders.move(folder, self._folders.home(row.id))
         return self.find(row.name), aside
 
     def _put_aside(self, folder: Path) -> Path:
-        aside = self.data_dir / REPLACED / self.context.new_id("prj")
+        aside = self._folders.replaced / self.context.new_id("prj")
         self._catalog.begin(folder.name, aside.name)
-        self._move(folder, aside)
+        self._folders.move(folder, aside)
         return aside
 
     def _brought_back(self, project_id: str) -> Path | None:
         """The folder that was put aside, where it was, because nothing took its place."""
-        aside = self.data_dir / REPLACED / self._catalog.aside(project_id)
+        aside = self._folders.replaced / self._catalog.aside(project_id)
         if not (aside / LOG_FILE).exists():
             return None
-        home = self.data_dir / "projects" / project_id
-        self._move(aside, home)
+        home = self._folders.home(project_id)
+        self._folders.move(aside, home)
         return home
 
     # -- the catalogue as a projection
@@ -245,7 +236,7 @@ class Store:
         """Makes the catalogue and the places of the folders agree with the logs."""
         with self._lock():
             known = {row.id for row in self.projects("all")}
-            for project_id in known | self._ids_on_disk() | self._catalog.pending():
+            for project_id in known | self._folders.ids() | self._catalog.pending():
                 self._settle(project_id)
             self._catalog.all_settled()
 
@@ -286,7 +277,7 @@ class Store:
 
     def _settle(self, project_id: str) -> None:
         """Makes the folder's place and the catalogue's row agree with the project's log."""
-        folder = self._folder(project_id) or self._brought_back(project_id)
+        folder = self._folders.of(project_id) or self._brought_back(project_id)
         try:
             project = None if folder is None else self._opened(project_id)
         except DamagedLog as error:  # nothing of it can be read
@@ -298,14 +289,13 @@ class Store:
             return
         if folder is not None and row is None:
             self._discard(project_id)
-            self._throw_away(folder)
+            self._folders.throw_away(folder)
         elif folder is not None and project is not None and row is not None:
-            home = "archive" if row.status == "archived" else "projects"
-            right = self.data_dir / home / project_id
+            right = self._folders.home(project_id, row.status)
             if folder != right:
-                self._move(folder, right)
+                self._folders.move(folder, right)
             project.folder = right
-            forget(project_id, self.data_dir / SALVAGED)
+            forget(project_id, self._folders.salvaged)
         self._catalog.write(project_id, row)
 
     def _settle_damaged(self, row: ProjectRow) -> None:
@@ -313,27 +303,12 @@ class Store:
         if all(each.id != row.id for each in self._catalog.rows()):
             self._catalog.write(row.id, row)
 
-    def _move(self, folder: Path, home: Path) -> None:
-        home.parent.mkdir(parents=True, exist_ok=True)
-        if home.exists():  # an index that some process wrote after the folder had moved
-            self._throw_away(home)
-        folder.rename(home)
-        sync_folder(folder.parent)
-        sync_folder(home.parent)
-
-    def _throw_away(self, folder: Path) -> None:
-        """Removes a folder at once, also where another process is writing an index into it."""
-        trash = self.data_dir / "trash"
-        trash.mkdir(exist_ok=True)
-        folder.rename(trash / self.context.new_id("prj"))
-        shutil.rmtree(trash, ignore_errors=True)
-
     def _opened(self, project_id: str) -> Project:
         with self._opening:
             project = self._open.get(project_id)
             if project is not None and project.moved:
                 with self._lock():  # nobody is moving it
-                    folder = self._folder(project_id)
+                    folder = self._folders.of(project_id)
                 if folder is None:
                     self._discard(project_id)
                     raise ProjectNotFound("This project was deleted a moment ago")
@@ -341,7 +316,7 @@ class Store:
             if project is None or project.replaced or project.unreadable:
                 text_key.cache_clear()  # a file is replaced when something was erased for good
                 with self._lock():  # nobody is replacing the file
-                    folder = self._folder(project_id)
+                    folder = self._folders.of(project_id)
                     if folder is None:
                         raise ProjectNotFound("This project was deleted a moment ago")
                     unreadable = project is not None and not project.replaced
@@ -365,27 +340,12 @@ class Store:
 
     def _salvaged(self, folder: Path) -> Project:
         created = self._catalog.created(folder.name)
-        return salvage(folder / LOG_FILE, self.data_dir / SALVAGED, self._clock, created)
+        return salvage(folder / LOG_FILE, self._folders.salvaged, self._clock, created)
 
     def _discard(self, project_id: str) -> None:
         """Forgets it without closing it: a call under way still reads there that it was deleted."""
         with self._opening:
             self._open.pop(project_id)
-
-    def _folder(self, project_id: str) -> Path | None:
-        for home in ("projects", "archive"):
-            folder = self.data_dir / home / project_id
-            if (folder / LOG_FILE).exists():
-                return folder
-        return None
-
-    def _ids_on_disk(self) -> set[str]:
-        return {
-            folder.name
-            for home in ("projects", "archive")
-            for folder in (self.data_dir / home).glob("prj_*")
-            if (folder / LOG_FILE).exists()
-        }
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
@@ -404,16 +364,6 @@ class Store:
                         self._locked = False
             except OSError as error:
                 raise storage_error(self.data_dir, error) from error
-
-
-def _make(data_dir: Path) -> None:
-    try:
-        make_private(data_dir)
-    except OSError as error:
-        raise StorageError(
-            f"The data directory {data_dir} cannot be made: {error.strerror}",
-            suggestion="Name a folder that this user may write, by --data-dir or MEMLOG_DATA_DIR.",
-        ) from error
 
 
 def _taken(row: ProjectRow) -> ProjectExists:

@@ -1,0 +1,83 @@
+"""Where the projects of a data directory stand, and how a folder is moved or removed.
+
+    DATA/catalog.mdb              name -> project, a projection of the logs
+    DATA/projects/<id>/log.mdb    an active project; its indexes stand beside its log
+    DATA/archive/<id>/log.mdb     an archived one
+    DATA/replaced/<new id>/       what a restore or a repair took the place of; never removed
+    DATA/salvaged/                what is whole of a log that is damaged, until it is restored
+    DATA/trash/                   what is being removed
+
+Which folder is to stand where is decided in `store`.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from memlog.environment import sync_folder
+from memlog.errors import StorageError
+from memlog.ids import Prefix
+from memlog.private import make_private
+from memlog.project import LOG_FILE
+from memlog.state import Status
+
+_HOMES: dict[Status, str] = {"active": "projects", "archived": "archive"}
+
+
+class Folders:
+    """The folders of one data directory, by the ids of their projects."""
+
+    def __init__(self, data_dir: Path, new_id: Callable[[Prefix], str]) -> None:
+        self._data_dir = data_dir
+        self._new_id = new_id
+        self.replaced = data_dir / "replaced"
+        self.salvaged = data_dir / "salvaged"
+
+    def make(self) -> None:
+        """Raises StorageError."""
+        try:
+            make_private(self._data_dir)
+        except OSError as error:
+            raise StorageError(
+                f"The data directory {self._data_dir} cannot be made: {error.strerror}",
+                suggestion="Name a folder that this user may write, by --data-dir or MEMLOG_DATA_DIR.",
+            ) from error
+
+    def home(self, project_id: str, status: Status = "active") -> Path:
+        """Where its folder is to stand."""
+        return self._data_dir / _HOMES[status] / project_id
+
+    def of(self, project_id: str) -> Path | None:
+        """Where it stands."""
+        for status in _HOMES:
+            folder = self.home(project_id, status)
+            if (folder / LOG_FILE).exists():
+                return folder
+        return None
+
+    def ids(self) -> set[str]:
+        """Those of all projects that are there."""
+        return {
+            folder.name
+            for home in _HOMES.values()
+            for folder in (self._data_dir / home).glob("prj_*")
+            if (folder / LOG_FILE).exists()
+        }
+
+    def move(self, folder: Path, home: Path) -> None:
+        """It stands at `home`, also after a loss of power."""
+        home.parent.mkdir(parents=True, exist_ok=True)
+        if home.exists():  # an index that some process wrote after the folder had moved
+            self.throw_away(home)
+        folder.rename(home)
+        sync_folder(folder.parent)
+        sync_folder(home.parent)
+
+    def throw_away(self, folder: Path) -> None:
+        """Removes a folder at once, also where another process is writing an index into it."""
+        trash = self._data_dir / "trash"
+        trash.mkdir(exist_ok=True)
+        folder.rename(trash / self._new_id("prj"))
+        shutil.rmtree(trash, ignore_errors=True)
