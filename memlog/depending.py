@@ -93,6 +93,7 @@ class Later:
         self._changes: dict[bytes, _Judged] = {}
         self._renames: dict[bytes, _Judged] = {}
         self._births: dict[bytes, dict[bytes, int]] = {}
+        self._waited: dict[tuple[bytes, int], set[bytes]] = {}
 
     def changes(self, key: bytes, last: int) -> Set[int]:
         if key not in self._changes:
@@ -117,11 +118,27 @@ class Later:
 
     def relations_born(self, name: str, last: int) -> set[int]:
         """Where the living relations that touch a name were added."""
+        return {born for born in self._touching(name).values() if born > last}
+
+    def relations_come(self, name: str, last: int) -> list[bytes]:
+        """The keys of those that touch a name now and did not at `last`."""
+        known = touching_key(name), last
+        if known not in self._waited:
+            rows = self._state.at(last).relations_touching(name)
+            self._waited[known] = {touching_key(name, row.id) for row in rows}
+        waited = self._waited[known]
+        return [
+            relation_key(key[TOUCHING_BYTES:].decode())
+            for key in self._touching(name)
+            if key not in waited
+        ]
+
+    def _touching(self, name: str) -> dict[bytes, int]:
         prefix = touching_key(name)
         if prefix not in self._births:
             rows = self._state.relations_touching(name)
             self._births[prefix] = {touching_key(name, row.id): row.born for row in rows}
-        return {born for born in self._births[prefix].values() if born > last}
+        return self._births[prefix]
 
     def note(self, position: int) -> None:
         """An entry was added at `position`, beyond all others."""
@@ -223,13 +240,8 @@ def _left_at_name(entity: Entity, changed: Rows, last: int, state: State, later:
     now = state.entity(entity.id)
     if now is None or canonical(now.name) == canonical(entity.name):
         return set()
-    waited = {row.id for row in state.at(last).relations_touching(now.name)}
-    keys = (
-        relation_key(row.id)
-        for row in state.relations_touching(now.name)
-        if row.id not in waited and relation_key(row.id) not in changed
-    )
-    return {position for key in keys for position in later.changes(key, last)}
+    keys = later.relations_come(now.name, last)
+    return {position for key in keys if key not in changed for position in later.changes(key, last)}
 
 
 def _moved(key: bytes, last: int, state: State, later: Later) -> Set[int]:

@@ -186,6 +186,12 @@ CASCADES: dict[str, Case] = {
         *(RenameEntity(name=name, new_name=other) for name, other in pairwise(["big", *named(n)])),
         Undo(position=2, cascade=True),
     ),
+    "undoing a new name and the relations that came to it": lambda n: (
+        big(1),
+        RenameEntity(name="big", new_name="large"),
+        *(relate("large", name) for name in named(n)),
+        Undo(position=4, cascade=True),
+    ),
     "undoing a fact and its versions since": lambda n: (
         big(1),
         *(
