@@ -78,6 +78,10 @@ class _Followed:
         self.driving = threading.Lock()
         self._shared_lock = shared_lock
 
+    def is_free(self, patience_seconds: float) -> bool:
+        """Whether nobody advances it by then; nobody does until `driving` is released."""
+        return self.driving.acquire(timeout=min(patience_seconds, threading.TIMEOUT_MAX))
+
     def excluding_processes(self) -> AbstractContextManager[object]:
         return nullcontext() if self._shared_lock is None else _held(self._shared_lock)
 
@@ -170,7 +174,7 @@ class Projections:
         if followed.projector.position > head:
             self._require_within_log(name, followed)
         while followed.projector.position < head and (left := deadline - time.monotonic()) > 0:
-            if not followed.driving.acquire(timeout=min(left, threading.TIMEOUT_MAX)):
+            if not followed.is_free(left):
                 break
             try:
                 self._require_open()
@@ -253,8 +257,8 @@ class Projections:
             if progress is not None:
                 progress(projector.name, projector.position, until)
 
-    def save(self) -> None:
-        """Keeps on disk what was computed in memory, where there is enough of it.
+    def save(self, patience_seconds: float = math.inf) -> None:
+        """Keeps on disk what was computed in memory, where there is enough of it and nobody is at it for longer.
 
         Vectors that are complete take the place of those of other embedders that nobody uses.
         """
@@ -262,20 +266,34 @@ class Projections:
         if self._project.replaced:  # what is in memory knows what was erased
             return
         if followed is not None and isinstance(followed.projector, VectorProjector):
-            with followed.driving:
+            if not followed.is_free(patience_seconds):
+                return
+            try:
                 followed.projector.maybe_save()
+            finally:
+                followed.driving.release()
             if self._vectors_complete and self._own is not None:
                 self._previous.end()
                 self._folders.remove_unused(self._own[0])
 
-    def close(self) -> None:
-        """Lets go of every index; a catch-up that is under way ends first, a later one is refused."""
-        self.save()
+    def close(self, patience_seconds: float = math.inf) -> None:
+        """Lets go of every index; a catch-up that is under way ends first, a later one is refused.
+
+        An index whose catch-up does not end in time is left to it, which only the end of the process may do.
+        """
+        self.save(patience_seconds)
         with self._opening:
             self._closed = True
-            for followed in self._followed.values():
-                with followed.driving:
+            for name, followed in self._followed.items():
+                if not followed.is_free(patience_seconds):
+                    log.warning(
+                        "%s is still being brought up to date, and left as it is on disk", name
+                    )
+                    continue
+                try:
                     followed.projector.close()
+                finally:
+                    followed.driving.release()
             self._followed.clear()
             self._previous.end()
             if self._own is not None:

@@ -43,6 +43,10 @@ run are one batch, and the indexes' own syncs do not stand in the way of theirs 
 SLICE_SECONDS = 1.0
 """A server that is to end waits no longer than this, and the batch under way, for texts being embedded."""
 
+ENDING_SECONDS = 1.0
+"""Nor for an index that somebody is at by then, perhaps behind an endpoint that hangs: what is lost of it is computed
+again."""
+
 BEHIND_PROJECTS_MAX = 8
 """So many projects wait for the follower, which keeps them open; any other catches up when it is searched."""
 
@@ -172,7 +176,7 @@ class Service:
         self._follower.stop()
         with self._opening:
             for opened in self._opened.all():
-                opened.projections.close()
+                opened.projections.close(ENDING_SECONDS)
             self._opened.clear()
         self.embeddings.close()
         self.usage.close()
@@ -207,7 +211,7 @@ class Follower:
             self._stopping = True
             self._changed.notify_all()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(SLICE_SECONDS + ENDING_SECONDS)
 
     def _wake(self) -> None:
         if self._thread is None:

@@ -389,9 +389,9 @@ def test_a_search_that_finds_texts_waiting_sets_the_follower_to_work(tmp_path: P
     remembered(tmp_path, "old")
     told = threading.Event()
 
-    def saved(save: Callable[[], None]) -> Callable[[], None]:
-        def done() -> None:
-            save()
+    def saved(save: Callable[..., None]) -> Callable[..., None]:
+        def done(patience_seconds: float = DEADLINE_S) -> None:
+            save(patience_seconds)
             told.set()
 
         return done

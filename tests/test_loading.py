@@ -169,7 +169,8 @@ def test_a_question_that_is_not_answered_is_not_waited_for_nor_are_those_behind_
         assert asked(client, "who sings") == (["Ada"], "")
 
 
-def test_a_server_ends_while_it_waits_for_its_endpoint(tmp_path: Path) -> None:
+@pytest.mark.parametrize("answers", [0, 1], ids=["loading", "embedding"])
+def test_a_server_ends_while_it_waits_for_its_endpoint(tmp_path: Path, answers: int) -> None:
     asked, over = threading.Event(), threading.Event()
 
     def hang(texts: list[str]) -> Answer:
@@ -178,12 +179,13 @@ def test_a_server_ends_while_it_waits_for_its_endpoint(tmp_path: Path) -> None:
         return vectors(texts)
 
     with endpoint_up() as endpoint:
-        endpoint.script = [hang] * 9
+        endpoint.script = [*[vectors] * answers, *[hang] * 9]
         with served(
             tmp_path,
             no_proxy="127.0.0.1",
             MEMLOG_EMBEDDER="openai",
             MEMLOG_EMBEDDER_URL=endpoint.url,
+            MEMLOG_LOG_LEVEL="error",
         ) as server:
             ada = {"name": "Ada", "entityType": "person", "observations": ["sings"]}
             server("create_entities", entities=[ada])
