@@ -30,23 +30,29 @@ def meanwhile(work: Callable[..., Answer], *given: Any) -> Future[Answer]:
 
 
 class Asking:
-    """The questions of one process that are under way. Safe among threads."""
+    """The questions of one process that are under way. Safe among threads.
 
-    def __init__(self) -> None:
+    `require` raises EmbeddingError where no question is ever answered.
+    """
+
+    def __init__(self, require: Callable[[], None]) -> None:
+        self._require = require
         self._changing = threading.Lock()
         self._until: dict[Future[Any], float] = {}
         """By when each should be answered that is not (monotonic seconds)."""
 
     def begin(self, ask: Callable[[], Answer], mode: Mode) -> Future[Answer]:
-        """What `ask` returns, in a while; EmbeddingError at once, with nothing asked, where another question waits in
-        vain."""
+        """What `ask` returns, in a while; EmbeddingError at once, with nothing asked, where none is answered, or
+        another waits in vain."""
+        try:
+            self._require()
+        except EmbeddingError as error:
+            return _refused(error)
         now = time.monotonic()
         with self._changing:
             in_vain = now > min(self._until.values(), default=now)
         if in_vain:
-            refused: Future[Answer] = Future()
-            refused.set_exception(_unanswered(mode))
-            return refused
+            return _refused(_unanswered(mode))
         asked = meanwhile(ask)
         with self._changing:
             self._until[asked] = now + ANSWER_SECONDS[mode]
@@ -66,6 +72,12 @@ class Asking:
     def _end(self, asked: Future[Any]) -> None:
         with self._changing:
             self._until.pop(asked, None)
+
+
+def _refused(error: EmbeddingError) -> Future[Any]:
+    refused: Future[Any] = Future()
+    refused.set_exception(error.with_traceback(None))
+    return refused
 
 
 def _unanswered(mode: Mode) -> EmbeddingError:

@@ -47,7 +47,7 @@ class Embeddings:
         self._earlier: dict[str, Loader] = {}
         self._caches: dict[str, VectorCache] = {}
         """By key: a file is opened once in a process."""
-        self.asking = Asking()
+        self.asking = Asking(self._require_on)
 
     @property
     def switched_off(self) -> bool:
