@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from memlog.errors import EmbeddingError
@@ -62,10 +62,11 @@ class Asking:
     def answer(self, asked: Future[Answer], mode: Mode) -> Answer:
         """Raises what `ask` raised, and EmbeddingError where it takes too long."""
         try:
-            wait([asked], ANSWER_SECONDS[mode])
+            return asked.result(ANSWER_SECONDS[mode])
+        except TimeoutError:
             if not asked.done():
-                raise _unanswered(mode)
-            return asked.result()
+                raise _unanswered(mode) from None
+            return asked.result()  # it came in this very moment, or is what `ask` raised
         finally:
             del asked  # an exception keeps this frame, and would be kept by what the frame has
 
