@@ -136,6 +136,7 @@ def _machine(machine: Machine) -> str:
     return (
         f"Measured {machine.measured} on {machine.cores} cores of {machine.processor}, "
         f"{machine.system}, {machine.filesystem}, load {machine.load:g} before the start; "
+        f"a million additions in a loop of Python took {machine.million_ms:g} ms; "
         f"Python {machine.python}, {versions}.\n"
     )
 

@@ -218,7 +218,8 @@ def indexed(service: Service, project: str, names: Iterable[str], progress: Prog
         try:
             projections.caught_up(name, bar_for(progress))
         except EmbeddingError as error:
-            said.append(f"{name} will be built by the next search: {error.message}")
+            hint = f". {error.suggestion}" if error.suggestion else ""
+            said.append(f"{name} will be built by the next search: {error.message}{hint}")
     return said
 
 
