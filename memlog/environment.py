@@ -26,20 +26,12 @@ from memlog.errors import StorageError
 from memlog.gates import READERS_MAX, Gate, Turn, make_room_for_lock
 from memlog.pages import Pages
 from memlog.resident import give_back_freed, give_back_mapped
+from memlog.storage_errors import DAMAGES, is_damage, storage_error
 from memlog.structure import Stamp, is_sealed, problem, problem_of_metas, seal, stamp
 
 log = logging.getLogger("memlog.environment")
 
 Result = TypeVar("Result")
-
-DAMAGES = (
-    lmdb.InvalidError,
-    lmdb.CorruptedError,
-    lmdb.VersionMismatchError,
-    lmdb.PageNotFoundError,
-    lmdb.PanicError,
-)
-"""What LMDB says of a file that is not, or no longer, one of its files."""
 
 MAP_BYTES_START = 1024**3
 """Of addresses, not of disk or memory. So few files grow out of their map: to grow it waits for who reads in this
@@ -52,12 +44,6 @@ TRIES = 100
 """To look at a file between two commits of others; who writes as often as that has looked through it."""
 CLOSING_SECONDS_MAX, CLOSING_POLL_SECONDS = 2.0, 0.02
 """How long a file that this process has let go of may take to be closed."""
-
-_NOT_OURS = ("denied", "Read-only file system")
-_NUMBER_TAKEN = "Resource temporarily unavailable"
-"""How LMDB tells that another process has this one's number among those who read: they are of two containers."""
-_DISK_FULL = ("No space left", "Input/output error", "File too large", "Disk quota")
-"""How a full disk is told. LMDB makes an input/output error of a write that the disk took a part of."""
 
 _open: WeakSet[Environment] = WeakSet()
 _opening = threading.Lock()
@@ -393,11 +379,6 @@ def derived(
         return Environment(path, databases, map_bytes=map_bytes)
 
 
-def is_damage(error: StorageError) -> bool:
-    """Whether it says that a file is not, or no longer, one of LMDB's."""
-    return isinstance(error.__cause__, DAMAGES)
-
-
 def _require_damage(error: StorageError) -> None:
     if not is_damage(error):
         raise error
@@ -427,36 +408,3 @@ def sync_folder(folder: Path) -> None:
 def _identity(path: Path | str) -> tuple[int, int]:
     found = os.stat(path)
     return found.st_dev, found.st_ino
-
-
-def storage_error(path: Path, error: Exception) -> StorageError:
-    """`error` of LMDB or the system, in words for the reader."""
-    suggestion = "Run `memlog doctor` to see the state of the data directory."
-    if isinstance(error, DAMAGES):
-        suggestion = (
-            "The file is damaged. `memlog verify` says where; `memlog restore` brings a project back "
-            "from a backup, indexes are built anew by themselves."
-        )
-    if isinstance(error, lmdb.DiskError) or any(said in str(error) for said in _DISK_FULL):
-        suggestion = "Free some space on the disk and call again; nothing was written."
-    elif isinstance(error, (PermissionError, lmdb.ReadonlyError)) or any(
-        said in str(error) for said in _NOT_OURS
-    ):
-        suggestion = (
-            f"Give this user (number {os.getuid()}) the right to read and write the file and its "
-            "folder, then call again."
-        )
-    elif _NUMBER_TAKEN in str(error):
-        suggestion = (
-            f"A process of another container has the same number, {os.getpid()}, and LMDB tells readers "
-            "apart by it: two containers cannot serve one volume. Commands go into the one that "
-            "serves: docker exec CONTAINER python -m memlog doctor."
-        )
-    return StorageError(f"{path.name}: {reason(path, error)}", suggestion=suggestion)
-
-
-def reason(path: Path, error: BaseException) -> str:
-    """What the system says is wrong with what is at `path`, without telling a client where that is."""
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return str(error).replace(f"{path}: ", "").replace(os.fspath(path.parent), "…")

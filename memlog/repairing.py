@@ -19,7 +19,6 @@ import msgspec
 from memlog.backup import made
 from memlog.codec import CHAIN_END, ERASED, ERASED_BYTES, WRITTEN, is_mended
 from memlog.damage import Lost, damaged, examine, lost, mark, noted, standing_in
-from memlog.environment import storage_error
 from memlog.errors import Conflict, DamagedLog, InvalidParameter, StorageError
 from memlog.events import ProjectCreated
 from memlog.gates import Turn
@@ -30,6 +29,7 @@ from memlog.piecing import Standing
 from memlog.project import GENERATION_KEY, LOG_FILE, clock_us
 from memlog.receipts import forgotten
 from memlog.state import Project as ProjectRow
+from memlog.storage_errors import storage_error
 from memlog.store import Store
 
 GENERATION_BYTES = 4

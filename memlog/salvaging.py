@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from memlog.damage import examine, mark, standing_in
-from memlog.environment import Environment, storage_error
+from memlog.environment import Environment
 from memlog.errors import DamagedLog
 from memlog.events import ProjectCreated
 from memlog.log import Damage
 from memlog.mending import whole_of
 from memlog.pages import Pages
 from memlog.project import DATABASES, LOG_FILE, Project
+from memlog.storage_errors import storage_error
 from memlog.structure import Stamp, stamp
 from memlog.tables import place
 

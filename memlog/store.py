@@ -22,7 +22,6 @@ from memlog.catalog import Catalog
 from memlog.closest import did_you_mean
 from memlog.commands import ArchiveProject, CreateProject, RestoreProject
 from memlog.context import Context
-from memlog.environment import is_damage, storage_error
 from memlog.errors import (
     DamagedLog,
     InvalidParameter,
@@ -40,6 +39,7 @@ from memlog.recent import Recent
 from memlog.salvaging import forget, salvage
 from memlog.state import Project as ProjectRow
 from memlog.state import State, text_key
+from memlog.storage_errors import is_damage, storage_error
 
 Wanted = Literal["active", "archived", "all"]
 

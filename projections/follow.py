@@ -25,10 +25,10 @@ from typing import Literal
 from filelock import FileLock
 
 from memlog.codec import Entry
-from memlog.environment import storage_error
 from memlog.errors import DamagedLog, ProjectNotFound, StorageError
 from memlog.log import Log
 from memlog.project import Project
+from memlog.storage_errors import storage_error
 from projections.analytics import ANALYTICS_VERSION, AnalyticsProjector
 from projections.documents import Born, Change, changes
 from projections.embeddings import Embeddings

@@ -26,8 +26,8 @@ from pathlib import Path
 import msgspec
 import tantivy
 
-from memlog.environment import reason
 from memlog.errors import StorageError
+from memlog.storage_errors import reason
 from projections import analysis
 from projections.documents import Change, Kind
 from projections.protocol import Batch

@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING
 
 import lmdb
 
-from memlog.environment import DAMAGES, MAP_BYTES_START, Environment, storage_error
+from memlog.environment import MAP_BYTES_START, Environment
 from memlog.errors import StorageError
 from memlog.gates import SMALL_CALLS
+from memlog.storage_errors import DAMAGES, storage_error
 
 if TYPE_CHECKING:
     from projections.embedding.embedder import Vectors

@@ -1,0 +1,63 @@
+"""What LMDB and the system say of a file, in words for the reader, with what he may do."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import lmdb
+
+from memlog.errors import StorageError
+
+DAMAGES = (
+    lmdb.InvalidError,
+    lmdb.CorruptedError,
+    lmdb.VersionMismatchError,
+    lmdb.PageNotFoundError,
+    lmdb.PanicError,
+)
+"""What LMDB says of a file that is not, or no longer, one of its files."""
+
+_NOT_OURS = ("denied", "Read-only file system")
+_NUMBER_TAKEN = "Resource temporarily unavailable"
+"""How LMDB tells that another process has this one's number among those who read: they are of two containers."""
+_DISK_FULL = ("No space left", "Input/output error", "File too large", "Disk quota")
+"""How a full disk is told. LMDB makes an input/output error of a write that the disk took a part of."""
+
+
+def is_damage(error: StorageError) -> bool:
+    """Whether it says that a file is not, or no longer, one of LMDB's."""
+    return isinstance(error.__cause__, DAMAGES)
+
+
+def storage_error(path: Path, error: Exception) -> StorageError:
+    """`error` of LMDB or the system, in words for the reader."""
+    suggestion = "Run `memlog doctor` to see the state of the data directory."
+    if isinstance(error, DAMAGES):
+        suggestion = (
+            "The file is damaged. `memlog verify` says where; `memlog restore` brings a project back "
+            "from a backup, indexes are built anew by themselves."
+        )
+    if isinstance(error, lmdb.DiskError) or any(said in str(error) for said in _DISK_FULL):
+        suggestion = "Free some space on the disk and call again; nothing was written."
+    elif isinstance(error, (PermissionError, lmdb.ReadonlyError)) or any(
+        said in str(error) for said in _NOT_OURS
+    ):
+        suggestion = (
+            f"Give this user (number {os.getuid()}) the right to read and write the file and its "
+            "folder, then call again."
+        )
+    elif _NUMBER_TAKEN in str(error):
+        suggestion = (
+            f"A process of another container has the same number, {os.getpid()}, and LMDB tells readers "
+            "apart by it: two containers cannot serve one volume. Commands go into the one that "
+            "serves: docker exec CONTAINER python -m memlog doctor."
+        )
+    return StorageError(f"{path.name}: {reason(path, error)}", suggestion=suggestion)
+
+
+def reason(path: Path, error: BaseException) -> str:
+    """What the system says is wrong with what is at `path`, without telling a client where that is."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error).replace(f"{path}: ", "").replace(os.fspath(path.parent), "…")
