@@ -53,10 +53,10 @@ class Embeddings:
     def switched_off(self) -> bool:
         return self._settings.embedder == "none"
 
-    def get(self, patience_seconds: float = math.inf) -> CachedEmbedder:
-        """The embedder, loaded. Raises EmbeddingError where it is off or cannot be had, or not in time."""
+    def get(self) -> CachedEmbedder:
+        """The embedder, loaded, however long that takes. Raises EmbeddingError where it is off or cannot be had."""
         self._require_on()
-        return self._present.get(patience_seconds)
+        return self._present.get()
 
     def soon(self, seconds: float) -> CachedEmbedder:
         """The same for those who can do without: see `Loader.soon`."""
@@ -136,7 +136,7 @@ class Embeddings:
         try:
             embedder = _opened(spec)
         except EmbeddingError as error:
-            log.warning("the embedder %s cannot be loaded: %s", spec.backend, error)
+            log.warning("the embedder %s cannot be loaded: %s", spec.backend, error.message)
             raise
         describe(self._folder, embedder.key, description_of(spec))
         return embedder

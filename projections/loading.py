@@ -38,7 +38,7 @@ class _Attempt:
                 suggestion="Ask again in a while. `memlog doctor` waits for it, and says what fails.",
             )
         if self.failure is not None:
-            raise self.failure.with_traceback(None)
+            raise self.failure
         assert self.loaded is not None, "it is over"
         return self.loaded
 
@@ -64,9 +64,9 @@ class Loader:
         self._last: _Attempt | None = None
         self.loaded: CachedEmbedder | None = None
 
-    def get(self, patience_seconds: float = math.inf) -> CachedEmbedder:
-        """Raises EmbeddingError where it cannot be loaded, or is not in time."""
-        return self.loaded or self._attempt().result(time.monotonic() + patience_seconds)
+    def get(self) -> CachedEmbedder:
+        """However long it takes. Raises EmbeddingError where it cannot be loaded."""
+        return self.loaded or self._attempt().result(math.inf)
 
     def soon(self, seconds: float) -> CachedEmbedder:
         """For those who can do without: nobody waits for what has been under way for so long, and hardly for what
@@ -112,4 +112,6 @@ class Loader:
             if isinstance(error, EmbeddingError):
                 self._rest.begin(error)
             attempt.failure = error
+            with self._lock:
+                self._last = None  # or it would keep whatever the failure goes through
         attempt.over.set()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
+import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -15,8 +17,9 @@ from projections import asking, embeddings, search
 from projections.embedding import Embedder, EmbedderSpec
 from projections.embeddings import Embeddings
 from projections.vector_index import Vectors
+from server.service import Follower
 from tests.embedder_by_hash import ByHash
-from tests.endpoint import Answer, endpoint_up, vectors
+from tests.endpoint import Answer, endpoint_up, saying, vectors
 from tests.served import served
 from tests.service import Client, Refused, client_on
 
@@ -110,7 +113,7 @@ def test_what_was_erased_does_not_wait_for_an_embedder_that_is_being_loaded(
     slow.opening.clear()
     known = Embeddings(Settings(data_dir=tmp_path, embedder="minilm"))
     with pytest.raises(EmbeddingError, match="still being loaded"):
-        known.get(IN_VAIN_SECONDS)
+        known.soon(IN_VAIN_SECONDS)
     known.forget(["Ada sings"])
     slow.opening.set()
     assert known.get().vectors(["Ada sings"]).shape == (1, ByHash.dimensions)
@@ -140,6 +143,29 @@ def test_an_embedder_that_fails_is_loaded_again_when_its_rest_is_over(
     assert known.soon(WAITING_SECONDS_MAX) is known.get()
     assert len(opened) == 2
     known.close()
+
+
+@pytest.mark.parametrize("at", ["loading", "answering"])
+def test_an_embedder_that_failed_keeps_no_project_that_was_put_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    # Nobody else is to fail first.
+    monkeypatch.setattr(Follower, "behind", lambda *_: None)
+    with endpoint_up() as endpoint:
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        endpoint.script = [vectors] * (at == "answering")
+        endpoint.script += [saying(500)] * 9
+        settings = {"embedder": "openai", "embedder_url": endpoint.url, "embedder_retries": 0}
+        with client_on(tmp_path, **settings) as client:
+            tell(client)
+            assert "HTTP 500" in asked(client, "who sings")[1]
+            searcher = weakref.ref(client.service.open("default").searcher)
+            client("archive_project", name="default")
+            deadline = time.monotonic() + WAITING_SECONDS_MAX
+            while searcher() is not None and time.monotonic() < deadline:
+                gc.collect()  # the thread that asked may be at it for a moment
+                time.sleep(0.01)
+            assert searcher() is None
 
 
 def test_a_question_that_is_not_answered_is_not_waited_for_nor_are_those_behind_it(

@@ -6,11 +6,17 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 from memlog.errors import EmbeddingError
 
 RETRY_SECONDS = 60.0
 """How long a model that cannot be loaded, or an endpoint that does not answer, is left alone."""
+
+
+class _Words(NamedTuple):
+    message: str
+    suggestion: str | None
 
 
 class Rest:
@@ -19,7 +25,7 @@ class Rest:
     def __init__(self, clock_seconds: Callable[[], float] = time.monotonic) -> None:
         self._clock_seconds = clock_seconds
         self._changing = threading.Lock()
-        self._failure: EmbeddingError | None = None
+        self._failure: _Words | None = None
         self._until_seconds = 0.0
 
     @property
@@ -44,8 +50,9 @@ class Rest:
             )
 
     def begin(self, failure: EmbeddingError) -> None:
+        """Keeps its words alone: an exception keeps everything that it went through, a closed project too."""
         with self._changing:
-            self._failure = failure
+            self._failure = _Words(failure.message, failure.suggestion)
             self._until_seconds = self._clock_seconds() + RETRY_SECONDS
 
     def end(self) -> None:
