@@ -11,8 +11,3 @@ def make_private(folder: Path) -> None:
     One that is there is left as it is, for somebody may share it on purpose. Raises OSError.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-
-
-def is_private(folder: Path) -> bool:
-    """Whether no other user may list or enter it. Raises OSError."""
-    return not folder.stat().st_mode & 0o077

@@ -379,19 +379,15 @@ class Project:
         return Receipts(transaction, self._environment.databases["receipts"])
 
     def _require_present(self, transaction: lmdb.Transaction) -> None:
-        self._require_version(transaction)
-        self._require_current()
-
-    def _require_version(self, transaction: lmdb.Transaction) -> None:
-        """One look for two things: a project that was removed has no version."""
         meta = self._environment.databases["meta"]
-        if transaction.get(VERSION_KEY, db=meta) == _VERSION:
-            return
-        if transaction.get(_REMOVED_KEY, db=meta):
-            raise ProjectNotFound(
-                "This project was deleted", suggestion="Call list_projects to see what there is."
-            )
-        raise _other_version()
+        if transaction.get(VERSION_KEY, db=meta) != _VERSION:  # one that was removed has none
+            if transaction.get(_REMOVED_KEY, db=meta):
+                raise ProjectNotFound(
+                    "This project was deleted",
+                    suggestion="Call list_projects to see what there is.",
+                )
+            raise _other_version()
+        self._require_current()
 
     def _stored_number(self, key: bytes) -> int:
         with self._snapshot() as transaction:

@@ -50,11 +50,9 @@ class Asking:
             return _refused(error)
         now = time.monotonic()
         with self._changing:
-            in_vain = now > min(self._until.values(), default=now)
-        if in_vain:
-            return _refused(_unanswered(mode))
-        asked = meanwhile(ask)
-        with self._changing:
+            if now > min(self._until.values(), default=now):
+                return _refused(_unanswered(mode))
+            asked = meanwhile(ask)
             self._until[asked] = now + ANSWER_SECONDS[mode]
         asked.add_done_callback(self._end)
         return asked

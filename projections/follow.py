@@ -78,8 +78,8 @@ class _Followed:
         self.driving = threading.Lock()
         self._shared_lock = shared_lock
 
-    def is_free(self, patience_seconds: float) -> bool:
-        """Whether nobody advances it by then; nobody does until `driving` is released."""
+    def take(self, patience_seconds: float) -> bool:
+        """Takes `driving`, which is to be released; False where somebody else has it for longer."""
         return self.driving.acquire(timeout=min(patience_seconds, threading.TIMEOUT_MAX))
 
     def excluding_processes(self) -> AbstractContextManager[object]:
@@ -174,7 +174,7 @@ class Projections:
         if followed.projector.position > head:
             self._require_within_log(name, followed)
         while followed.projector.position < head and (left := deadline - time.monotonic()) > 0:
-            if not followed.is_free(left):
+            if not followed.take(left):
                 break
             try:
                 self._require_open()
@@ -266,7 +266,7 @@ class Projections:
         if self._project.replaced:  # what is in memory knows what was erased
             return
         if followed is not None and isinstance(followed.projector, VectorProjector):
-            if not followed.is_free(patience_seconds):
+            if not followed.take(patience_seconds):
                 return
             try:
                 followed.projector.maybe_save()
@@ -285,7 +285,7 @@ class Projections:
         with self._opening:
             self._closed = True
             for name, followed in self._followed.items():
-                if not followed.is_free(patience_seconds):
+                if not followed.take(patience_seconds):
                     log.warning(
                         "%s is still being brought up to date, and left as it is on disk", name
                     )

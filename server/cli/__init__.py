@@ -89,9 +89,8 @@ def main(arguments: list[str] | None = None) -> None:
     except MemlogError as error:
         say(explained(error), err=True)
         sys.exit(1)
-    except (
-        UnicodeEncodeError
-    ) as error:  # no text that is kept has half a character, only what was typed
+    except UnicodeEncodeError as error:
+        # No text that is kept has half a character, only what was typed.
         say(f"error: {error.object!a} is not valid UTF-8", err=True)
         say("hint: Type it, and name the data directory, in UTF-8.", err=True)
         sys.exit(1)

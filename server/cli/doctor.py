@@ -6,17 +6,18 @@ import platform
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from stat import S_IMODE, S_IRWXG, S_IRWXO
 from typing import Any
 
 import click
 
 from memlog import __version__
 from memlog.errors import MemlogError
-from memlog.private import is_private
 from memlog.settings import SETTINGS, Settings, load, unknown
 from server.cli.common import json_option, open_console, print_json, service_of, with_settings
 from server.service import Opened, Service
 
+OF_OTHERS = S_IRWXG | S_IRWXO
 PACKAGES = ("mcp", "lmdb", "tantivy", "faiss-cpu", "onnxruntime", "msgspec", "anyio")
 
 
@@ -64,11 +65,13 @@ def _settings(settings: Settings, data_dir: Any) -> dict[str, dict[str, str]]:
 
 
 def _data_dir(folder: Path) -> dict[str, str]:
-    mode = f"{folder.stat().st_mode & 0o777:04o}"
-    if is_private(folder):
-        return {"path": str(folder), "mode": mode}
-    hint = f"Other users of this machine may read it. Unless that is meant: chmod 700 '{folder}'"
-    return {"path": str(folder), "mode": mode, "hint": hint}
+    mode = S_IMODE(folder.stat().st_mode)
+    report = {"path": str(folder), "mode": f"{mode:04o}"}
+    if mode & OF_OTHERS:
+        report["hint"] = (
+            f"Other users of this machine may read it. Unless that is meant: chmod 700 '{folder}'"
+        )
+    return report
 
 
 def _embedder(service: Service) -> dict[str, str]:
