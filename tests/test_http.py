@@ -283,6 +283,13 @@ def test_many_clients_lose_no_write(server: HttpServer) -> None:
     assert len(graph["entities"]) == 40
 
 
+def test_the_head_of_an_answer_and_its_body_come_in_one_piece(server: HttpServer) -> None:
+    with server.connect() as connection:
+        for _ in range(20):
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert connection.recv(65_536).endswith(b'\r\n\r\n{"status":"alive"}')
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_whole_with_streams_open(tmp_path: Path, number: signal.Signals) -> None:
     with served_http(tmp_path) as server:

@@ -2,6 +2,8 @@
 
 uvicorn's own protocol waits without end for the head of a request and for a client to read. Here both
 have a time, after which the connection is cut. Bodies and the time of requests are left to `limits`.
+
+And it writes the head of an answer alone: a call of the system more, and a client that wakes up twice.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import asyncio
 import socket
 import struct
 from http import HTTPStatus
-from typing import ClassVar
+from typing import Any, ClassVar, cast
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -36,6 +38,7 @@ class _PatientProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.transport = cast(asyncio.Transport, _Joining(transport, self.loop))
         if len(self.connections) > self.connections_max:
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "Too many connections are open")
         else:
@@ -106,3 +109,31 @@ class _PatientProtocol(H11Protocol):
     def _stop(self, timer: asyncio.TimerHandle | None) -> None:
         if timer is not None:
             timer.cancel()
+
+
+class _Joining:
+    """A transport that joins what is written in one go by twos: the head of an answer, and its body."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._held = b""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        if self._held:
+            self._transport.write(self._held + data)
+            self._held = b""
+        elif data:
+            self._held = data
+            self._loop.call_soon(self._flush)
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        if self._held:
+            self.write(b"")
