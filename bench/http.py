@@ -2,27 +2,23 @@
 
 Each client keeps a connection of its own and asks again when it has its answer, so that 8 clients are 8
 requests at any time; then 8 clients with pauses, as those who have something to do in between. They run in other
-processes than the server, on the same processors. In the load no answer may be an error, and every write
-that was acknowledged is looked for at the end.
+processes than the server, on the same processors. No answer may be an error, and every write that was
+acknowledged is looked for at the end.
 """
 
 from __future__ import annotations
 
-import json
 import socket
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
-from http.client import HTTPConnection
 from multiprocessing import get_context
 from random import Random
-from typing import Any
-
-import msgspec
 
 from bench import corpus
+from bench.http_wire import NOTHING, Connection, body_of, call, result_of
 from bench.rows import Section, at_most_ms, floor, row
 from bench.wire import ROOT, SERVE, environment
 from bench.world import World
@@ -34,68 +30,15 @@ PAUSE_SECONDS = 0.25
 PROCESSES = 2
 READ_MS_MAX, SEARCH_MS_MAX = 2.0, 8.0
 START_SECONDS_MAX = 60.0
-PROTOCOL = "2026-07-28"
-_META = {
-    "io.modelcontextprotocol/protocolVersion": PROTOCOL,
-    "io.modelcontextprotocol/clientInfo": {"name": "bench", "version": "1"},
-    "io.modelcontextprotocol/clientCapabilities": {},
-}
-
-
-class Call(msgspec.Struct, frozen=True):
-    """A tool and its arguments; without a tool, a request that does nothing (/healthz)."""
-
-    tool: str = ""
-    arguments: dict[str, Any] = {}
-
-
-NOTHING = Call()
-
-
-class Client:
-    """One connection that is kept. Raises ValueError for an answer that is an error."""
-
-    def __init__(self, port: int) -> None:
-        self._connection = HTTPConnection("127.0.0.1", port, timeout=START_SECONDS_MAX)
-
-    def __call__(self, call: Call) -> dict[str, Any]:
-        if not call.tool:
-            health: dict[str, Any] = self._answer("GET", "/healthz", b"", {})
-            return health
-        params = {"name": call.tool, "arguments": call.arguments, "_meta": _META}
-        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-        headers = {
-            "Content-Type": "application/json",
-            "Accept": "application/json, text/event-stream",
-            "MCP-Protocol-Version": PROTOCOL,
-            "Mcp-Method": "tools/call",
-            "Mcp-Name": call.tool,
-        }
-        answer = self._answer("POST", "/mcp", json.dumps(body).encode(), headers)
-        result: dict[str, Any] = answer["result"]
-        if result.get("isError"):
-            raise ValueError(f"the server answered {result}")
-        return result
-
-    def _answer(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> Any:
-        self._connection.request(method, path, body, headers)
-        answer = self._connection.getresponse()
-        text = answer.read()
-        if answer.status != 200:
-            raise ValueError(f"the server answered {answer.status}: {text[:500]!r}")
-        return json.loads(text)
-
-    def close(self) -> None:
-        self._connection.close()
 
 
 def run(world: World) -> Iterator[Section]:
     prepared = world.prepared(max(world.scale.sizes))
     names = [entity.name for entity in prepared.entities]
-    reads = [Call("open_nodes", {"names": [name]}) for name in names[: world.scale.calls]]
+    reads = [_read(name) for name in names[: world.scale.calls]]
     queries = corpus.queries(prepared.entities, 2 * world.scale.calls)
-    searches = [Call("search_nodes", {"query": query, "limit": 10}) for query in queries]
-    by_words = [Call(each.tool, {**each.arguments, "mode": "text"}) for each in searches]
+    searches = [_search(query) for query in queries]
+    by_words = [_search(query, mode="text") for query in queries]
     with _served(world, prepared.project) as port, _clients() as pool:
         for start, clients in enumerate((1, CLIENTS)):
             times = {
@@ -132,9 +75,9 @@ def _unhurried(
     queries: Sequence[str],
 ) -> Section:
     count = world.scale.calls
-    reads = [Call("open_nodes", {"names": [name]}) for name in names[:count]]
+    reads = [_read(name) for name in names[:count]]
     fresh = corpus.queries(world.draw(count), count)  # their vectors are in no cache
-    searches = [Call("search_nodes", {"query": query, "limit": 10}) for query in fresh]
+    searches = [_search(query) for query in fresh]
     each_pause = f"{PAUSE_SECONDS:g} s"
     nothing, *times = (
         _together(pool, port, CLIENTS, calls, PAUSE_SECONDS)
@@ -165,15 +108,8 @@ def _load(
         taken, acknowledged = part.result()
         times += taken
         written += acknowledged
-    client = Client(port)
-    for start in range(0, len(written), 100):
-        asked = written[start : start + 100]
-        found = client(Call("open_nodes", {"names": asked}))["structuredContent"]["entities"]
-        lost = set(asked) - {entity["name"] for entity in found}
-        if lost:
-            raise ValueError(f"{len(lost)} acknowledged writes are lost, {min(lost)} among them")
+    _require_there(port, written)
     nothing = floor("a request that does nothing", _together(pool, port, 1, [NOTHING] * 50))
-    client.close()
     note = f"{len(times) / seconds:,.0f} calls/s, {len(written):,} writes, none lost"
     return Section(
         f"HTTP, {CLIENTS_UNDER_LOAD} clients for {seconds:g} s, mixed",
@@ -181,28 +117,50 @@ def _load(
     )
 
 
+def _require_there(port: int, written: Sequence[str]) -> None:
+    with Connection(port) as connection:
+        for start in range(0, len(written), 100):
+            asked = written[start : start + 100]
+            answer = connection.ask(call("open_nodes", {"names": asked}))
+            found = result_of(answer)["structuredContent"]["entities"]
+            lost = set(asked) - {entity["name"] for entity in found}
+            if lost:
+                raise ValueError(
+                    f"{len(lost)} acknowledged writes are lost, {min(lost)} among them"
+                )
+
+
+def _read(name: str) -> bytes:
+    return call("open_nodes", {"names": [name]})
+
+
+def _search(query: str, **more: str) -> bytes:
+    return call("search_nodes", {"query": query, "limit": 10, **more})
+
+
 # -- in the processes of the clients
 
 
-def together(port: int, clients: int, calls: Sequence[Call], pause_seconds: float) -> list[int]:
-    """Nanoseconds of each call, made by so many clients at a time, each with a share of them."""
+def together(port: int, clients: int, requests: Sequence[bytes], pause_seconds: float) -> list[int]:
+    """Nanoseconds of each request, made by so many clients at a time, each with a share of them."""
     with ThreadPoolExecutor(clients) as threads:
         parts = [
-            threads.submit(_one, port, calls[each::clients], each, pause_seconds)
+            threads.submit(_one, port, requests[each::clients], each, pause_seconds)
             for each in range(clients)
         ]
         return [taken for part in parts for taken in part.result()]
 
 
-def _one(port: int, calls: Sequence[Call], number: int, pause_seconds: float) -> list[int]:
-    client, times, draw = Client(port), [], Random(number)
-    for call in calls:
-        if pause_seconds:
-            time.sleep(draw.expovariate(1 / pause_seconds))
-        begun = time.perf_counter_ns()
-        client(call)
-        times.append(time.perf_counter_ns() - begun)
-    client.close()
+def _one(port: int, requests: Sequence[bytes], number: int, pause_seconds: float) -> list[int]:
+    times, draw = [], Random(number)
+    with Connection(port) as connection:
+        for request in requests:
+            if pause_seconds:
+                time.sleep(draw.expovariate(1 / pause_seconds))
+            begun = time.perf_counter_ns()
+            answer = connection.ask(request)
+            times.append(time.perf_counter_ns() - begun)
+            (body_of if request == NOTHING else result_of)(answer)
     return times
 
 
@@ -219,26 +177,27 @@ def mixed(
 def _mix(
     port: int, number: int, seconds: float, names: Sequence[str], queries: Sequence[str]
 ) -> tuple[list[int], list[str]]:
-    client = Client(port)
     times: list[int] = []
     written: list[str] = []
     end = time.monotonic() + seconds
     turn = 0
-    while time.monotonic() < end:
-        turn += 1
-        at = number * 7 + turn
-        call = Call("open_nodes", {"names": [names[at % len(names)]]})
-        if turn % 4 == 0:
-            call = Call("search_nodes", {"query": queries[at % len(queries)], "limit": 10})
-        elif turn % 4 == 2:
-            entity = {"name": f"load {number}-{turn}", "entityType": "load", "observations": []}
-            call = Call("create_entities", {"entities": [entity]})
-        begun = time.perf_counter_ns()
-        client(call)
-        times.append(time.perf_counter_ns() - begun)
-        if call.tool == "create_entities":
-            written.append(f"load {number}-{turn}")
-    client.close()
+    with Connection(port) as connection:
+        while time.monotonic() < end:
+            turn += 1
+            at = number * 7 + turn
+            name = f"load {number}-{turn}"
+            request = _read(names[at % len(names)])
+            if turn % 4 == 0:
+                request = _search(queries[at % len(queries)])
+            elif turn % 4 == 2:
+                entity = {"name": name, "entityType": "load", "observations": []}
+                request = call("create_entities", {"entities": [entity]})
+            begun = time.perf_counter_ns()
+            answer = connection.ask(request)
+            times.append(time.perf_counter_ns() - begun)
+            result_of(answer)
+            if turn % 4 == 2:
+                written.append(name)
     return times, written
 
 
@@ -249,10 +208,10 @@ def _together(
     pool: ProcessPoolExecutor,
     port: int,
     clients: int,
-    calls: Sequence[Call],
+    requests: Sequence[bytes],
     pause_seconds: float = 0.0,
 ) -> list[int]:
-    return pool.submit(together, port, clients, calls, pause_seconds).result()
+    return pool.submit(together, port, clients, requests, pause_seconds).result()
 
 
 @contextmanager
@@ -284,13 +243,10 @@ def _served(world: World, project: str) -> Iterator[int]:
 def _await(port: int) -> None:
     deadline = time.monotonic() + START_SECONDS_MAX
     while time.monotonic() < deadline:
-        client = Client(port)
         try:
-            client(NOTHING)
+            with Connection(port) as connection:
+                connection.ask(NOTHING)
+            return
         except ConnectionError:
             time.sleep(0.05)
-        else:
-            return
-        finally:
-            client.close()
     raise TimeoutError(f"the server did not answer within {START_SECONDS_MAX:g} s")
