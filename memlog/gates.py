@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from memlog.patience import require_patience
+
 SMALL_CALLS = threading.RLock()
 """Held over many small calls into a library, each of which lets go of the interpreter: threads that make hundreds of
 them at once take it from each other at every one, and none is done before the others are.
@@ -93,6 +95,7 @@ class Gate:
     def enter(self) -> None:
         with self._changed:
             while self._closed:
+                require_patience()
                 self._changed.wait()
             self._inside += 1
 
@@ -110,6 +113,7 @@ class Gate:
 
     @contextmanager
     def closed(self) -> Iterator[None]:
+        require_patience()
         with self._changed:
             while self._closed:
                 self._changed.wait()

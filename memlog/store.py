@@ -33,6 +33,7 @@ from memlog.errors import (
 from memlog.folders import Folders
 from memlog.gates import Turn
 from memlog.log import Log
+from memlog.patience import require_patience
 from memlog.project import LOG_FILE, Origin, Project, clock_us
 from memlog.purging import Plan, Target, plan
 from memlog.recent import Recent
@@ -351,6 +352,7 @@ class Store:
     def _lock(self) -> Iterator[None]:
         from filelock import FileLock
 
+        require_patience()
         with self._opening:
             if self._locked:  # by this thread, further up
                 yield

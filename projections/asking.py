@@ -13,6 +13,7 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from memlog.errors import EmbeddingError
+from memlog.patience import in_haste
 from memlog.settings import Mode
 
 ANSWER_SECONDS: dict[Mode, float] = {"hybrid": 10.0, "semantic": 50.0}
@@ -48,6 +49,8 @@ class Asking:
             self._require()
         except EmbeddingError as error:
             return _refused(error)
+        if in_haste():
+            return _now(ask)
         now = time.monotonic()
         with self._changing:
             if now > min(self._until.values(), default=now):
@@ -71,6 +74,16 @@ class Asking:
     def _end(self, asked: Future[Any]) -> None:
         with self._changing:
             self._until.pop(asked, None)
+
+
+def _now(ask: Callable[[], Answer]) -> Future[Answer]:
+    """Asked by this thread: another would have patience."""
+    asked: Future[Answer] = Future()
+    try:
+        asked.set_result(ask())
+    except EmbeddingError as error:
+        return _refused(error)
+    return asked
 
 
 def _refused(error: EmbeddingError) -> Future[Any]:

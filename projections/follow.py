@@ -27,6 +27,7 @@ from filelock import FileLock
 from memlog.codec import Entry
 from memlog.errors import DamagedLog, ProjectNotFound, StorageError
 from memlog.log import Log
+from memlog.patience import require_patience
 from memlog.project import Project
 from memlog.storage_errors import storage_error
 from projections.analytics import ANALYTICS_VERSION, AnalyticsProjector
@@ -148,6 +149,7 @@ class Projections:
         """What an embedder before made, where the vectors of the present one were not complete so far."""
         if self._vectors_complete:
             return None
+        require_patience()
         own = self._own[0] if self._own is not None else None
         return self._previous.serving(own, self._project.head(), patience_seconds)
 
@@ -174,6 +176,7 @@ class Projections:
         if followed.projector.position > head:
             self._require_within_log(name, followed)
         while followed.projector.position < head and (left := deadline - time.monotonic()) > 0:
+            require_patience()
             if not followed.take(left):
                 break
             try:
@@ -192,6 +195,7 @@ class Projections:
 
     def _require_within_log(self, name: str, followed: _Followed) -> None:
         """Empties an index that knows more than its log: somebody put an older log in its place."""
+        require_patience()
         with followed.driving, followed.excluding_processes():
             followed.projector.refresh()
             position = followed.projector.position
@@ -230,6 +234,7 @@ class Projections:
 
     def rebuild(self, name: str, progress: Progress | None = None) -> None:
         """Throws the projection away and builds it from the log."""
+        require_patience()
         followed = self._open(name)
         with followed.driving, followed.excluding_processes():
             followed.projector.reset()
@@ -321,6 +326,7 @@ class Projections:
         with self._opening:
             self._require_open()
             if name not in self._followed:
+                require_patience()
                 self._followed[name] = self._start(name, key)
             return self._followed[name]
 

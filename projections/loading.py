@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 
 from memlog.errors import EmbeddingError
+from memlog.patience import require_patience
 from projections.embedding import CachedEmbedder, Embedder
 from projections.embedding.rest import Rest
 
@@ -93,6 +94,7 @@ class Loader:
 
     def _attempt(self) -> _Attempt:
         """The one that is under way or has just ended well, or a new one."""
+        require_patience()
         with self._lock:
             last = self._last
             if last is not None and (self.loaded is not None or not last.over.is_set()):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from memlog.errors import EmbeddingError, StorageError
+from memlog.patience import require_patience
 from memlog.settings import Mode
 from projections.asking import meanwhile
 from projections.documents import Kind
@@ -244,6 +245,7 @@ class Searcher:
         vectors, head = self._projections.vectors_so_far()
         if vectors.position == head:
             return _Asked(vector_of(embedder), Meaning(embedder, vectors), None), head
+        require_patience()
         self._lagging()
         asking = [meanwhile(vector_of, embedder)]
         vectors = self._caught_up(head - vectors.position, mode)

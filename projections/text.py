@@ -27,6 +27,7 @@ import msgspec
 import tantivy
 
 from memlog.errors import StorageError
+from memlog.patience import require_patience
 from memlog.storage_errors import reason
 from projections import analysis
 from projections.documents import Change, Kind
@@ -158,6 +159,7 @@ class TextProjector:
             self._forget_committed()
             if self._searched().position >= head:
                 return
+            require_patience()
             ahead, committed = self._ahead, self._snapshot
             if ahead is None or ahead.committed.position < committed.position:
                 ahead = Ahead(self._schema, committed)

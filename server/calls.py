@@ -265,6 +265,10 @@ class Calls:
     def __contains__(self, tool: str) -> bool:
         return tool in self._tools
 
+    def only_reads(self, tool: str) -> bool:
+        """Whether a call that was broken off may be begun anew."""
+        return not self._tools[tool].writes
+
     def answer(self, call: PlainCall, form: Form) -> Told:
         """Runs a tool that there is, to its end."""
         request = call.request

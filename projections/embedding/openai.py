@@ -24,6 +24,7 @@ from urllib.parse import SplitResult, urlsplit
 import msgspec
 
 from memlog.errors import EmbeddingError, shorten
+from memlog.patience import require_patience
 from projections.embedding.embedder import file_name, unit_rows
 from projections.embedding.rest import Rest
 
@@ -123,6 +124,7 @@ class OpenAI:
         return vectors
 
     def _request(self, texts: list[str]) -> Vectors:
+        require_patience()
         body = msgspec.json.encode({"model": self._model, "input": texts})
         self._rest.require_over()
         retries = 0 if self._rest.failed else self._max_retries

@@ -36,7 +36,7 @@ from server.faults import guard
 from server.grants import Grant
 from server.http.access import Access
 from server.http.connections import Connections, Door, Served
-from server.http.direct import Direct
+from server.http.direct import Direct, Pace
 from server.http.errors import InJson, refused
 from server.http.hosts import KnownHosts, answering_pages, security
 from server.http.limits import Limits, Rates
@@ -63,6 +63,7 @@ class App:
         self._access = access
         settings = service.settings
         self._threads = ThreadPoolExecutor(THREADS_MAX, "call")
+        self._pace = Pace(lambda: self.limits.working == 1)
         self._rates = Rates(settings.http_requests_per_second)
         self._connections = Connections(
             settings, security(settings), self._served, access.still_holds
@@ -119,7 +120,7 @@ class App:
         called = self._metrics.called
         server = build_server(session, offered, on_first_answer=lambda: None, on_called=called)
         guard(server)
-        direct = Direct(server, Calls(session, offered), self._threads, called)
+        direct = Direct(server, Calls(session, offered), self._threads, self._pace, called)
         return Served(server, direct)
 
     async def _mcp(self, scope: Scope, receive: Receive, send: Send) -> None:

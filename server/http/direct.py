@@ -3,17 +3,22 @@
 A POST that is plainly a call of a tool (`calls`), with headers of which the SDK would think nothing odd, is answered
 here with the SDK's own status, headers and bytes, in both eras. Every guard stands in front of it; `take` leaves to
 the SDK whatever else comes, and each call of a session until the SDK itself has accepted its `initialize`.
+
+A thread runs the call. Where nobody else asks for anything, and it reads what was quick to read last time, the event
+loop runs it itself: waking two threads, on a processor that went to sleep, takes longer than most tools. What would
+have to wait is left to a thread all the same (`memlog.patience`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 from contextvars import copy_context
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http import (
@@ -34,10 +39,19 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_MODERN_VERSION
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
+from memlog.patience import Impatient, without_patience
 from server.calls import Calls, EnvelopedForm, Form, HandshakeForm, PlainCall, Told, plain_call
 from server.dispatch import UNFORESEEN, Called
 from server.http.limits import Whole
 from server.wire import Refused, decode, encode
+
+QUICK_SECONDS, ALONE_SECONDS = 0.002, 0.02
+"""So long at most the last call of a tool took, if the next is run by the event loop, which serves nobody meanwhile:
+whoever else is there, and where nobody is."""
+
+ROUNDS = 4
+"""Of the event loop until a request that came while it ran a call has reached this place: one in which it is read, one
+in which its task begins, and one to spare."""
 
 ACCEPT_BYTES_MAX = 200
 """Of an Accept header that is looked at here, and kept."""
@@ -47,6 +61,36 @@ _HANDSHAKE_VERSIONS = {None, *(version.encode() for version in HANDSHAKE_PROTOCO
 _HANDSHAKE = HandshakeForm()
 
 _Header = tuple[bytes, bytes]
+
+
+class Pace:
+    """When the event loop runs a call itself: when the last one of its tool took next to nothing, or took little and
+    nobody else waits. What counts is the processor's time."""
+
+    def __init__(self, alone: Callable[[], bool]) -> None:
+        """`alone` tells whether nothing but the request that asks is worked on."""
+        self._alone = alone
+        self._seconds: dict[str, float] = {}
+        self._rounds = 0
+
+    def allows(self, tool: str) -> bool:
+        seconds = self._seconds.get(tool, math.inf)
+        alone = not self._rounds and self._alone()
+        return seconds <= (ALONE_SECONDS if alone else QUICK_SECONDS)
+
+    def took(self, tool: str, seconds: float) -> None:
+        self._seconds[tool] = seconds
+
+    def hold(self) -> None:
+        """The event loop has run one. Who came meanwhile is heard in its next rounds, and does not wait in a line."""
+        if not self._rounds:
+            asyncio.get_running_loop().call_soon(self._go_round)
+        self._rounds = ROUNDS
+
+    def _go_round(self) -> None:
+        self._rounds -= 1
+        if self._rounds:
+            asyncio.get_running_loop().call_soon(self._go_round)
 
 
 class _Running:
@@ -59,14 +103,23 @@ class _Running:
         self.cancelled = False
 
 
+class _Ran(NamedTuple):
+    """What a call came to, None if it was cancelled before; how long it took, and of that, its thread's work."""
+
+    told: Told | None
+    seconds: float
+    worked_seconds: float
+
+
 class Direct:
     """The plain calls of one connection. But for `_work`, everything runs in the event loop's thread."""
 
     def __init__(
-        self, server: Server[Any], calls: Calls, threads: Executor, on_called: Called
+        self, server: Server[Any], calls: Calls, threads: Executor, pace: Pace, on_called: Called
     ) -> None:
         self._calls = calls
         self._threads = threads
+        self._pace = pace
         self._on_called = on_called
         self._enveloped = EnvelopedForm(server)
         self._session: list[_Header] | None = None
@@ -122,27 +175,47 @@ class Direct:
         await _send(send, status, headers, message)
 
     async def _told(self, call: PlainCall, form: Form) -> Told | None:
-        """The answer of the tool, made by a thread; None where the session ended first."""
+        """The answer of the tool, made by a thread or at once; None where the session ended first."""
         loop = asyncio.get_running_loop()
         running = _Running(call, form, loop.create_future())
         self._running.add(running)
-        # The thread logs under the id of this request.
-        self._threads.submit(copy_context().run, self._work, running, loop.call_soon_threadsafe)
+        if not self._done_at_once(running):
+            # The thread logs under the id of this request.
+            self._threads.submit(copy_context().run, self._work, running, loop.call_soon_threadsafe)
         return await running.told
 
-    def _work(self, running: _Running, tell: Callable[..., object]) -> None:
-        began, told = time.perf_counter(), None
-        if not running.cancelled:
-            told = self._calls.answer(running.call, running.form)
-        tell(self._finish, running, told, time.perf_counter() - began)
+    def _done_at_once(self, running: _Running) -> bool:
+        """Runs a call that will be quick in this thread, unless it would have to wait for something."""
+        tool = running.call.tool
+        if not (self._calls.only_reads(tool) and self._pace.allows(tool)):
+            return False
+        try:
+            with without_patience():
+                ran = self._ran(running)
+        except Impatient:
+            return False
+        self._pace.hold()
+        self._finish(running, ran)
+        return True
 
-    def _finish(self, running: _Running, told: Told | None, seconds: float) -> None:
+    def _work(self, running: _Running, tell: Callable[..., object]) -> None:
+        tell(self._finish, running, self._ran(running))
+
+    def _ran(self, running: _Running) -> _Ran:
+        began, worked = time.perf_counter(), time.thread_time()
+        told = None if running.cancelled else self._calls.answer(running.call, running.form)
+        return _Ran(told, time.perf_counter() - began, time.thread_time() - worked)
+
+    def _finish(self, running: _Running, ran: _Ran) -> None:
         self._running.discard(running)
+        told = ran.told
+        if told is not None:
+            self._pace.took(running.call.tool, ran.worked_seconds)
         outcome = UNFORESEEN if told is None else told.outcome
         if told is None or running.cancelled:
             told = Told(_cancelled(running.call.id), outcome)
         try:
-            self._on_called(running.call.tool, outcome, seconds)
+            self._on_called(running.call.tool, outcome, ran.seconds)
         finally:
             _settle(running.told, told)
 

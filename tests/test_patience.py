@@ -1,0 +1,265 @@
+"""What the event loop does itself, and what it leaves to threads: whatever would have to wait."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+
+from memlog.patience import Impatient, in_haste, require_patience, without_patience
+from projections import embeddings
+from projections.embedding.openai import OpenAI
+from server.http import direct
+from server.registry import Arguments, Call, Result, Tool, tools
+from server.service import Service
+from tests.asgi import LEGACY, MODERN, Client, app_over, ask
+from tests.connected import run
+from tests.embedder_by_hash import opened_by_hash
+from tests.endpoint import endpoint_up
+from tests.served import Era
+from tests.service import Client as ServiceClient
+from tests.service import client_on
+
+ADA = {"name": "Ada", "entityType": "person", "observations": ["sings in a choir"]}
+BOTH_ERAS = pytest.mark.parametrize("era", [LEGACY, MODERN])
+
+
+def test_only_the_thread_that_is_in_haste_has_no_patience_and_only_meanwhile() -> None:
+    seen: list[bool] = []
+    with without_patience():
+        with pytest.raises(Impatient):
+            require_patience()
+        other = threading.Thread(target=lambda: seen.append(in_haste()))
+        other.start()
+        other.join()
+    require_patience()
+    with suppress(Impatient), without_patience():
+        require_patience()
+    assert (seen, in_haste()) == ([False], False)
+
+
+# -- what would have to wait
+
+
+def hasty(ask: Callable[[], Any]) -> Any:
+    """What it answers at once; None where it would have to wait."""
+    try:
+        with without_patience():
+            return ask()
+    except Impatient:
+        return None
+
+
+def found(client: ServiceClient, query: str, mode: str = "hybrid") -> list[str]:
+    answer = client("search_nodes", query=query, mode=mode)
+    assert "notice" not in answer
+    return [each["name"] for each in answer["entities"]]
+
+
+def test_a_project_is_opened_with_patience_and_read_without(tmp_path: Path) -> None:
+    with client_on(tmp_path, embedder="none") as client:
+        client("create_entities", entities=[ADA])
+    with client_on(tmp_path, embedder="none") as client:
+        read = partial(client, "open_nodes", names=["Ada"])
+        assert hasty(read) is None
+        told = read()
+        assert told["entities"] and hasty(read) == told
+
+
+def test_a_project_is_made_on_first_use_with_patience_only(tmp_path: Path) -> None:
+    with client_on(tmp_path, embedder="none") as client:
+        assert hasty(lambda: client("open_nodes", names=["Ada"])) is None
+        assert not client.service.store.projects("all")
+        assert client("open_nodes", names=["Ada"])["entities"] == []
+
+
+@pytest.mark.parametrize("mode", ["text", "hybrid", "semantic"])
+def test_a_search_that_has_to_catch_up_waits_and_the_next_one_does_not(
+    mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embeddings, "open_embedder", opened_by_hash)
+    monkeypatch.setattr("server.service.QUIET_SECONDS", 60.0)  # the follower does not come
+    monkeypatch.setattr("server.service.BEHIND_SECONDS_MAX", 60.0)
+    with client_on(tmp_path, embedder="minilm") as client:
+        for name in ("Ada", "Bob"):
+            client("create_entities", entities=[{**ADA, "name": name}])
+            ask = partial(found, client, f"{name}: sings in a choir", mode)
+            assert hasty(ask) is None
+            told = ask()
+            assert name in told and hasty(ask) == told
+
+
+def test_a_question_that_an_endpoint_must_answer_waits() -> None:
+    with endpoint_up() as endpoint:
+        embedder = OpenAI("m", base_url=endpoint.url)
+        assert hasty(lambda: embedder.embed(["a question"])) is None
+        assert len(embedder.embed(["a question"])) == 1
+
+
+def test_who_would_wait_for_a_map_to_be_resized_is_told_so(tmp_path: Path) -> None:
+    with client_on(tmp_path, embedder="none") as client:
+        client("create_entities", entities=[ADA])
+        gate = client.service.open("default").project._environment._gate
+        with gate.closed():
+            assert hasty(lambda: client("open_nodes", names=["Ada"])) is None
+        assert hasty(lambda: client("open_nodes", names=["Ada"])) is not None
+
+
+# -- who runs a call over HTTP
+
+
+class Noted:
+    """Tools that every application offers, which note who runs them."""
+
+    def __init__(self) -> None:
+        self.runs: list[str] = []
+        self.before: Callable[[], object] = lambda: None
+
+    def tools(self, *_: Any, **__: Any) -> dict[str, Tool]:
+        like = tools(["graph"])["read_graph"]
+        reads = msgspec.structs.replace(
+            like, name="reads", handler=self._run, links=None, bare=None
+        )
+        return {
+            "reads": reads,
+            "writes": msgspec.structs.replace(reads, name="writes", writes=True),
+        }
+
+    def _run(self, call: Call, arguments: Arguments) -> Result:
+        self.before()
+        loop = threading.current_thread() is threading.main_thread()
+        self.runs.append("loop" if loop else "thread")
+        return Result()
+
+
+@pytest.fixture
+def noted(monkeypatch: pytest.MonkeyPatch) -> Noted:
+    noted = Noted()
+    monkeypatch.setattr("server.http.app.tools", noted.tools)
+    return noted
+
+
+async def rested() -> None:
+    """Until the event loop has heard all who came while it ran a call."""
+    for _ in range(direct.ROUNDS + 1):
+        await anyio.lowlevel.checkpoint()
+
+
+@BOTH_ERAS
+def test_the_event_loop_runs_what_was_quick_to_read_and_threads_the_rest(
+    era: Era, noted: Noted, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        async with app_over(tmp_path) as app:
+            client = Client(app, era)
+            await client.open()
+            for tool in ["reads"] * 3 + ["writes"] * 3:
+                assert (await client.call(tool, {})).status == 200
+                await rested()
+            assert b'memlog_calls_total{outcome="ok",tool="reads"} 3.0' in app._metrics.page()
+
+    run(scenario)
+    assert noted.runs == ["thread", "loop", "loop", "thread", "thread", "thread"]
+
+
+def test_what_would_have_to_wait_is_begun_anew_by_a_thread_and_counted_once(
+    noted: Noted, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        async with app_over(tmp_path) as app:
+            client = Client(app, MODERN)
+            await client.open()
+            await client.call("reads", {})
+            noted.before = require_patience
+            assert "result" in (await client.call("reads", {})).json
+            assert b'memlog_calls_total{outcome="ok",tool="reads"} 2.0' in app._metrics.page()
+
+    run(scenario)
+    assert noted.runs == ["thread", "thread"]
+
+
+@pytest.mark.parametrize(
+    ("quick", "alone", "runs"),
+    [(0, 60, ["loop", "thread"]), (60, 60, ["loop", "loop"]), (0, 0, ["thread", "thread"])],
+)
+def test_who_comes_while_the_event_loop_runs_a_call_waits_only_for_what_is_very_quick(
+    quick: float,
+    alone: float,
+    runs: list[str],
+    noted: Noted,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        async with app_over(tmp_path) as app:
+            client = Client(app, MODERN)
+            await client.open()
+            await client.call("reads", {})
+            await rested()
+            monkeypatch.setattr(direct, "QUICK_SECONDS", quick)
+            monkeypatch.setattr(direct, "ALONE_SECONDS", alone)
+            async with anyio.create_task_group() as tasks:
+                for number in range(2):
+                    tasks.start_soon(client.call, "reads", {}, None, number)
+
+    run(scenario)
+    assert noted.runs[1:] == runs
+
+
+def test_a_call_that_waits_holds_up_nobody(noted: Noted, tmp_path: Path) -> None:
+    entered, opened = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        require_patience()
+        entered.set()
+        assert opened.wait(30)
+
+    async def scenario() -> None:
+        async with app_over(tmp_path) as app:
+            client = Client(app, MODERN)
+            await client.open()
+            await client.call("reads", {})
+            await rested()
+            noted.before = wait
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(client.call, "reads", {})
+                assert await anyio.to_thread.run_sync(entered.wait, 30)
+                assert (await ask(app, b"", [], method="GET", path="/healthz")).status == 200
+                opened.set()
+
+    run(scenario)
+
+
+def test_real_searches_are_run_by_the_event_loop_with_the_answers_of_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embeddings, "open_embedder", opened_by_hash)
+    hurried: list[bool] = []
+    search = Service.open
+
+    def opened(self: Service, name: str) -> Any:
+        hurried.append(in_haste())
+        return search(self, name)
+
+    async def scenario() -> None:
+        async with app_over(tmp_path, embedder="minilm", project="default") as app:
+            client = Client(app, MODERN)
+            await client.open()
+            await client.call("create_entities", {"entities": [ADA]})
+            answers = []
+            for _ in range(3):
+                await rested()
+                answers.append((await client.call("search_nodes", {"query": "choir"})).json)
+            assert answers[0]["result"]["structuredContent"]["entities"]
+            assert answers[0] == answers[1] == answers[2]
+
+    monkeypatch.setattr(Service, "open", opened)
+    run(scenario)
+    assert hurried[-1]
