@@ -136,9 +136,9 @@ class VectorIndex:
         In no order, and some more than asked for: the caller breaks ties.
         """
         spare = max(SPARE_MIN, math.ceil(SPARE_SHARE * limit))
-        wanted = min(limit + spare, len(selection.rows))
+        wanted = min(limit + spare, selection.count)
         if limit <= 0 or wanted == 0:
-            return selection.rows[:0], np.empty(0, dtype=np.float32)
+            return np.empty(0, np.int64), np.empty(0, np.float32)
         found = self._proposed(asked, selection, wanted)
         return found, self.cosines(asked, found)
 
@@ -158,7 +158,7 @@ class VectorIndex:
 
     def _proposed(self, asked: Vectors, selection: Selection, wanted: int) -> Ids:
         """The `wanted` rows that are nearest to the query in whole numbers."""
-        if len(selection.rows) <= wanted:
+        if selection.count <= wanted:
             return selection.rows
         whole = _whole(asked)[np.newaxis]
         found = self._by_graph(whole, selection, wanted)
@@ -175,9 +175,9 @@ class VectorIndex:
         """What the graph finds; None where it is not complete or comparing is cheaper."""
         if selection.total < self._graph_from_rows or not self._merged:
             return None
-        share = len(selection.rows) / selection.total
+        share = selection.count / selection.total
         steps = math.ceil(max(GRAPH_SEARCH_STEPS_MIN, GRAPH_STEPS_TIMES * count) / share)
-        if len(selection.rows) <= steps * ROWS_COMPARED_PER_STEP:
+        if selection.count <= steps * ROWS_COMPARED_PER_STEP:
             return None
         chosen = faiss.SearchParametersHNSW(
             efSearch=steps, sel=faiss.IDSelectorBitmap(selection.bitmap)

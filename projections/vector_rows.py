@@ -30,22 +30,25 @@ from projections.talks import StoredTalks, Talks
 KINDS: tuple[Kind, ...] = get_args(Kind)
 ASKING_MAX = 255
 
+SELECTIONS_MAX = 16
+"""Kept of those that were asked for since the last change: a bit a row each."""
+
 Ids = NDArray[np.int64]
 
 
 class Selection:
-    """The rows that a search may return, ascending, out of `total`."""
+    """The rows that a search may return: those of a `mask` of all rows, kept as a bit each, the lowest of a byte
+    first."""
 
-    def __init__(self, rows: Ids, total: int) -> None:
-        self.rows = rows
-        self.total = total
+    def __init__(self, mask: NDArray[np.bool_]) -> None:
+        self.total = len(mask)
+        self.count = int(np.count_nonzero(mask))
+        self.bitmap: NDArray[np.uint8] = np.packbits(mask, bitorder="little")
 
     @cached_property
-    def bitmap(self) -> NDArray[np.uint8]:
-        """One bit a row, the lowest bit of a byte first."""
-        mask = np.zeros(self.total, dtype=np.bool_)
-        mask[self.rows] = True
-        return np.packbits(mask, bitorder="little")
+    def rows(self) -> Ids:
+        """Ascending."""
+        return np.flatnonzero(np.unpackbits(self.bitmap, count=self.total, bitorder="little"))
 
 
 class _Stored(msgspec.Struct, array_like=True):
@@ -94,8 +97,8 @@ class Rows:
         self._labels = {label: array("q", rows) for label, rows in held.labels.items()}
         self._entity_codes = {entity: code for code, entity in enumerate(self._entities)}
         self._last = {ref: row for row, ref in enumerate(self._refs)}
-        self._present: dict[frozenset[Kind] | None, Selection] = {}
-        """What lives now, by the kinds asked for; until something changes."""
+        self._selections: dict[tuple[int | None, frozenset[Kind] | None], Selection] = {}
+        """What lives at a position, or now, by the kinds asked for; until something changes."""
 
     def __len__(self) -> int:
         return len(self._refs)
@@ -126,7 +129,7 @@ class Rows:
             self._labels.setdefault(label, array("q")).append(row)
         self._refs.append(document.ref)
         self._last[document.ref] = row
-        self._present = {}
+        self._selections = {}
 
     def _subject_code(self, subject: str) -> int:
         code = self._subject_codes.setdefault(subject, len(self._subjects))
@@ -140,7 +143,7 @@ class Rows:
         row = self._last.get(ref)
         if row is not None and self._died.values[row] == NEVER:
             self._died.values[row] = position
-            self._present = {}
+            self._selections = {}
 
     # -- what a search asks
 
@@ -157,24 +160,27 @@ class Rows:
         self, at: int | None, kinds: Collection[Kind] | None, labels: Iterable[str]
     ) -> Selection:
         """The rows that live (`at` a position, or now), are of one of `kinds`, bear all `labels`."""
-        labels = tuple(labels)
-        if at is None and not labels:
-            # Computed by whoever asks first after a change; two at once compute the same.
-            wanted = None if kinds is None else frozenset(kinds)
-            if (known := self._present.get(wanted)) is None:
-                known = self._present[wanted] = self._selected(None, kinds, ())
-            return known
-        return self._selected(at, kinds, labels)
+        if labels := tuple(labels):
+            mask, bearing = np.zeros(len(self), np.bool_), self._bearing(labels)
+            mask[bearing] = self._chosen(bearing, at, kinds)
+            return Selection(mask)
+        selections, asked = self._selections, (at, None if kinds is None else frozenset(kinds))
+        # Computed by whoever asks first after a change; two at once compute the same.
+        if (known := selections.get(asked)) is None:
+            if len(selections) >= SELECTIONS_MAX:
+                selections.clear()
+            known = selections[asked] = Selection(self._chosen(slice(None), at, kinds))
+        return known
 
-    def _selected(
-        self, at: int | None, kinds: Collection[Kind] | None, labels: Sequence[str]
-    ) -> Selection:
-        among: Ids | slice = self._bearing(labels) if labels else slice(None)
-        chosen = self._living(among, at)
-        if kinds is not None:
-            chosen &= _among(kinds)[self._kind.values[among]]
-        rows = np.flatnonzero(chosen)
-        return Selection(rows if isinstance(among, slice) else among[rows], len(self))
+    def _chosen(
+        self, among: Ids | slice, at: int | None, kinds: Collection[Kind] | None
+    ) -> NDArray[np.bool_]:
+        """Which of these rows live, and are of one of `kinds`."""
+        chosen, kind = self._living(among, at), self._kind.values[among]
+        for code, each in enumerate(KINDS):
+            if kinds is not None and each not in kinds:
+                chosen &= kind != code
+        return chosen
 
     def living_rows(self, refs: Iterable[str], at: int | None) -> Ids:
         """The row of each of `refs` that lives (`at` a position, or now); else `NO_ROW`."""
@@ -246,7 +252,8 @@ class Rows:
         """Which of the rows are of one of `kinds` and bear all `labels`."""
         fitting = np.ones(len(rows), np.bool_)
         if kinds is not None:
-            fitting &= _among(kinds)[self._kind.values[rows]]
+            wanted = np.array([kind in kinds for kind in KINDS])
+            fitting &= wanted[self._kind.values[rows]]
         if labels := tuple(labels):
             fitting &= np.isin(rows, self._bearing(labels))
         return fitting
@@ -310,7 +317,3 @@ class Rows:
 
 def _hashed(word: str) -> int:
     return crc32(word.encode())
-
-
-def _among(kinds: Collection[Kind]) -> NDArray[np.bool_]:
-    return np.array([kind in kinds for kind in KINDS])

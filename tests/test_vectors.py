@@ -54,6 +54,25 @@ def test_a_dead_document_is_found_only_at_positions_where_it_lived(tmp_path: Pat
     assert found(projector, "tea") == []
 
 
+def test_what_was_asked_at_a_position_is_looked_for_anew_after_a_change(tmp_path: Path) -> None:
+    projector = opened(tmp_path / "vectors")
+    projector.apply(batch(3, Born(document("obs_1", "tea", 3))))
+    for _ in range(2):
+        assert (found(projector, "tea", at=9), found(projector, "tea")) == (["obs_1"], ["obs_1"])
+    projector.apply(batch(5, Born(document("obs_2", "tea", 5))))
+    assert found(projector, "tea", at=9) == ["obs_1", "obs_2"]
+    projector.apply(batch(7, Died("obs_1", 7)))
+    assert (found(projector, "tea", at=9), found(projector, "tea")) == (["obs_2"], ["obs_2"])
+    assert [found(projector, "tea", at=at) for at in range(40)][2:8] == [
+        [],
+        ["obs_1"],
+        ["obs_1"],
+        ["obs_1", "obs_2"],
+        ["obs_1", "obs_2"],
+        ["obs_2"],
+    ]
+
+
 def test_each_life_of_a_ref_is_found_in_its_own_time(tmp_path: Path) -> None:
     projector = opened(tmp_path / "vectors")
     projector.apply(batch(1, Born(document("ent_1", "Jon (person)", 1))))
