@@ -6,7 +6,7 @@ import gc
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -193,6 +193,42 @@ def test_a_question_that_is_not_answered_is_not_waited_for_nor_are_those_behind_
         while asked(client, "who sings")[1] and time.monotonic() < deadline:
             time.sleep(0.01)  # until those that waited in vain have their answers
         assert asked(client, "who sings") == (["Ada"], "")
+
+
+def test_who_asks_after_one_that_waited_in_vain_waits_a_moment_until_there_is_an_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    questions = asking.Asking(lambda: None)
+    let_go = threading.Event()
+
+    def hangs() -> str:
+        assert let_go.wait(WAITING_SECONDS_MAX)
+        raise EmbeddingError("it hung up")
+
+    def answers() -> str:
+        assert let_go.wait(WAITING_SECONDS_MAX)
+        return "late"
+
+    def ask(question: Callable[[], str]) -> str:
+        return questions.answer(questions.begin(question, "hybrid"), "hybrid")
+
+    def rested() -> None:
+        let_go.set()
+        while questions._until:
+            time.sleep(0.001)
+        let_go.clear()
+
+    monkeypatch.setitem(asking.ANSWER_SECONDS, "hybrid", 0.05)
+    with pytest.raises(EmbeddingError, match=r"within 0\.05 seconds"):
+        ask(hangs)
+    rested()
+    monkeypatch.setitem(asking.ANSWER_SECONDS, "hybrid", WAITING_SECONDS_MAX)
+    monkeypatch.setattr(asking, "AGAIN_SECONDS", 0.01)
+    with pytest.raises(EmbeddingError, match=r"within 0\.01 seconds"):
+        ask(answers)
+    rested()
+    threading.Timer(0.1, let_go.set).start()
+    assert ask(answers) == "late"
 
 
 @pytest.mark.parametrize("answers", [0, 1], ids=["loading", "embedding"])
