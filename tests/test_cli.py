@@ -16,7 +16,7 @@ from memlog.settings import SETTINGS, TOOLSETS
 from memlog.tables import place
 from server.cli import COMMANDS, cli
 from server.registry import tools
-from tests.command_line import LINES, CommandLine, holding_lines, lines_of
+from tests.command_line import LINES, CommandLine, holding_lines, lines_of, written
 from tests.served import REPOSITORY
 
 README = (REPOSITORY / "README.md").read_text()
@@ -482,6 +482,38 @@ def test_an_empty_text_is_no_folder(
     ended = remembered(*arguments)
     assert (ended.code, "it is empty. Name a folder" in ended.stderr) == (2, True)
     assert not list(here.iterdir())
+
+
+def takes_a_project(command: click.Command) -> bool:
+    """As an option of which empty means nothing: to `serve` it means that none is active."""
+    return any({"-p", "--project"} <= set(each.opts) for each in command.params)
+
+
+@pytest.mark.parametrize(
+    "path", [path for path, each in ALL_COMMANDS.items() if takes_a_project(each)]
+)
+def test_an_empty_text_is_no_project(remembered: CommandLine, tmp_path: Path, path: str) -> None:
+    """As a variable that is not set gives it: it would be the default project."""
+    before = remembered("export", "--full").stdout
+    more = written(tmp_path / "more.jsonl", LINES)
+    needed = {"memlog search": "x", "memlog show": "Jon", "memlog import": str(more)}
+    arguments = f"{path} {needed.get(path, '')}".split()[1:]
+    ended = remembered(*arguments, "-p", "")
+    assert (ended.code, ended.stdout) == (2, "")
+    assert "it is empty. Name a project" in ended.stderr
+    assert remembered("export", "--full").stdout == before
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["stats", ""], ["verify", ""], ["replay", ""], ["token", "new", "phone", "--project", ""]],
+)
+def test_an_empty_text_is_no_project_wherever_one_is_named(
+    remembered: CommandLine, arguments: list[str]
+) -> None:
+    ended = remembered(*arguments)
+    assert (ended.code, ended.stdout) == (2, "")
+    assert "it is empty. Name a project" in ended.stderr
 
 
 @pytest.mark.parametrize("failure", FAILURES)

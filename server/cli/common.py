@@ -73,6 +73,19 @@ class Folder(click.Path):
         return super().convert(value, param, ctx)
 
 
+class NamedProject(click.types.StringParamType):
+    """A project that is named: an empty text, as a variable that is not set gives it, would be the default one."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail(
+                "it is empty. Name a project (`memlog projects` lists them), or leave it out.",
+                param,
+                ctx,
+            )
+        return super().convert(value, param, ctx)
+
+
 data_dir_option = click.option(
     "--data-dir",
     type=Folder(),
@@ -102,15 +115,18 @@ def with_settings(**defaults: Any) -> Callable[[Command], Command]:
 
 def project_option(command: Command) -> Command:
     return click.option(
-        "--project", "-p", help="Project to work in.  [env: MEMLOG_PROJECT; default: default]"
+        "--project",
+        "-p",
+        type=NamedProject(),
+        help="Project to work in.  [env: MEMLOG_PROJECT; default: default]",
     )(command)
 
 
 def project_argument(command: Command) -> Command:
     """The project behind the command, or as the option that other commands have."""
 
-    @click.argument("project", required=False)
-    @click.option("--project", "-p", "named", help="The same as PROJECT.")
+    @click.argument("project", type=NamedProject(), required=False)
+    @click.option("--project", "-p", "named", type=NamedProject(), help="The same as PROJECT.")
     @functools.wraps(command)
     def run(*, project: str | None, named: str | None, **arguments: Any) -> Any:
         if project is not None and named is not None:

@@ -19,6 +19,7 @@ from memlog.times import iso
 from server.cli.common import (
     Above0,
     Command,
+    NamedProject,
     data_dir_option,
     json_option,
     open_console,
@@ -90,7 +91,13 @@ def with_tokens(command: Command) -> Command:
     show_default=True,
     help="read; write inside projects too; admin: make, archive and delete projects too.",
 )
-@click.option("--project", "projects", multiple=True, help="A project to reach; default: all.")
+@click.option(
+    "--project",
+    "projects",
+    multiple=True,
+    type=NamedProject(),
+    help="A project to reach; default: all.",
+)
 @click.option(
     "--toolset",
     "toolsets",
