@@ -45,6 +45,10 @@ from memlog.state import Entity, Said, State
 
 Refusal = tuple[type[MemlogError], Problem]
 
+CREATE_IT = "Create it first with create_entities."
+FIND_IT = "Look for it with search_nodes: it may have another name."
+"""Advice about an entity that is missing: to who would add to it, and to who reads or changes what is there."""
+
 
 # -- entities
 
@@ -189,7 +193,9 @@ def _unfit_additions(command: AddObservations, state: State, known: Known) -> It
         path = f"observations[{index}]"
         entity_id = state.entity_id_of(item.entity_name)
         if entity_id is None:
-            missing = missing_entity(item.entity_name, f"{path}.entityName", state, near)
+            missing = missing_entity(
+                item.entity_name, f"{path}.entityName", state, near, far=CREATE_IT
+            )
             yield EntityNotFound, missing
             continue
         for place, content in enumerate(item.contents):
@@ -259,16 +265,18 @@ def _loose_ends(command: CreateRelations, state: State) -> Iterator[Refusal]:
     for index, item in enumerate(command.relations):
         for end, name in (("from", item.source), ("to", item.target)):
             if state.entity_id_of(name) is None:
-                yield EntityNotFound, missing_entity(name, f"relations[{index}].{end}", state, near)
+                path = f"relations[{index}].{end}"
+                yield EntityNotFound, missing_entity(name, path, state, near, far=CREATE_IT)
 
 
 # -- shared
 
 
-def missing_entity(name: str, path: str, state: State, near: Suggestions | None = None) -> Problem:
-    """`near` is that of all problems of a refusal, where there may be many."""
-    found = (near or Suggestions()).did_you_mean(name, State, state.names)
-    suggestion = found or "Create it first with create_entities."
+def missing_entity(
+    name: str, path: str, state: State, near: Suggestions | None = None, *, far: str = FIND_IT
+) -> Problem:
+    """`near` is that of all problems of a refusal, where there may be many; `far` is advised where no name is near."""
+    suggestion = (near or Suggestions()).did_you_mean(name, State, state.names) or far
     return Problem(path, f"Entity with name {shorten(name)} not found", suggestion, shorten(name))
 
 

@@ -280,6 +280,20 @@ NOT_THERE = [
     Mistake("find_relation_path", {"from": "john-doe", "to": "tech-corp"}, "ENTITY_NOT_FOUND", "to",
         "Entity with name tech-corp not found", "Did you mean 'techcorp'?",
         {"from": "john-doe", "to": "techcorp"}),
+    *(
+        Mistake(tool, {**others, name: "zyx"}, "ENTITY_NOT_FOUND", name,
+            "Entity with name zyx not found", "Look for it with search_nodes", {**others, name: "john-doe"})
+        for tool, name, others in (
+            ("get_history", "entityName", {}),
+            ("get_observation_history", "entityName", {}),
+            ("find_relation_path", "from", {"to": "techcorp"}),
+            ("update_observation", "entityName", {"observation": "Lives in Paris", "newContent": "Lives in Rome"}),
+            ("rename_entity", "name", {"newName": "jane-doe"}),
+            ("merge_entities", "into", {"names": ["techcorp"]}),
+        )
+    ),
+    Mistake("get_history", {"entityName": "jon-doe"}, "ENTITY_NOT_FOUND", "entityName",
+        "Entity with name jon-doe not found", "Did you mean 'john-doe'?", {"entityName": "john-doe"}),
     Mistake("get_observation_history", {"entityName": "john-doe", "observationId": "obs_1"},
         "OBSERVATION_NOT_FOUND", "observationId", "Observation obs_1 not found on this entity",
         "Leave observationId out to see all facts", {"entityName": "john-doe"}),

@@ -29,7 +29,7 @@ _SPOKEN: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"then call again\.", "then run the command again."),
     (r"Pass cascade=true", "Pass --cascade"),
     (r"Pass last=", "Pass --last "),
-    (r"Create it first with create_entities\.", "Run `memlog search` to find what there is."),
+    (r"Look for it with search_nodes", "Look for it with `memlog search`"),
     (
         r"Pass an id as store_memory, search_memories or list_recent_memories gave it",
         "Pass an id as `memlog search --json` gives it",
