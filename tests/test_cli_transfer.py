@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from memlog.store import Store
 from server.cli.transfer import written_whole
 from tests.command_line import (
     BARE,
@@ -319,6 +323,78 @@ def test_the_same_holds_for_a_real_process(tmp_path: Path) -> None:
     refused = run_memlog("import", "-", stdin=b"{", data_dir=tmp_path / "data")
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr.startswith("error: line 1: ")
+
+
+@contextmanager
+def importing(file: Path, data_dir: Path) -> Iterator[subprocess.Popen[str]]:
+    """A real process that imports this file."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "memlog", "import", str(file)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(MEMLOG_DATA_DIR=str(data_dir)),
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def stopped(process: subprocess.Popen[str]) -> str:
+    """What it says on stderr when somebody presses Ctrl-C."""
+    process.send_signal(signal.SIGINT)
+    said, errors = process.communicate(timeout=DEADLINE_S)
+    assert (process.returncode, said) == (1, ""), errors
+    assert errors.endswith("\nAborted!\n")
+    return errors
+
+
+def test_an_import_that_is_stopped_says_what_is_kept_and_goes_on_when_it_is_repeated(
+    remembered: CommandLine, tmp_path: Path
+) -> None:
+    lines = [JON | {"name": f"n{each}"} for each in range(8_000)]
+    file = written(tmp_path / "in.jsonl", lines)
+    with closing(Store(remembered.data_dir)) as store, importing(file, store.data_dir) as process:
+        project = store.project("default")
+        before = project.head()
+        while project.head() == before:
+            assert process.poll() is None
+        errors = stopped(process)
+    told = re.search(r"At least (\d+) of 8000 lines are in the log\. To go on, import", errors)
+    assert told is not None, errors
+    kept = len(lines_of(remembered("export").stdout)) - len(LINES)
+    assert int(told[1]) <= kept < len(lines)
+    assert remembered("import", file).code == 0
+    again = lines_of(remembered("export").stdout)
+    assert [line for line in again if line in lines] == lines
+    assert len(again) == len(LINES) + len(lines)
+
+
+@pytest.mark.parametrize(
+    ("form", "said"), [((), "Nothing was imported."), (("--full",), "comes in whole or not at all")]
+)
+def test_an_import_that_is_stopped_while_it_is_read_says_that_it_can_be_repeated(
+    remembered: CommandLine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    form: tuple[str, ...],
+    said: str,
+) -> None:
+    file, elsewhere = tmp_path / "out.jsonl", CommandLine(tmp_path / "elsewhere")
+    assert remembered("export", *form, file).code == 0
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("server.cli.transfer.judge_lines", stop)
+        ended = elsewhere("import", file)
+    assert (ended.code, ended.stdout) == (1, "")
+    assert said in ended.stderr
+    assert "import the file again" in ended.stderr
+    assert elsewhere("import", file).code == 0
+    assert elsewhere("export").stdout == remembered("export").stdout
 
 
 # -- a real memory

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -33,7 +33,8 @@ from server.credentials import judge_lines
 from server.service import Opened
 
 DOUBTS_SHOWN = 20
-AGAIN = "When the cause is gone, import the file again: what is there is not added twice."
+AGAIN = "import the file again: what is there is not added twice."
+WHOLE_OR_NOT = "A history comes in whole or not at all: import the file again."
 
 
 @click.command("import")
@@ -59,8 +60,41 @@ def import_command(settings: Settings, file: BinaryIO, project: str | None, as_j
             raise click.UsageError(
                 "A history becomes the project that it was: leave out --project."
             )
-        _import_history(settings, data, as_json)
+        with _stopped_in_words(lambda: WHOLE_OR_NOT):
+            _import_history(settings, data, as_json)
         return
+    done = Done()
+    with _stopped_in_words(lambda: f"{done.at_least()} To go on, {AGAIN}"):
+        _import_graph(settings, data, project, as_json, done)
+
+
+class Done:
+    """How many lines of a file are in the log: those of each command that was acknowledged."""
+
+    def __init__(self) -> None:
+        self.lines, self.of = 0, 0
+
+    def __str__(self) -> str:
+        return f"{self.lines} of {self.of} lines are in the log."
+
+    def at_least(self) -> str:
+        """When it was stopped: the last command may have been on its way back from the disk."""
+        return f"At least {self}" if self.of else "Nothing was imported."
+
+
+@contextmanager
+def _stopped_in_words(what_is_kept: Callable[[], str]) -> Iterator[None]:
+    """Whoever stops it by Ctrl-C is told what is kept, before click says that it was aborted."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say(f"\n{what_is_kept()}", err=True)
+        raise
+
+
+def _import_graph(
+    settings: Settings, data: bytes, project: str | None, as_json: bool, done: Done
+) -> None:
     _judge(settings, transfer.objects(data))
     placed = transfer.read(data)
     with service_of(settings) as service, progress_bar(hidden=as_json) as progress:
@@ -73,15 +107,15 @@ def import_command(settings: Settings, file: BinaryIO, project: str | None, as_j
         lines = [line for _, line in placed]
         before = opened.project.head()
         task = progress.add_task("log", total=len(lines))
-        done = 0
+        done.of = len(lines)
         try:
             for command, count in transfer.commands(lines):
                 opened.project.execute(command, service.store.context, lambda _: None)
+                done.lines += count
                 progress.advance(task, count)
-                done += count
             behind = indexed(service, name, ("text", "vectors"), progress)
         except MemlogError as error:
-            far = f"{done} of {len(lines)} lines are in the log. {AGAIN}"
+            far = f"{done} When the cause is gone, {AGAIN}"
             error.suggestion = f"{error.suggestion} {far}" if error.suggestion else far
             raise
         events = opened.project.head() - before
