@@ -177,6 +177,31 @@ def test_what_is_no_message_is_refused(server: HttpServer, era: str, body: bytes
     assert answer.status in (202, 400, 406), answer
 
 
+@pytest.mark.parametrize("in_a_session", [True, False])
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(b"{}", b"[]", b"null", b'"x"', b'{"jsonrpc":"2.0"}', b'{"id":1,"method":"ping"}'),
+        b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]',
+        b'{"jsonrpc":"2.0","id":1,"method":"ping","params":["a secret"]}',
+    ],
+)
+def test_json_that_is_no_message_is_refused_in_words(
+    server: HttpServer, body: bytes, in_a_session: bool
+) -> None:
+    """The SDK lists what pydantic tried, over many lines and with what was sent."""
+    client = HttpClient(server, "2025-11-25" if in_a_session else "2026-07-28")
+    answer = client.post(body)
+    assert (answer.status, answer.headers["content-type"]) == (400, "application/json")
+    assert ("mcp-session-id" in answer.headers) or not in_a_session
+    error = answer.json["error"]
+    assert (answer.json["id"], error["code"]) == (None, -32602)
+    assert error["message"] == "The body is no JSON-RPC message"
+    assert error["data"]["suggestion"].startswith("Send one object, no batch")
+    assert b"pydantic" not in answer.body
+    assert b"secret" not in answer.body
+
+
 # -- time
 
 
