@@ -92,6 +92,13 @@ def called_in(page: str) -> list[list[str]]:
     return [shlex.split(line[10:]) for line in lines if line.startswith("./scripts/")]
 
 
+@pytest.mark.parametrize("command", ["", "search", "token new"])
+def test_help_is_understood_as_a_word_too(memlog: CommandLine, command: str) -> None:
+    words = command.split()
+    assert memlog("help", *words) == memlog(*words, "--help")
+    assert "Did you mean 'search'" in memlog("help", "serch").stderr
+
+
 @pytest.mark.parametrize("page", [README, SECURITY], ids=["README.md", "security.md"])
 def test_what_a_page_calls_exists(page: str) -> None:
     calls = called_in(page)

@@ -48,6 +48,10 @@ PROBLEMS_SHOWN_MAX = 20
 class Commands(click.Group):
     """Finds a command by name and imports its module only then."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """`memlog help search` is `memlog search --help`."""
+        return super().parse_args(ctx, [*args[1:], "--help"] if args[:1] == ["help"] else args)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
