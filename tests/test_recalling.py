@@ -169,6 +169,17 @@ def test_the_thread_of_a_change_is_named(client: Client) -> None:
     assert change["thread"] == "one"
 
 
+@pytest.mark.parametrize("since", ["2999-01-01", "2999-01-01T00:00:00+02:00"])
+def test_a_moment_that_has_not_come_is_said_to_lie_in_the_future(
+    client: Client, since: str
+) -> None:
+    head = client("changes_since", since=0)
+    assert head["notice"] is None
+    answer = client("changes_since", since=since)
+    assert (answer["changes"], answer["position"]) == ([], head["position"])
+    assert f"{since} lies in the future: it is 2" in answer["notice"]
+
+
 @pytest.mark.parametrize("since", [99, -1, "99", "soon"])
 def test_a_moment_that_is_none_is_refused_by_name(client: Client, since: int | str) -> None:
     with pytest.raises(Refused) as caught:

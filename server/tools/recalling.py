@@ -11,7 +11,7 @@ from memlog import events
 from memlog.codec import Entry
 from memlog.errors import InvalidParameter, Problem
 from memlog.log import Log
-from memlog.project import Project
+from memlog.project import Project, clock_us
 from memlog.sentences import sentence
 from memlog.state import State
 from memlog.times import iso, parse_iso
@@ -128,6 +128,7 @@ class ChangesResult(Result, frozen=True, omit_defaults=False):
     changes: list[Change]
     position: int
     more: int
+    notice: str | None = None
 
 
 @tool("history", "See what changed")
@@ -153,6 +154,7 @@ def changes_since(call: Call, arguments: ChangesSince) -> ChangesResult:
         changes=shown,
         position=position,
         more=head - position,
+        notice=_not_yet(arguments.since),
     )
 
 
@@ -169,6 +171,13 @@ def _since(moment: int | str, project: Project) -> int:
         suggestion=suggestion,
         problems=[Problem("since", problem, suggestion, position)],
     )
+
+
+def _not_yet(moment: int | str) -> str | None:
+    """Since a moment that has not come nothing has changed, which looks like the end of the log."""
+    if isinstance(moment, int) or moment.isdecimal() or parse_iso(moment, "since") <= clock_us():
+        return None
+    return f"{moment} lies in the future: it is {iso(clock_us())}. A time without a zone is UTC."
 
 
 def _changes(
