@@ -81,8 +81,10 @@ def _may_be_odd(start: Message) -> bool:
 
 
 def _is_bare(start: Message) -> bool:
+    if start["status"] < HTTPStatus.BAD_REQUEST:
+        return False
     kind = Headers(raw=start["headers"]).get("content-type", "")
-    return start["status"] >= HTTPStatus.BAD_REQUEST and not kind.startswith("application/json")
+    return not kind.startswith("application/json")
 
 
 def _in_json(start: Message, answer: Message) -> tuple[Message, Message]:
