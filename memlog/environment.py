@@ -25,6 +25,7 @@ import lmdb
 from memlog.errors import StorageError
 from memlog.gates import READERS_MAX, Gate, Turn, make_room_for_lock
 from memlog.pages import Pages
+from memlog.patience import require_time
 from memlog.resident import give_back_freed, give_back_mapped
 from memlog.storage_errors import DAMAGES, is_damage, storage_error
 from memlog.structure import Stamp, is_sealed, problem, problem_of_metas, seal, stamp
@@ -170,6 +171,7 @@ class Environment:
 
     def begin_reading(self) -> lmdb.Transaction:
         """What `end_reading` must be told of."""
+        require_time()
         try:
             return self._retrying(self._begun)
         except lmdb.Error as error:

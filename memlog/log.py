@@ -16,6 +16,7 @@ from memlog import codec
 from memlog.codec import CHAIN_END, GENESIS, Entry
 from memlog.errors import MemlogError
 from memlog.events import Erased, Event
+from memlog.patience import require_time
 from memlog.tables import place
 
 
@@ -115,6 +116,7 @@ class Log:
         """The entry at `position`, None where there is none."""
         if position < 1:
             return None
+        require_time()
         value = self._transaction.get(place(position), db=self._database)
         return None if value is None else self._checked(position, bytes(value))
 
@@ -134,6 +136,7 @@ class Log:
         if not found:
             return
         for key, value in cursor.iterprev():
+            require_time()
             yield self._checked(int.from_bytes(key, "big"), bytes(value))
 
     def position_at(self, time_us: int) -> int:
@@ -172,6 +175,7 @@ class Log:
         if cursor.set_range(place(after + 1)):
             value: bytes  # transactions are opened without `buffers`
             for key, value in cursor:  # type: ignore[assignment]
+                require_time()
                 yield int.from_bytes(key, "big"), value
 
 

@@ -21,6 +21,8 @@ import lmdb
 import msgspec
 from sortedcontainers import SortedDict
 
+from memlog.patience import require_time
+
 TOUCHED = b"J"
 """First byte of the lists of changed keys, the newest first; no table may use it.
 
@@ -132,6 +134,7 @@ class LmdbRows:
         for key, value in cursor:  # type: ignore[assignment]
             if not key.startswith(prefix):
                 return
+            require_time()
             yield key, value  # type: ignore[misc]
 
     def under(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
@@ -141,6 +144,7 @@ class LmdbRows:
             for row in cursor:
                 if not row[0].startswith(prefix):
                     break
+                require_time()
                 rows.append(row)
         return rows
 

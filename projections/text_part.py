@@ -5,6 +5,7 @@ from __future__ import annotations
 import tantivy
 from tantivy import Occur
 
+from memlog.patience import require_time
 from projections import analysis
 from projections.layers import Searching
 from projections.text_rows import decode_row
@@ -39,6 +40,7 @@ def holding(searcher: Searching, needle: str, among: tantivy.Query, limit: int) 
     hits: list[TextHit] = []
     checked = 0
     while checked < CHECKED_MAX and len(hits) < limit:
+        require_time()
         page = min(max(limit, PAGE_MIN), CHECKED_MAX - checked)
         found = searcher.search(
             among,

@@ -30,6 +30,7 @@ import tantivy
 from tantivy import FieldType, Occur
 
 from memlog.gates import SMALL_CALLS
+from memlog.patience import held, require_time
 from projections import analysis
 from projections.documents import Document, Kind
 from projections.layers import Searching
@@ -112,6 +113,7 @@ class TextSnapshot:
                 return None
             among = tantivy.Query.term_set_query(self._schema, "thing", list(things))
             query = narrowed((Occur.Must, found), (Occur.Must, among))
+            require_time()
             hits = self.searcher.search(query, self._room(), count=False).hits
             rows = [self._row(address) for _, address in hits]
             return frozenset(row.entity or row.ref for row in rows)
@@ -243,6 +245,7 @@ class TextSnapshot:
         return self._counts[stem]
 
     def _having(self, documents: tantivy.Query) -> int:
+        require_time()
         found = self.searcher.search(documents, 1, count=True)
         having: int = found.count
         return having
@@ -310,6 +313,7 @@ class TextSnapshot:
         """The best `limit`, cut by ref where scores tie: so far down must one look, not only to the cut."""
         asked = limit + TIES_SPARE
         while True:
+            require_time()
             found = self.searcher.search(query, asked, count=False, weight_by_field="weight").hits
             if len(found) < asked or found[-1][0] < found[limit - 1][0]:
                 break
@@ -318,7 +322,7 @@ class TextSnapshot:
             found = [hit for hit in found if hit[0] >= found[limit - 1][0]]
         scale = LENGTH_PIVOT / (LENGTH_PIVOT + LENGTH_MAX)
         document = self.searcher.doc
-        with SMALL_CALLS:
+        with held(SMALL_CALLS):
             heads = [decode_head(document(address)["row"][0]) for _, address in found]
         hits = [
             TextHit(head.ref, head.kind, head.entity, score * scale)

@@ -15,6 +15,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from memlog.patience import Impatient, seconds_left
+
 
 class Turns:
     """Many readers, or one writer."""
@@ -37,7 +39,9 @@ class Turns:
             if self._writing or self._waiting_to_write:
                 written = self._written
                 self._waiting_to_read += 1
-                self._changed.wait_for(lambda: self._written != written)
+                if not self._changed.wait_for(lambda: self._written != written, seconds_left()):
+                    self._waiting_to_read -= 1
+                    raise Impatient
                 self._due -= 1
             self._reading += 1
         try:

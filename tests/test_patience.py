@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
 import msgspec
 import pytest
+from filelock import FileLock
 
-from memlog.patience import Impatient, in_haste, require_patience, without_patience
+from memlog.gates import SMALL_CALLS
+from memlog.patience import (
+    Impatient,
+    in_haste,
+    require_patience,
+    require_time,
+    without_patience,
+)
 from projections import embeddings
 from projections.embedding.openai import OpenAI
 from server.http import direct
@@ -28,19 +39,20 @@ from tests.service import Client as ServiceClient
 from tests.service import client_on
 
 ADA = {"name": "Ada", "entityType": "person", "observations": ["sings in a choir"]}
+LONG_SECONDS = 60.0
 BOTH_ERAS = pytest.mark.parametrize("era", [LEGACY, MODERN])
 
 
 def test_only_the_thread_that_is_in_haste_has_no_patience_and_only_meanwhile() -> None:
     seen: list[bool] = []
-    with without_patience():
+    with without_patience(LONG_SECONDS):
         with pytest.raises(Impatient):
             require_patience()
         other = threading.Thread(target=lambda: seen.append(in_haste()))
         other.start()
         other.join()
     require_patience()
-    with suppress(Impatient), without_patience():
+    with suppress(Impatient), without_patience(LONG_SECONDS):
         require_patience()
     assert (seen, in_haste()) == ([False], False)
 
@@ -48,10 +60,10 @@ def test_only_the_thread_that_is_in_haste_has_no_patience_and_only_meanwhile() -
 # -- what would have to wait
 
 
-def hasty(ask: Callable[[], Any]) -> Any:
-    """What it answers at once; None where it would have to wait."""
+def hasty(ask: Callable[[], Any], seconds: float = LONG_SECONDS) -> Any:
+    """What it answers by then; None where it would have to wait."""
     try:
-        with without_patience():
+        with without_patience(seconds):
             return ask()
     except Impatient:
         return None
@@ -110,6 +122,98 @@ def test_who_would_wait_for_a_map_to_be_resized_is_told_so(tmp_path: Path) -> No
         with gate.closed():
             assert hasty(lambda: client("open_nodes", names=["Ada"])) is None
         assert hasty(lambda: client("open_nodes", names=["Ada"])) is not None
+
+
+@contextmanager
+def taken(lock: AbstractContextManager[Any]) -> Iterator[None]:
+    """`lock`, which somebody else has until this is left; or for as long as a test may take."""
+    has_it, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with lock:
+            has_it.set()
+            done.wait(30)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert has_it.wait(30)
+    try:
+        yield
+        assert holder.is_alive(), "it was waited for"
+    finally:
+        done.set()
+        holder.join()
+
+
+@pytest.mark.parametrize(
+    "lock_of",
+    [
+        lambda opened, service: service.store._opening,
+        lambda opened, service: service._opening,
+        lambda opened, service: opened.projections._opening,
+        lambda opened, service: opened.projections.text()._taking,
+        lambda opened, service: opened.projections.vectors()._turns.writing(),
+        lambda opened, service: SMALL_CALLS,
+    ],
+)
+def test_nobody_in_haste_waits_behind_somebody_who_takes_his_time(
+    lock_of: Callable[..., AbstractContextManager[Any]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(embeddings, "open_embedder", opened_by_hash)
+    with client_on(tmp_path, embedder="minilm") as client:
+        client("create_entities", entities=[ADA])
+        ask = partial(found, client, "sings in a choir")
+        told = ask()
+        with taken(lock_of(client.service.open("default"), client.service)):
+            assert hasty(ask, 0.1) is None
+        assert hasty(ask) == told
+
+
+# -- what goes on and on
+
+
+STEPS = 200
+
+
+@pytest.mark.parametrize(
+    ("tool", "few", "many"),
+    [
+        ("get_history", {"limit": 1}, {"limit": 1, "threadId": "nowhere"}),
+        ("query_nodes", {"limit": 1}, {"entityType": "nothing"}),
+        ("query_nodes", {"limit": 1}, {"threadId": "nothing"}),
+        ("open_nodes", {"names": ["Entity 7"]}, {"names": ["Nobody"]}),
+        ("open_nodes", {"names": ["Entity 7"]}, {"names": [f"Entity {n}" for n in range(300)]}),
+        ("open_nodes", {"names": ["Entity 7"]}, {"names": ["Entity 0"]}),
+        ("read_graph", {"limit": 1}, {"limit": 300}),
+        ("find_relation_path", {"from": "Entity 7", "to": "Entity 0"}, {"from": "Entity 7", "to": "Nobody"}),
+        ("changes_since", {"since": 900}, {"since": 0, "budgetTokens": 20_000}),
+        ("get_analytics", {"limit": 1}, {"limit": 1, "asOf": 400}),
+    ],
+)  # fmt: skip
+def test_what_goes_on_and_on_is_left_when_its_time_is_over(
+    tool: str,
+    few: dict[str, Any],
+    many: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with client_on(tmp_path, embedder="none") as client:
+        names = [f"Entity {number}" for number in range(300)]
+        client("create_entities", entities=[{**ADA, "name": name} for name in names])
+        client(
+            "create_relations",
+            relations=[
+                {"from": names[0], "to": name, "relationType": "knows"} for name in names[1:]
+            ],
+        )
+        client("get_analytics", {"asOf": 400})
+        # By this clock, time is how often somebody asks for it.
+        clock = SimpleNamespace(perf_counter=itertools.count().__next__)
+        monkeypatch.setattr("memlog.patience.time", clock)
+        assert hasty(lambda: client(tool, few), STEPS) is not None
+        assert hasty(lambda: client(tool, many), STEPS) is None
 
 
 # -- who runs a call over HTTP
@@ -233,6 +337,66 @@ def test_a_call_that_waits_holds_up_nobody(noted: Noted, tmp_path: Path) -> None
                 assert await anyio.to_thread.run_sync(entered.wait, 30)
                 assert (await ask(app, b"", [], method="GET", path="/healthz")).status == 200
                 opened.set()
+
+    run(scenario)
+
+
+def test_a_call_that_goes_on_and_on_holds_up_nobody(noted: Noted, tmp_path: Path) -> None:
+    left, over = threading.Event(), threading.Event()
+
+    def go_on() -> None:
+        until = time.monotonic() + 30
+        while not over.wait(0.001) and time.monotonic() < until:
+            try:
+                require_time()
+            except Impatient:
+                left.set()
+                raise
+
+    async def scenario() -> None:
+        async with app_over(tmp_path) as app:
+            client = Client(app, MODERN)
+            await client.open()
+            await client.call("reads", {})
+            await rested()
+            noted.before = go_on
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(client.call, "reads", {})
+                assert await anyio.to_thread.run_sync(left.wait, 30)
+                assert (await ask(app, b"", [], method="GET", path="/healthz")).status == 200
+                assert not app._pace.allows("reads")
+                over.set()
+
+    run(scenario)
+    assert noted.runs == ["thread", "thread"]
+
+
+def test_a_read_behind_a_project_that_waits_for_another_process_holds_up_nobody(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        async with app_over(tmp_path, project="default") as app:
+            client = Client(app, MODERN)
+            await client.open()
+            await client.call("create_entities", {"entities": [ADA]})
+            await client.call("open_nodes", {"names": ["Ada"]})
+            other = FileLock(tmp_path / "catalog.lock", thread_local=False)
+            with other:
+                late = threading.Timer(30, other.release, [True])
+                late.start()
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(client.call, "create_project", {"name": "new"})
+                    opening = app._service.store._opening
+                    while opening.acquire(blocking=False):
+                        opening.release()
+                        await anyio.sleep(0.01)
+                    app._pace.took("open_nodes", 0)
+                    tasks.start_soon(client.call, "open_nodes", {"names": ["Ada"]})
+                    await rested()
+                    assert (await ask(app, b"", [], method="GET", path="/healthz")).status == 200
+                    assert other.is_locked, "it was waited for"
+                    late.cancel()
+                    other.release()
 
     run(scenario)
 

@@ -47,7 +47,7 @@ from server.wire import Refused, decode, encode
 
 QUICK_SECONDS, ALONE_SECONDS = 0.002, 0.02
 """So long at most the last call of a tool took, if the next is run by the event loop, which serves nobody meanwhile:
-whoever else is there, and where nobody is."""
+whoever else is there, and where nobody is. It is broken off after the latter, to be begun anew by a thread."""
 
 ROUNDS = 4
 """Of the event loop until a request that came while it ran a call has reached this place: one in which it is read, one
@@ -189,12 +189,15 @@ class Direct:
         tool = running.call.tool
         if not (self._calls.only_reads(tool) and self._pace.allows(tool)):
             return False
+        began = time.perf_counter()
         try:
-            with without_patience():
+            with without_patience(ALONE_SECONDS):
                 ran = self._ran(running)
         except Impatient:
+            self._pace.took(tool, time.perf_counter() - began)
             return False
-        self._pace.hold()
+        finally:
+            self._pace.hold()
         self._finish(running, ran)
         return True
 
