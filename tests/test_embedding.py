@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 
 from memlog.errors import EmbeddingError
 from memlog.niceness import be_nice, is_nice
+from memlog.patience import Impatient, without_patience
 from projections.embedding import Embedder, EmbedderSpec, open_embedder
 from projections.embedding.graph import CONTRIBUTED, IR_VERSION, OPSET, Encoder, build, graph
 from projections.embedding.minilm import (
@@ -152,6 +153,8 @@ def test_vectors_of_fastembed_are_brought_to_length_one(
     assert embedder.key.startswith("fastembed-0.7.3-known-")
     np.testing.assert_allclose(embedder.embed(["a", "b"]), [[0.6, 0.8]] * 2, rtol=1e-6)
     assert embedder.embed([]).shape == (0, 2)
+    with pytest.raises(Impatient), without_patience(60.0):
+        embedder.embed(["a"])
     with pytest.raises(EmbeddingError, match="'other': Model other is not supported"):
         open_embedder(EmbedderSpec(backend="fastembed", cache_dir=tmp_path, model="other"))
 

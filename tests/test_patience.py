@@ -27,6 +27,7 @@ from memlog.patience import (
 )
 from projections import embeddings
 from projections.embedding.openai import OpenAI
+from server import credentials
 from server.http import direct
 from server.registry import Arguments, Call, Result, Tool, tools
 from server.service import Service
@@ -113,6 +114,20 @@ def test_a_question_that_an_endpoint_must_answer_waits() -> None:
         embedder = OpenAI("m", base_url=endpoint.url)
         assert hasty(lambda: embedder.embed(["a question"])) is None
         assert len(embedder.embed(["a question"])) == 1
+
+
+def test_a_long_question_is_embedded_with_patience_only_and_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embeddings, "open_embedder", opened_by_hash)
+    with client_on(tmp_path, embedder="minilm") as client:
+        client("create_entities", entities=[ADA])
+        found(client, "who?")
+        assert hasty(partial(found, client, "sings in a choir?")) is not None
+        ask = partial(found, client, "sings in a choir? " * 20)
+        assert hasty(ask) is None
+        told = ask()
+        assert hasty(ask) == told
 
 
 def test_who_would_wait_for_a_map_to_be_resized_is_told_so(tmp_path: Path) -> None:
@@ -245,6 +260,7 @@ class Noted:
 
 @pytest.fixture
 def noted(monkeypatch: pytest.MonkeyPatch) -> Noted:
+    credentials.detectors()  # else a thread imports them, perhaps while a test ends, which warns
     noted = Noted()
     monkeypatch.setattr("server.http.app.tools", noted.tools)
     return noted

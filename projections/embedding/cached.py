@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from memlog.errors import EmbeddingError
+from memlog.patience import require_patience
 from projections.embedding.embedder import PieceEmbedder
 from projections.embedding.store import VectorCache, halved, key_of, normal
 from projections.embedding.turns import Turns
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 BATCH_TEXTS_MAX = 64
 QUERIES_MAX = 1024
+SOON_CHARACTERS_MAX = 250
+"""Of a question that is embedded in some 10 ms. Of one of 10,000 characters, that takes five times as long."""
 
 Progress = Callable[[int, int], None]
 
@@ -125,6 +128,8 @@ class CachedEmbedder:
         return found
 
     def _embedded_query(self, text: str) -> tuple[Vectors, Asked | None]:
+        if len(text) > SOON_CHARACTERS_MAX:
+            require_patience()
         if self._with_pieces is None:
             return halved(self._embedder.embed([text]))[0], None
         vector, asked = self._with_pieces.asked(text)

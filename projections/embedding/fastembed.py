@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from memlog.errors import EmbeddingError
+from memlog.patience import require_patience
 from projections.embedding.embedder import file_name, unit_rows
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class FastEmbed:
         self.key = file_name("fastembed", version, model, told_apart_by=f"{version}\n{model}")
 
     def embed(self, texts: Sequence[str]) -> Vectors:
+        require_patience()  # for a model of whatever size
         import numpy as np
 
         return self._rows(texts) if texts else np.empty((0, self.dimensions), np.float32)
