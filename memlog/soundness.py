@@ -12,6 +12,7 @@ from memlog.damage import damaged, examine, mark, noted
 from memlog.errors import DamagedLog
 from memlog.log import Damage
 from memlog.pages import Pages
+from memlog.patience import require_patience
 
 log = logging.getLogger("memlog.soundness")
 
@@ -44,6 +45,7 @@ class Soundness:
         return self.damage or met
 
     def _note(self, transaction: lmdb.Transaction, met: DamagedLog) -> None:
+        require_patience()
         pages = Pages(Path(self.path), transaction.id())
         damages = [each for each in examine(pages) if isinstance(each, Damage)]
         pages.close()

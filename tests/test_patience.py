@@ -25,6 +25,7 @@ from memlog.patience import (
     require_time,
     without_patience,
 )
+from memlog.project import LOG_FILE
 from projections import embeddings
 from projections.embedding.openai import OpenAI
 from server import credentials
@@ -37,7 +38,7 @@ from tests.embedder_by_hash import opened_by_hash
 from tests.endpoint import endpoint_up
 from tests.served import Era
 from tests.service import Client as ServiceClient
-from tests.service import client_on
+from tests.service import Refused, client_on
 
 ADA = {"name": "Ada", "entityType": "person", "observations": ["sings in a choir"]}
 LONG_SECONDS = 60.0
@@ -128,6 +129,19 @@ def test_a_long_question_is_embedded_with_patience_only_and_once(
         assert hasty(ask) is None
         told = ask()
         assert hasty(ask) == told
+
+
+def test_a_damaged_log_is_looked_through_with_patience_only(tmp_path: Path) -> None:
+    with client_on(tmp_path, embedder="none") as client:
+        client("create_entities", entities=[ADA])
+    log = next(tmp_path.rglob(LOG_FILE))
+    log.write_bytes(log.read_bytes().replace(b"sings", b"sinks"))
+    with client_on(tmp_path, embedder="none") as client:
+        client("open_nodes", names=["Ada"])
+        assert hasty(lambda: client("get_history")) is None
+        assert client.service.open("default").project.damage is None
+        with pytest.raises(Refused, match="damaged"):
+            client("get_history")
 
 
 def test_who_would_wait_for_a_map_to_be_resized_is_told_so(tmp_path: Path) -> None:
