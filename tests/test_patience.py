@@ -277,6 +277,7 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> Noted:
     credentials.detectors()  # else a thread imports them, perhaps while a test ends, which warns
     noted = Noted()
     monkeypatch.setattr("server.http.app.tools", noted.tools)
+    monkeypatch.setattr(direct, "ALONE_SECONDS", LONG_SECONDS)
     return noted
 
 
@@ -371,7 +372,9 @@ def test_a_call_that_waits_holds_up_nobody(noted: Noted, tmp_path: Path) -> None
     run(scenario)
 
 
-def test_a_call_that_goes_on_and_on_holds_up_nobody(noted: Noted, tmp_path: Path) -> None:
+def test_a_call_that_goes_on_and_on_holds_up_nobody(
+    noted: Noted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     left, over = threading.Event(), threading.Event()
 
     def go_on() -> None:
@@ -389,6 +392,8 @@ def test_a_call_that_goes_on_and_on_holds_up_nobody(noted: Noted, tmp_path: Path
             await client.open()
             await client.call("reads", {})
             await rested()
+            monkeypatch.setattr(direct, "ALONE_SECONDS", 0.02)
+            app._pace.took("reads", 0.0)
             noted.before = go_on
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(client.call, "reads", {})
@@ -455,5 +460,6 @@ def test_real_searches_are_run_by_the_event_loop_with_the_answers_of_a_thread(
             assert answers[0] == answers[1] == answers[2]
 
     monkeypatch.setattr(Service, "open", opened)
+    monkeypatch.setattr(direct, "ALONE_SECONDS", LONG_SECONDS)
     run(scenario)
     assert hurried[-1]
