@@ -3,7 +3,7 @@
 A thread that has others to serve may try something `without_patience`. Whatever may take longer than looking things
 up (opening a project, waiting for another process, catching up, asking an endpoint) calls `require_patience`
 before it begins; what may go on and on (going through rows, reading the log) calls `require_time` at every step; and
-a lock that somebody else may have for longer than a moment is `held`. There that raises `Impatient`, and nothing has
+a lock that somebody else may have for longer than a moment is `Held`. There that raises `Impatient`, and nothing has
 happened: what only reads can be begun anew by a thread that may take its time. Everywhere else it does nothing.
 
 Left to who tries: the one call into a library that takes long by itself.
@@ -25,6 +25,9 @@ class Impatient(BaseException):
 class _Haste(threading.local):
     until: float | None = None
     """By when it is to be done (`time.perf_counter`); None for those with patience."""
+
+    known = False
+    """Whether any thread ever was in haste: where none was, as on stdio, a step costs next to nothing."""
 
 
 _haste = _Haste()
@@ -55,25 +58,29 @@ def require_patience() -> None:
 
 def require_time() -> None:
     """Raises Impatient where there is none left."""
-    if _haste.until is not None and time.perf_counter() > _haste.until:
+    if _Haste.known and (until := _haste.until) is not None and time.perf_counter() > until:
         raise Impatient
 
 
-@contextmanager
-def held(lock: Lock) -> Iterator[None]:
+class Held:
     """Holds `lock`, which somebody else may have for long. Raises Impatient where there is no time for that."""
-    left = seconds_left()
-    if not lock.acquire(timeout=-1 if left is None else left):
-        raise Impatient
-    try:
-        yield
-    finally:
-        lock.release()
+
+    def __init__(self, lock: Lock) -> None:
+        self._lock = lock
+
+    def __enter__(self) -> None:
+        left = seconds_left() if _Haste.known else None
+        if not self._lock.acquire(timeout=-1 if left is None else left):
+            raise Impatient
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
 
 
 @contextmanager
 def without_patience(seconds: float) -> Iterator[None]:
     """What this thread does in here it has done by then, or leaves with Impatient."""
+    _Haste.known = True
     _haste.until = time.perf_counter() + seconds
     try:
         yield

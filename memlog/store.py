@@ -33,7 +33,7 @@ from memlog.errors import (
 from memlog.folders import Folders
 from memlog.gates import Turn
 from memlog.log import Log
-from memlog.patience import held, require_patience
+from memlog.patience import Held, require_patience
 from memlog.project import LOG_FILE, Origin, Project, clock_us
 from memlog.purging import Plan, Target, plan
 from memlog.recent import Recent
@@ -305,7 +305,7 @@ class Store:
             self._catalog.write(row.id, row)
 
     def _opened(self, project_id: str) -> Project:
-        with held(self._opening):  # by who opens another, or waits for another process
+        with Held(self._opening):  # by who opens another, or waits for another process
             project = self._open.get(project_id)
             if project is not None and project.moved:
                 with self._lock():  # nobody is moving it

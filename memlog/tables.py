@@ -23,6 +23,9 @@ from sortedcontainers import SortedDict
 
 from memlog.patience import require_time
 
+STEP_ROWS = 64
+"""So many are read between two looks at the clock."""
+
 TOUCHED = b"J"
 """First byte of the lists of changed keys, the newest first; no table may use it.
 
@@ -141,11 +144,13 @@ class LmdbRows:
         rows: list[tuple[bytes, bytes]] = []
         cursor: Any = self._cursor()
         if cursor.set_range(prefix):
+            require_time()
             for row in cursor:
                 if not row[0].startswith(prefix):
                     break
-                require_time()
                 rows.append(row)
+                if not len(rows) % STEP_ROWS:
+                    require_time()
         return rows
 
     def ceiling(self, key: bytes) -> tuple[bytes, bytes] | None:

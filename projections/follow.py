@@ -27,7 +27,7 @@ from filelock import FileLock
 from memlog.codec import Entry
 from memlog.errors import DamagedLog, ProjectNotFound, StorageError
 from memlog.log import Log
-from memlog.patience import held, require_patience
+from memlog.patience import Held, require_patience
 from memlog.project import Project
 from memlog.storage_errors import storage_error
 from projections.analytics import ANALYTICS_VERSION, AnalyticsProjector
@@ -323,7 +323,7 @@ class Projections:
 
     def _open(self, name: str) -> _Followed:
         key = self._embeddings.get().key if name == "vectors" else ""
-        with held(self._opening):
+        with Held(self._opening):
             self._require_open()
             if name not in self._followed:
                 require_patience()

@@ -27,7 +27,7 @@ import msgspec
 import tantivy
 
 from memlog.errors import StorageError
-from memlog.patience import held, require_patience
+from memlog.patience import Held, require_patience
 from memlog.storage_errors import reason
 from projections import analysis
 from projections.documents import Change, Kind
@@ -154,7 +154,7 @@ class TextProjector:
         `changes` reads those beyond a position, up to `head`; what it raises is passed on. Waits for no batch
         that is being applied.
         """
-        with held(self._taking), _speaking_of(self._path):
+        with Held(self._taking), _speaking_of(self._path):
             self._refresh_unless_applying()
             self._forget_committed()
             if self._searched().position >= head:

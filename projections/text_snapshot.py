@@ -30,7 +30,7 @@ import tantivy
 from tantivy import FieldType, Occur
 
 from memlog.gates import SMALL_CALLS
-from memlog.patience import held, require_time
+from memlog.patience import Held, require_time
 from projections import analysis
 from projections.documents import Document, Kind
 from projections.layers import Searching
@@ -322,7 +322,7 @@ class TextSnapshot:
             found = [hit for hit in found if hit[0] >= found[limit - 1][0]]
         scale = LENGTH_PIVOT / (LENGTH_PIVOT + LENGTH_MAX)
         document = self.searcher.doc
-        with held(SMALL_CALLS):
+        with Held(SMALL_CALLS):
             heads = [decode_head(document(address)["row"][0]) for _, address in found]
         hits = [
             TextHit(head.ref, head.kind, head.entity, score * scale)

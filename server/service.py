@@ -19,7 +19,7 @@ from memlog.commands import AnyCommand
 from memlog.context import Context
 from memlog.errors import EmbeddingError, MemlogError
 from memlog.niceness import be_nice
-from memlog.patience import held
+from memlog.patience import Held
 from memlog.project import Origin, Outcome, Project
 from memlog.purging import Plan, Target, plan
 from memlog.recent import Recent
@@ -96,7 +96,7 @@ class Service:
         """The active project of this name. Raises ProjectNotFound or ProjectArchived."""
         self.busy()
         project, key = self.store.project(name), canonical(name)
-        with held(self._opening):
+        with Held(self._opening):
             opened = self._opened.get(key)
             if opened is None or opened.project is not project:
                 opened = self._opened.put(key, Opened(project, self.embeddings, self._behind))

@@ -24,7 +24,7 @@ import lmdb
 from memlog.environment import MAP_BYTES_START, Environment
 from memlog.errors import StorageError
 from memlog.gates import SMALL_CALLS
-from memlog.patience import held
+from memlog.patience import Held
 from memlog.storage_errors import DAMAGES, storage_error
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class VectorCache:
     def pieces(self, keys: Iterable[bytes]) -> list[bytes | None]:
         """What `put_many` was given for the pieces of the texts with these keys."""
         try:
-            with held(SMALL_CALLS), self._environment.read() as transaction:
+            with Held(SMALL_CALLS), self._environment.read() as transaction:
                 database = self._environment.databases[PIECES]
                 found = [transaction.get(key, db=database) for key in keys]
                 return [None if pieces is None else bytes(pieces) for pieces in found]

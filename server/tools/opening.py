@@ -16,7 +16,7 @@ from memlog.canonical import canonical
 from memlog.closest import Names
 from memlog.commands import ITEMS_MAX, EntityName
 from memlog.gates import SMALL_CALLS
-from memlog.patience import held
+from memlog.patience import Held
 from memlog.state import Entity, State
 from server.cutting import within_budget
 from server.moments import AsOf, position_of
@@ -88,7 +88,7 @@ def open_nodes(call: Call, arguments: OpenNodes) -> OpenNodesResult:
     else:
         start = read_cursor(arguments.cursor, _Cursor, folder)
         at = start.position
-    with held(SMALL_CALLS), opened.project.read(at) as state:
+    with Held(SMALL_CALLS), opened.project.read(at) as state:
         wanted = _wanted(arguments.names, state)
         found = _opened(wanted, start, state, arguments.provenance)
         page = list(within_budget(found, told=lambda each: each.told))

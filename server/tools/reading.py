@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta, field
 
 from memlog.gates import SMALL_CALLS
-from memlog.patience import held
+from memlog.patience import Held
 from memlog.settings import Mode
 from memlog.state import State
 from projections.documents import Kind
@@ -212,7 +212,7 @@ def search_nodes(call: Call, arguments: SearchNodes) -> SearchNodesResult:
     found = search(cursor.depth)
     told = _by_entity(search(cursor.told).hits) if cursor.told else {}
     ranked = [each for each in _by_entity(found.hits).items() if each[0] not in told]
-    with held(SMALL_CALLS), opened.project.read(cursor.position) as state:
+    with Held(SMALL_CALLS), opened.project.read(cursor.position) as state:
         most = arguments.limit or SEARCH_LIMIT
         bundles = _bundles(ranked, cursor.offset, found.hits, state, arguments.provenance, most)
         page = list(_page(bundles, arguments.limit))
