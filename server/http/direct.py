@@ -45,7 +45,7 @@ from server.dispatch import UNFORESEEN, Called
 from server.http.limits import Whole
 from server.wire import Refused, decode, encode
 
-QUICK_SECONDS, ALONE_SECONDS = 0.002, 0.02
+QUICK_SECONDS, ALONE_SECONDS = 0.0005, 0.02
 """So long at most the last call of a tool took, if the next is run by the event loop, which serves nobody meanwhile:
 whoever else is there, and where nobody is. It is broken off after the latter, to be begun anew by a thread."""
 
