@@ -30,6 +30,7 @@ from projections import embeddings
 from projections.embedding.openai import OpenAI
 from server import credentials
 from server.http import direct
+from server.http.app import App
 from server.registry import Arguments, Call, Result, Tool, tools
 from server.service import Service
 from tests.asgi import LEGACY, MODERN, Client, app_over, ask
@@ -285,6 +286,15 @@ async def rested() -> None:
         await anyio.lowlevel.checkpoint()
 
 
+async def after_a_quick_read(app: App) -> Client:
+    """Whose next one the event loop runs itself, if it may."""
+    client = Client(app, MODERN)
+    await client.open()
+    await client.call("reads", {})
+    await rested()
+    return client
+
+
 @BOTH_ERAS
 def test_the_event_loop_runs_what_was_quick_to_read_and_threads_the_rest(
     era: Era, noted: Noted, tmp_path: Path
@@ -332,10 +342,7 @@ def test_who_comes_while_the_event_loop_runs_a_call_waits_only_for_what_is_very_
 ) -> None:
     async def scenario() -> None:
         async with app_over(tmp_path) as app:
-            client = Client(app, MODERN)
-            await client.open()
-            await client.call("reads", {})
-            await rested()
+            client = await after_a_quick_read(app)
             monkeypatch.setattr(direct, "QUICK_SECONDS", quick)
             monkeypatch.setattr(direct, "ALONE_SECONDS", alone)
             async with anyio.create_task_group() as tasks:
@@ -356,10 +363,7 @@ def test_a_call_that_waits_holds_up_nobody(noted: Noted, tmp_path: Path) -> None
 
     async def scenario() -> None:
         async with app_over(tmp_path) as app:
-            client = Client(app, MODERN)
-            await client.open()
-            await client.call("reads", {})
-            await rested()
+            client = await after_a_quick_read(app)
             noted.before = wait
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(client.call, "reads", {})
@@ -386,10 +390,7 @@ def test_a_call_that_goes_on_and_on_holds_up_nobody(
 
     async def scenario() -> None:
         async with app_over(tmp_path) as app:
-            client = Client(app, MODERN)
-            await client.open()
-            await client.call("reads", {})
-            await rested()
+            client = await after_a_quick_read(app)
             monkeypatch.setattr(direct, "ALONE_SECONDS", 0.02)
             app._pace.took("reads", 0.0)
             noted.before = go_on

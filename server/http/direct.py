@@ -4,9 +4,9 @@ A POST that is plainly a call of a tool (`calls`), with headers of which the SDK
 here with the SDK's own status, headers and bytes, in both eras. Every guard stands in front of it; `take` leaves to
 the SDK whatever else comes, and each call of a session until the SDK itself has accepted its `initialize`.
 
-A thread runs the call. Where nobody else asks for anything, and it reads what was quick to read last time, the event
-loop runs it itself: waking two threads, on a processor that went to sleep, takes longer than most tools. What would
-have to wait is left to a thread all the same (`memlog.patience`).
+A thread runs the call. One that only reads, and was very quick the last time, or quick and nobody else asks for
+anything, the event loop runs itself (`Pace`): waking two threads, on a processor that went to sleep, takes longer than
+most tools. What would have to wait is left to a thread all the same (`memlog.patience`).
 """
 
 from __future__ import annotations
@@ -112,7 +112,8 @@ class _Ran(NamedTuple):
 
 
 class Direct:
-    """The plain calls of one connection. But for `_work`, everything runs in the event loop's thread."""
+    """The plain calls of one connection. But for `_work`, and what it calls, everything runs in the event loop's
+    thread."""
 
     def __init__(
         self, server: Server[Any], calls: Calls, threads: Executor, pace: Pace, on_called: Called

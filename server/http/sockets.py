@@ -3,7 +3,8 @@
 uvicorn's own protocol waits without end for the head of a request and for a client to read. Here both
 have a time, after which the connection is cut. Bodies and the time of requests are left to `limits`.
 
-And it writes the head of an answer alone: a call of the system more, and a client that wakes up twice.
+It also writes the head of an answer alone: a call of the system more, and a client that wakes up twice. Here head and
+body are written in one piece.
 """
 
 from __future__ import annotations
