@@ -18,32 +18,26 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-import lmdb
 import msgspec
 
 from memlog import codec
-from memlog.canonical import canonical
 from memlog.codec import CHAIN_END
 from memlog.environment import Environment, sync_folder
-from memlog.errors import Conflict, InvalidParameter, ProjectExists, ProjectNotFound, StorageError
+from memlog.errors import Conflict, InvalidParameter, MemlogError, StorageError
+from memlog.folders import OURS
 from memlog.log import Damage, Log
 from memlog.private import make_private
 from memlog.project import DATABASES, GENERATION_KEY, LOG_FILE, Project
+from memlog.storage_errors import is_damage
 from memlog.store import Store
 from memlog.tables import place
 
-ROWS_PER_COMMIT = 10_000
 LOCK, BESIDE, ERASED = "backup.lock", "beside", ".erased"
 """In a backup: what marks it as one, where a copy is made anew, and the end of the name of the old copy."""
-
-STAGED = "restoring"
-"""The folder in the data directory where a project is made ready before it is taken in."""
 
 log = logging.getLogger("memlog.backup")
 
@@ -64,9 +58,15 @@ class Copied(msgspec.Struct, frozen=True):
 class Copy:
     """The log of one project in a backup."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._environment = Environment(folder / LOG_FILE, DATABASES)
+    def __init__(self, folder: Path, known_as: Path | None = None) -> None:
+        """Raises StorageError where it is damaged, as it is `known_as` to who made it."""
+        self.folder, self._known_as = folder, known_as or folder
+        try:
+            self._environment = Environment(folder / LOG_FILE, DATABASES, proven=True)
+        except StorageError as error:
+            if not is_damage(error):
+                raise
+            raise self._damaged(str(error.__cause__)) from error
 
     def head(self) -> tuple[int, bytes]:
         """The last position and the chain there."""
@@ -94,29 +94,27 @@ class Copy:
             lambda transaction: transaction.put(GENERATION_KEY, stored, db=meta)
         )
 
-    def add(self, entries: Iterable[tuple[int, bytes]], receipts: Iterable[Any]) -> None:
+    def add(
+        self, entries: Iterable[tuple[int, bytes]], receipts: Iterable[tuple[bytes, bytes]]
+    ) -> None:
         """Adds entries at the end, as they come, and what receipts it has not."""
         self._environment.fill("log", ((place(position), value) for position, value in entries))
-        rows = iter(receipts)
-        while batch := list(islice(rows, ROWS_PER_COMMIT)):
-
-            def body(transaction: lmdb.Transaction, batch: Any = batch) -> None:
-                for key, value in batch:
-                    database = self._environment.databases["receipts"]
-                    transaction.put(key, value, overwrite=False, db=database)
-
-            self._environment.write(body)
+        self._environment.fill("receipts", receipts, in_order=False)
 
     def verify(self) -> None:
         """Reads every entry back from disk. Raises StorageError where the chain is not whole."""
         with self._environment.read() as transaction:
             for found in Log(transaction, self._environment.databases["log"]).verify():
                 if isinstance(found, Damage):
-                    raise StorageError(
-                        f"the backup {self.folder} is damaged at position {found.position}: "
-                        f"{found.problem}",
-                        suggestion="Make a new one into another folder, and look after the disk.",
-                    )
+                    raise self._damaged(found.problem, f" at position {found.position}")
+
+    def _damaged(self, problem: str, where: str = "") -> StorageError:
+        return StorageError(
+            f"the backup {self._known_as} is damaged{where}: {problem}",
+            suggestion="Make a new one into another folder, and look after the disk. Where it is all there is, "
+            "copy that folder into `projects` of an empty data directory: `memlog repair` goes on with "
+            "what is whole of it.",
+        )
 
     def close(self) -> None:
         self._environment.close()
@@ -129,8 +127,8 @@ def back_up(store: Store, folder: Path, progress: Progress = lambda *_: None) ->
     """Brings the backup in `folder` up to date with every project of the store.
 
     Raises InvalidParameter for a folder that is none, Conflict where a project is not what it was
-    copied from, StorageError where the disk or a damaged log stands in the way; projects before that
-    one are copied then, and what the backup had stays.
+    copied from, StorageError where the disk or a damaged log stands in the way; what the backup had of
+    that project stays then, and all others are copied.
     """
     from filelock import FileLock
 
@@ -138,12 +136,16 @@ def back_up(store: Store, folder: Path, progress: Progress = lambda *_: None) ->
     try:
         make_private(folder)
         with FileLock(folder / LOCK):
-            for left in (folder / BESIDE, *folder.glob(f"*{ERASED}")):  # by a run that was killed
-                shutil.rmtree(left, ignore_errors=True)
-            return [
-                _copied(store.by_id(row.id), row.name, folder, progress)
-                for row in store.projects("all")
-            ]
+            _clear(folder)
+            done: list[Copied] = []
+            failures = []
+            for row in store.projects("all"):
+                try:
+                    done.append(_copied(store.by_id(row.id), row.name, folder, progress))
+                except MemlogError as error:
+                    failures.append(of_project(row.name, error))
+            raise_first(failures, [each.name for each in done])
+            return done
     except OSError as error:
         raise StorageError(
             f"The backup in {folder} cannot be written: {error.strerror or error}",
@@ -151,9 +153,59 @@ def back_up(store: Store, folder: Path, progress: Progress = lambda *_: None) ->
         ) from error
 
 
+def of_project(name: str, error: MemlogError) -> MemlogError:
+    """`error`, which names the project."""
+    if name not in error.message:
+        error.message = f"{name}: {error.message}"
+    return error
+
+
+def raise_first(failures: Sequence[MemlogError], done: Sequence[str]) -> None:
+    """Where something failed: the first of it, which tells what was `done` all the same; the others go to the log."""
+    for other in failures[1:]:
+        log.warning("%s", other.message)
+    if failures:
+        first = failures[0]
+        also = f"Done all the same: {', '.join(done)}." if done else None
+        first.suggestion = " ".join(filter(None, (first.suggestion, also))) or None
+        raise first
+
+
+def copies(folder: Path) -> list[Path]:
+    """The folders of the copies in a backup. Where a run was killed just before a copy that was made anew took
+    its place, that copy."""
+    found = {path.parent.name: path.parent for path in folder.glob(f"prj_*/{LOG_FILE}")}
+    for gone in folder.glob(f"*{ERASED}"):
+        found.pop(gone.name, None)
+        anew = _made_anew(folder, gone)
+        if anew.exists():
+            found.setdefault(anew.name, anew)
+    return [found[each] for each in sorted(found)]
+
+
+def _made_anew(folder: Path, gone: Path) -> Path:
+    return folder / BESIDE / gone.name.removesuffix(ERASED)
+
+
+def _clear(folder: Path) -> None:
+    """Ends what a run that was killed had begun."""
+    for gone in folder.glob(f"*{ERASED}"):
+        anew = _made_anew(folder, gone)
+        if anew.exists() and not (folder / anew.name).exists():
+            anew.rename(folder / anew.name)
+            sync_folder(folder)
+        shutil.rmtree(gone, ignore_errors=True)
+    shutil.rmtree(folder / BESIDE, ignore_errors=True)
+
+
 def _require_backup(folder: Path, data_dir: Path) -> None:
     if folder.resolve() == data_dir.resolve():
         raise InvalidParameter("A data directory cannot be its own backup: name another folder")
+    if any(folder.resolve().is_relative_to((data_dir / ours).resolve()) for ours in OURS):
+        raise InvalidParameter(
+            f"{folder} is a folder of the data directory in which memlog keeps its own files",
+            suggestion="Name a folder elsewhere, best on another disk.",
+        )
     known = (folder / LOCK).exists() or any(folder.glob(f"prj_*/{LOG_FILE}"))
     if folder.is_dir() and any(folder.iterdir()) and not known:
         raise InvalidParameter(
@@ -257,143 +309,3 @@ def _counted(
         yield position, value
         if position % 1_000 == 0 or position == head:
             progress(name, position, head)
-
-
-# -- into the store
-
-
-class Restored(msgspec.Struct, frozen=True):
-    id: str
-    name: str
-    position: int
-    how: Literal["restored", "replaced", "already there"]
-    aside: str | None = None
-    """Where what it replaced is now."""
-
-
-def restore(
-    store: Store, folder: Path, *, names: frozenset[str] = frozenset(), replace: bool = False
-) -> list[Restored]:
-    """Brings projects of a backup (those of these names; none named: all) into the store.
-
-    One that is there with at least this history is left alone. Raises ProjectExists where another
-    stands in its place, ProjectNotFound for a name that the backup does not have, StorageError where
-    the backup is damaged; and nothing of that project is changed then.
-    """
-    copies = sorted(path.parent for path in folder.glob(f"prj_*/{LOG_FILE}"))
-    if not copies:
-        raise InvalidParameter(f"{folder} holds no backup of memlog")
-    wanted = {canonical(name): name for name in names}
-    done, seen = [], {}
-    for copied in copies:
-        staged = _staged(store, copied)
-        try:
-            name, position, chain = _described(staged)
-            seen[canonical(name)] = name
-            if not wanted or canonical(name) in wanted:
-                done.append(_restored(store, staged, name, position, chain, replace))
-        finally:
-            shutil.rmtree(staged, ignore_errors=True)
-    if missing := sorted(wanted.keys() - seen.keys()):
-        raise ProjectNotFound(
-            f"The backup has no project '{wanted[missing[0]]}'",
-            suggestion=f"It has {', '.join(sorted(seen.values()))}.",
-        )
-    return done
-
-
-def take_in(
-    store: Store, project_id: str, generation: int, entries: Iterable[tuple[int, bytes]]
-) -> Restored:
-    """Brings in the history of a project, whose chain was checked, as `restore` does one of a backup.
-
-    Raises InvalidParameter where these events cannot have happened one after another.
-    """
-    with made(store, project_id, generation, entries) as staged:
-        try:
-            described = _described(staged)
-        except (LookupError, ValueError, TypeError, AttributeError, AssertionError) as error:
-            raise InvalidParameter(
-                "These events cannot have happened one after another",
-                suggestion="Nothing was imported. Take the file as `memlog export --full` wrote it.",
-            ) from error
-        return _restored(store, staged, *described, replace=False)
-
-
-@contextmanager
-def made(
-    store: Store,
-    project_id: str,
-    generation: int,
-    entries: Iterable[tuple[int, bytes]],
-    receipts: Iterable[tuple[bytes, bytes]] = (),
-) -> Iterator[Path]:
-    """A folder with a project of this history, read back and its chain checked, for the store to adopt."""
-    staged = store.data_dir / STAGED / project_id
-    shutil.rmtree(staged, ignore_errors=True)
-    try:
-        copy = Copy(staged)
-        try:
-            copy.begin(generation)
-            copy.add(entries, receipts)
-            copy.verify()
-        finally:
-            copy.close()
-        sync_folder(staged)
-        yield staged
-    finally:
-        shutil.rmtree(staged, ignore_errors=True)
-
-
-def _staged(store: Store, copied: Path) -> Path:
-    """A copy of the copy in the data directory, proved; the backup itself is only read."""
-    staged = store.data_dir / STAGED / copied.name
-    shutil.rmtree(staged, ignore_errors=True)
-    staged.mkdir(parents=True)
-    shutil.copyfile(copied / LOG_FILE, staged / LOG_FILE)
-    copy = Copy(staged)
-    try:
-        copy.verify()
-    finally:
-        copy.close()
-    return staged
-
-
-def _described(folder: Path) -> tuple[str, int, bytes]:
-    """The name of the project in this folder, its last position, and the chain there."""
-    project = Project(folder)
-    try:
-        row = project.status()
-        if row is None:
-            raise InvalidParameter(f"{folder.name} holds no project")
-        with project.stored() as (found, _):
-            return row.name, found.position(), found.chain_at(found.position())
-    finally:
-        project.close()
-
-
-def _restored(
-    store: Store, staged: Path, name: str, position: int, chain: bytes, replace: bool
-) -> Restored:
-    try:
-        row, _ = store.adopt(staged)
-        return Restored(row.id, name, position, "restored")
-    except ProjectExists:
-        if _holds(store, staged.name, position, chain):
-            return Restored(staged.name, name, position, "already there")
-        if not replace:
-            raise
-    row, aside = store.adopt(staged, replace=True)
-    return Restored(row.id, name, position, "replaced", None if aside is None else str(aside))
-
-
-def _holds(store: Store, project_id: str, position: int, chain: bytes) -> bool:
-    """Whether the project that is there has this history, whole, and perhaps more."""
-    try:
-        project = store.by_id(project_id)
-        with project.stored() as (found, _):
-            whole = not any(isinstance(each, Damage) for each in found.verify())
-            return whole and found.chain_at(position) == chain
-    except (StorageError, ProjectNotFound) as error:
-        log.warning("project %s cannot be read: %s", project_id, error.message)
-        return False

@@ -25,6 +25,11 @@ def canonical_json(value: Any) -> str:
     return _encode(_settled(value)).decode()
 
 
+def text_of(content: str | dict[str, Any]) -> str:
+    """The content of a memory as one text."""
+    return content if isinstance(content, str) else canonical_json(content)
+
+
 def _settled(value: Any) -> Any:
     if isinstance(value, str):
         return canonical(value)

@@ -79,8 +79,5 @@ class Catalog:
         key = _PENDING + project_id.encode()
         self._environment.write(lambda transaction: transaction.delete(key, db=self._meta))
 
-    def all_settled(self) -> None:
-        self._environment.write(lambda transaction: transaction.drop(self._meta, delete=False))
-
     def close(self) -> None:
         self._environment.close()

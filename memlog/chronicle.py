@@ -24,6 +24,7 @@ from memlog import codec, events
 from memlog.codec import CHAIN_END, DIGEST_END, ERASED_BYTES, GENESIS, WRITTEN
 from memlog.errors import InvalidParameter, MemlogError, Problem, refusal
 from memlog.project import Project
+from memlog.times import LATEST_US
 
 VERSION = 1
 
@@ -151,6 +152,8 @@ def _values(lines: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
             raise _wrong(number, error.message) from error
         if entry.time_us < time_us:
             raise _wrong(number, "its time is before that of the entry ahead of it")
+        if entry.time_us > LATEST_US:
+            raise _wrong(number, "its time is beyond the year 9999")
         yield position, value
         before, time_us = entry.chain, entry.time_us
 

@@ -12,6 +12,7 @@ from memlog.controls import CONTROL
 from memlog.errors import PROBLEMS_MAX
 
 SCORE_MIN = 60.0
+OFFERED_MAX = 3
 NAMES_COMPARED_MAX = 100_000
 COMPARISONS_MAX = 1_000_000
 """Of one refusal, which is made while nobody else can write."""
@@ -37,15 +38,15 @@ class Names:
     def __len__(self) -> int:
         return len(self._names)
 
-    def closest(self, wanted: str, limit: int = 3) -> list[str]:
-        """Up to `limit` of them by similarity of their letters (rapidfuzz's WRatio, case-blind)."""
+    def closest(self, wanted: str) -> list[str]:
+        """The first few of them by similarity of their letters (rapidfuzz's WRatio, case-blind)."""
         from rapidfuzz import fuzz, process
 
         ready = _ready(wanted)
         places = self._worth_a_look(ready)
         looked_at = [self._ready[place] for place in places]
         found = process.extract(
-            ready, looked_at, scorer=fuzz.WRatio, limit=limit, score_cutoff=SCORE_MIN
+            ready, looked_at, scorer=fuzz.WRatio, limit=OFFERED_MAX, score_cutoff=SCORE_MIN
         )
         return [self._names[places[index]] for _, _, index in found]
 

@@ -26,6 +26,7 @@ TypeName = Annotated[str, Meta(min_length=1, max_length=TYPE_CHARACTERS_MAX)]
 Content = Annotated[str, Meta(min_length=1, max_length=CONTENT_CHARACTERS_MAX)]
 CONFIDENCE, IMPORTANCE = 1.0, 0.5
 """Of an entity or a fact, where nobody says."""
+RELATION_IMPORTANCE = 0.7
 
 Share = Annotated[float, Meta(ge=0, le=1, examples=[0.9])]
 ProjectName = Annotated[str, Meta(min_length=1, max_length=PROJECT_NAME_CHARACTERS_MAX)]
@@ -100,8 +101,8 @@ class NewObservation(Command, frozen=True):
     supersedes: Annotated[
         str | None, Meta(description="Id or exact text of the fact it replaces")
     ] = None
-    confidence: Share = 1.0
-    importance: Share = 0.5
+    confidence: Share = CONFIDENCE
+    importance: Share = IMPORTANCE
 
 
 class EntityObservations(Command, frozen=True):
@@ -144,7 +145,7 @@ class Edge(Command, frozen=True):
 
 
 class NewRelation(Edge, frozen=True):
-    importance: Share = 0.7
+    importance: Share = RELATION_IMPORTANCE
 
 
 class CreateRelations(Command, frozen=True):
@@ -224,7 +225,7 @@ class SavedRelation(Command, frozen=True):
     relation_type: Annotated[
         str, Meta(extra_json_schema={"maxLength": 50}, examples=["works at"])
     ] = field(name="relationType")
-    importance: Share = 0.7
+    importance: Share = RELATION_IMPORTANCE
 
 
 class SavedEntity(Command, frozen=True):

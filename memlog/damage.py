@@ -151,7 +151,7 @@ def noted(path: str) -> DamagedLog | None:
             return damaged(msgspec.json.decode(note.read(), type=list[Damage]))
     except FileNotFoundError:
         return None
-    except (OSError, msgspec.DecodeError):
+    except (OSError, ValueError):  # no JSON, or no text
         return DamagedLog(0, "it was noted as damaged, and the note cannot be read")
 
 

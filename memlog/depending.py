@@ -98,14 +98,14 @@ class Later:
     def changes(self, key: bytes, last: int) -> Set[int]:
         if key not in self._changes:
             self._changes[key] = _Judged(
-                self._made(key), partial(changed_at, key, state=self._state)
+                self.made(key), partial(changed_at, key, state=self._state)
             )
         return self._changes[key].beyond(last)
 
     def renames(self, key: bytes, last: int) -> Set[int]:
         """Those at which the entity got another name."""
         if key not in self._renames:
-            self._renames[key] = _Judged(self._made(key), partial(self._renamed_at, key))
+            self._renames[key] = _Judged(self.made(key), partial(self._renamed_at, key))
         return self._renames[key].beyond(last)
 
     def facts_born(self, entity_id: str, last: int) -> set[int]:
@@ -163,7 +163,8 @@ class Later:
         row = self._state.relation(key[TOUCHING_BYTES:].decode())
         return None if row is None else row.born
 
-    def _made(self, key: bytes) -> set[int]:
+    def made(self, key: bytes) -> set[int]:
+        """The positions at which the row was made, changed or taken away."""
         kept = (each for each in self._state.versions(key) if each.key == key)
         return {position for each in kept for position in (each.since, each.until) if position}
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from memlog.canonical import canonical_json
+from memlog.canonical import text_of
 from memlog.state import Entity, Memory, Observation, Relation, State
 
 Kind = Literal["entity", "observation", "relation", "memory"]
@@ -140,5 +140,4 @@ def _relation_in_words(row: Relation) -> str:
 
 
 def _memory_in_words(row: Memory) -> str:
-    text = row.content if isinstance(row.content, str) else canonical_json(row.content)
-    return f"{row.memory_type}: {text}"
+    return f"{row.memory_type}: {text_of(row.content)}"

@@ -101,9 +101,11 @@ class Environment:
             self._env.reader_check()
             self.databases = {name: self._open(name) for name in databases}
             self._identity = _identity(path)
-        except (lmdb.Error, OSError) as error:
+        except BaseException as error:  # an interrupt, too
             self._env.close()  # a process opens a file once: the next try needs it closed
-            raise storage_error(path, error) from error
+            if isinstance(error, (lmdb.Error, OSError)):
+                raise storage_error(path, error) from error
+            raise
         with _opening:
             _open.add(self)
 
@@ -271,15 +273,17 @@ class Environment:
 
         self.write(body)
 
-    def fill(self, name: str, rows: Iterable[tuple[bytes, bytes]]) -> None:
-        """Adds rows, which come in order of key, to a new database."""
+    def fill(
+        self, name: str, rows: Iterable[tuple[bytes, bytes]], *, in_order: bool = True
+    ) -> None:
+        """Adds rows to a database, `in_order` of key behind all that are there, or anywhere; what is there stays."""
         database = self.databases[name]
         rows = iter(rows)
         while batch := list(islice(rows, ROWS_PER_COMMIT)):
 
             def body(transaction: lmdb.Transaction, batch: Any = batch) -> None:
                 for key, value in batch:
-                    transaction.put(key, value, db=database, append=True)
+                    transaction.put(key, value, db=database, append=in_order, overwrite=False)
 
             self.write(body)
 
@@ -356,29 +360,27 @@ def _opened_alone(attempt: Callable[[], lmdb.Environment]) -> lmdb.Environment:
         time.sleep(CLOSING_POLL_SECONDS)
 
 
-def derived(
-    path: Path, databases: tuple[str, ...], *, map_bytes: int = MAP_BYTES_START
-) -> Environment:
+def derived(path: Path, databases: tuple[str, ...]) -> Environment:
     """A file of what can be computed again: one that is damaged is thrown away and begun anew.
 
     Its lock file goes first: whoever opens the file in between still finds it damaged, and waits for
     the new one. The other way round he could open the new file beside the old lock.
     """
     try:
-        return Environment(path, databases, map_bytes=map_bytes)
+        return Environment(path, databases)
     except StorageError as error:
         _require_damage(error)
     from filelock import FileLock
 
     with FileLock(f"{path}.opening"):
         try:
-            return Environment(path, databases, map_bytes=map_bytes)  # another process was quicker
+            return Environment(path, databases)  # another process was quicker
         except StorageError as error:
             _require_damage(error)
             log.warning("%s cannot be read, starting it anew: %s", path, error.message)
         path.with_name(f"{path.name}-lock").unlink(missing_ok=True)
         path.unlink(missing_ok=True)
-        return Environment(path, databases, map_bytes=map_bytes)
+        return Environment(path, databases)
 
 
 def _require_damage(error: StorageError) -> None:

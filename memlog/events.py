@@ -182,3 +182,8 @@ Event: TypeAlias = (
 
 Happened: TypeAlias = Event | Erased
 """What an entry that was read says."""
+
+
+def name_of(event: Happened) -> str:
+    """That of its storage format, whatever its version: entity_created"""
+    return str(type(event).__struct_config__.tag).partition(".")[0]

@@ -5,6 +5,7 @@
     DATA/archive/<id>/log.mdb     an archived one
     DATA/replaced/<new id>/       what a restore or a repair took the place of; never removed
     DATA/salvaged/                what is whole of a log that is damaged, until it is restored
+    DATA/restoring/               where a project is made ready that is to be taken in
     DATA/trash/                   what is being removed
 
 Which folder is to stand where is decided in `store`.
@@ -13,7 +14,8 @@ Which folder is to stand where is decided in `store`.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from memlog.environment import sync_folder
@@ -24,6 +26,9 @@ from memlog.project import LOG_FILE
 from memlog.state import Status
 
 _HOMES: dict[Status, str] = {"active": "projects", "archived": "archive"}
+_REPLACED, _SALVAGED, _STAGED, _TRASH = "replaced", "salvaged", "restoring", "trash"
+OURS = (*_HOMES.values(), _REPLACED, _SALVAGED, _STAGED, _TRASH)
+"""In a data directory."""
 
 
 class Folders:
@@ -32,8 +37,8 @@ class Folders:
     def __init__(self, data_dir: Path, new_id: Callable[[Prefix], str]) -> None:
         self._data_dir = data_dir
         self._new_id = new_id
-        self.replaced = data_dir / "replaced"
-        self.salvaged = data_dir / "salvaged"
+        self.replaced = data_dir / _REPLACED
+        self.salvaged = data_dir / _SALVAGED
 
     def make(self) -> None:
         """Raises StorageError."""
@@ -66,6 +71,22 @@ class Folders:
             if (folder / LOG_FILE).exists()
         }
 
+    @contextmanager
+    def staging(self) -> Iterator[Path]:
+        """A folder that is empty, this process's alone, and gone afterwards; and what a killed one left there is, too.
+
+        Raises OSError.
+        """
+        from filelock import FileLock
+
+        staged = self._data_dir / _STAGED
+        with FileLock(f"{staged}.lock"):
+            shutil.rmtree(staged, ignore_errors=True)
+            try:
+                yield staged
+            finally:
+                shutil.rmtree(staged, ignore_errors=True)
+
     def move(self, folder: Path, home: Path) -> None:
         """It stands at `home`, also after a loss of power."""
         home.parent.mkdir(parents=True, exist_ok=True)
@@ -77,7 +98,7 @@ class Folders:
 
     def throw_away(self, folder: Path) -> None:
         """Removes a folder at once, also where another process is writing an index into it."""
-        trash = self._data_dir / "trash"
+        trash = self._data_dir / _TRASH
         trash.mkdir(exist_ok=True)
         folder.rename(trash / self._new_id("prj"))
         shutil.rmtree(trash, ignore_errors=True)

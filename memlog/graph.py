@@ -42,6 +42,7 @@ from memlog.events import (
 from memlog.facts import Facts, Known
 from memlog.ids import is_id
 from memlog.state import Entity, Said, State
+from memlog.touching import gone_at
 
 Refusal = tuple[type[MemlogError], Problem]
 
@@ -277,6 +278,10 @@ def missing_entity(
 ) -> Problem:
     """`near` is that of all problems of a refusal, where there may be many; `far` is advised where no name is near."""
     suggestion = (near or Suggestions()).did_you_mean(name, State, state.names) or far
+    gone = gone_at(name, state)
+    if gone is not None:
+        back = f'undo {{"position": {gone}}} brings it back.'
+        suggestion = f"{suggestion} It was there until position {gone}: {back}"
     return Problem(path, f"Entity with name {shorten(name)} not found", suggestion, shorten(name))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Set
 
 from memlog.canonical import canonical
 from memlog.closest import Suggestions
@@ -39,13 +39,17 @@ from memlog.events import (
     ProjectCreated,
     ProjectRestored,
     RelationDeleted,
+    name_of,
 )
 from memlog.facts import Facts
 from memlog.graph import missing_entity, supersede, unfit_observation
 from memlog.memories import missing_memory
 from memlog.restoring import Restored, restore
+from memlog.sentences import positions
 from memlog.state import Entity, State
 
+CASCADE = "Pass cascade=true to undo those first, or undo them one by one."
+BY_HAND = "Cascade takes back no undo: do it by position, or write anew what is wanted."
 SEARCHED_BACK_MAX = 100_000
 """How far back the last command of a thread is looked for, in entries."""
 
@@ -160,7 +164,8 @@ def undo(command: Undo, state: State, context: Context) -> Iterator[Event]:
     undos = _Undos(state, context)
     if command.position is not None:
         at = _entry_at(command.position, context)
-        yield from _undo_command(at, command.cascade, state, undos)
+        if not undos.undone(_span(at, context), state):
+            yield from _undo_command(at, command.cascade, state, undos)
         return
     commands = _commands_back(undos, command.thread)
     for number in range(command.last):
@@ -168,6 +173,12 @@ def undo(command: Undo, state: State, context: Context) -> Iterator[Event]:
         if entry is None:
             raise _no_more(number, command)
         yield from _undo_command(entry, command.cascade, state, undos)
+
+
+def undone(entries: Iterable[Entry]) -> list[int]:
+    """The positions of what these entries took back."""
+    spans = [entry.event for entry in entries if isinstance(entry.event, CommandUndone)]
+    return [position for each in spans for position in range(each.first, each.last + 1)]
 
 
 def _no_more(there: int, command: Undo) -> InvalidParameter:
@@ -191,6 +202,7 @@ class _Undos:
     def __init__(self, state: State, context: Context) -> None:
         self.context = context
         self.later = Later(state)
+        self._head = context.head()
         self._spans: dict[int, tuple[int, int] | None] = {}
         self._forget()
 
@@ -208,12 +220,30 @@ class _Undos:
             self._spans[position] = undone
         return self._spans[position]
 
-    def effective(self, positions: Set[int], last: int) -> set[int]:
-        """Those of `positions`, beyond `last`, that are neither undone nor an undo that stands."""
+    def undone(self, span: tuple[int, int], state: State) -> bool:
+        """Whether a command is undone, by an undo that is not undone itself."""
+        undone = False
+        while (latest := self._undo_of(span, state)) is not None:
+            undone = not undone
+            span = _span(latest, self.context)
+        return undone
+
+    def _undo_of(self, span: tuple[int, int], state: State) -> Entry | None:
+        """The latest undo of what happened there, found by the rows that it gave back."""
+        first, last = span
+        keys = {key for position in range(first, last + 1) for key in state.touched(position)}
+        later = {position for key in keys for position in self.later.made(key) if position > last}
+        undos = (position for position in later if self.span(position) == span)
+        latest = max(undos, default=None)
+        return None if latest is None else self.context.entry_at(latest)
+
+    def there(self, positions: Set[int], last: int) -> tuple[set[int], set[int]]:
+        """Those of `positions`, beyond `last`, that are not undone: commands, and undos that stand."""
         for position in range(self._seen_from - 1, last, -1):
             self._see(position)
         self._seen_from = min(self._seen_from, last + 1)
-        return set(positions) - self._undone - self._standing
+        commands = set(positions) - self._undone - self._standing
+        return commands, {each for each in self._standing & positions if each <= self._head}
 
     def note(self, position: int) -> None:
         """The undo at the head, which was made a moment ago."""
@@ -307,10 +337,12 @@ class _Undoing:
         standing = standing or at_odds(first, last, state, undos.later)
         if not standing:
             return None
-        effective = undos.effective(standing, last) - self._tried
-        if not cascade or not effective:
-            raise _depended_on(first, last, effective or standing, undos.context)
-        latest = undos.context.entry_at(max(effective))
+        commands, undoing = undos.there(standing, last)
+        commands -= self._tried
+        if not commands or not cascade:
+            advice = CASCADE if commands else BY_HAND
+            raise _depended_on(first, last, commands or undoing, advice, undos.context)
+        latest = undos.context.entry_at(max(commands))
         assert latest is not None, "what changed a row is in the log"
         start, end = _span(latest, undos.context)
         self._tried.update(range(start, end + 1))
@@ -341,24 +373,24 @@ def _is_of_the_project(entry: Entry | None) -> bool:
     )
 
 
-def _depended_on(first: int, last: int, blockers: set[int], context: Context) -> Conflict:
-    named = []
+def _depended_on(
+    first: int, last: int, blockers: set[int], suggestion: str, context: Context
+) -> Conflict:
+    named: dict[str, Problem] = {}  # each command once, however much of it depends
     for position in sorted(blockers):
         entry = context.entry_at(position)
         assert entry is not None, "what changed a row is in the log"
-        named.append(
-            Problem(
-                f"position {position}",
-                f"Command {entry.command_id} depends on it ({_tag(entry)})",
-                f'Undo it first: {{"position": {position}}}.',
-            )
+        done = name_of(entry.event).replace("_", " ")
+        problem = Problem(
+            f"position {position}",
+            f"Command {entry.command_id} depends on it ({done})",
+            f'Undo it first: {{"position": {position}}}.',
         )
+        named.setdefault(entry.command_id, problem)
+    if not named:  # what a cascade took back a moment ago stands in the way
+        suggestion = f'Undo it first: {{"position": {first}}}. Then try this again.'
     return Conflict(
-        f"What positions {first} to {last} did cannot be undone alone: later commands depend on it",
-        suggestion="Pass cascade=true to undo those first, or undo them one by one.",
-        problems=named,
+        f"What {positions(first, last)} did cannot be undone alone: later commands depend on it",
+        suggestion=suggestion,
+        problems=list(named.values()),
     )
-
-
-def _tag(entry: Entry) -> str:
-    return str(type(entry.event).__struct_config__.tag).partition(".")[0].replace("_", " ")

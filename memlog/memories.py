@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from memlog.canonical import canonical, canonical_json
+from memlog.canonical import canonical, text_of
 from memlog.commands import CreateMemory, StoreMemory, SupersedeMemory
 from memlog.context import Context
 from memlog.errors import Conflict, LimitExceeded, MemoryNotFound, Problem, refusal, shorten
@@ -17,6 +17,9 @@ IDS_COMPARED_MAX = 10_000
 ID_START_MIN = 18  # mem_, and enough beyond the time an id begins with to mean one memory
 SLIPS_MAX = 2
 
+NOTHING_TO_SUPERSEDE = "It is out of every list and search already: there is nothing to do."
+STORE_AGAIN = "Store it again with store_memory first."
+
 
 def store_memory(command: StoreMemory, context: Context) -> Iterator[Event]:
     _require_size(len(command.content), context)
@@ -27,9 +30,7 @@ def store_memory(command: StoreMemory, context: Context) -> Iterator[Event]:
 
 def create_memory(command: CreateMemory, state: State, context: Context) -> Iterator[Event]:
     content = command.content
-    _require_size(
-        len(content) if isinstance(content, str) else len(canonical_json(content)), context
-    )
+    _require_size(len(text_of(content)), context)
     if len(command.tags) > context.tags_max:
         raise refusal([_too_many_tags(command, context)])
     like = state.memory_like(command.memory_type, command.source, content)
@@ -63,9 +64,10 @@ def supersede_memory(command: SupersedeMemory, state: State) -> Iterator[Event]:
             f"Memory {new} was superseded by {old} already: the other way round would close a circle",
             suggestion="Store what is true now with store_memory and supersede the others by it.",
         )
-    for memory in (retired, successor):
-        if not memory.active:
-            raise _gone(memory, state)
+    if not retired.active:
+        raise _gone(retired, new, NOTHING_TO_SUPERSEDE, state)
+    if not successor.active:
+        raise _gone(successor, old, STORE_AGAIN, state)
     yield MemorySuperseded(old, new)
 
 
@@ -113,19 +115,23 @@ def _meant(memory_id: str, state: State) -> str | None:
     return near[0] if len(near) == 1 else None
 
 
-def _gone(memory: Memory, state: State) -> Conflict:
+def _gone(memory: Memory, other: str, where_deleted: str, state: State) -> Conflict:
+    """`other` is the second one of the call; `where_deleted` is advised where nothing active is left of the first."""
     if memory.superseded_by is None:
-        return Conflict(
-            f"Memory {memory.id} was deleted", suggestion="Store it again with store_memory first."
-        )
+        return Conflict(f"Memory {memory.id} was deleted", suggestion=where_deleted)
     newest = memory
     while newest.superseded_by is not None:
         successor = state.memory(newest.superseded_by)
         assert successor is not None, "a chain of memories has no gaps"
         newest = successor
+    suggestion = f"Use its newest version instead: {newest.id}."
+    if newest.id == other:
+        suggestion = NOTHING_TO_SUPERSEDE
+    elif not newest.active:
+        suggestion = f"Its newest version, {newest.id}, was deleted. {where_deleted}"
     return Conflict(
         f"Memory {memory.id} was superseded already by {memory.superseded_by}",
-        suggestion=f"Use its newest version instead: {newest.id}.",
+        suggestion=suggestion,
     )
 
 

@@ -1,4 +1,4 @@
-"""Doing something soon, or not at all.
+"""Doing something soon, or not at all; or only as long as somebody wants it.
 
 A thread that has others to serve may try something `without_patience`. Whatever may take longer than looking things
 up (opening a project, waiting for another process, catching up, asking an endpoint) calls `require_patience`
@@ -6,31 +6,57 @@ before it begins; what may go on and on (going through rows, reading the log) ca
 a lock that somebody else may have for longer than a moment is `Held`. There that raises `Impatient`, and nothing has
 happened: what only reads can be begun anew by a thread that may take its time. Everywhere else it does nothing.
 
+A thread that has patience may take a `Leave` that somebody takes back when nobody wants any more what it does. Then it
+is left at its next step, unless it has begun what takes patience: others wait for that too, and it is done to its end.
+
 Left to who tries: the one call into a library that takes long by itself.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
+
+LONG_SECONDS = 1e6
+"""As good as for ever, and short enough to be waited for."""
+
+
+MOMENT_SECONDS = 0.1
+"""How long at most somebody without patience waits for a lock, however much time there is."""
 
 
 class Impatient(BaseException):
-    """It would take its time. No Exception, for nobody on the way is to make an answer of it."""
+    """It would take its time, or nobody wants it. No Exception, for nobody on the way is to make an answer of it."""
 
 
-class _Haste(threading.local):
-    until: float | None = None
-    """By when it is to be done (`time.perf_counter`); None for those with patience."""
+class Leave:
+    """What a thread may take of its time. Any thread may take it back."""
+
+    def __init__(self, seconds: float = LONG_SECONDS, *, patient: bool = True) -> None:
+        self.until = time.perf_counter() + seconds
+        self.patient = patient
+
+    @property
+    def is_back(self) -> bool:
+        return self.until == -math.inf
+
+    def take_back(self) -> None:
+        self.until = -math.inf
+
+
+class _Given(threading.local):
+    leave: Leave | None = None
+    """None for those who have all the time there is."""
 
     known = False
-    """Whether any thread ever was in haste: where none was, as on stdio, a step costs next to nothing."""
+    """Whether any thread ever had one: where none had, as on stdio, a step costs next to nothing."""
 
 
-_haste = _Haste()
+_given = _Given()
 
 
 class Lock(Protocol):
@@ -42,23 +68,30 @@ class Lock(Protocol):
 
 def in_haste() -> bool:
     """Whether this thread has no patience now."""
-    return _haste.until is not None
+    return _given.leave is not None and not _given.leave.patient
 
 
-def seconds_left() -> float | None:
-    """How long this thread may wait; None where that is no matter."""
-    return None if _haste.until is None else max(0.0, _haste.until - time.perf_counter())
+def waiting_seconds() -> float | None:
+    """How long this thread may wait for a lock; None where that is no matter."""
+    leave = _given.leave
+    if leave is None or leave.patient:
+        return None
+    return min(MOMENT_SECONDS, max(0.0, leave.until - time.perf_counter()))
 
 
 def require_patience() -> None:
-    """Raises Impatient where there is none."""
-    if _haste.until is not None:
-        raise Impatient
+    """Raises Impatient where there is none. What is begun now, a thread that has it does to its end."""
+    leave = _given.leave
+    if leave is not None:
+        if not leave.patient:
+            raise Impatient
+        require_time()
+        _given.leave = None
 
 
 def require_time() -> None:
     """Raises Impatient where there is none left."""
-    if _Haste.known and (until := _haste.until) is not None and time.perf_counter() > until:
+    if _Given.known and (leave := _given.leave) is not None and time.perf_counter() > leave.until:
         raise Impatient
 
 
@@ -69,7 +102,7 @@ class Held:
         self._lock = lock
 
     def __enter__(self) -> None:
-        left = seconds_left() if _Haste.known else None
+        left = waiting_seconds() if _Given.known else None
         if not self._lock.acquire(timeout=-1 if left is None else left):
             raise Impatient
 
@@ -78,11 +111,16 @@ class Held:
 
 
 @contextmanager
-def without_patience(seconds: float) -> Iterator[None]:
-    """What this thread does in here it has done by then, or leaves with Impatient."""
-    _Haste.known = True
-    _haste.until = time.perf_counter() + seconds
+def taking(leave: Leave) -> Iterator[None]:
+    """What this thread does in here it has done while it may, or leaves with Impatient."""
+    _Given.known = True
+    _given.leave = leave
     try:
         yield
     finally:
-        _haste.until = None
+        _given.leave = None
+
+
+def without_patience(seconds: float) -> AbstractContextManager[None]:
+    """What this thread does in here it has done by then, or leaves with Impatient."""
+    return taking(Leave(seconds, patient=False))

@@ -159,8 +159,7 @@ class _Purge:
         if self._goes(entry) or not fits(entry.event, left, self._gone):
             self._positions.add(entry.position)
             self._gone.add(entry.position)
-            kind = str(type(entry.event).__struct_config__.tag)
-            self._kinds[kind.partition(".")[0]] += 1
+            self._kinds[events.name_of(entry.event)] += 1
         else:
             evolve(self._left, entry)
             self._look_for_names(entry.position, entry.event)

@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from memlog.backup import made
 from memlog.codec import CHAIN_END, ERASED, ERASED_BYTES, WRITTEN, is_mended
 from memlog.damage import Lost, damaged, examine, lost, mark, noted, standing_in
 from memlog.errors import Conflict, DamagedLog, InvalidParameter, StorageError
@@ -31,6 +30,7 @@ from memlog.receipts import forgotten
 from memlog.state import Project as ProjectRow
 from memlog.storage_errors import storage_error
 from memlog.store import Store
+from memlog.taking_in import made
 
 GENERATION_BYTES = 4
 RECEIPTS_TABLE, KEY_BYTES = b"receipts", 32

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, assert_never
 
 from memlog import events
-from memlog.canonical import canonical_json
+from memlog.canonical import text_of
 from memlog.codec import Entry
 from memlog.state import State
 
@@ -59,10 +59,7 @@ def sentence(entry: Entry, state_at: Callable[[int], State]) -> str:
             owner, text = _observation(event.observation_id, before)
             return f"{owner}: '{text}' was moved to {_name(event.entity_id, before)}"
         case events.CommandUndone() as event:
-            span = (
-                f"{event.first}" if event.first == event.last else f"{event.first} to {event.last}"
-            )
-            return f"what position {span} changed was undone"
+            return f"what {positions(event.first, event.last)} changed was undone"
         case events.MemoryStored() as event:
             return f"{event.memory_type} {_quoted(event.content)} was stored"
         case events.MemoryMerged() as event:
@@ -76,6 +73,10 @@ def sentence(entry: Entry, state_at: Callable[[int], State]) -> str:
             return f"what happened here was {'lost with a damage' if lost else 'erased for good'}"
         case event:
             assert_never(event)
+
+
+def positions(first: int, last: int) -> str:
+    return f"position {first}" if first == last else f"positions {first} to {last}"
 
 
 def _name(entity_id: str, state: State) -> str:
@@ -96,6 +97,6 @@ def _memory(memory_id: str, state: State) -> str:
     return f"{row.memory_type} {_quoted(row.content)}" if row else memory_id
 
 
-def _quoted(content: Any) -> str:
-    text = content if isinstance(content, str) else canonical_json(content)
+def _quoted(content: str | dict[str, Any]) -> str:
+    text = text_of(content)
     return f"'{text}'" if len(text) <= SHOWN_CHARACTERS_MAX else f"'{text[:SHOWN_CHARACTERS_MAX]}…'"

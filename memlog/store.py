@@ -107,10 +107,7 @@ class Store:
 
     def file(self, project_id: str) -> Path:
         """The log's file, for those who read it when it cannot be opened. Raises ProjectNotFound."""
-        folder = self._folders.of(project_id)
-        if folder is None:
-            raise ProjectNotFound("This project was deleted a moment ago")
-        return folder / LOG_FILE
+        return self._there(project_id) / LOG_FILE
 
     # -- lives
 
@@ -170,7 +167,7 @@ class Store:
 
         Other processes that have the project open find another file in its place and open that.
         """
-        with self._lock():
+        with self.staging(), self._lock():
             project = self.project(name)
             made: list[Plan] = []
 
@@ -216,6 +213,15 @@ class Store:
                 self._folders.move(folder, self._folders.home(row.id))
         return self.find(row.name), aside
 
+    @contextmanager
+    def staging(self) -> Iterator[Path]:
+        """Where folders are made ready that are to be adopted, by one process at a time."""
+        try:
+            with self._folders.staging() as staged:
+                yield staged
+        except OSError as error:
+            raise storage_error(self.data_dir, error) from error
+
     def _put_aside(self, folder: Path) -> Path:
         aside = self._folders.replaced / self.context.new_id("prj")
         self._catalog.begin(folder.name, aside.name)
@@ -234,12 +240,10 @@ class Store:
     # -- the catalogue as a projection
 
     def rebuild_catalog(self) -> None:
-        """Makes the catalogue and the places of the folders agree with the logs."""
+        """Makes the catalogue and the places of the folders agree with the logs, as far as those can be opened."""
         with self._lock():
-            known = {row.id for row in self.projects("all")}
-            for project_id in known | self._folders.ids() | self._catalog.pending():
-                self._settle(project_id)
-            self._catalog.all_settled()
+            known = {row.id for row in self._catalog.rows()}
+            self._settle_all(known | self._folders.ids() | self._catalog.pending())
 
     def close(self) -> None:
         with self._opening:
@@ -270,11 +274,18 @@ class Store:
         """
         try:
             with self._lock():
-                for project_id in self._catalog.pending():
-                    self._settle(project_id)
-                    self._catalog.settled(project_id)
+                self._settle_all(self._catalog.pending())
         except StorageError as error:
             log.warning("the list of projects is not up to date: %s", error.message)
+
+    def _settle_all(self, project_ids: set[str]) -> None:
+        """One that cannot be settled now, for it is of a newer memlog or of somebody else, keeps no other from it."""
+        for project_id in sorted(project_ids):
+            try:
+                self._settle(project_id)
+                self._catalog.settled(project_id)
+            except StorageError as error:
+                log.warning("project %s stays as it is: %s", project_id, error.message)
 
     def _settle(self, project_id: str) -> None:
         """Makes the folder's place and the catalogue's row agree with the project's log."""
@@ -297,11 +308,27 @@ class Store:
                 self._folders.move(folder, right)
             project.folder = right
             forget(project_id, self._folders.salvaged)
+        if row is not None and self._has_namesake(row):
+            row = None
         self._catalog.write(project_id, row)
+
+    def _has_namesake(self, row: ProjectRow) -> bool:
+        """Whether another project is known by its name: a folder was copied into this data directory."""
+        known = self._catalog.row(row.name)
+        if known is None or known.id == row.id or self._folders.of(known.id) is None:
+            return False
+        log.warning(
+            "%s is left out, in lists and in backups, for %s is called '%s', too. Nothing of it is lost: "
+            "move its folder to `projects` of another data directory to read it",
+            row.id,
+            known.id,
+            row.name,
+        )
+        return True
 
     def _settle_damaged(self, row: ProjectRow) -> None:
         """What is left of a log decides nothing but that there is a project, where nobody knows of it."""
-        if all(each.id != row.id for each in self._catalog.rows()):
+        if all(each.id != row.id for each in self._catalog.rows()) and not self._has_namesake(row):
             self._catalog.write(row.id, row)
 
     def _opened(self, project_id: str) -> Project:
@@ -309,21 +336,23 @@ class Store:
             project = self._open.get(project_id)
             if project is not None and project.moved:
                 with self._lock():  # nobody is moving it
-                    folder = self._folders.of(project_id)
-                if folder is None:
-                    self._discard(project_id)
-                    raise ProjectNotFound("This project was deleted a moment ago")
-                project.folder = folder
+                    project.folder = self._there(project_id)
             if project is None or project.replaced or project.unreadable:
                 text_key.cache_clear()  # a file is replaced when something was erased for good
                 with self._lock():  # nobody is replacing the file
-                    folder = self._folders.of(project_id)
-                    if folder is None:
-                        raise ProjectNotFound("This project was deleted a moment ago")
+                    folder = self._there(project_id)
                     unreadable = project is not None and not project.replaced
                     read = self._salvaged if unreadable else self._read
                     project = self._open.put(project_id, read(folder))
             return project
+
+    def _there(self, project_id: str) -> Path:
+        """Where its folder stands. Raises ProjectNotFound."""
+        folder = self._folders.of(project_id)
+        if folder is None:
+            self._discard(project_id)
+            raise ProjectNotFound("This project was deleted a moment ago")
+        return folder
 
     def _read(self, folder: Path) -> Project:
         """The project in `folder`, or what can be read of it."""

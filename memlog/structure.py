@@ -227,7 +227,7 @@ def stamp(found: os.stat_result) -> Stamp:
 
 def is_sealed(path: Path) -> bool:
     try:
-        return Path(f"{path}{SEAL}").read_text() == _seal(stamp(os.stat(path)))
+        return Path(f"{path}{SEAL}").read_bytes() == _seal(stamp(os.stat(path)))
     except OSError:
         return False
 
@@ -236,10 +236,10 @@ def seal(path: Path, seen: Stamp) -> None:
     """Says that the file, as it was seen, is sound. Where that cannot be kept, it is looked through again."""
     try:
         if not is_sealed(path) and stamp(os.stat(path)) == seen:
-            Path(f"{path}{SEAL}").write_text(_seal(seen))
+            Path(f"{path}{SEAL}").write_bytes(_seal(seen))
     except OSError as error:
         log.debug("%s is not sealed: %s", path, error)
 
 
-def _seal(seen: Stamp) -> str:
-    return " ".join(map(str, seen))
+def _seal(seen: Stamp) -> bytes:
+    return " ".join(map(str, seen)).encode()

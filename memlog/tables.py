@@ -33,7 +33,8 @@ It is the letter behind `I`, where the newest row is the last. So what an entry 
 an entry that replaces nothing leaves the past alone: each page less is one less to write and to wait for.
 """
 
-_SINCE_BYTES = 8
+SINCE_BYTES = 8
+"""Every value begins with the position since which it holds."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -207,13 +208,13 @@ class _Past:
         stored = self._now.get(TOUCHED + newest_first(position))
         if stored is None:
             return []
-        return msgspec.msgpack.decode(stored[_SINCE_BYTES:], type=list[bytes])
+        return msgspec.msgpack.decode(stored[SINCE_BYTES:], type=list[bytes])
 
     def versions(self, prefix: bytes) -> Iterator[Version]:
         for dated, stored in self._past.scan(prefix):
-            yield Version(dated[:-8], _since(stored), _number(dated[-8:]), stored[_SINCE_BYTES:])
+            yield Version(dated[:-8], _since(stored), _number(dated[-8:]), stored[SINCE_BYTES:])
         for key, stored in self._now.scan(prefix):
-            yield Version(key, _since(stored), None, stored[_SINCE_BYTES:])
+            yield Version(key, _since(stored), None, stored[SINCE_BYTES:])
 
 
 class Timeline(_Past):
@@ -243,23 +244,23 @@ class Timeline(_Past):
 
     def get(self, key: bytes) -> bytes | None:
         stored = self._now.get(key)
-        return None if stored is None else stored[_SINCE_BYTES:]
+        return None if stored is None else stored[SINCE_BYTES:]
 
     def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         for key, stored in self._now.scan(prefix, start):
-            yield key, stored[_SINCE_BYTES:]
+            yield key, stored[SINCE_BYTES:]
 
     def under(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
         rows = self._now.under(prefix)
-        return [(key, stored[_SINCE_BYTES:]) for key, stored in rows] if rows else rows
+        return [(key, stored[SINCE_BYTES:]) for key, stored in rows] if rows else rows
 
     def get_each(self, keys: Iterable[bytes]) -> list[bytes | None]:
         found = map(self._now.get, keys)
-        return [None if stored is None else stored[_SINCE_BYTES:] for stored in found]
+        return [None if stored is None else stored[SINCE_BYTES:] for stored in found]
 
     def under_each(self, prefixes: Iterable[bytes]) -> list[list[tuple[bytes, bytes]]]:
         return [
-            [(key, stored[_SINCE_BYTES:]) for key, stored in rows]
+            [(key, stored[SINCE_BYTES:]) for key, stored in rows]
             for rows in map(self._now.under, prefixes)
         ]
 
@@ -284,7 +285,7 @@ class Timeline(_Past):
 
     def _keep(self, key: bytes, old: bytes | None) -> None:
         """What this very entry put there never held at the end of one."""
-        if old is not None and old[:_SINCE_BYTES] != self._place:
+        if old is not None and old[:SINCE_BYTES] != self._place:
             self._past.add(key + self._place, old)
 
 
@@ -315,8 +316,8 @@ class _At(_Past):
 
     def get(self, key: bytes) -> bytes | None:
         stored = self._now.get(key)
-        if stored is not None and stored[:_SINCE_BYTES] < self._next:
-            return stored[_SINCE_BYTES:]  # it holds since then: nothing of it was replaced later
+        if stored is not None and stored[:SINCE_BYTES] < self._next:
+            return stored[SINCE_BYTES:]  # it holds since then: nothing of it was replaced later
         replaced = self._past.ceiling(key + self._next)
         if replaced is not None and replaced[0][:-8] == key:
             return self._held(replaced[1])
@@ -339,7 +340,7 @@ class _At(_Past):
 
     def _held(self, stored: bytes) -> bytes | None:
         """The value, if it held at the position and not only later."""
-        return stored[_SINCE_BYTES:] if stored[:_SINCE_BYTES] < self._next else None
+        return stored[SINCE_BYTES:] if stored[:SINCE_BYTES] < self._next else None
 
     def _first_after(self, prefix: bytes, start: bytes) -> Iterator[tuple[bytes, bytes]]:
         """For each key what it was first to lose after the position, or what it has now.
@@ -373,7 +374,7 @@ class _At(_Past):
 
 
 def _since(stored: bytes) -> int:
-    return _number(stored[:_SINCE_BYTES])
+    return _number(stored[:SINCE_BYTES])
 
 
 def _number(placed: bytes) -> int:

@@ -7,6 +7,9 @@ from functools import lru_cache
 
 from memlog.errors import InvalidParameter, Problem, shorten
 
+LATEST_US = 253_402_300_799_999_999
+"""The last microsecond that has a date, in the year 9999: no later one can be told."""
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -17,16 +20,18 @@ def iso(time_us: int) -> str:
     return moment.isoformat(timespec="microseconds")[:-6] + "Z"
 
 
-def parse_iso(text: str, path: str) -> int:
+A_TIME = "Write it as 2026-11-20T10:02:11Z, or as a date, 2026-11-20."
+
+
+def parse_iso(text: str, path: str, suggestion: str = A_TIME) -> int:
     """Microseconds since 1970 of an ISO 8601 time; one without a zone is UTC, a date its first moment.
 
-    Raises InvalidParameter for anything else; `path` is the argument that held it.
+    Raises InvalidParameter with `suggestion` for anything else; `path` is the argument that held it.
     """
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
         problem = f"{shorten(text)!r} is not a time"
-        suggestion = "Write it as 2026-11-20T10:02:11Z, or as a date, 2026-11-20."
         raise InvalidParameter(
             f"{path}: {problem}",
             suggestion=suggestion,

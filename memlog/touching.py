@@ -18,6 +18,15 @@ def entity_ids(name: str, state: State) -> list[str]:
     return list(dict.fromkeys(named))
 
 
+def gone_at(name: str, state: State) -> int | None:
+    """Where an entity last lost this name, deleted or undone; None where none had it before the moment of `state`."""
+    ends = (version.until for version in state.versions(tables.name_key(name)))
+    past = [
+        end for end in ends if end is not None and (not state.position or end <= state.position)
+    ]
+    return max(past, default=None)
+
+
 def positions_of_name(name: str, state: State) -> set[int]:
     """All that happened to the entities that have or ever had this name, and to those merged into them."""
     found: set[int] = set()

@@ -42,7 +42,6 @@ class AnalyticsProjector:
     """
 
     name = "analytics"
-    shared = True
 
     def __init__(self, path: Path, *, unranked_max: int = UNRANKED_MAX) -> None:
         self._unranked_max = unranked_max

@@ -13,9 +13,8 @@ from typing import cast
 
 import lmdb
 
-from memlog.tables import LmdbRows, Timeline, place
+from memlog.tables import SINCE_BYTES, LmdbRows, Timeline, place
 
-_SINCE_BYTES = 8
 _Kept = dict[bytes, bytes | None]
 
 
@@ -40,12 +39,12 @@ class Ledger(Timeline):
     def get(self, key: bytes) -> bytes | None:
         kept = self._kept
         stored = kept[key] if key in kept else self._now.get(key)
-        return None if stored is None else stored[_SINCE_BYTES:]
+        return None if stored is None else stored[SINCE_BYTES:]
 
     def put(self, key: bytes, value: bytes) -> None:
         kept, since = self._kept, self._place
         old = kept[key] if key in kept else self._now.get(key)
-        if old is not None and old[:_SINCE_BYTES] != since:
+        if old is not None and old[:SINCE_BYTES] != since:
             self._replaced[key[0]][key + since] = old
         kept[key] = since + value
 
@@ -56,7 +55,7 @@ class Ledger(Timeline):
         kept = self._kept
         old = kept[key] if key in kept else self._now.get(key)
         if old is not None:
-            if old[:_SINCE_BYTES] != self._place:
+            if old[:SINCE_BYTES] != self._place:
                 self._replaced[key[0]][key + self._place] = old
             kept[key] = None
 

@@ -20,13 +20,13 @@ from memlog.codec import Entry
 from memlog.state import Entity, Memory, Observation, State
 
 NEVER = 2**63 - 1
-"""The `died` of a living document."""
+"""Where a document that lives has not died: the indexes keep an end for each."""
 
 Kind = Literal["entity", "observation", "memory"]
 
 
 class Document(msgspec.Struct, frozen=True):
-    """One text under which something is found, living at positions born <= p < died.
+    """One text under which something is found, living from the position `born` on.
 
     `ref` is the id of the thing, `entity` the id of the entity it belongs to (or empty), `labels` the
     exact terms a search may be narrowed to, `subject` the name of the entity. `written` is there where the
@@ -39,7 +39,6 @@ class Document(msgspec.Struct, frozen=True):
     text: str
     labels: tuple[str, ...]
     born: int
-    died: int = NEVER
     subject: str = ""
     written: Written | None = None
 
@@ -170,7 +169,8 @@ def _differences(position: int, state_at: Callable[[int], State]) -> Iterator[Ch
 
 
 def _alike(one: Document, other: Document) -> bool:
-    return (one.text, one.labels) == (other.text, other.labels)
+    """Whether they are found in the same way, at the same entity: another may have the same name."""
+    return (one.entity, one.text, one.labels) == (other.entity, other.text, other.labels)
 
 
 def _touched(position: int, state: State, after: State) -> dict[str, Document]:
@@ -212,13 +212,13 @@ def _observation(
 ) -> Document:
     """`entry` is the one that wrote it down, where one did just then."""
     text, written = f"{name}: {content}", _written(entry)
-    return Document("observation", observation_id, entity_id, text, (), born, NEVER, name, written)
+    return Document("observation", observation_id, entity_id, text, (), born, name, written)
 
 
 def _memory(row: Memory, born: int, entry: Entry | None = None) -> Document:
     """A memory is found under every string in its content, keys included."""
     text = " ".join(strings(row.content))
-    return Document("memory", row.id, "", text, row.labels, born, NEVER, "", _written(entry))
+    return Document("memory", row.id, "", text, row.labels, born, "", _written(entry))
 
 
 def _written(entry: Entry | None) -> Written | None:

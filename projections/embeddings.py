@@ -15,7 +15,7 @@ from functools import partial
 
 import msgspec
 
-from memlog.errors import EmbeddingError
+from memlog.errors import EmbeddingError, StorageError
 from memlog.settings import Settings
 from projections.asking import Asking
 from projections.embedding import (
@@ -128,8 +128,15 @@ class Embeddings:
     def _kept(self, embedder: Embedder) -> CachedEmbedder:
         if self._closed:
             raise EmbeddingError("The embedder was loaded when it was needed no more")
-        pieces = self._settings.piece_vectors
-        return CachedEmbedder(embedder, self._cache(embedder.key), pieces=pieces)
+        try:
+            cache = self._cache(embedder.key)
+        except (
+            StorageError
+        ) as error:  # words need no vectors, and the disk may have room again in a while
+            raise EmbeddingError(
+                f"Vectors cannot be stored: {error.message}", suggestion=error.suggestion
+            ) from error
+        return CachedEmbedder(embedder, cache, pieces=self._settings.piece_vectors)
 
     def _open_present(self) -> Embedder:
         spec = self._spec()

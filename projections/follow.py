@@ -15,26 +15,24 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
-from itertools import accumulate, islice, takewhile
 from pathlib import Path
 from typing import Literal
 
 from filelock import FileLock
 
-from memlog.codec import Entry
 from memlog.errors import DamagedLog, ProjectNotFound, StorageError
-from memlog.log import Log
 from memlog.patience import Held, require_patience
 from memlog.project import Project
 from memlog.storage_errors import storage_error
 from projections.analytics import ANALYTICS_VERSION, AnalyticsProjector
-from projections.documents import Born, Change, changes
+from projections.batches import advance, changes_between, lots
+from projections.documents import Born
 from projections.embeddings import Embeddings
 from projections.previous import Meaning, Previous
-from projections.protocol import Batch, Projector, put_away
+from projections.protocol import Projector, put_away
 from projections.text import TEXT_VERSION, TextProjector
 from projections.vector_folders import Use, VectorFolders
 from projections.vectors import VectorProjector
@@ -45,23 +43,8 @@ PROJECTIONS: tuple[Name, ...] = ("text", "analytics", "vectors")
 Progress = Callable[[str, int, int], None]
 """Told the projection's name, its position, and the position it is going to."""
 
-BATCH_ENTRIES = {"text": 200_000, "analytics": 50_000, "vectors": 64}
-BATCH_BYTES_MAX = 64 * 1024**2
-"""What a batch takes of the log at most, but for its last entry: what it needs in memory is a few times that."""
-
 AHEAD_ENTRIES_MAX = 200
 """So many entries at most are searched before their documents are on disk: of more, a commit is the lesser part."""
-
-TAKEN_ENTRIES = 10_000
-"""Changes are read of so many entries at a time, each lot in a snapshot of its own that ends before the next."""
-
-READS_STATE = frozenset({"analytics"})
-"""Projections that read the state as they apply, so inside one snapshot. The others are given what was read
-in snapshots that are over: a log whose file must grow waits for its snapshots, and an embedder may take
-its time."""
-
-TAKES_AS_IT_READS = frozenset({"text"})
-"""Projections that index the first of a batch while the rest of it is read."""
 
 _VERSIONS = {"text": TEXT_VERSION, "analytics": ANALYTICS_VERSION}
 
@@ -99,7 +82,7 @@ class Projections:
         self._folders = VectorFolders(project.folder, project.generation)
         self._own: tuple[Path, Use] | None = None
         self._vectors_complete = False
-        self._previous = Previous(self._folders, embeddings, partial(_advance, project))
+        self._previous = Previous(self._folders, embeddings, partial(advance, project))
 
     # -- for a search
 
@@ -117,7 +100,9 @@ class Projections:
             assert isinstance(projector, TextProjector)
             head = self._project.head()
             if 0 <= head - projector.position <= AHEAD_ENTRIES_MAX:
-                projector.look_ahead(head, lambda after: [*_changes(self._project, after, head)])
+                projector.look_ahead(
+                    head, lambda after: [*changes_between(self._project, after, head)]
+                )
                 return projector
         return self.text()
 
@@ -213,19 +198,10 @@ class Projections:
         """That the log is damaged, where somebody found that out."""
         return self._project.damage
 
-    def behind(self, name: str) -> int:
-        """How many entries of the log a projection has not seen."""
-        return max(0, self._project.head() - self._open(name).projector.position)
-
     def texts(self) -> Iterator[list[str]]:
         """Every text that ever was a document, in the order of the log, a batch of entries at a time."""
-        after, head = 0, self._project.head()
-        while after < head:
-            with self._project.snapshot() as (entries_of, state_at):
-                entries = list(islice(entries_of.read(after), TAKEN_ENTRIES))
-                born = [each for each in changes(entries, state_at) if isinstance(each, Born)]
-            after = entries[-1].position
-            yield [each.document.text for each in born]
+        for _, found in lots(self._project, 0, self._project.head()):
+            yield [each.document.text for each in found if isinstance(each, Born)]
 
     def positions(self) -> dict[str, int]:
         """How far each projection that is open has come."""
@@ -315,7 +291,7 @@ class Projections:
             if progress is not None:
                 progress(projector.name, position, until)
 
-        _advance(self._project, projector, until, taken)
+        advance(self._project, projector, until, taken)
 
     def _require_open(self) -> None:
         if self._closed:
@@ -345,76 +321,6 @@ class Projections:
                 if other != folder:
                     shutil.rmtree(other, ignore_errors=True)
             return _Followed(self.fresh(name, folder), lock)
-
-
-def _advance(
-    project: Project,
-    projector: Projector,
-    until: int,
-    taken: Callable[[int], object] = lambda position: None,
-) -> None:
-    """One batch further, no further than `until`, nor than the log is whole. Raises DamagedLog where it is
-    not even that far. `taken` is told how far the log was read.
-
-    A function, for whoever keeps it must not keep the projections: they would be let go of, with all
-    their files, only when Python looks for circles.
-    """
-    after = projector.position
-    if after >= until:
-        return
-    try:
-        _advance_to(project, projector, until, taken)
-    except DamagedLog as damage:
-        if not after < damage.whole < until:
-            raise
-        _advance_to(project, projector, damage.whole, taken)
-
-
-def _advance_to(
-    project: Project, projector: Projector, until: int, taken: Callable[[int], object]
-) -> None:
-    after = projector.position
-    with project.snapshot() as (entries_of, state_at):
-        position = _batch_end(entries_of, after, min(after + BATCH_ENTRIES[projector.name], until))
-        if projector.name in READS_STATE:
-            entries = _Entries(entries_of, after, position)
-            projector.apply(Batch(position, entries, state_at=state_at))
-            return
-    found: Iterable[Change] = _changes(project, after, position, taken)
-    projector.apply(
-        Batch(position, (), found if projector.name in TAKES_AS_IT_READS else list(found))
-    )
-
-
-class _Entries:
-    """Those beyond `after` up to `last`, read anew by everyone who goes through them: a batch of them is
-    not kept in memory."""
-
-    def __init__(self, log: Log, after: int, last: int) -> None:
-        self._log, self._after, self._count = log, after, last - after
-
-    def __iter__(self) -> Iterator[Entry]:
-        return islice(self._log.read(self._after), self._count)
-
-
-def _changes(
-    project: Project, after: int, last: int, taken: Callable[[int], object] = lambda position: None
-) -> Iterator[Change]:
-    """What the entries beyond `after` up to `last` change."""
-    while after < last:
-        with project.snapshot() as (entries_of, state_at):
-            entries = list(islice(entries_of.read(after), min(TAKEN_ENTRIES, last - after)))
-            found = list(changes(entries, state_at))
-        after = entries[-1].position
-        yield from found
-        taken(after)
-
-
-def _batch_end(log: Log, after: int, last: int) -> int:
-    """Where a batch that begins beyond `after` ends: at `last`, or before, where the entries are large."""
-    taken = accumulate(islice(log.lengths(after), last - after))
-    fitting = len(list(takewhile(BATCH_BYTES_MAX.__gt__, taken)))
-    return min(after + fitting + 1, last)
 
 
 @contextmanager

@@ -51,8 +51,6 @@ class Projector(Protocol):
     """One index that follows one log. One thread drives it at a time; any number may search it."""
 
     name: str
-    shared: bool
-    """True: on disk and shared by processes; the caller holds a file lock around refresh and apply."""
 
     @property
     def position(self) -> int:

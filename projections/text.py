@@ -79,7 +79,6 @@ class TextProjector:
     """
 
     name = "text"
-    shared = True
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -174,18 +173,11 @@ class TextProjector:
         A death under a ref where nothing lives changes nothing. Raises StorageError, and then nothing
         has changed, where the disk or another process's writer stands in the way.
         """
-        with self._applying, _speaking_of(self._path):
-            writer = self._writer(batch.position - self.position)
-            try:
-                self.refresh()  # as the only writer: what is seen now stays true until the commit
-                if batch.position > self.position:
-                    fill(writer, batch, self._snapshot)
-                    writer.commit()
-            except BaseException:
-                _abandon(writer)
-                raise
-            self._release(writer)
-            self.refresh()
+        with self._writing(batch.position - self.position) as writer:
+            self.refresh()  # as the only writer: what is seen now stays true until the commit
+            if batch.position > self.position:
+                fill(writer, batch, self._snapshot)
+                writer.commit()
         if self._taking.acquire(blocking=False):  # else whoever has it does this before long
             try:
                 self._forget_committed()
@@ -193,17 +185,10 @@ class TextProjector:
                 self._taking.release()
 
     def reset(self) -> None:
-        with self._taking, self._applying, _speaking_of(self._path):
+        with self._taking, self._writing(0) as writer:
             self._ahead = self._newest = None
-            writer = self._writer(0)
-            try:
-                writer.delete_all_documents()
-                writer.commit()
-            except BaseException:
-                _abandon(writer)
-                raise
-            self._release(writer)
-            self.refresh()
+            writer.delete_all_documents()
+            writer.commit()
 
     def digest(self) -> str:
         with _speaking_of(self._path):
@@ -271,6 +256,21 @@ class TextProjector:
 
     # -- writing
 
+    @contextmanager
+    def _writing(self, entries: int) -> Iterator[tantivy.IndexWriter]:
+        """The writer, for about so many entries. What it commits is seen at the end; where anything fails, it is let
+        go with what it had."""
+        with self._applying, _speaking_of(self._path):
+            writer = self._writer(entries)
+            try:
+                self._remove_unborn()
+                yield writer
+            except BaseException:
+                _abandon(writer)
+                raise
+            self._release(writer)
+            self.refresh()
+
     def _writer(self, entries: int) -> tantivy.IndexWriter:
         """The index's only writer. One thread: this one is as busy making documents as that is indexing
         them, and more of them make more segments, which have to be merged.
@@ -282,14 +282,11 @@ class TextProjector:
         deadline = time.monotonic() + WRITER_WAIT_SECONDS
         while True:
             try:
-                writer = self._index.writer(heap_bytes, 1)
-                break
+                return self._index.writer(heap_bytes, 1)
             except ValueError as error:
                 if "LockBusy" not in str(error) or time.monotonic() > deadline:
                     raise
             time.sleep(WRITER_POLL_SECONDS)
-        self._remove_unborn()
-        return writer
 
     def _remove_unborn(self) -> None:
         """Removes the lists of deletions of a commit that never came, because its process was killed.

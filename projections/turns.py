@@ -15,7 +15,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from memlog.patience import Impatient, seconds_left
+from memlog.patience import Impatient, waiting_seconds
 
 
 class Turns:
@@ -39,7 +39,7 @@ class Turns:
             if self._writing or self._waiting_to_write:
                 written = self._written
                 self._waiting_to_read += 1
-                if not self._changed.wait_for(lambda: self._written != written, seconds_left()):
+                if not self._changed.wait_for(lambda: self._written != written, waiting_seconds()):
                     self._waiting_to_read -= 1
                     raise Impatient
                 self._due -= 1

@@ -115,7 +115,7 @@ class Rows:
         self._kind.append(KINDS.index(document.kind))
         self._entity.append(code)
         self._born.append(document.born)
-        self._died.append(document.died)
+        self._died.append(NEVER)
         previous = self._last.get(document.ref, NO_ROW)
         self._previous.append(previous)
         self._talks.add(previous, document.written)

@@ -32,6 +32,7 @@ from pathlib import Path
 
 import msgspec
 
+from memlog.environment import sync_folder
 from memlog.errors import ProjectNotFound, StorageError
 from projections.protocol import put_away
 
@@ -116,7 +117,7 @@ class SnapshotFolder:
         """The second half: the name, and with it the place of the older ones."""
         try:
             staged.replace(self._file(position))
-            self._sync()
+            sync_folder(self.path)
         except OSError as error:
             with suppress(OSError):
                 staged.unlink()
@@ -136,14 +137,6 @@ class SnapshotFolder:
 
     def _file(self, position: int) -> Path:
         return self.path / f"{position}{SUFFIX}"
-
-    def _sync(self) -> None:
-        """Makes the rename itself durable."""
-        folder = os.open(self.path, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
     def _drop_abandoned(self) -> None:
         """Removes what a killed process left; what is younger may be another's that is writing."""

@@ -19,7 +19,6 @@ the position (`reset`); when to call `maybe_save`.
 from __future__ import annotations
 
 import logging
-import math
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from hashlib import sha256
@@ -79,7 +78,6 @@ class VectorProjector:
     """
 
     name = "vectors"
-    shared = False
 
     def __init__(
         self, path: Path, embed: Embed, dimensions: int, *, graph_from_rows: int | None = None
@@ -156,16 +154,6 @@ class VectorProjector:
         rows, cosines = look.nearest(limit, kinds, labels)
         found = look.described(rows)
         return list(map(VectorHit, found.refs, found.kinds, found.entities, cosines.tolist()))
-
-    def cosines(
-        self, vector: Vectors, refs: Iterable[str], *, at: int | None = None
-    ) -> dict[str, float]:
-        """The cosine to `vector` of those of `refs` that are living now, or `at` a position."""
-        refs = list(refs)
-        look = self.look(vector, at)
-        cosines = look.cosines(look.rows_of(refs)).tolist()
-        found = zip(refs, cosines, strict=True)
-        return {ref: cosine for ref, cosine in found if not math.isnan(cosine)}
 
     def look(self, vector: Vectors, at: int | None = None) -> Look:
         """For one search that has several questions."""

@@ -34,9 +34,22 @@ def within_budget(
         yield item
 
 
-def page_of(items: Iterable[Item], limit: int | None) -> list[Item]:
-    """So many of the items where the caller asked for a number, else what an answer holds."""
-    return list(islice(items, limit) if limit else within_budget(items))
+def page_of(items: Iterable[Item], limit: int | None) -> tuple[list[Item], bool]:
+    """So many of the items where the caller asked for a number, else what an answer holds; and whether there are
+    more."""
+    taken = 0
+
+    def counted() -> Iterator[Item]:
+        nonlocal taken
+        for item in items:
+            taken += 1
+            yield item
+
+    if limit:
+        some = list(islice(counted(), limit + 1))
+        return some[:limit], taken > limit
+    page = list(within_budget(counted()))
+    return page, taken > len(page)
 
 
 def said(texts: Sequence[str], what: str = "warnings") -> list[str]:
@@ -91,5 +104,7 @@ class Room:
 
 
 def together(*notices: str | None) -> str | None:
-    """What there is to say, if anything."""
-    return " ".join(each for each in notices if each) or None
+    """What there is to say, if anything, one sentence after the other."""
+    told = [each for each in notices if each]
+    ended = [each if each.endswith((".", "!", "?")) else f"{each}." for each in told[:-1]]
+    return " ".join([*ended, *told[-1:]]) or None

@@ -8,7 +8,6 @@ Writing is left to `transport`.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -19,7 +18,7 @@ from mcp.shared.jsonrpc_dispatcher import cancelled_request_id_from_params
 from mcp_types import JSONRPCMessage, JSONRPCNotification, JSONRPCResponse, RequestId
 
 from server.calls import THREADS_MAX, Calls, HandshakeForm, PlainCall, plain_call
-from server.dispatch import UNFORESEEN, Answered, Called, once
+from server.dispatch import UNFORESEEN, Answered, once
 from server.lines import Oversized
 from server.pending import Pending
 from server.registry import Tool
@@ -29,29 +28,21 @@ _FORM = HandshakeForm()
 
 
 class Ran(NamedTuple):
-    """A call that was run: its answer, empty where nobody wanted it any more, its outcome, how long it took."""
+    """A call that was run: its answer, empty where nobody wanted it any more, and whether the tool gave it."""
 
     id: RequestId
-    tool: str
     message: bytes
-    outcome: str
-    seconds: float
+    foreseen: bool
 
 
 class Direct:
     """The tools of one session. What runs in another thread says so; everything else, in the event loop's."""
 
     def __init__(
-        self,
-        session: Session,
-        tools: Mapping[str, Tool],
-        *,
-        on_first_answer: Answered,
-        on_called: Called = lambda tool, outcome, seconds: None,
+        self, session: Session, tools: Mapping[str, Tool], *, on_first_answer: Answered
     ) -> None:
         self._calls = Calls(session, tools)
         self._answered = once(on_first_answer)
-        self._on_called = on_called
         self._threads = ThreadPoolExecutor(THREADS_MAX, "call")
         self._working = Pending()
         self._cancelled: set[RequestId] = set()
@@ -116,12 +107,10 @@ class Direct:
 
     def run(self, call: PlainCall) -> Ran:
         """Runs a call to its end, in any thread."""
-        began = time.perf_counter()
         if call.id in self._cancelled:
-            return Ran(call.id, call.tool, b"", UNFORESEEN, 0.0)
+            return Ran(call.id, b"", False)
         told = self._calls.answer(call, _FORM)
-        seconds = time.perf_counter() - began
-        return Ran(call.id, call.tool, told.message + b"\n", told.outcome, seconds)
+        return Ran(call.id, told.message + b"\n", told.outcome != UNFORESEEN)
 
     def send(self, ran: Ran) -> bytes | None:
         """Answers a call that was run, in any thread: what is left to send, if anything is."""
@@ -129,9 +118,8 @@ class Direct:
         return self._send_now(ran.message) if wanted else None
 
     def tell(self, ran: Ran) -> None:
-        """In any thread."""
-        self._on_called(ran.tool, ran.outcome, ran.seconds)
-        if ran.outcome != UNFORESEEN and not self._has_answered:
+        """In any thread, after it was answered."""
+        if ran.foreseen and not self._has_answered:
             self._has_answered = True
             self._loop.call_soon_threadsafe(self._answered)
 
@@ -139,13 +127,11 @@ class Direct:
         """A call that was at work is answered but for this rest."""
         self._working.settle(ran.id)
         self._cancelled.discard(ran.id)
+        self.tell(ran)
         settle = partial(self._pending.settle, ran.id)
-        try:
-            self.tell(ran)
-        finally:
-            if rest is None:
-                settle()
-            else:
-                self._send_late(rest, settle)
+        if rest is None:
+            settle()
+        else:
+            self._send_late(rest, settle)
         if not self._working:
             self.on_quiet()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import anyio.to_thread
@@ -33,6 +33,7 @@ from mcp_types import (
 from memlog import __version__
 from memlog.errors import MemlogError
 from memlog.project import Origin
+from server.advice import followable
 from server.arguments import decode
 from server.completions import Completions
 from server.credentials import judge
@@ -49,6 +50,9 @@ COMMAND_ID_META = "memlog/commandId"
 
 UNFORESEEN = "INTERNAL_ERROR"
 """The outcome of a call that ended in an exception."""
+
+CANCELLED = "CANCELLED"
+"""The outcome of a call that was given up: never begun, or, where it only reads, broken off."""
 
 INSTRUCTIONS = (
     "memlog is a durable memory: entities with facts (observations) and relations between them. "
@@ -198,7 +202,7 @@ def perform(tool: Tool, call: Call, arguments: Mapping[str, Any] | None) -> Answ
         )
         result = tool.call(call, decoded)
     except MemlogError as error:
-        failure = {"error": describe(error), **error.details}
+        failure = {"error": describe(error, partial(followable, call)), **error.details}
         return Answer(failure, failure, outcome=error.code)
     return _succeeded(tool, result, warning)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
+from memlog.canonical import text_of
 from memlog.settings import Mode
 from memlog.state import State
 from projections.documents import Kind
 from projections.search import Hit
-from server.memories import text_of
 from server.service import Opened
 
 LINES_MAX = 5

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
-from typing import Any
 
-from memlog.canonical import canonical_json
 from memlog.errors import EmbeddingError, MemoryNotFound, refusal
 from memlog.events import MemoryMerged, MemoryStored
 from memlog.memories import missing_memory
@@ -19,11 +17,6 @@ from server.views import Provenance, view_provenance
 
 MEMORY_KINDS: frozenset[Kind] = frozenset({"memory"})
 SIMILAR_MAX = 5
-
-
-def text_of(content: str | dict[str, Any]) -> str:
-    """The content of a memory as one text."""
-    return content if isinstance(content, str) else canonical_json(content)
 
 
 def found_memories(hits: Sequence[Hit], state: State, limit: int) -> list[tuple[Memory, Hit]]:

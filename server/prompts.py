@@ -31,6 +31,7 @@ from mcp_types import (
     TextContent,
 )
 
+from memlog.canonical import text_of
 from memlog.closest import did_you_mean
 from memlog.errors import shorten
 from memlog.settings import Mode
@@ -40,7 +41,7 @@ from server.addresses import item_uri
 from server.arguments import decode
 from server.cutting import together, within_budget
 from server.findings import Group, findings
-from server.memories import MEMORY_KINDS, found_memories, text_of
+from server.memories import MEMORY_KINDS, found_memories
 from server.refusals import refusing
 from server.registry import Tool
 from server.resources import headline
@@ -202,12 +203,13 @@ class Prompts:
             yield "People and things that are related to each other go into save_memory instead."
 
     def _types(self, project: str) -> str:
-        """Types in use and types often used."""
+        """Types in use, and types often used but for those in use in another case: each would hold half."""
         _, opened = self._session.project(project)
         with opened.read() as state:
             found = list(islice(state.labels(), LABELS_READ_MAX))
         used = {label.removeprefix("type:") for label in found if label.startswith("type:")}
-        return ", ".join(sorted(used | TYPES_OFTEN_USED))
+        alike = {kind.casefold() for kind in used}
+        return ", ".join(sorted(used | (TYPES_OFTEN_USED - alike)))
 
     def _decoded(self, tool: str, arguments: Mapping[str, Any]) -> msgspec.Struct:
         return decode(arguments, self._tools[tool].arguments)

@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from memlog import events
+from memlog.canonical import text_of
 from memlog.codec import Entry
 from memlog.memories import FACT
 from memlog.state import Entity, Memory, Observation, Relation, State
 from projections.search import Hit
-from server.memories import text_of
 from server.packing import CHARACTERS_PER_TOKEN, HEADING_CHARACTERS_MAX, Item, clipped, shortened
 
 MEMORIES = "Memories"

@@ -8,7 +8,7 @@ words tell them apart.)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -34,17 +34,24 @@ PROBLEMS_CHARACTERS = ANSWER_CHARACTERS // 2
 
 RESOURCE_NOT_FOUND = -32002
 
+Advice = Callable[[str | None], str | None]
+
 _NOT_THERE = (MemoryNotFound, ProjectNotFound, ProjectArchived)
 _NOT_THE_CALLERS = (StorageError, EmbeddingError)
 
 
-def describe(error: MemlogError) -> dict[str, Any]:
-    """An error as the contract spells it."""
+def describe(error: MemlogError, advice: Advice = lambda given: given) -> dict[str, Any]:
+    """An error as the contract spells it; `advice` makes of what it advises what can be followed here."""
     described: dict[str, Any] = {"code": error.code, "message": error.message}
-    if error.suggestion is not None:
-        described["suggestion"] = error.suggestion
+    suggestion = advice(error.suggestion)
+    if suggestion is not None:
+        described["suggestion"] = suggestion
     if error.problems:
-        described["problems"] = msgspec.to_builtins(_told(error.problems))
+        problems = [
+            msgspec.structs.replace(each, suggestion=advice(each.suggestion))
+            for each in _told(error.problems)
+        ]
+        described["problems"] = msgspec.to_builtins(problems)
     return described
 
 

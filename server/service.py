@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary, ref
 from memlog.canonical import canonical
 from memlog.commands import AnyCommand
 from memlog.context import Context
-from memlog.errors import EmbeddingError, MemlogError
+from memlog.errors import EmbeddingError, MemlogError, ProjectNotFound
 from memlog.niceness import be_nice
 from memlog.patience import Held
 from memlog.project import Origin, Outcome, Project
@@ -95,12 +95,25 @@ class Service:
     def open(self, name: str) -> Opened:
         """The active project of this name. Raises ProjectNotFound or ProjectArchived."""
         self.busy()
-        project, key = self.store.project(name), canonical(name)
+        key = canonical(name)
+        try:
+            project = self.store.project(name)
+        except ProjectNotFound:
+            self._forget_gone(key)
+            raise
         with Held(self._opening):
             opened = self._opened.get(key)
             if opened is None or opened.project is not project:
                 opened = self._opened.put(key, Opened(project, self.embeddings, self._behind))
             return opened
+
+    def _forget_gone(self, key: str) -> None:
+        """One whose folder is away: it may come back, and is opened again once nobody has it. One that another thread
+        opened a moment ago stays."""
+        with Held(self._opening):
+            opened = self._opened.get(key)
+            if opened is not None and opened.project.moved:
+                self._opened.pop(key)
 
     def busy(self) -> None:
         """Something is done here, after which nothing may be for long."""

@@ -37,18 +37,29 @@ class Answer(NamedTuple):
 
 
 async def ask(
-    app: App, body: bytes, headers: Iterable[Header], *, method: str = "POST", path: str = "/mcp"
+    app: App,
+    body: bytes,
+    headers: Iterable[Header],
+    *,
+    method: str = "POST",
+    path: str = "/mcp",
+    gone: anyio.Event | None = None,
 ) -> Answer:
+    """`gone` says when the client goes; without it, it stays until it is answered."""
     parts = [body]
+    left = gone or anyio.Event()
     sent: list[Any] = []
 
     async def receive() -> Any:
         if parts:
             return {"type": "http.request", "body": parts.pop(), "more_body": False}
-        await anyio.sleep_forever()
+        await left.wait()
+        return {"type": "http.disconnect"}
 
     async def send(message: Any) -> None:
         sent.append(message)
+        if message["type"] == "http.response.body" and not message.get("more_body"):
+            left.set()
 
     lines = [("host", "localhost"), *headers, ("content-length", str(len(body)))]
     scope = {
@@ -102,6 +113,7 @@ class Client:
         self._era = era
         self._path = path
         self.headers = {"content-type": "application/json", "accept": "application/json"}
+        self.gone: anyio.Event | None = None
         if token:
             self.headers["authorization"] = f"Bearer {token}"
 
@@ -120,7 +132,7 @@ class Client:
 
     async def post(self, body: bytes, **headers: str) -> Answer:
         sent = {**self.headers, **{name.replace("_", "-"): each for name, each in headers.items()}}
-        return await ask(self._app, body, sent.items(), path=self._path)
+        return await ask(self._app, body, sent.items(), path=self._path, gone=self.gone)
 
     async def end(self) -> Answer:
         headers = self.headers.items()

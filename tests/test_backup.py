@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from memlog.backup import Copy, back_up, restore
+from memlog.backup import Copy, back_up
 from memlog.commands import CreateEntities, NewEntity, StoreMemory
 from memlog.context import Context
 from memlog.errors import Conflict, InvalidParameter, ProjectExists, StorageError
 from memlog.project import LOG_FILE, Origin, Project
 from memlog.purging import Target
 from memlog.store import Store
+from memlog.taking_in import restore
 from tests.command_line import holding_lines
 from tests.served import run_memlog, served
 from tests.simulated_faults import Fault, dies
@@ -398,3 +399,139 @@ def test_a_purge_does_not_cut_a_backup_that_reaches_further_or_is_of_another_his
     with pytest.raises(Conflict, match="another history"):
         back_up(behind, tmp_path / "backup")
     assert restored(tmp_path / "backup", tmp_path / "third").project("default").head() == 5
+
+
+@pytest.fixture
+def three(store: Store, tmp_path: Path) -> Store:
+    """Three projects and a backup of them; the first is the one that comes first there."""
+    for name in ("second", "third"):
+        store.create(name)
+        remember(store, f"{name} Gina", name)
+    back_up(store, tmp_path / "backup")
+    return store
+
+
+def test_a_damaged_copy_keeps_no_other_project_from_being_restored(
+    three: Store, tmp_path: Path
+) -> None:
+    flip(tmp_path / "backup" / three.find("default").id / LOG_FILE, b"fact of Jon")
+    fresh = Store(tmp_path / "one")
+    (third,) = restore(fresh, tmp_path / "backup", names=frozenset({"third"}))
+    assert (third.how, [row.name for row in fresh.projects()]) == ("restored", ["third"])
+    fresh = Store(tmp_path / "all")
+    with pytest.raises(StorageError, match="is damaged at position 3") as caught:
+        restore(fresh, tmp_path / "backup")
+    assert str(tmp_path / "backup" / three.find("default").id) in caught.value.message
+    assert "Done all the same: second, third." in (caught.value.suggestion or "")
+    assert [row.name for row in fresh.projects()] == ["second", "third"]
+    with pytest.raises(StorageError, match="is damaged at position 3"):  # it may be this one
+        restore(fresh, tmp_path / "backup", names=frozenset({"default"}))
+
+
+def test_a_name_that_is_taken_keeps_no_other_project_from_being_restored(
+    three: Store, tmp_path: Path
+) -> None:
+    """A server was started in the new data directory first, and made its usual project."""
+    fresh = Store(tmp_path / "other")
+    fresh.create("default")
+    with pytest.raises(ProjectExists) as caught:
+        restore(fresh, tmp_path / "backup")
+    assert "Done all the same: second, third." in (caught.value.suggestion or "")
+    assert {row.name for row in fresh.projects()} == {"default", "second", "third"}
+
+
+def test_a_damaged_log_keeps_no_other_project_from_being_backed_up(
+    three: Store, tmp_path: Path
+) -> None:
+    remember(three, "Mia", "third")
+    file = three.project("default").folder / LOG_FILE
+    three.close()
+    flip(file, b"fact of Jon")
+    damaged = Store(tmp_path / "data")
+    with pytest.raises(StorageError, match="damaged") as caught:
+        back_up(damaged, tmp_path / "new")
+    assert caught.value.message.startswith("default: ")
+    assert "Done all the same: second, third." in (caught.value.suggestion or "")
+    there = Store(tmp_path / "other")
+    with pytest.raises(InvalidParameter, match="holds no project"):  # nothing of it was copied
+        restore(there, tmp_path / "new")
+    assert {row.name: there.by_id(row.id).head() for row in there.projects()} == {
+        "second": 3,
+        "third": 5,
+    }
+
+
+def test_a_backup_whose_last_run_was_killed_over_a_purge_is_restored_without_what_was_erased(
+    three: Store, tmp_path: Path
+) -> None:
+    backup, project_id = tmp_path / "backup", three.find("default").id
+    shutil.copytree(backup / project_id, tmp_path / "old")
+    three.purge("default", Target(("Jon",)))
+    back_up(three, backup)
+    shutil.copytree(tmp_path / "old", backup / f"{project_id}.erased")
+    for killed in ("while the old copy was removed", "before the new one took its place"):
+        if killed == "before the new one took its place":
+            (backup / "beside").mkdir()
+            (backup / project_id).rename(backup / "beside" / project_id)
+        there = Store(tmp_path / killed)
+        assert {each.how for each in restore(there, backup)} == {"restored"}
+        assert [row.name for row in there.projects()] == ["default", "second", "third"]
+        assert not holds(tmp_path / killed, b"fact of Jon")
+    assert {each.how for each in back_up(three, backup)} == {"unchanged"}
+    assert not holds(backup, b"fact of Jon")
+
+
+def holds(folder: Path, text: bytes) -> bool:
+    return any(text in file.read_bytes() for file in folder.rglob("*") if file.is_file())
+
+
+def test_a_restore_that_is_stopped_leaves_nothing_of_its_own(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(copy: Copy) -> None:
+        raise KeyboardInterrupt
+
+    back_up(store, tmp_path / "backup")
+    monkeypatch.setattr(Copy, "verify", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        restored(tmp_path / "backup", tmp_path / "other")
+    assert not holds(tmp_path / "other", b"fact of Jon")
+
+
+def test_what_a_killed_restore_left_goes_with_a_purge(store: Store, tmp_path: Path) -> None:
+    back_up(store, tmp_path / "backup")
+    shutil.copytree(tmp_path / "backup", tmp_path / "data" / "restoring")
+    store.purge("default", Target(("Jon",)))
+    assert not holds(tmp_path / "data", b"fact of Jon")
+
+
+@pytest.mark.parametrize("name", ["projects", "archive", "restoring", "trash/mine"])
+def test_what_memlog_keeps_its_own_files_in_is_no_place_for_a_backup(
+    store: Store, tmp_path: Path, name: str
+) -> None:
+    with pytest.raises(InvalidParameter, match="keeps its own files"):
+        back_up(store, tmp_path / "data" / name)
+    assert not list((tmp_path / "data").rglob("backup.lock"))
+    assert [each.how for each in back_up(store, tmp_path / "data" / "backup")] == ["whole"]
+
+
+@pytest.mark.parametrize("page", [bytes(4096), b"\xff" * 4096])
+def test_a_page_that_is_none_ends_neither_a_restore_nor_a_backup(
+    store: Store, tmp_path: Path, page: bytes
+) -> None:
+    for number in range(40):
+        remember(store, f"n{number}" * 20)
+    back_up(store, tmp_path / "whole")
+    store.close()
+    for at in range(2, 12):
+        backup = tmp_path / f"backup{at}"
+        shutil.copytree(tmp_path / "whole", backup)
+        with next(backup.rglob(LOG_FILE)).open("rb+") as file:
+            file.seek(at * 4096)
+            file.write(page)
+        for command, folder in (("restore", f"other{at}"), ("backup", "data")):
+            ended = run_memlog(command, backup, data_dir=tmp_path / folder)
+            assert ended.returncode in (0, 1), (at, command, ended.stderr)
+            if ended.returncode:
+                assert f"the backup {backup}" in ended.stderr
+                assert "is damaged" in ended.stderr

@@ -14,6 +14,7 @@ import pytest
 
 from projections import check, embeddings
 from projections.follow import PROJECTIONS
+from tests.damaged import garble
 from tests.embedder_by_hash import opened_by_hash
 from tests.served import run_memlog, served
 from tests.service import Client, client_on
@@ -143,8 +144,7 @@ def test_damage_that_shows_only_in_use_is_mended_by_the_search_that_meets_it(
     with client_on(data_dir, embedder="minilm") as client:
         client("search_nodes", query="n01", mode="text")
         for path in next(data_dir.glob(INDEXES["text"])).glob("*.idx"):
-            data = path.read_bytes()
-            path.write_bytes(bytes(byte ^ 0x55 for byte in data[:-120]) + data[-120:])
+            garble(path)
         for query in ("n07", '"fact of n07"', "n07*", "fact of n07"):
             assert names(client("search_nodes", query=query, mode="text"))[:1] == ["n07"], query
         assert any("text is built anew" in record.message for record in caplog.records)

@@ -15,7 +15,7 @@ from memlog.errors import ProjectNotFound
 from memlog.project import Project
 from memlog.settings import Settings
 from memlog.store import Store
-from projections import follow
+from projections import batches
 from projections.analytics import ANALYTICS_VERSION
 from projections.check import compare
 from projections.embeddings import Embeddings
@@ -65,7 +65,7 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_text_is_told_how_far_it_is_while_a_batch_lasts(
     projections: Projections, monkeypatch: pytest.MonkeyPatch, ends: list[int]
 ) -> None:
-    monkeypatch.setattr(follow, "TAKEN_ENTRIES", 10)
+    monkeypatch.setattr(batches, "TAKEN_ENTRIES", 10)
     told: list[tuple[str, int, int]] = []
     projections.rebuild("text", lambda *step: told.append(step))
     head = projections.head()
@@ -77,7 +77,7 @@ def test_a_batch_ends_where_its_entries_are_large_and_the_index_is_the_same(
     projections: Projections, monkeypatch: pytest.MonkeyPatch, ends: list[int]
 ) -> None:
     whole = projections.text().digest()
-    monkeypatch.setattr(follow, "BATCH_BYTES_MAX", 2_000)
+    monkeypatch.setattr(batches, "BATCH_BYTES_MAX", 2_000)
     projections.rebuild("text")
     assert projections.text().digest() == whole
     assert len(ends) > 3  # the one before, and several
@@ -88,7 +88,7 @@ def test_a_batch_ends_where_its_entries_are_large_and_the_index_is_the_same(
 def test_an_entry_larger_than_a_batch_may_be_is_a_batch(
     projections: Projections, monkeypatch: pytest.MonkeyPatch, ends: list[int]
 ) -> None:
-    monkeypatch.setattr(follow, "BATCH_BYTES_MAX", 1)
+    monkeypatch.setattr(batches, "BATCH_BYTES_MAX", 1)
     projections.text()
     assert ends == list(range(1, projections.head() + 1))
 
@@ -96,7 +96,7 @@ def test_an_entry_larger_than_a_batch_may_be_is_a_batch(
 def test_whoever_closes_does_not_wait_for_the_end_of_a_long_batch(
     projections: Projections, monkeypatch: pytest.MonkeyPatch, ends: list[int]
 ) -> None:
-    monkeypatch.setattr(follow, "TAKEN_ENTRIES", 10)
+    monkeypatch.setattr(batches, "TAKEN_ENTRIES", 10)
 
     def closing(name: str, position: int, until: int) -> None:
         monkeypatch.setattr(projections, "_closed", True)

@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memlog import chronicle, codec
-from memlog.backup import take_in
 from memlog.commands import CreateMemory, StoreMemory
 from memlog.context import Context
 from memlog.environment import Environment
@@ -25,6 +24,8 @@ from memlog.project import DATABASES, LOG_FILE, Origin, Project
 from memlog.purging import Target
 from memlog.store import Store
 from memlog.tables import place
+from memlog.taking_in import take_in
+from memlog.times import LATEST_US
 from tests.command_line import CommandLine, holding_lines
 from tests.simulated_commands import Draw
 
@@ -181,6 +182,23 @@ def test_events_that_cannot_have_happened_are_refused(tmp_path: Path) -> None:
         take_in(store, project_id, 0, entries)
     assert store.projects("all") == []
     assert not list(tmp_path.rglob("prj_*"))
+
+
+def test_an_entry_of_a_time_that_has_no_date_is_refused(tmp_path: Path) -> None:
+    times = [LATEST_US, LATEST_US + 1]
+    store = Store(tmp_path / "here", clock=lambda: times[0])
+    store.create("default")
+    chronicle.read(written(store.project("default")))
+    times.pop(0)
+    fact = StoreMemory(content="It is late")
+    store.project("default").execute(fact, Context(), lambda _: None)
+    file = tmp_path / "late.jsonl"
+    file.write_bytes(written(store.project("default")))
+    there = CommandLine(tmp_path / "there")
+    ended = there("import", file)
+    assert (ended.code, "line 3: " in ended.stderr) == (1, True)
+    assert "beyond the year 9999" in ended.stderr
+    assert "default" not in there("projects").stdout
 
 
 def test_on_the_command_line_a_history_becomes_the_project_it_was(tmp_path: Path) -> None:

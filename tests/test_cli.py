@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import stat
@@ -12,11 +13,15 @@ import click
 import lmdb
 import pytest
 
+from memlog.commands import CreateEntities, NewEntity
+from memlog.context import Context
+from memlog.project import clock_us
 from memlog.settings import SETTINGS, TOOLSETS
+from memlog.store import Store
 from memlog.tables import place
 from server.cli import COMMANDS, cli
 from server.registry import tools
-from tests.command_line import LINES, CommandLine, holding_lines, lines_of, written
+from tests.command_line import BARE, LINES, CommandLine, holding_lines, lines_of, written
 from tests.served import REPOSITORY
 
 README = (REPOSITORY / "README.md").read_text()
@@ -190,6 +195,18 @@ def test_the_doctor_tells_how_far_the_indexes_are_and_which_variable_does_nothin
     told = "MEMLOG_READONLY is no setting and does nothing. Did you mean 'MEMLOG_READ_ONLY'"
     assert told in ended.stdout
     assert "MEMLOG_READONLY" in remembered("doctor", "--json", MEMLOG_READONLY="1").json["unknown"]
+
+
+def test_the_doctor_says_where_entries_are_dated_later_than_now(remembered: CommandLine) -> None:
+    assert "ahead" not in remembered("doctor").stdout
+    year_us = 365 * 24 * 3_600 * 1_000_000
+    store = Store(remembered.data_dir, clock=lambda: clock_us() + year_us)
+    command = CreateEntities(entities=[NewEntity(name="Zed", entity_type="person")])
+    store.project("default").execute(command, Context(), lambda outcome: None)
+    store.close()
+    assert remembered("import", "-", stdin=json.dumps(BARE | {"name": "Now"})).code == 0
+    told = remembered("doctor", "--json").json["projects"]["default"]["ahead"]
+    assert told.startswith("the newest 2 entries are dated later than now")
 
 
 def test_projects_live_from_the_command_line(remembered: CommandLine) -> None:

@@ -19,19 +19,21 @@ from hypothesis import strategies as st
 
 from memlog.commands import CreateEntities, NewEntity
 from memlog.context import Context
+from memlog.damage import DAMAGED
 from memlog.environment import Environment
 from memlog.gates import Turn
 from memlog.log import Damage
 from memlog.pages import Pages
 from memlog.project import DATABASES, LOG_FILE
 from memlog.store import Store
-from memlog.structure import problem
+from memlog.structure import SEAL, is_sealed, problem
 from memlog.verifying import verify_file
 from tests.command_line import CommandLine, holding_lines
 from tests.served import REPOSITORY, environment, served
 from tests.service import Refused, client_on
 
 PAGE = 4096
+NO_TEXT = b"\xff\xfe"
 
 
 @pytest.fixture(scope="module")
@@ -383,3 +385,18 @@ def test_a_log_that_verify_found_damaged_is_read_and_written_to_no_more(tmp_path
         assert memlog("restore", tmp_path / "backup", "--replace").code == 0
         server("store_memory", content="a new fact")
     assert memlog("verify").code == 0
+
+
+def test_what_stands_beside_a_log_may_be_damaged_too(tmp_path: Path) -> None:
+    memlog: CommandLine = holding_lines(tmp_path)
+    log = next((tmp_path / "data").rglob(LOG_FILE))
+    Path(f"{log}{SEAL}").write_bytes(NO_TEXT)
+    assert memlog("log", "--json").code == 0
+    assert is_sealed(log)
+    Path(f"{log}{DAMAGED}").write_bytes(b'[{"position":1,"problem":"%b"}]' % NO_TEXT)
+    assert memlog("log", "--json").code == 0
+    refused = memlog("undo")
+    assert refused.code == 1
+    assert "the note cannot be read" in refused.stderr
+    assert memlog("verify").code == 0
+    assert memlog("undo").code == 0

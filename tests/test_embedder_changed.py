@@ -52,8 +52,9 @@ def by_hash(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is embedded but what a test asks for."""
+    """Nothing is embedded but what a test asks for; what is stored is taken up however long that takes."""
     monkeypatch.setattr(service, "Follower", lambda _: Idle())
+    monkeypatch.setattr(search, "PREVIOUS_SECONDS", DEADLINE_S)
     for mode in search.PATIENCE_SECONDS:
         monkeypatch.setitem(search.PATIENCE_SECONDS, mode, 0.0)
 
@@ -316,6 +317,18 @@ def test_what_an_address_carries_besides_is_not_written_down(tmp_path: Path) -> 
     assert description_of(spec).base_url == "http://h:1/v1"
 
 
+def test_what_is_written_down_about_an_embedder_may_be_damaged(tmp_path: Path) -> None:
+    with on(tmp_path, "old") as client:
+        tell(client, "e001")
+        assert asked(client, "e001")[0] == "e001"
+    known = tmp_path / "embeddings" / "by-hash-old.json"
+    written = known.read_bytes()
+    known.write_bytes(b'{"backend":"minilm","model":"\xff"}')
+    with on(tmp_path, "old") as client:
+        assert asked(client, "e001") == ("e001", "")
+    assert known.read_bytes() == written
+
+
 @pytest.mark.usefixtures("impatient")
 def test_the_doctor_counts_what_each_embedder_has_of_a_project(tmp_path: Path) -> None:
     remembered(tmp_path, "old")
@@ -401,7 +414,8 @@ def test_a_search_that_finds_texts_waiting_sets_the_follower_to_work(tmp_path: P
         projections.save = saved(projections.save)  # type: ignore[method-assign]
         asked(client, "e042", "hybrid")
         assert told.wait(DEADLINE_S)
-        assert projections.behind("vectors") == 0
+        vectors, head = projections.vectors_so_far()
+        assert vectors.position == head
         assert folders(tmp_path) == ["by-hash-new"]
 
 
@@ -429,12 +443,25 @@ def test_a_server_ends_without_waiting_for_all_texts_to_be_embedded(
     assert sum(batches) < 2 * len(TOLD)
 
 
-def test_a_process_that_starts_has_all_that_was_embedded_before(tmp_path: Path) -> None:
+def test_a_process_that_starts_has_all_that_was_embedded_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also where there is more than is waited for otherwise, and too little for a snapshot."""
+    embedded: list[int] = []
+    embed = ByHash.embed
+
+    def counted(self: ByHash, texts: Sequence[str]) -> Vectors:
+        embedded.append(len(texts))
+        return embed(self, texts)
+
+    monkeypatch.setattr(search, "BEHIND_SECONDS", DEADLINE_S)
     with on(tmp_path, "only") as client:
         names = [f"n{number}" for number in range(search.WAITED_EVENTS_MAX)]
         tell(client, *names)
         complete(client)
     with on(tmp_path, "only") as client:
-        assert client.service.open("default").projections.behind("vectors") > 0
+        vectors, head = client.service.open("default").projections.vectors_so_far()
+        assert vectors.position < head
+        monkeypatch.setattr(ByHash, "embed", counted)
         assert asked(client, names[-1], "hybrid") == (names[-1], "")
+    assert embedded == [1], "the question alone"

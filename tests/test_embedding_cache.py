@@ -16,10 +16,13 @@ import pytest
 from filelock import FileLock, Timeout
 
 from memlog.errors import EmbeddingError
+from projections import embeddings
 from projections.embedding import CachedEmbedder, VectorCache
 from projections.embedding.cached import QUERIES_MAX
 from projections.embedding.embedder import unit_rows
 from projections.embedding.turns import Turns
+from tests.embedder_by_hash import opened_by_hash
+from tests.service import Refused, client_on
 
 if TYPE_CHECKING:
     from projections.embedding.embedder import Vectors
@@ -175,6 +178,7 @@ def test_a_stored_vector_of_another_width_is_embedded_anew(cache: VectorCache) -
 EMBED_ALL = """
 import sys
 from pathlib import Path
+from projections import embeddings
 from projections.embedding import CachedEmbedder, VectorCache
 from tests.test_embedding_cache import Hashing
 hashing = Hashing()
@@ -284,3 +288,19 @@ def test_a_process_stopped_in_its_turn_does_not_stop_the_others_for_good(tmp_pat
                 assert not taken(tmp_path / "work.queue")
     with turns.turn():
         assert taken(tmp_path / "work")
+
+
+def test_words_answer_where_vectors_cannot_be_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embeddings, "open_embedder", opened_by_hash)
+    (tmp_path / "embeddings").write_text("in the way, as a full disk is")
+    ada = {"name": "Ada", "entityType": "person", "observations": ["sings in a choir"]}
+    with client_on(tmp_path, embedder="local") as client:
+        client("create_entities", entities=[ada])
+        told = client("search_nodes", query="sings in a choir")
+        assert [each["name"] for each in told["entities"]] == ["Ada"]
+        assert "Vectors cannot be stored" in told["notice"]
+        with pytest.raises(Refused) as refused:
+            client("search_nodes", query="sings in a choir", mode="semantic")
+    assert refused.value.error["code"] == "EMBEDDING_ERROR"

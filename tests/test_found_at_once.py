@@ -56,7 +56,8 @@ def found(client: Client, query: str, **arguments: Any) -> set[str]:
 
 
 def behind(client: Client, name: str = "text") -> int:
-    return client.service.open("default").projections.behind(name)
+    projections = client.service.open("default").projections
+    return projections.head() - projections.positions()[name]
 
 
 def test_words_are_found_before_the_index_on_disk_has_them_and_somebody_is_told_to_add_them(

@@ -354,6 +354,24 @@ def test_a_cascade_undoes_what_really_stands_in_the_way_and_ends(project: Projec
     assert project.digest() == before
 
 
+def test_what_is_undone_already_stays_so_whatever_was_done_alike_since(project: Project) -> None:
+    do(project, create(entity("Jon", "a")))
+    do(project, DeleteEntities(entity_names=["Jon"]))
+    position = project.head()
+    do(project, Undo())
+    do(project, add("Jon", "b"))
+    do(project, DeleteEntities(entity_names=["Jon"]))
+    again, before = project.head(), project.digest()
+    assert do(project, Undo(position=position)) == 0
+    assert do(project, Undo(position=position, cascade=True)) == 0
+    assert project.digest() == before
+    do(project, Undo(position=again))
+    do(project, Undo(position=position + 1, cascade=True))  # the undo: it is deleted again
+    assert do(project, Undo(position=position)) > 0
+    with project.read() as state:
+        assert state.entity_named("Jon") is not None
+
+
 def test_a_fact_does_not_come_back_to_an_entity_that_was_deleted(project: Project) -> None:
     do(project, create(entity("Jon", "a")))
     do(

@@ -48,6 +48,15 @@ def test_what_nobody_uses_is_let_go_and_what_somebody_uses_is_known() -> None:
     assert recent.get("a") is None
 
 
+def test_what_was_asked_for_last_is_kept() -> None:
+    recent: Recent[Thing] = Recent(2)
+    first, second = (weakref.ref(recent.put(name, Thing())) for name in "ab")
+    recent.get("a")
+    recent.put("c", Thing())
+    gc.collect()
+    assert (first() is None, second() is None) == (False, True)
+
+
 def test_a_project_that_nobody_uses_is_closed_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,7 +29,7 @@ from memlog.project import LOG_FILE
 from projections import embeddings
 from projections.embedding.openai import OpenAI
 from server import credentials
-from server.http import direct
+from server.http import pace
 from server.http.app import App
 from server.registry import Arguments, Call, Result, Tool, tools
 from server.service import Service
@@ -276,13 +276,13 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> Noted:
     credentials.detectors()  # else a thread imports them, perhaps while a test ends, which warns
     noted = Noted()
     monkeypatch.setattr("server.http.app.tools", noted.tools)
-    monkeypatch.setattr(direct, "ALONE_SECONDS", LONG_SECONDS)
+    monkeypatch.setattr(pace, "ALONE_SECONDS", LONG_SECONDS)
     return noted
 
 
 async def rested() -> None:
     """Until the event loop has heard all who came while it ran a call."""
-    for _ in range(direct.ROUNDS + 1):
+    for _ in range(pace.ROUNDS + 1):
         await anyio.lowlevel.checkpoint()
 
 
@@ -343,8 +343,8 @@ def test_who_comes_while_the_event_loop_runs_a_call_waits_only_for_what_is_very_
     async def scenario() -> None:
         async with app_over(tmp_path) as app:
             client = await after_a_quick_read(app)
-            monkeypatch.setattr(direct, "QUICK_SECONDS", quick)
-            monkeypatch.setattr(direct, "ALONE_SECONDS", alone)
+            monkeypatch.setattr(pace, "QUICK_SECONDS", quick)
+            monkeypatch.setattr(pace, "ALONE_SECONDS", alone)
             async with anyio.create_task_group() as tasks:
                 for number in range(2):
                     tasks.start_soon(client.call, "reads", {}, None, number)
@@ -391,7 +391,7 @@ def test_a_call_that_goes_on_and_on_holds_up_nobody(
     async def scenario() -> None:
         async with app_over(tmp_path) as app:
             client = await after_a_quick_read(app)
-            monkeypatch.setattr(direct, "ALONE_SECONDS", 0.02)
+            monkeypatch.setattr(pace, "ALONE_SECONDS", 0.02)
             app._pace.took("reads", 0.0)
             noted.before = go_on
             async with anyio.create_task_group() as tasks:
@@ -459,6 +459,6 @@ def test_real_searches_are_run_by_the_event_loop_with_the_answers_of_a_thread(
             assert answers[0] == answers[1] == answers[2]
 
     monkeypatch.setattr(Service, "open", opened)
-    monkeypatch.setattr(direct, "ALONE_SECONDS", LONG_SECONDS)
+    monkeypatch.setattr(pace, "ALONE_SECONDS", LONG_SECONDS)
     run(scenario)
     assert hurried[-1]

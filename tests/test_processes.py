@@ -294,6 +294,21 @@ def test_a_project_deleted_in_one_process_is_gone_in_the_other_and_its_name_is_f
     assert names(one("search_nodes", query="seller")) == ["Gina"]
 
 
+def test_a_project_whose_folder_was_away_is_there_again_when_the_folder_is(
+    serve: Serve, tmp_path: Path
+) -> None:
+    server = serve()
+    server("create_entities", entities=[entity("Jon", "banker")])
+    assert names(server("search_nodes", query="banker")) == ["Jon"]
+    (folder,) = (tmp_path / "data" / "projects").iterdir()
+    folder.rename(tmp_path / "away")
+    assert code_of(server, "read_graph") == "PROJECT_NOT_FOUND"
+    (tmp_path / "away").rename(folder)
+    server("create_entities", entities=[entity("Gina", "seller")])
+    assert names(server("search_nodes", query="seller")) == ["Gina"]
+    assert names(server("read_graph")) == ["Jon", "Gina"]
+
+
 @pytest.mark.parametrize("ending", ["delete_project", "archive_project"])
 def test_calls_under_way_while_a_project_ends_are_answered_or_told_why(
     pair: tuple[Pipe, Pipe], ending: str

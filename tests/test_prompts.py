@@ -185,6 +185,16 @@ def test_saving_offers_types_in_use_where_none_was_given(tmp_path: Path) -> None
     run(scenario)
 
 
+def test_saving_does_not_offer_a_type_in_two_cases(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with joined(tmp_path) as server:
+            await server.note("x", type="Decision")
+            text = await prompt(server, "memory_save", content="y")
+            assert "choose `type`: Decision, finding, note, runbook, spec, todo" in text
+
+    run(scenario)
+
+
 def test_prompts_name_only_tools_that_are_there(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with joined(tmp_path, toolsets=("records",)) as server:

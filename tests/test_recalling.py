@@ -147,6 +147,19 @@ def test_what_a_later_sentence_tells_is_not_told_before(client: Client) -> None:
     ]
 
 
+def test_an_undo_is_told_with_what_it_took_back(client: Client) -> None:
+    add(client, "Jon", "was late", *(f"danced on day {number}" for number in range(6)))
+    seen = client("changes_since", since=0)["position"]
+    undone = client("undo")["position"]
+    client("undo", position=undone)
+    span = f"what positions {seen - 6} to {seen} changed was undone"
+    took = f"{span}: 'Jon': 'was late' was added; 'Jon': 'danced on day 0' was added; "
+    first, second = says(client("changes_since", since=seen))
+    assert first.startswith(took)
+    assert first.endswith("; 'Jon': 'danced on day 3' was added; and 2 more")
+    assert second == f"what position {undone} changed was undone: {first}"
+
+
 def test_what_does_not_fit_is_continued_without_a_gap(client: Client) -> None:
     add(client, "Jon", *(f"danced on day number {number}" for number in range(60)))
     everything = says(client("changes_since", since=0, budgetTokens=20_000))

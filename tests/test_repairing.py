@@ -16,7 +16,7 @@ import pytest
 from hypothesis import Phase, example, given, settings
 
 from memlog import codec
-from memlog.backup import back_up, restore
+from memlog.backup import back_up
 from memlog.commands import CreateEntities, NewEntity, StoreMemory
 from memlog.context import Context
 from memlog.damage import noted
@@ -29,6 +29,7 @@ from memlog.purging import Target
 from memlog.repairing import Repair, repair
 from memlog.store import Store
 from memlog.tables import place
+from memlog.taking_in import restore
 from memlog.verifying import verify_file
 from tests.command_line import CommandLine, holding_lines
 from tests.served import run_memlog, served

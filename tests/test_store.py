@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from memlog import environment
 from memlog.commands import CreateEntities, NewEntity
 from memlog.context import Context
-from memlog.errors import ProjectArchived, ProjectExists, ProjectNotFound
-from memlog.project import Project
+from memlog.environment import Environment
+from memlog.errors import ProjectArchived, ProjectExists, ProjectNotFound, StorageError
+from memlog.project import DATABASES, STATE_VERSION, VERSION_KEY, Project
 from memlog.store import Store
 
 
@@ -129,6 +132,77 @@ def test_a_folder_that_was_taken_away_leaves_the_catalogue(store: Store, tmp_pat
     again.close()
 
 
+def test_of_two_projects_of_one_name_the_one_that_is_known_stays_and_the_other_is_told(
+    store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Somebody copied the folder of a project out of another data directory."""
+    store.create("one")
+    remember(store.project("one"), "Jon")
+    store.close()
+    copied = []
+    for number in range(4):  # so that it is no chance who stays
+        other = Store(tmp_path / f"other{number}")
+        row = other.create("one")
+        other.close()
+        shutil.move(tmp_path / f"other{number}" / "projects" / row.id, tmp_path / "projects")
+        copied.append(row.id)
+    for catalog in ("as it was", "begun anew"):
+        if catalog == "begun anew":
+            (tmp_path / "catalog.mdb").unlink()
+        caplog.clear()
+        again = Store(tmp_path)
+        assert known(again, "one") == ["Jon"]
+        again.close()
+        assert all(f"{each} is left out" in caplog.text for each in copied)
+
+    again = Store(tmp_path)
+    again.delete("one")
+    again.close()
+    again = Store(tmp_path)
+    assert [row.id for row in again.projects("all")] == [min(copied)]
+    again.close()
+
+
+@pytest.mark.parametrize("lost", ["nothing", "the catalogue"])
+def test_a_project_of_a_newer_memlog_keeps_nobody_from_the_others(
+    store: Store, tmp_path: Path, lost: str
+) -> None:
+    for name in ("newer", "other"):
+        store.create(name)
+        remember(store.project(name), "Jon")
+    environment = store.project("newer")._environment
+    version = (STATE_VERSION + 1).to_bytes(2, "big")
+    meta = environment.databases["meta"]
+    environment.write(lambda transaction: transaction.put(VERSION_KEY, version, db=meta))
+    store.close()
+    older = Store(tmp_path)
+    for change in (older.archive, older.delete):  # what was begun cannot be settled
+        with pytest.raises(StorageError, match="newer memlog"):
+            change("newer")
+    older.close()
+    if lost == "the catalogue":
+        (tmp_path / "catalog.mdb").unlink()
+
+    again = Store(tmp_path)
+    assert known(again, "other") == ["Jon"]
+    assert again.archive("other").status == "archived"
+    again.close()
+
+    (log,) = tmp_path.glob("projects/*/log.mdb")  # where it was, for the newer one
+    environment = Environment(log, DATABASES)
+    version = STATE_VERSION.to_bytes(2, "big")
+    meta = environment.databases["meta"]
+    environment.write(lambda transaction: transaction.put(VERSION_KEY, version, db=meta))
+    environment.close()
+    newer = Store(tmp_path)
+    assert known(newer, "newer") == ["Jon"]
+    assert {row.name: row.status for row in newer.projects("all")} == {
+        "newer": "active",
+        "other": "archived",
+    }
+    newer.close()
+
+
 CRASHES = {
     "archive, after the event": (
         "crash_in(Store, '_settle'); store.archive('one')",
@@ -201,3 +275,15 @@ store = Store(Path({str(data_dir)!r}))
     )
     assert done.stderr == ""
     return done.stdout
+
+
+def test_who_is_interrupted_while_a_log_is_opened_has_let_go_of_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environment, "CLOSING_SECONDS_MAX", 0.0)
+    with monkeypatch.context() as opening:
+        opening.setattr(environment, "is_sealed", lambda path: signal.raise_signal(signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt) as kept:  # with all that it went through
+            store.create("one")
+    assert store.create("one").name == "one"
+    assert kept.traceback

@@ -23,10 +23,11 @@ from hypothesis import strategies as st
 from memlog.errors import StorageError
 from projections import text, text_filling
 from projections.documents import Born, Change, Died, Document
-from projections.protocol import Batch, Projector
+from projections.protocol import Batch
 from projections.query import parse
 from projections.text import TextProjector
 from projections.things import TextHit
+from tests.damaged import garble
 
 QUERIES = ["alpha", "beta gamma", "alpha AND NOT beta", '"alpha beta"', "gam*", "NOT alpha"]
 PARTS = ["alpha", "a b", "et", "g", "x"]
@@ -59,11 +60,6 @@ def copy_of(folder: Path, into: Path) -> Path:
 
 
 # -- a projection of the log
-
-
-def test_it_is_a_projector_whose_index_is_shared(tmp_path: Path) -> None:
-    projector: Projector = TextProjector(tmp_path / "text")
-    assert (projector.name, projector.shared, projector.position) == ("text", True, 0)
 
 
 def test_a_batch_and_its_checkpoint_are_there_when_the_index_is_opened_again(
@@ -440,8 +436,7 @@ def test_an_index_of_another_schema_is_found_empty(tmp_path: Path) -> None:
 def test_damage_that_shows_only_in_use_is_an_error_with_a_way_out(folder: Path) -> None:
     projector = TextProjector(folder)
     for path in folder.glob("*.idx"):
-        data = path.read_bytes()
-        path.write_bytes(bytes(byte ^ 0x55 for byte in data[:-120]) + data[-120:])
+        garble(path)
     with pytest.raises(StorageError) as raised:
         for query in QUERIES:
             projector.search(parse(query), at=None, limit=5)
@@ -475,4 +470,20 @@ def test_what_a_killed_commit_left_behind_does_not_stand_in_the_way(tmp_path: Pa
     projector = TextProjector(folder)
     projector.apply(batch(2, Died("a", 2)))
     assert found(projector, "alpha OR beta") == ["b"]
+    projector.close()
+
+
+def test_what_fails_before_anything_is_written_keeps_nobody_from_writing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text, "WRITER_WAIT_SECONDS", 0.0)
+    projector = TextProjector(folder)
+    in_the_way = folder / f"{'0' * 32}.{2**32}.del"
+    in_the_way.mkdir()
+    with pytest.raises(StorageError) as kept:  # with all that it went through
+        projector.apply(batch(4, born("d3", "alpha", 4)))
+    in_the_way.rmdir()
+    projector.apply(batch(4, born("d3", "alpha", 4)))
+    assert found(projector, "alpha") == ["d3", "d1"]
+    assert kept.value.suggestion is not None
     projector.close()

@@ -61,10 +61,19 @@ def test_a_change_by_another_process_is_seen_at_once(tmp_path: Path) -> None:
     assert other.find(token) is None
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"tokens": [{"name": "x"}]}', '{"tokns": []}'])
-def test_a_damaged_file_is_named(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"{",
+        b"[]",
+        b'{"tokens": [{"name": "x"}]}',
+        b'{"tokns": []}',
+        b'{"tokens": [{"name": "\xff"}]}',
+    ],
+)
+def test_a_damaged_file_is_named(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "tokens.json"
-    path.write_text(text)
+    path.write_bytes(content)
     with pytest.raises(StorageError, match=r"tokens\.json cannot be read"):
         Tokens(path).find("x")
 

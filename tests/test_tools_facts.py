@@ -4,7 +4,36 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.service import client_on
+import pytest
+
+from tests.service import Client, Refused, client_on
+
+
+def advised(client: Client, old: str, new: str) -> str:
+    """What a refused supersede_memory advises."""
+    with pytest.raises(Refused, match="CONFLICT") as caught:
+        client("supersede_memory", old_memory_id=old, new_memory_id=new)
+    return str(caught.value.error["suggestion"])
+
+
+def test_what_is_advised_where_a_fact_is_gone_is_not_refused_in_turn(tmp_path: Path) -> None:
+    with client_on(tmp_path) as client:
+        oslo, rome, bonn, kiev = (
+            client("store_memory", content=f"User moved to {city}")["created"]["id"]
+            for city in ("Oslo", "Rome", "Bonn", "Kiev")
+        )
+        client("supersede_memory", old_memory_id=oslo, new_memory_id=rome)
+        client("supersede_memory", old_memory_id=rome, new_memory_id=bonn)
+        nothing = "It is out of every list and search already: there is nothing to do."
+        again = "Store it again with store_memory first."
+        assert advised(client, oslo, kiev) == f"Use its newest version instead: {bonn}."
+        assert advised(client, oslo, bonn) == nothing
+        client("forget_memory", id=bonn)
+        assert advised(client, bonn, kiev) == nothing
+        assert advised(client, kiev, bonn) == again
+        deleted = f"Its newest version, {bonn}, was deleted."
+        assert advised(client, oslo, kiev) == f"{deleted} {nothing}"
+        assert advised(client, kiev, rome) == f"{deleted} {again}"
 
 
 def test_facts_that_an_answer_does_not_hold_are_counted(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -83,6 +85,15 @@ def test_history_is_narrowed_by_thread_and_time_and_paged(client: Client) -> Non
     assert "nextCursor" not in rest
 
 
+def test_history_that_was_told_whole_has_no_cursor(client: Client) -> None:
+    client("create_entities", entities=[JON], threadId="a")
+    client("create_entities", entities=[GINA], threadId="b")
+    for limit in (None, 2, 3):
+        told = client("get_history", {"threadId": "b"} | ({"limit": limit} if limit else {}))
+        assert len(told["events"]) == 2
+        assert "nextCursor" not in told
+
+
 def test_history_of_a_memory(client: Client) -> None:
     old = client("store_memory", content="lives in Seattle")["created"]["id"]
     new = client("store_memory", content="moved to Austin")["created"]["id"]
@@ -108,6 +119,23 @@ def test_the_history_of_an_entity_and_of_a_memory_exclude_each_other(client: Cli
     with pytest.raises(Refused) as caught:
         client("get_history", entityName="Jon", memoryId=stored)
     assert caught.value.error["code"] == "INVALID_PARAMETER"
+
+
+def test_of_what_was_deleted_is_said_until_when_it_was_there_and_how_it_comes_back(
+    client: Client,
+) -> None:
+    client("create_entities", entities=[JON])
+    client("delete_entities", entityNames=["Jon"])
+    added = {"observations": [{"entityName": "Jon", "contents": ["is back"]}]}
+    with pytest.raises(Refused, match="ENTITY_NOT_FOUND") as caught:
+        client("add_observations", added)
+    advised = re.search(r'until position \d+: undo ({"position": \d+})', str(caught.value.error))
+    assert advised is not None
+    with pytest.raises(Refused) as never:
+        client("get_observation_history", entityName="Jon", asOf=1)
+    assert "It was there" not in never.value.error["suggestion"]
+    client("undo", json.loads(advised[1]))
+    assert client("add_observations", added)["results"][0]["addedObservations"] == ["is back"]
 
 
 def test_history_of_an_unknown_name_offers_the_nearest(client: Client) -> None:
@@ -160,6 +188,58 @@ def test_undo_names_what_depends_on_it(client: Client) -> None:
     assert client("read_graph")["entities"] == []
 
 
+def test_undo_names_a_command_once_however_much_of_it_depends(client: Client) -> None:
+    client("create_entities", entities=[JON])
+    client("add_observations", observations=[{"entityName": "Jon", "contents": ["b", "c"]}])
+    with pytest.raises(Refused, match="CONFLICT") as caught:
+        client("undo", position=2)
+    assert [each["path"] for each in caught.value.error["problems"]] == ["position 4"]
+
+
+def test_undo_of_what_is_undone_already_says_that_there_is_nothing_to_undo(client: Client) -> None:
+    client("create_entities", entities=[JON])
+    assert client("undo")["notice"] is None
+    again = client("undo", position=2)
+    assert (again["undone"], again["position"]) == ([], None)
+    assert again["notice"] == "Nothing to undo: it is as it was before already."
+
+
+def test_a_cascade_that_is_stuck_says_what_to_undo_first_and_that_helps(client: Client) -> None:
+    client(
+        "create_relations",
+        relations=[{"from": "Jon", "to": "Gina Lee", "relationType": "knows"}],
+    )
+    client("create_entities", entities=[GINA, {"name": "Rome", "entityType": "city"}])
+    position = client("get_history", entityName="Rome")["events"][0]["position"]
+    rome = {"name": "Rome", "entityType": "city", "observations": ["Has seven hills"]}
+    client("create_entities", entities=[JON, rome])
+    client("rename_entity", name="Gina", newName="Gina Lee")
+    client("delete_entities", entityNames=["Jon"])
+    with pytest.raises(Refused, match="CONFLICT") as caught:
+        client("undo", position=position, cascade=True)
+    error = caught.value.error
+    first = int(re.findall(r'Undo it first: {"position": (\d+)}', error["suggestion"])[0])
+    assert first <= client("get_history")["events"][0]["position"]
+    client("undo", position=first)
+    client("undo", position=position, cascade=True)
+    assert client("read_graph")["entities"] == []
+
+
+def test_where_an_undo_stands_in_the_way_cascade_is_not_advised(client: Client) -> None:
+    client("create_entities", entities=[JON])
+    client("rename_entity", name="Jon", newName="John")
+    renamed_back = client("undo")["position"]
+    gone = client("undo")["position"]
+    for cascade in (False, True):
+        with pytest.raises(Refused, match="CONFLICT") as caught:
+            client("undo", position=renamed_back, cascade=cascade)
+        assert caught.value.error["suggestion"].startswith("Cascade takes back no undo")
+        assert [each["path"] for each in caught.value.error["problems"]] == [f"position {gone}"]
+    client("undo", position=gone)
+    client("undo", position=renamed_back)
+    assert client("open_nodes", names=["John"])["entities"][0]["name"] == "John"
+
+
 def test_merged_entities_are_one_under_all_their_names_until_undone(client: Client) -> None:
     client("create_entities", entities=[JON, GINA])
     client("create_relations", relations=[{"from": "Jon", "to": "Gina", "relationType": "knows"}])
@@ -173,6 +253,22 @@ def test_merged_entities_are_one_under_all_their_names_until_undone(client: Clie
     assert [each["name"] for each in client("read_graph")["entities"]] == ["Jon", "Gina"]
     found = client("search_nodes", query="shop")["entities"]
     assert [each["name"] for each in found] == ["Gina"]
+
+
+def test_a_fact_that_goes_over_to_another_entity_of_the_same_name_is_found_there(
+    client: Client,
+) -> None:
+    client("create_entities", entities=[JON, GINA])
+    client("merge_entities", names=["Gina"], into="Jon")
+    client("rename_entity", name="Jon", newName="Gina")
+    for _ in range(2):  # Gina's own, then Jon's who has her name
+        undone = client("undo", last=2)["position"]
+        found = client("search_nodes", query="shop")["entities"]
+        assert [each["name"] for each in found] == ["Gina"]
+        redone = client("undo", position=undone)["position"]
+        found = client("search_nodes", query="shop")["entities"]
+        assert [(each["name"], each["aliases"]) for each in found] == [("Gina", ["Jon"])]
+        assert client("search_nodes", query="shop", asOf=redone)["entities"]
 
 
 def test_every_item_says_which_event_brought_it_when_asked(client: Client) -> None:

@@ -38,6 +38,17 @@ def test_entities_are_listed_by_type_whatever_its_case_and_unicode_form(client: 
         assert [entity["name"] for entity in found] == ["Procope"]
 
 
+def test_entities_that_were_listed_whole_have_no_cursor(client: Client) -> None:
+    kinds = {"Ann": "Person", "Bob": "Person", "Acme": "Org"}
+    entities = [{"name": name, "entityType": kind} for name, kind in kinds.items()]
+    client("create_entities", entities=entities)
+    first = client("query_nodes", entityType="Person", limit=1)
+    last = client("query_nodes", entityType="Person", limit=1, cursor=first["nextCursor"])
+    assert [each["name"] for each in last["entities"]] == ["Bob"]
+    assert "nextCursor" not in last
+    assert "nextCursor" not in client("query_nodes", entityType="Person")
+
+
 def saved(client: Client, **rating: float) -> tuple[float, float]:
     """The importance and confidence of Ann after she was saved so."""
     relations = [{"targetEntity": "Ann", "relationType": "is"}]

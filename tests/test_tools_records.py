@@ -42,3 +42,20 @@ def test_a_tag_that_ends_in_a_line_break_is_refused(tmp_path: Path) -> None:
         client("memory_create", type="n", content="x", source="s", confidence=0.5, tags=["tea\n"])
     assert refused.value.error["problems"][0]["path"] == "tags[0]"
     assert refused.value.error["suggestion"] == 'Pass "tea".'
+
+
+@pytest.mark.parametrize("tool", ["memory_list", "memory_search"])
+def test_a_type_or_tag_that_no_record_has_is_said_to_be_none(tool: str, tmp_path: Path) -> None:
+    query = {"query": "tea"} if tool == "memory_search" else {}
+    with client_on(tmp_path) as client:
+        tea = {"type": "Decision", "content": "Drink tea", "source": "s", "confidence": 0.5}
+        client("memory_create", tags=["project:shop"], **tea)
+        told = client(tool, **query, type="decision", tags=["project:shops"])
+        assert told["results"] == []
+        assert told["notice"].endswith(
+            "No record has the tag 'project:shops'. Did you mean 'project:shop'? "
+            "No record has the type 'decision'. Did you mean 'Decision'?"
+        )
+        client("memory_create", tags=["alone"], **{**tea, "type": "Note"})
+        for found in ({"type": "Decision"}, {"type": "Decision", "tags": ["alone"]}):
+            assert "No record" not in client(tool, **query, **found).get("notice", "")

@@ -15,6 +15,7 @@ from tests.vectors_by_hash import (
     DIMENSIONS,
     ROUNDING,
     batch,
+    cosines,
     document,
     embed,
     found,
@@ -84,8 +85,8 @@ def test_each_life_of_a_ref_is_found_in_its_own_time(tmp_path: Path) -> None:
     assert [hit.ref for hit in then] == [hit.ref for hit in now] == ["ent_1"]
     assert then[0].cosine == pytest.approx(1.0, abs=ROUNDING)
     assert now[0].cosine < 0.9
-    assert projector.cosines(query("Jon (person)"), ["ent_1"], at=4) == {"ent_1": then[0].cosine}
-    assert projector.cosines(query("Jon (person)"), ["ent_1"]) == {"ent_1": now[0].cosine}
+    assert cosines(projector, query("Jon (person)"), ["ent_1"], 4) == {"ent_1": then[0].cosine}
+    assert cosines(projector, query("Jon (person)"), ["ent_1"]) == {"ent_1": now[0].cosine}
 
 
 def test_a_birth_ends_the_life_that_was_not_ended(tmp_path: Path) -> None:
@@ -133,9 +134,9 @@ def test_cosines_name_only_the_living(tmp_path: Path) -> None:
     projector.apply(batch(2, Born(document("obs_1", "a", 1)), Born(document("obs_2", "b", 2))))
     projector.apply(batch(3, Died("obs_1", 3)))
 
-    assert set(projector.cosines(query("a"), ["obs_1", "obs_2", "obs_none"])) == {"obs_2"}
-    assert set(projector.cosines(query("a"), ["obs_1", "obs_2"], at=1)) == {"obs_1"}
-    assert projector.cosines(query("a"), []) == {}
+    assert set(cosines(projector, query("a"), ["obs_1", "obs_2", "obs_none"])) == {"obs_2"}
+    assert set(cosines(projector, query("a"), ["obs_1", "obs_2"], at=1)) == {"obs_1"}
+    assert cosines(projector, query("a"), []) == {}
 
 
 def test_a_query_of_other_dimensions_is_refused_in_words(tmp_path: Path) -> None:

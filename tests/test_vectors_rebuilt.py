@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from projections.documents import NEVER, Born, Change, Died, Document, Kind
 from projections.vector_index import Vectors
 from projections.vectors import VectorHit, VectorProjector
-from tests.vectors_by_hash import ROUNDING, batch, embed, opened, query
+from tests.vectors_by_hash import ROUNDING, batch, cosines, embed, opened, query
 
 KINDS: tuple[Kind, ...] = ("entity", "observation", "memory")
 
@@ -146,6 +146,6 @@ def test_an_incremental_index_equals_a_rebuilt_one_and_the_definition_at_every_p
             found = hits(incremental, at)
             assert found == hits(rebuilt, at)
             assert [hit.ref for hit in found] == [hit.ref for hit in truth[:limit]]
-            cosines = {hit.ref: pytest.approx(hit.cosine, abs=ROUNDING) for hit in truth}
-            assert all(hit.cosine == cosines[hit.ref] for hit in found)
-            assert incremental.cosines(vector, list(cosines), at=at) == cosines
+            near = {hit.ref: pytest.approx(hit.cosine, abs=ROUNDING) for hit in truth}
+            assert all(hit.cosine == near[hit.ref] for hit in found)
+            assert cosines(incremental, vector, list(near), at) == near

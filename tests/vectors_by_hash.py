@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
@@ -56,6 +57,15 @@ def numbered(first: int, stop: int) -> Batch:
 
 def found(projector: VectorProjector, text: str, at: int | None = None) -> list[str]:
     return [hit.ref for hit in projector.search(query(text), at=at, limit=10)]
+
+
+def cosines(
+    projector: VectorProjector, vector: Vectors, refs: Sequence[str], at: int | None = None
+) -> dict[str, float]:
+    """Of those of `refs` that are living now, or `at` a position."""
+    look = projector.look(vector, at)
+    known = zip(refs, look.cosines(look.rows_of(refs)).tolist(), strict=True)
+    return {ref: cosine for ref, cosine in known if not math.isnan(cosine)}
 
 
 def save_for_ever(path: Path) -> None:

@@ -60,7 +60,7 @@ def described(folder: Path, key: str) -> Description | None:
     """None where nothing, or nothing readable, was written down."""
     try:
         return msgspec.json.decode(_file(folder, key).read_bytes(), type=Description)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, ValueError):  # no JSON, or no text
         return None
 
 

@@ -25,7 +25,7 @@ from memlog.environment import MAP_BYTES_START, Environment
 from memlog.errors import StorageError
 from memlog.gates import SMALL_CALLS
 from memlog.patience import Held
-from memlog.storage_errors import DAMAGES, storage_error
+from memlog.storage_errors import is_damage, storage_error
 
 if TYPE_CHECKING:
     from projections.embedding.embedder import Vectors
@@ -69,23 +69,17 @@ class VectorCache:
         """For each text its vector as float32 (dimensions,), or None where there is none."""
         import numpy as np
 
-        try:
-            with self._environment.read() as transaction:
-                database = self._environment.databases[DATABASE]
-                stored = [transaction.get(key_of(text), db=database) for text in texts]
-        except lmdb.Error as error:
-            raise storage_error(self.path, error) from error
+        with self._environment.read() as transaction:
+            database = self._environment.databases[DATABASE]
+            stored = [transaction.get(key_of(text), db=database) for text in texts]
         return [None if v is None else np.frombuffer(v, HALF).astype(np.float32) for v in stored]
 
     def pieces(self, keys: Iterable[bytes]) -> list[bytes | None]:
         """What `put_many` was given for the pieces of the texts with these keys."""
-        try:
-            with Held(SMALL_CALLS), self._environment.read() as transaction:
-                database = self._environment.databases[PIECES]
-                found = [transaction.get(key, db=database) for key in keys]
-                return [None if pieces is None else bytes(pieces) for pieces in found]
-        except lmdb.Error as error:
-            raise storage_error(self.path, error) from error
+        with Held(SMALL_CALLS), self._environment.read() as transaction:
+            database = self._environment.databases[PIECES]
+            found = [transaction.get(key, db=database) for key in keys]
+        return [None if pieces is None else bytes(pieces) for pieces in found]
 
     def put_many(
         self, texts: Sequence[str], vectors: Vectors, pieces: Sequence[bytes] | None = None
@@ -155,7 +149,7 @@ def _opened(path: Path, map_bytes: int) -> Environment:
             try:
                 return Environment(path, DATABASES, map_bytes=map_bytes)
             except StorageError as error:
-                if not isinstance(error.__cause__, DAMAGES):
+                if not is_damage(error):
                     raise
                 log.warning("the cache of vectors %s is damaged and begun anew: %s", path, error)
             path.unlink()

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import click
 
-from memlog import backup
+from memlog.backup import back_up
 from memlog.settings import Settings
+from memlog.taking_in import restore
 from server.cli.common import (
     Folder,
     bar_for,
@@ -36,7 +37,7 @@ def backup_command(settings: Settings, folder: Path, as_json: bool) -> None:
     Example: memlog backup ~/memlog-backup
     """
     with store_of(settings) as store, progress_bar(hidden=as_json) as progress:
-        done = backup.back_up(store, folder, bar_for(progress))
+        done = back_up(store, folder, bar_for(progress))
     if as_json:
         print_json(done)
         return
@@ -67,7 +68,7 @@ def restore_command(
     Example: memlog restore ~/memlog-backup my-app --replace
     """
     with store_of(settings) as store:
-        done = backup.restore(store, folder, names=frozenset(projects), replace=replace)
+        done = restore(store, folder, names=frozenset(projects), replace=replace)
     if as_json:
         print_json(done)
         return

@@ -161,13 +161,17 @@ def log_to_stderr(level: LogLevel) -> None:
     logging.getLogger("faiss").setLevel(max(LEVELS[level], logging.WARNING))
 
 
+def _log_what_is_wrong(settings: Settings) -> None:
+    """A command says itself what it does: less than a warning is logged where somebody asked for it."""
+    log_to_stderr("warn" if settings.log_level == "info" else settings.log_level)
+
+
 @contextmanager
-def service_of(settings: Settings, *, quiet: bool = True) -> Iterator[Service]:
+def service_of(settings: Settings) -> Iterator[Service]:
     """The service over the data directory, closed at the end."""
     from server.service import Service
 
-    if quiet:
-        log_to_stderr("warn" if settings.log_level == "info" else settings.log_level)
+    _log_what_is_wrong(settings)
     service = Service(settings)
     try:
         yield service
@@ -180,7 +184,7 @@ def store_of(settings: Settings) -> Iterator[Store]:
     """The projects of the data directory, for commands that need no index."""
     from memlog.store import Store
 
-    log_to_stderr("warn" if settings.log_level == "info" else settings.log_level)
+    _log_what_is_wrong(settings)
     store = Store(settings.data_dir)
     try:
         yield store

@@ -13,6 +13,7 @@ import click
 
 from memlog import __version__
 from memlog.errors import MemlogError
+from memlog.project import Project, clock_us
 from memlog.settings import SETTINGS, Settings, load, unknown
 from server.cli.common import json_option, open_console, print_json, service_of, with_settings
 from server.service import Opened, Service
@@ -96,12 +97,22 @@ def _projects(service: Service) -> dict[str, dict[str, Any]]:
                 if (damage := opened.project.damage) is not None:
                     report["error"], report["hint"] = damage.message, damage.suggestion
                 report["head"] = opened.project.head()
+                report |= _ahead(opened.project)
                 report["projections"] = opened.projections.positions()
                 report["vectors"] = _vectors(service, opened)
             except MemlogError as error:
                 report["error"], report["hint"] = error.message, error.suggestion
         reports[row.name] = report
     return reports
+
+
+def _ahead(project: Project) -> dict[str, str]:
+    """What a clock that was ahead once leaves behind: an entry is never dated before the one ahead of it."""
+    entries = project.head() - project.position_at(clock_us())
+    if entries <= 0:
+        return {}
+    told = f"the newest {entries:,} entries are dated later than now, for the clock was ahead"
+    return {"ahead": f"{told}: asOf a time from before does not tell them, asOf a position does"}
 
 
 def _vectors(service: Service, opened: Opened) -> dict[str, dict[str, int]]:

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 import click
 
-from memlog import backup, chronicle, transfer
+from memlog import chronicle, taking_in, transfer
 from memlog.errors import MemlogError, ProjectExists
 from memlog.settings import Settings
 from server.cli.common import (
@@ -143,7 +143,7 @@ def _import_history(settings: Settings, data: bytes, as_json: bool) -> None:
     heading, entries = chronicle.read(data)
     with store_of(settings) as store:
         try:
-            done = backup.take_in(store, heading.project, heading.generation, entries)
+            done = taking_in.take_in(store, heading.project, heading.generation, entries)
         except ProjectExists as error:
             error.suggestion = (
                 "Nothing was imported. Take another data directory (--data-dir), or first delete the project that is "

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from memlog.commands import Undo
-from memlog.events import CommandUndone
+from memlog.history import undone
 from memlog.project import Origin, Outcome
 from memlog.sentences import sentence
 from memlog.settings import Settings
@@ -22,6 +22,7 @@ from server.cli.common import (
     service_of,
     with_settings,
 )
+from server.tools.history import NOTHING_TO_UNDO
 
 
 @click.command("undo")
@@ -65,14 +66,12 @@ def undo_command(
     for each in undone:
         say(f"{verb}: {each['position']} · {one_line(each['says'])}")
     if not undone:
-        say("Nothing to undo: it is as it was before already.")
+        say(NOTHING_TO_UNDO)
 
 
 def _undone(outcome: Outcome) -> list[dict[str, Any]]:
     """Each entry that was undone, in words."""
-    spans = [entry.event for entry in outcome.entries if isinstance(entry.event, CommandUndone)]
-    positions = [p for each in spans for p in range(each.first, each.last + 1)]
-    found = [outcome.after.entry_at(position) for position in positions]
+    found = map(outcome.after.entry_at, undone(outcome.entries))
     return [
         {"position": entry.position, "says": sentence(entry, outcome.after.at)}
         for entry in found

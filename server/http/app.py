@@ -10,9 +10,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import AsyncIterator, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from functools import partial
 from http import HTTPStatus
 
 import anyio
@@ -30,19 +28,20 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from memlog.errors import MemlogError, ProjectNotFound
-from server.calls import THREADS_MAX, Calls
+from server.calls import Calls
 from server.dispatch import build_server
 from server.faults import guard
 from server.grants import Grant
 from server.http.access import Access
 from server.http.connections import Connections, Door, Served
-from server.http.direct import Direct, Pace
+from server.http.direct import Direct
 from server.http.errors import InJson, refused
 from server.http.hosts import KnownHosts, answering_pages, security
 from server.http.limits import Limits, Rates
 from server.http.logs import Logged
 from server.http.metrics import CONTENT_TYPE, Metrics
 from server.http.oauth import SCOPES
+from server.http.pace import Pace, Threads
 from server.http.progress import progress
 from server.registry import tools
 from server.service import Service
@@ -62,7 +61,7 @@ class App:
         self._service = service
         self._access = access
         settings = service.settings
-        self._threads = ThreadPoolExecutor(THREADS_MAX, "call")
+        self._threads = Threads.started()
         self._pace = Pace(lambda: self.limits.working == 1)
         self._rates = Rates(settings.http_requests_per_second)
         self._connections = Connections(
@@ -91,7 +90,7 @@ class App:
                 tasks.cancel_scope.cancel()
         finally:
             with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(partial(self._threads.shutdown, cancel_futures=True))
+                await anyio.to_thread.run_sync(self._threads.end)
 
     async def _start(self) -> None:
         """Catches up what clients will most likely ask first, and loads the model."""

@@ -4,18 +4,18 @@ A POST that is plainly a call of a tool (`calls`), with headers of which the SDK
 here with the SDK's own status, headers and bytes, in both eras. Every guard stands in front of it; `take` leaves to
 the SDK whatever else comes, and each call of a session until the SDK itself has accepted its `initialize`.
 
-A thread runs the call. One that only reads, and was very quick the last time, or quick and nobody else asks for
-anything, the event loop runs itself (`Pace`): waking two threads, on a processor that went to sleep, takes longer than
-most tools. What would have to wait is left to a thread all the same (`memlog.patience`).
+Who runs the call is `pace`'s. What waits for something is left to a thread, whoever began it (`memlog.patience`).
+
+What only reads, and nobody waits for any more, is broken off, or not begun: its client has gone, or was told that it
+takes too long. What writes is done to its end.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import Callable
-from concurrent.futures import Executor
+from contextlib import nullcontext
 from contextvars import copy_context
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -39,19 +39,15 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_MODERN_VERSION
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from memlog.patience import Impatient, without_patience
+from memlog.patience import Impatient, Leave, require_time, taking
 from server.calls import Calls, EnvelopedForm, Form, HandshakeForm, PlainCall, Told, plain_call
-from server.dispatch import UNFORESEEN, Called
+from server.dispatch import CANCELLED, Called
 from server.http.limits import Whole
+from server.http.pace import Pace, Threads
 from server.wire import Refused, decode, encode
 
-QUICK_SECONDS, ALONE_SECONDS = 0.0005, 0.02
-"""So long at most the last call of a tool took, if the next is run by the event loop, which serves nobody meanwhile:
-whoever else is there, and where nobody is. It is broken off after the latter, to be begun anew by a thread."""
-
-ROUNDS = 4
-"""Of the event loop until a request that came while it ran a call has reached this place: one in which it is read, one
-in which its task begins, and one to spare."""
+HEEDLESS_SECONDS = 0.25
+"""After which it is heeded whether the client of a read is still there: hardly any takes as long."""
 
 ACCEPT_BYTES_MAX = 200
 """Of an Accept header that is looked at here, and kept."""
@@ -63,36 +59,6 @@ _HANDSHAKE = HandshakeForm()
 _Header = tuple[bytes, bytes]
 
 
-class Pace:
-    """When the event loop runs a call itself: when the last one of its tool took next to nothing, or took little and
-    nobody else waits. What counts is the processor's time."""
-
-    def __init__(self, alone: Callable[[], bool]) -> None:
-        """`alone` tells whether nothing but the request that asks is worked on."""
-        self._alone = alone
-        self._seconds: dict[str, float] = {}
-        self._rounds = 0
-
-    def allows(self, tool: str) -> bool:
-        seconds = self._seconds.get(tool, math.inf)
-        alone = not self._rounds and self._alone()
-        return seconds <= (ALONE_SECONDS if alone else QUICK_SECONDS)
-
-    def took(self, tool: str, seconds: float) -> None:
-        self._seconds[tool] = seconds
-
-    def hold(self) -> None:
-        """The event loop has run one. Who came meanwhile is heard in its next rounds, and does not wait in a line."""
-        if not self._rounds:
-            asyncio.get_running_loop().call_soon(self._go_round)
-        self._rounds = ROUNDS
-
-    def _go_round(self) -> None:
-        self._rounds -= 1
-        if self._rounds:
-            asyncio.get_running_loop().call_soon(self._go_round)
-
-
 class _Running:
     """A call that a thread has, or will have. Cancelled before that, it is not run."""
 
@@ -101,10 +67,13 @@ class _Running:
         self.form = form
         self.told = told
         self.cancelled = False
+        self.leave = Leave()
+        """Taken back when nobody waits for it any more."""
 
 
 class _Ran(NamedTuple):
-    """What a call came to, None if it was cancelled before; how long it took, and of that, its thread's work."""
+    """What a call came to, None if it was cancelled before or broken off; how long it took, and of that, its thread's
+    work."""
 
     told: Told | None
     seconds: float
@@ -116,7 +85,7 @@ class Direct:
     thread."""
 
     def __init__(
-        self, server: Server[Any], calls: Calls, threads: Executor, pace: Pace, on_called: Called
+        self, server: Server[Any], calls: Calls, threads: Threads, pace: Pace, on_called: Called
     ) -> None:
         self._calls = calls
         self._threads = threads
@@ -132,7 +101,7 @@ class Direct:
         self._session = [(name.encode(), value.encode()) for name, value in named]
 
     def end(self) -> None:
-        """Whoever waits in the session waits no more; what runs is run to its end."""
+        """Whoever waits in the session waits no more."""
         for each in self._running:
             if each.form is _HANDSHAKE:
                 _settle(each.told, None)
@@ -149,7 +118,7 @@ class Direct:
             call = plain_call(receive.body, enveloped=True)
             if call is None or call.tool not in self._calls or not _is_routed(headers, call):
                 return False
-            await self._answer_enveloped(call, send)
+            await self._answer_enveloped(call, receive, send)
             return True
         if self._session is None or version not in _HANDSHAKE_VERSIONS:
             return False
@@ -157,65 +126,91 @@ class Direct:
         if call is None or call.tool not in self._calls:
             self._hear(receive.body)
             return False
-        await self._answer_in_session(call, self._session, send)
+        await self._answer_in_session(call, self._session, receive, send)
         return True
 
-    async def _answer_enveloped(self, call: PlainCall, send: Send) -> None:
-        told = await self._told(call, self._enveloped)
+    async def _answer_enveloped(self, call: PlainCall, receive: Receive, send: Send) -> None:
+        told = await self._told(call, self._enveloped, receive)
         assert told is not None, "it belongs to no session that could end"
         status = 200 if told.error is None else ERROR_CODE_HTTP_STATUS.get(told.error.code, 200)
         length = str(len(told.message)).encode()
         headers = [(b"content-length", length), (b"content-type", _JSON)]
         await _send(send, status, headers, told.message)
 
-    async def _answer_in_session(self, call: PlainCall, session: list[_Header], send: Send) -> None:
-        told = await self._told(call, _HANDSHAKE)
+    async def _answer_in_session(
+        self, call: PlainCall, session: list[_Header], receive: Receive, send: Send
+    ) -> None:
+        told = await self._told(call, _HANDSHAKE, receive)
         status, message = (500, _ENDED) if told is None else (200, told.message)
         length = str(len(message)).encode()
         headers = [(b"content-type", _JSON), *session, (b"content-length", length)]
         await _send(send, status, headers, message)
 
-    async def _told(self, call: PlainCall, form: Form) -> Told | None:
+    async def _told(self, call: PlainCall, form: Form, receive: Receive) -> Told | None:
         """The answer of the tool, made by a thread or at once; None where the session ended first."""
         loop = asyncio.get_running_loop()
         running = _Running(call, form, loop.create_future())
         self._running.add(running)
-        if not self._done_at_once(running):
-            # The thread logs under the id of this request.
-            self._threads.submit(copy_context().run, self._work, running, loop.call_soon_threadsafe)
-        return await running.told
+        if self._done_at_once(running):
+            return await running.told
+        running.leave.patient = not (self._only_reads(running) and self._pace.is_slow(call.tool))
+        self._hand_over(running)
+        heeding = loop.call_later(HEEDLESS_SECONDS, _heed, receive, running)
+        try:
+            return await running.told
+        finally:
+            heeding.cancel()
+            running.leave.take_back()
 
     def _done_at_once(self, running: _Running) -> bool:
         """Runs a call that will be quick in this thread, unless it would have to wait for something."""
         tool = running.call.tool
-        if not (self._calls.only_reads(tool) and self._pace.allows(tool)):
+        if not (self._only_reads(running) and self._pace.allows(tool)):
             return False
         began = time.perf_counter()
         try:
-            with without_patience(ALONE_SECONDS):
+            with self._pace.soon():
                 ran = self._ran(running)
         except Impatient:
             self._pace.took(tool, time.perf_counter() - began)
             return False
-        finally:
-            self._pace.hold()
         self._finish(running, ran)
         return True
 
+    def _hand_over(self, running: _Running) -> None:
+        tell = asyncio.get_running_loop().call_soon_threadsafe
+        threads = self._threads.many if running.leave.patient else self._threads.few
+        # The thread logs under the id of this request.
+        threads.submit(copy_context().run, self._work, running, tell)
+
     def _work(self, running: _Running, tell: Callable[..., object]) -> None:
-        tell(self._finish, running, self._ran(running))
+        began = time.perf_counter()
+        try:
+            with taking(running.leave) if self._only_reads(running) else nullcontext():
+                require_time()
+                ran = self._ran(running)
+        except Impatient:
+            if not running.leave.is_back:
+                running.leave.patient = True
+                tell(self._hand_over, running)
+                return
+            ran = _Ran(None, time.perf_counter() - began, 0.0)
+        tell(self._finish, running, ran)
 
     def _ran(self, running: _Running) -> _Ran:
         began, worked = time.perf_counter(), time.thread_time()
         told = None if running.cancelled else self._calls.answer(running.call, running.form)
         return _Ran(told, time.perf_counter() - began, time.thread_time() - worked)
 
+    def _only_reads(self, running: _Running) -> bool:
+        return self._calls.only_reads(running.call.tool)
+
     def _finish(self, running: _Running, ran: _Ran) -> None:
         self._running.discard(running)
         told = ran.told
         if told is not None:
             self._pace.took(running.call.tool, ran.worked_seconds)
-        outcome = UNFORESEEN if told is None else told.outcome
+        outcome = CANCELLED if told is None else told.outcome
         if told is None or running.cancelled:
             told = Told(_cancelled(running.call.id), outcome)
         try:
@@ -268,6 +263,18 @@ def _is_routed(headers: dict[bytes, bytes], call: PlainCall) -> bool:
         headers.get(MCP_METHOD_HEADER.encode()) == b"tools/call"
         and headers.get(MCP_NAME_HEADER.encode()) == call.tool.encode()
     )
+
+
+def _heed(receive: Receive, running: _Running) -> None:
+    """Takes back the leave of a call when its client goes."""
+    heeding = asyncio.get_running_loop().create_task(_gone(receive, running.leave))
+    running.told.add_done_callback(lambda _: heeding.cancel())
+
+
+async def _gone(receive: Receive, leave: Leave) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    leave.take_back()
 
 
 def _settle(told: asyncio.Future[Told | None], answer: Told | None) -> None:

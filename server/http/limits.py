@@ -5,7 +5,7 @@
     429  more requests than a token may send  503  more requests than are worked on at a time
     504  a request that takes too long
 
-What answers with 504 is not stopped: a call that writes ends as it began, whole, and holds its place
+What answers with 504 is not stopped if it writes: it ends as it began, whole, and holds its place
 among the requests worked on until then. Streams that last count only until they begin; they are bounded
 by the connections that `sockets` lets in.
 """

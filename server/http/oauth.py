@@ -29,6 +29,7 @@ import msgspec
 
 from memlog.errors import InvalidParameter
 from memlog.settings import TOOLSETS
+from memlog.times import LATEST_US
 from server.grants import RIGHTS, Grant
 from server.http.hosts import is_loopback
 
@@ -36,8 +37,6 @@ ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES
 FETCH_SECONDS = 30.0
 FETCH_TIMEOUT_SECONDS = 5.0
 FETCHED_BYTES_MAX = 1_000_000
-LATEST_S = 253_402_300_799
-"""The last second that has a date, in the year 9999: a later one is no time in seconds."""
 SUBJECT_CHARACTERS_MAX = 255
 _SCOPE = "memlog:"
 SCOPES = [f"{_SCOPE}{right}" for right in RIGHTS]
@@ -49,7 +48,7 @@ class Claims(msgspec.Struct):
     """What counts of a token's claims. Scopes are one text (RFC 9068) or a list; `exp` is seconds since 1970."""
 
     sub: Annotated[str, msgspec.Meta(min_length=1, max_length=SUBJECT_CHARACTERS_MAX)]
-    exp: Annotated[float, msgspec.Meta(le=LATEST_S)]
+    exp: Annotated[float, msgspec.Meta(le=LATEST_US // 1_000_000)]
     scope: str | list[str] | None = None
     scp: str | list[str] | None = None
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from msgspec import Meta, field
 
+from memlog.canonical import text_of
 from memlog.commands import StoreMemory, SupersedeMemory
 from memlog.memories import FACT
 from memlog.project import Outcome
@@ -21,7 +22,6 @@ from server.memories import (
     similar_memories,
     source_of,
     stored,
-    text_of,
 )
 from server.moments import AsOf, position_of
 from server.registry import Arguments, Call, Result, tool

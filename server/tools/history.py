@@ -19,9 +19,10 @@ from memlog.commands import (
     UpdateObservation,
 )
 from memlog.errors import EntityNotFound, InvalidParameter, refusal
-from memlog.events import CommandUndone, MemoryDeleted, ObservationSuperseded
+from memlog.events import MemoryDeleted, ObservationSuperseded
 from memlog.facts import Facts
 from memlog.graph import missing_entity
+from memlog.history import undone
 from memlog.log import Log
 from memlog.project import Outcome
 from memlog.sentences import sentence
@@ -43,6 +44,7 @@ from server.views import (
 
 UNDONE_SHOWN_MAX = 50
 LAST_MAX = 100
+NOTHING_TO_UNDO = "Nothing to undo: it is as it was before already."
 
 
 # -- get_history
@@ -104,8 +106,7 @@ def get_history(call: Call, arguments: GetHistory) -> HistoryResult:
             if arguments.thread_id in (None, entry.thread)
         )
         events = (happened(entry, state) for entry in entries)
-        page = page_of(events, arguments.limit)
-        more = bool(page) and next(_entries(arguments, page[-1].position, since, log, state), None)
+        page, more = page_of(events, arguments.limit)
     cursor = write_cursor(_Before(page[-1].position), opened.project.folder.name) if more else None
     return HistoryResult(project=project, events=page, next_cursor=cursor)
 
@@ -200,11 +201,10 @@ def undo(call: Call, arguments: UndoArguments) -> UndoResult:
     )
 
     def answer(outcome: Outcome) -> UndoResult:
-        spans = [entry.event for entry in outcome.entries if isinstance(entry.event, CommandUndone)]
-        positions = [p for each in spans for p in range(each.first, each.last + 1)]
+        positions = undone(outcome.entries)
         entries = map(outcome.after.entry_at, positions[:UNDONE_SHOWN_MAX])
-        undone = (happened(entry, outcome.after) for entry in entries if entry is not None)
-        shown = list(within_budget(undone))
+        told = (happened(entry, outcome.after) for entry in entries if entry is not None)
+        shown = list(within_budget(told))
         left_out = len(positions) - len(shown)
         return UndoResult(
             project=project,
@@ -214,16 +214,20 @@ def undo(call: Call, arguments: UndoArguments) -> UndoResult:
             else None,
             undone=shown,
             left_out=left_out,
-            notice=f"{left_out:,} of the {len(positions):,} events concerned are not shown here: "
-            "get_history tells them all."
-            if left_out
-            else None,
+            notice=_undo_notice(left_out, len(positions)),
         )
 
     project, opened = call.open(arguments)
     if arguments.dry_run:
         return opened.project.rehearse(command, call.service.store.context, answer)
     return call.execute(opened, command, answer, UndoResult)
+
+
+def _undo_notice(left_out: int, count: int) -> str | None:
+    if not count:
+        return NOTHING_TO_UNDO
+    said = f"{left_out:,} of the {count:,} events concerned are not shown here: get_history tells them all."
+    return said if left_out else None
 
 
 # -- rename and merge

@@ -164,9 +164,9 @@ def get_observation_history(call: Call, arguments: GetObservationHistory) -> His
             rows = _chain(arguments.observation_id, rows, state)
     rows = [row for row in rows if row.born > after and arguments.thread_id in (None, row.thread)]
     rows.sort(key=lambda row: row.born)
-    page = page_of(map(_version, rows), arguments.limit)
+    page, more = page_of(map(_version, rows), arguments.limit)
     cursor = None
-    if len(page) < len(rows):
+    if more:
         following = _VersionsCursor(position, rows[len(page) - 1].born)
         cursor = write_cursor(following, opened.project.folder.name)
     return HistoryResult(project=project, history=page, next_cursor=cursor)
@@ -265,8 +265,7 @@ def query_nodes(call: Call, arguments: QueryNodes) -> QueryNodesResult:
             if row.updated_us > updated_us or state.updated_us(row) > updated_us
             if _of_thread(row, arguments.thread_id, state)
         )
-        page = page_of(matching, arguments.limit)
-        more = bool(page) and next(state.entities(after=page[-1].id), None) is not None
+        page, more = page_of(matching, arguments.limit)
         position = state.position
     cursor = (
         write_cursor(_NodesCursor(position, page[-1].id), opened.project.folder.name)

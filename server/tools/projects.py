@@ -65,9 +65,9 @@ def list_projects(call: Call, arguments: ListProjects) -> ListProjectsResult:
     if arguments.cursor is not None:
         start = read_cursor(arguments.cursor, _After, "")
         rows = [row for row in rows if (row.created_us, row.id) > (start.created_us, start.id)]
-    page = page_of(map(view_project, rows), arguments.limit)
+    page, more = page_of(map(view_project, rows), arguments.limit)
     cursor = notice = None
-    if len(page) < len(rows):
+    if more:
         last = rows[len(page) - 1]
         cursor = write_cursor(_After(last.created_us, last.id), "")
         notice = f"{len(rows) - len(page):,} more: pass nextCursor ({cursor}) as cursor."

@@ -17,7 +17,7 @@ from memlog.settings import Mode
 from memlog.state import State
 from projections.documents import Kind
 from projections.search import DEPTH, Found, Hit
-from server.cutting import together, within_budget
+from server.cutting import page_of, together, within_budget
 from server.moments import AsOf, position_of
 from server.portions import OPEN_ALONE, cut_notice, portion, view_portion
 from server.registry import Arguments, Call, Result, tool
@@ -92,11 +92,7 @@ def read_graph(call: Call, arguments: ReadGraph) -> GraphResult:
             view_relation(row, state, blame=blame) for row in state.relations(after=start.relation)
         )
         items: Iterator[EntityView | RelationView] = chain(entities, relations)
-        if arguments.limit is None:
-            page, more = _cut(items)
-        else:
-            page = list(islice(items, arguments.limit))
-            more = next(items, None) is not None
+        page, more = page_of(items, arguments.limit)
         end = _end(page, start, state.position)
     told = _only(EntityView, page)
     return GraphResult(
@@ -122,22 +118,6 @@ def _end(
 
 def _only(kind: type[Item], page: Iterable[object]) -> list[Item]:
     return [item for item in page if isinstance(item, kind)]
-
-
-def _cut(
-    items: Iterator[EntityView | RelationView],
-) -> tuple[list[EntityView | RelationView], bool]:
-    """As many items as an answer holds, and whether there are more."""
-    taken = 0
-
-    def counted() -> Iterator[EntityView | RelationView]:
-        nonlocal taken
-        for item in items:
-            taken += 1
-            yield item
-
-    page = list(within_budget(counted()))
-    return page, taken > len(page)
 
 
 # -- search_nodes

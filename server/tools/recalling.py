@@ -14,8 +14,8 @@ from memlog.log import Log
 from memlog.project import Project, clock_us
 from memlog.sentences import sentence
 from memlog.state import State
-from memlog.times import iso, parse_iso
-from server.moments import AsOf, Since, position_of
+from memlog.times import iso
+from server.moments import AsOf, Since, parse_moment, position_of
 from server.packing import CHARACTERS_PER_TOKEN, ItemKind, clipped, pack, tokens
 from server.recollection import Recollection
 from server.registry import Arguments, Call, Result, tool
@@ -23,6 +23,9 @@ from server.registry import Arguments, Call, Result, tool
 QUERY_CHARACTERS_MAX = 1_000
 READ_AHEAD = 2
 """How many budgets of sentences are looked at, so that those which later ones repeat can be dropped."""
+
+UNDONE_TOLD_MAX, UNDONE_DEEP_MAX = 5, 3
+"""How much is told of what an undo took back, and how far where that was an undo, too."""
 
 TOKENS_OF_FACT = 40
 """Of a larger budget, one more text is looked for for so many tokens."""
@@ -160,7 +163,7 @@ def changes_since(call: Call, arguments: ChangesSince) -> ChangesResult:
 
 def _since(moment: int | str, project: Project) -> int:
     if isinstance(moment, str) and not moment.isdecimal():
-        return project.position_at(parse_iso(moment, "since"))
+        return project.position_at(parse_moment(moment, "since"))
     position, head = int(moment), project.head()
     if 0 <= position <= head:
         return position
@@ -175,7 +178,7 @@ def _since(moment: int | str, project: Project) -> int:
 
 def _not_yet(moment: int | str) -> str | None:
     """Since a moment that has not come nothing has changed, which looks like the end of the log."""
-    if isinstance(moment, int) or moment.isdecimal() or parse_iso(moment, "since") <= clock_us():
+    if isinstance(moment, int) or moment.isdecimal() or parse_moment(moment, "since") <= clock_us():
         return None
     return f"{moment} lies in the future: it is {iso(clock_us())}. A time without a zone is UTC."
 
@@ -187,7 +190,7 @@ def _changes(
     room = budget_tokens * CHARACTERS_PER_TOKEN * READ_AHEAD
     read: list[tuple[Entry, str]] = []
     for entry in log.read(since):
-        read.append((entry, clipped(sentence(entry, state_at), budget_tokens)))
+        read.append((entry, clipped(_says(entry, log, state_at), budget_tokens)))
         room -= len(read[-1][1]) + 1
         if room < 0:
             break
@@ -198,6 +201,19 @@ def _changes(
             changes.append(_change(entry, says))
         later |= {says, *_told_again(entry)}
     return changes[::-1], read[-1][0].position if read else since
+
+
+def _says(
+    entry: Entry, log: Log, state_at: Callable[[int], State], deep: int = UNDONE_DEEP_MAX
+) -> str:
+    """What an entry says; an undo with what it took back, which may lie before all that is told here."""
+    says, event = sentence(entry, state_at), entry.event
+    if not isinstance(event, events.CommandUndone) or not deep:
+        return says
+    undone = map(log.entry, range(event.first, min(event.last + 1, event.first + UNDONE_TOLD_MAX)))
+    told = [_says(each, log, state_at, deep - 1) for each in undone if each is not None]
+    more = event.last - event.first + 1 - len(told)
+    return f"{says}: " + "; ".join([*told, *[f"and {more} more"] * bool(more)])
 
 
 def _begun(entry: Entry) -> str:

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import islice
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, field
 
+from memlog.closest import did_you_mean
 from memlog.commands import CreateMemory, Tag, TypeName
-from memlog.errors import LimitExceeded, Problem, refusal
+from memlog.errors import LimitExceeded, Problem, refusal, shorten
 from memlog.events import MemoryStored
 from memlog.project import Outcome
-from memlog.state import Memory, type_label
+from memlog.state import Memory, State, type_label
 from memlog.times import iso
 from server.addresses import item_uri
-from server.cutting import within_budget
+from server.cutting import together, within_budget
 from server.memories import MEMORY_KINDS, found_memories, relevance, source_of, stored
 from server.moments import AsOf, position_of
 from server.registry import Arguments, Call, Link, Result, tool
 from server.views import Blame, Provenance, read_cursor, write_cursor
 
 QUERY_CHARACTERS_MAX = 1_000
+LABELS_READ_MAX = 1_000
+"""Among so many, what was meant by a type or tag that nothing has is looked for."""
 
 
 class RecordView(Result, frozen=True):
@@ -125,12 +129,9 @@ def memory_search(call: Call, arguments: MemorySearch) -> RecordsResult:
     project, opened = call.open(arguments)
     limit = _limit(call, arguments.limit)
     at = position_of(arguments.as_of, opened.project)
+    wanted = labels(arguments.type, arguments.tags)
     found = opened.searcher.search(
-        arguments.query,
-        at=at,
-        kinds=MEMORY_KINDS,
-        labels=labels(arguments.type, arguments.tags),
-        depth=limit,
+        arguments.query, at=at, kinds=MEMORY_KINDS, labels=wanted, depth=limit
     )
     with opened.project.read(at) as state:
         views = [
@@ -142,7 +143,8 @@ def memory_search(call: Call, arguments: MemorySearch) -> RecordsResult:
             )
             for row, hit in found_memories(found.hits, state, limit)
         ]
-    return RecordsResult(project=project, results=views, notice=found.notice)
+        notice = found.notice if views else together(found.notice, _lacking(wanted, state))
+    return RecordsResult(project=project, results=views, notice=notice)
 
 
 class MemoryList(Arguments, frozen=True):
@@ -171,8 +173,9 @@ def memory_list(call: Call, arguments: MemoryList) -> RecordsResult:
         start = read_cursor(arguments.cursor, _Cursor, opened.project.folder.name)
         at, before = start.position, start.born
     with opened.project.read(at) as state:
-        memories = state.memories(labels(arguments.type, arguments.tags), before)
-        rows = list(islice(memories, limit + 1))
+        wanted = labels(arguments.type, arguments.tags)
+        rows = list(islice(state.memories(wanted, before), limit + 1))
+        notice = None if rows else _lacking(wanted, state)
         position = state.position
         views = [
             view_record(
@@ -191,7 +194,20 @@ def memory_list(call: Call, arguments: MemoryList) -> RecordsResult:
         next_cursor=write_cursor(_Cursor(position, page[-1].born), opened.project.folder.name)
         if more
         else None,
+        notice=notice,
     )
+
+
+def _lacking(wanted: Iterable[str], state: State) -> str | None:
+    """Which of the labels asked for no record has, and what was perhaps meant: they are compared to the letter."""
+    told = []
+    for label in wanted:
+        if next(state.memories((label,)), None) is None:
+            kind, _, value = label.partition(":")
+            known = (each.partition(":") for each in islice(state.labels(), LABELS_READ_MAX))
+            near = did_you_mean(value, [name for of, _, name in known if of == kind])
+            told.append(f"No record has the {kind} '{shorten(value)}'.{f' {near}' if near else ''}")
+    return " ".join(told) or None
 
 
 def labels(memory_type: str | None, tags: list[str]) -> tuple[str, ...]:

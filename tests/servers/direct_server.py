@@ -47,6 +47,7 @@ class Said(Result, frozen=True):
 
 @tool("test", "Echo")
 def echo(call: Call, arguments: Text) -> Said:
+    note("echo")
     return Said(text=arguments.text)
 
 
@@ -57,6 +58,7 @@ def thread(call: Call, arguments: Text) -> Said:
 
 @tool("test", "Big")
 def big(call: Call, arguments: Characters) -> Said:
+    note("big")
     return Said(text="x" * arguments.characters)
 
 
@@ -70,11 +72,13 @@ def slow(call: Call, arguments: Gate) -> Said:
 
 @tool("test", "Fail")
 def fail(call: Call, arguments: Text) -> Said:
+    note("fail")
     raise RuntimeError(f"the password is {arguments.text}")
 
 
 @tool("test", "Half a pair")
 def half_a_pair(call: Call, arguments: Text) -> Said:
+    note("half_a_pair")
     return Said(text="\ud83d")
 
 
@@ -87,7 +91,6 @@ if __name__ == "__main__":
             Session(service, "default"),
             tools(["test"]),
             on_first_answer=lambda: note("first answer"),
-            on_called=lambda name, outcome, seconds: note(f"{name} {outcome}"),
         ),
         drain_s=float(sys.argv[2]),
         teardown_s=float(sys.argv[3]),

@@ -1,0 +1,107 @@
+"""From the log to a projector, a batch at a time: how much is read at once, and in what kind of snapshot.
+
+Left to others: which projector goes how far, and under which lock (`follow`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate, islice, takewhile
+
+from memlog.codec import Entry
+from memlog.errors import DamagedLog
+from memlog.log import Log
+from memlog.project import Project
+from projections.documents import Change, changes
+from projections.protocol import Batch, Projector
+
+BATCH_ENTRIES = {"text": 200_000, "analytics": 50_000, "vectors": 64}
+BATCH_BYTES_MAX = 64 * 1024**2
+"""What a batch takes of the log at most, but for its last entry: what it needs in memory is a few times that."""
+
+TAKEN_ENTRIES = 10_000
+"""Changes are read of so many entries at a time, each lot in a snapshot of its own that ends before the next."""
+
+READS_STATE = frozenset({"analytics"})
+"""Projections that read the state as they apply, so inside one snapshot. The others are given what was read
+in snapshots that are over: a log whose file must grow waits for its snapshots, and an embedder may take
+its time."""
+
+TAKES_AS_IT_READS = frozenset({"text"})
+"""Projections that index the first of a batch while the rest of it is read."""
+
+
+def advance(
+    project: Project,
+    projector: Projector,
+    until: int,
+    taken: Callable[[int], object] = lambda position: None,
+) -> None:
+    """One batch further, no further than `until`, nor than the log is whole. Raises DamagedLog where it is
+    not even that far. `taken` is told how far the log was read.
+
+    A function, for whoever keeps it must not keep the projections: they would be let go of, with all
+    their files, only when Python looks for circles.
+    """
+    after = projector.position
+    if after >= until:
+        return
+    try:
+        _advance_to(project, projector, until, taken)
+    except DamagedLog as damage:
+        if not after < damage.whole < until:
+            raise
+        _advance_to(project, projector, damage.whole, taken)
+
+
+def _advance_to(
+    project: Project, projector: Projector, until: int, taken: Callable[[int], object]
+) -> None:
+    after = projector.position
+    with project.snapshot() as (entries_of, state_at):
+        position = _batch_end(entries_of, after, min(after + BATCH_ENTRIES[projector.name], until))
+        if projector.name in READS_STATE:
+            entries = _Entries(entries_of, after, position)
+            projector.apply(Batch(position, entries, state_at=state_at))
+            return
+    found: Iterable[Change] = changes_between(project, after, position, taken)
+    projector.apply(
+        Batch(position, (), found if projector.name in TAKES_AS_IT_READS else list(found))
+    )
+
+
+class _Entries:
+    """Those beyond `after` up to `last`, read anew by everyone who goes through them: a batch of them is
+    not kept in memory."""
+
+    def __init__(self, log: Log, after: int, last: int) -> None:
+        self._log, self._after, self._count = log, after, last - after
+
+    def __iter__(self) -> Iterator[Entry]:
+        return islice(self._log.read(self._after), self._count)
+
+
+def changes_between(
+    project: Project, after: int, last: int, taken: Callable[[int], object] = lambda position: None
+) -> Iterator[Change]:
+    """What the entries beyond `after` up to `last` change."""
+    for position, found in lots(project, after, last):
+        yield from found
+        taken(position)
+
+
+def lots(project: Project, after: int, last: int) -> Iterator[tuple[int, list[Change]]]:
+    """The same, lot by lot, each with the position of its last entry."""
+    while after < last:
+        with project.snapshot() as (entries_of, state_at):
+            entries = list(islice(entries_of.read(after), min(TAKEN_ENTRIES, last - after)))
+            found = list(changes(entries, state_at))
+        after = entries[-1].position
+        yield after, found
+
+
+def _batch_end(log: Log, after: int, last: int) -> int:
+    """Where a batch that begins beyond `after` ends: at `last`, or before, where the entries are large."""
+    taken = accumulate(islice(log.lengths(after), last - after))
+    fitting = len(list(takewhile(BATCH_BYTES_MAX.__gt__, taken)))
+    return min(after + fitting + 1, last)

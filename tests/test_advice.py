@@ -1,0 +1,84 @@
+"""Nobody is advised to call a tool that is not offered."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memlog.settings import TOOLSETS
+from server.registry import tools
+from tests.mistakes import MISTAKES
+from tests.service import Client, Refused, client_on
+from tests.test_mistakes import World
+
+NAMES = {*tools(TOOLSETS)}
+
+
+def advised(error: dict[str, Any]) -> Iterator[str]:
+    for each in (error, *error.get("problems", ())):
+        if "suggestion" in each:
+            yield each["suggestion"]
+
+
+def named(advice: str) -> set[str]:
+    called = set(re.findall(r"\b(\w+) \{", advice))
+    return NAMES & {*called, *(word for word in re.findall(r"\w+", advice) if "_" in word)}
+
+
+def refusals(client: Client, world: World) -> Iterator[dict[str, Any]]:
+    for mistake in MISTAKES:
+        if mistake.tool in client.tools:
+            world.client = client
+            try:
+                world.call(mistake.tool, mistake.wrong)
+            except Refused as refused:
+                yield refused.error
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    with client_on(tmp_path) as client:
+        world = World(client)
+        client("create_entities", entities=[{"name": "Gone", "entityType": "person"}])
+        client("delete_entities", entityNames=["Gone"])
+        return world
+
+
+def test_with_all_tools_others_are_advised(world: World, tmp_path: Path) -> None:
+    with client_on(tmp_path) as client:
+        found = {
+            name
+            for error in refusals(client, world)
+            for advice in advised(error)
+            for name in named(advice)
+        }
+    assert {"search_nodes", "restore_project"} <= found
+
+
+@pytest.mark.parametrize("toolset", TOOLSETS)
+@pytest.mark.parametrize("read_only", [False, True])
+def test_with_one_toolset_no_tool_of_another_is_advised(
+    toolset: str, read_only: bool, world: World, tmp_path: Path
+) -> None:
+    with client_on(tmp_path, toolsets=(toolset,), read_only=read_only) as client:
+        for error in refusals(client, world):
+            assert error["message"]
+            for advice in advised(error):
+                assert named(advice) <= client.tools.keys()
+
+
+def test_what_was_deleted_is_said_to_come_back_by_undo_where_that_is_offered(
+    world: World, tmp_path: Path
+) -> None:
+    asked = {"entityName": "Gone", "contents": ["Likes tea"]}
+    told = []
+    for toolsets in (("graph", "knowledge"), ("graph", "knowledge", "history")):
+        with client_on(tmp_path, toolsets=toolsets) as client, pytest.raises(Refused) as refused:
+            client("add_observations", observations=[asked])
+        told.append(refused.value.error["suggestion"])
+    assert ["brings it back" in each for each in told] == [False, True]
+    assert all("Did you mean 'john-doe'?" in each for each in told)

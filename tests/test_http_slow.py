@@ -1,0 +1,259 @@
+"""Calls over HTTP that take long: a few of them are run at a time, and not on when nobody waits for them any more."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+
+from memlog.patience import Held, Leave, require_patience, require_time
+from server import credentials
+from server.http import direct, pace
+from server.http.app import App
+from server.registry import Arguments, Call, Result, Tool, tools
+from tests.asgi import LEGACY, MODERN, Answer, Client, app_over
+from tests.connected import run
+from tests.served import Era
+
+BOTH_ERAS = pytest.mark.parametrize("era", [LEGACY, MODERN])
+DEADLINE_S = 30.0
+
+
+class Scan:
+    """Tools that every application offers, which go on step by step until they are let go."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+        self.ended: list[str] = []
+        self.over = threading.Event()
+        self.leaves: list[Leave] = []
+        self.before: Callable[[], None] = lambda: None
+
+    def tools(self, *_: Any, **__: Any) -> dict[str, Tool]:
+        like = tools(["graph"])["read_graph"]
+        reads = msgspec.structs.replace(
+            like, name="reads", handler=self._reads, links=None, bare=None
+        )
+        writes = msgspec.structs.replace(reads, name="writes", handler=self._writes, writes=True)
+        return {"reads": reads, "writes": writes}
+
+    def _reads(self, call: Call, arguments: Arguments) -> Result:
+        return self._go_on("reads")
+
+    def _writes(self, call: Call, arguments: Arguments) -> Result:
+        return self._go_on("writes")
+
+    def _go_on(self, name: str) -> Result:
+        self.begun.append(name)
+        told = "broken off"
+        try:
+            self.before()
+            until = time.monotonic() + DEADLINE_S
+            while not self.over.wait(0.001) and time.monotonic() < until:
+                require_time()
+            told = "done"
+        finally:
+            self.ended.append(told)
+        return Result()
+
+    def leave(self) -> Leave:
+        leave = Leave()
+        self.leaves.append(leave)
+        return leave
+
+    async def leave_is_back(self) -> None:
+        """That of the call which came last."""
+        with anyio.fail_after(DEADLINE_S):
+            while not self.leaves[-1].is_back:
+                await anyio.sleep(0.001)
+
+    async def has(self, begun: int, ended: int) -> None:
+        with anyio.fail_after(DEADLINE_S):
+            while (len(self.begun), len(self.ended)) != (begun, ended):
+                await anyio.sleep(0.001)
+
+
+@pytest.fixture
+def scan(monkeypatch: pytest.MonkeyPatch) -> Scan:
+    credentials.detectors()  # else a thread imports them, perhaps while a test ends, which warns
+    scan = Scan()
+    monkeypatch.setattr("server.http.app.tools", scan.tools)
+    monkeypatch.setattr(direct, "HEEDLESS_SECONDS", 0.0)
+    monkeypatch.setattr(direct, "Leave", scan.leave)
+    return scan
+
+
+async def going(app: App, era: Era) -> Client:
+    """A client that is going to go."""
+    client = Client(app, era)
+    await client.open()
+    client.gone = anyio.Event()
+    return client
+
+
+async def after_a_slow_read(app: App) -> Client:
+    client = Client(app, MODERN)
+    await client.open()
+    app._pace.took("reads", 2 * pace.ALONE_SECONDS)
+    return client
+
+
+# -- a few at a time
+
+
+def test_slow_reads_are_run_a_few_at_a_time_and_hold_up_nobody_else(
+    scan: Scan, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        async with app_over(tmp_path) as app, anyio.create_task_group() as tasks:
+            client = await after_a_slow_read(app)
+            for number in range(2 * pace.FEW_THREADS):
+                tasks.start_soon(client.call, "reads", {}, None, number)
+            await scan.has(begun=pace.FEW_THREADS, ended=0)
+            tasks.start_soon(client.call, "writes", {})
+            await scan.has(begun=pace.FEW_THREADS + 1, ended=0)
+            assert scan.begun[-1] == "writes"
+            scan.over.set()
+
+    run(scenario)
+    assert len(scan.ended) == 2 * pace.FEW_THREADS + 1
+
+
+@pytest.mark.parametrize("why", ["it takes patience", "somebody else has a lock"])
+def test_a_slow_read_that_has_to_wait_makes_room_for_the_next(
+    why: str, scan: Scan, tmp_path: Path
+) -> None:
+    threads: list[str] = []
+    lock = threading.Lock()
+    lock.acquire()
+
+    def wait() -> None:
+        threads.append(threading.current_thread().name.split("_")[0])
+        if why == "it takes patience":
+            require_patience()
+        else:
+            with Held(lock):
+                pass
+
+    scan.before = wait
+
+    async def scenario() -> None:
+        async with app_over(tmp_path) as app, anyio.create_task_group() as tasks:
+            client = await after_a_slow_read(app)
+            calls = 2 * pace.FEW_THREADS
+            for number in range(calls):
+                tasks.start_soon(client.call, "reads", {}, None, number)
+            await scan.has(begun=2 * calls, ended=calls)
+            lock.release()
+            scan.over.set()
+
+    run(scenario)
+    assert sorted(threads) == sorted(["call", "slow"] * 2 * pace.FEW_THREADS)
+    assert scan.ended.count("done") == 2 * pace.FEW_THREADS
+
+
+# -- when nobody waits any more
+
+
+@BOTH_ERAS
+@pytest.mark.parametrize(("tool", "told"), [("reads", "broken off"), ("writes", "done")])
+def test_what_only_reads_is_broken_off_when_its_client_goes(
+    tool: str, told: str, era: Era, scan: Scan, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        async with app_over(tmp_path) as app, anyio.create_task_group() as tasks:
+            client = await going(app, era)
+            tasks.start_soon(client.call, tool, {})
+            await scan.has(begun=1, ended=0)
+            assert client.gone is not None
+            client.gone.set()
+            if told == "done":
+                await scan.leave_is_back()
+                scan.over.set()
+            await scan.has(begun=1, ended=1)
+
+    run(scenario)
+    assert scan.ended == [told]
+
+
+@pytest.mark.parametrize(("tool", "begun"), [("reads", 1), ("writes", 2)])
+def test_what_waits_for_a_thread_is_not_begun_when_its_client_has_gone_unless_it_writes(
+    tool: str, begun: int, scan: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server.http.pace.THREADS_MAX", 1)
+
+    async def scenario() -> None:
+        async with app_over(tmp_path) as app, anyio.create_task_group() as tasks:
+            first, second = await going(app, MODERN), await going(app, MODERN)
+            tasks.start_soon(first.call, "writes", {})
+            await scan.has(begun=1, ended=0)
+            tasks.start_soon(second.call, tool, {})
+            while len(scan.leaves) < 2:
+                await anyio.sleep(0.001)
+            assert second.gone is not None
+            second.gone.set()
+            await scan.leave_is_back()
+            scan.over.set()
+
+    run(scenario)
+    assert scan.begun == ["writes", tool][:begun]
+
+
+def test_a_read_that_takes_too_long_is_refused_and_broken_off(scan: Scan, tmp_path: Path) -> None:
+    answers: list[Answer] = []
+
+    async def scenario() -> None:
+        async with app_over(tmp_path, http_request_seconds=0.1) as app:
+            client = Client(app, MODERN)
+            await client.open()
+
+            async def call() -> None:
+                answers.append(await client.call("reads", {}))
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(call)
+                await scan.has(begun=1, ended=1)
+
+    run(scenario)
+    assert (answers[0].status, scan.ended) == (504, ["broken off"])
+
+
+def test_what_is_begun_for_others_too_is_done_to_its_end(scan: Scan, tmp_path: Path) -> None:
+    scan.before = require_patience
+
+    async def scenario() -> None:
+        async with app_over(tmp_path) as app, anyio.create_task_group() as tasks:
+            client = await going(app, MODERN)
+            tasks.start_soon(client.call, "reads", {})
+            await scan.has(begun=1, ended=0)
+            assert client.gone is not None
+            client.gone.set()
+            await scan.leave_is_back()
+            scan.over.set()
+            await scan.has(begun=1, ended=1)
+
+    run(scenario)
+    assert scan.ended == ["done"]
+
+
+def test_what_was_given_up_is_counted_as_such(scan: Scan, tmp_path: Path) -> None:
+    pages: list[bytes] = []
+
+    async def scenario() -> None:
+        async with app_over(tmp_path) as app:
+            client = await going(app, MODERN)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(client.call, "reads", {})
+                await scan.has(begun=1, ended=0)
+                assert client.gone is not None
+                client.gone.set()
+            pages.append(await anyio.to_thread.run_sync(app._metrics.page))
+
+    run(scenario)
+    assert b'memlog_calls_total{outcome="CANCELLED",tool="reads"} 1.0' in pages[0]
