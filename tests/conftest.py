@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 from hypothesis import settings
 
@@ -21,6 +23,9 @@ LONG = (
 # profile for where it runs, which under CI draws the same examples every time.
 settings.register_profile("memlog", parent=settings(), deadline=None)
 settings.load_profile("memlog")
+
+# A shell without job control starts what runs in the background deaf to Ctrl-C, with all its children.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
