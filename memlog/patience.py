@@ -6,6 +6,8 @@ before it begins; what may go on and on (going through rows, reading the log) ca
 a lock that somebody else may have for longer than a moment is `Held`. There that raises `Impatient`, and nothing has
 happened: what only reads can be begun anew by a thread that may take its time. Everywhere else it does nothing.
 
+Who has others to do a part of it passes on what it has of time (`as_hasty_as_this`).
+
 A thread that has patience may take a `Leave` that somebody takes back when nobody wants any more what it does. Then it
 is left at its next step, unless it has begun what takes patience: others wait for that too, and it is done to its end.
 
@@ -17,9 +19,11 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
+
+Result = TypeVar("Result")
 
 LONG_SECONDS = 1e6
 """As good as for ever, and short enough to be waited for."""
@@ -102,7 +106,7 @@ class Held:
         self._lock = lock
 
     def __enter__(self) -> None:
-        left = waiting_seconds() if _Given.known else None
+        left = waiting_seconds()
         if not self._lock.acquire(timeout=-1 if left is None else left):
             raise Impatient
 
@@ -124,3 +128,27 @@ def taking(leave: Leave) -> Iterator[None]:
 def without_patience(seconds: float) -> AbstractContextManager[None]:
     """What this thread does in here it has done by then, or leaves with Impatient."""
     return taking(Leave(seconds, patient=False))
+
+
+@contextmanager
+def waiting_for_nobody() -> Iterator[None]:
+    """What this thread does in here takes as long as it takes, but begins nothing that takes patience: that raises
+    Impatient, and leaves the thread with the patience that it had."""
+    had, _given.leave = _given.leave, Leave(patient=False)
+    try:
+        yield
+    finally:
+        _given.leave = had
+
+
+def as_hasty_as_this(work: Callable[..., Result]) -> Callable[..., Result]:
+    """`work`, which whatever thread does it with the leave that this one has."""
+    leave = _given.leave
+    if leave is None:
+        return work
+
+    def done(*given: Any) -> Result:
+        with taking(leave):
+            return work(*given)
+
+    return done

@@ -1,7 +1,8 @@
 """Questions on their way to becoming vectors, and how long a search waits for that.
 
-A local model answers in milliseconds, an endpoint in a tenth of a second, or not at all. Who can do without an answer
-waits for it no longer than is bearable, and nobody waits behind a question that waited in vain.
+A local model answers in milliseconds: it is asked by the thread that searches, for to wake another one and to be woken
+by it takes a good part of that. An endpoint answers in a tenth of a second, or not at all. Who can do without an
+answer waits for it no longer than is bearable, and nobody waits behind a question that waited in vain.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from typing import Any, TypeVar
+from contextlib import suppress
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 from memlog.errors import EmbeddingError
-from memlog.patience import in_haste
+from memlog.patience import Impatient, in_haste, waiting_for_nobody
 from memlog.settings import Mode
 
 ANSWER_SECONDS: dict[Mode, float] = {"hybrid": 10.0, "semantic": 50.0}
@@ -23,14 +26,23 @@ AGAIN_SECONDS = 1.0
 """How long one waits that can do without, where the question before was not answered in time."""
 
 MEANWHILE: Executor = ThreadPoolExecutor(32, "meanwhile")
-"""Where a question is turned into a vector, and the vectors catch up, while its words are looked for."""
+"""Where words are looked for while a question is turned into a vector, by an endpoint there, too; and where the vectors
+catch up."""
 
 Answer = TypeVar("Answer")
 
 
-def meanwhile(work: Callable[..., Answer], *given: Any) -> Future[Answer]:
-    """What `work` returns, done by another thread."""
-    return MEANWHILE.submit(work, *given)
+class Meanwhile(Generic[Answer]):
+    """What `work` returns, done by another thread; by this one, once it asks, where all others are busy."""
+
+    def __init__(self, work: Callable[..., Answer], *given: Any) -> None:
+        self._begun = [MEANWHILE.submit(work, *given)]
+        """In a list, to be taken out: an exception would keep the frame, the frame its future, that the exception."""
+        self._work = partial(work, *given)
+
+    def result(self) -> Answer:
+        """Once; raises what `work` raised."""
+        return self._work() if self._begun[0].cancel() else self._begun.pop().result()
 
 
 class Asking:
@@ -48,20 +60,22 @@ class Asking:
         """Whether the last question of which that is known was not answered in time."""
 
     def begin(self, ask: Callable[[], Answer], mode: Mode) -> Future[Answer]:
-        """What `ask` returns, in a while; EmbeddingError at once, with nothing asked, where none is answered, or
-        another waits in vain."""
+        """What `ask` returns: now, where it has not to wait for anybody, else in a while; EmbeddingError at once, with
+        nothing asked, where none is answered, or another waits in vain."""
         try:
             self._require()
         except EmbeddingError as error:
             return _refused(error)
-        if in_haste():
+        if in_haste():  # another thread would have patience
+            return _now(ask)
+        with suppress(Impatient), waiting_for_nobody():
             return _now(ask)
         now = time.monotonic()
         with self._changing:
             seconds = self._seconds(mode)
             if now > min(self._until.values(), default=now):
                 return _refused(_unanswered(seconds))
-            asked = meanwhile(ask)
+            asked = MEANWHILE.submit(ask)
             self._until[asked] = now + seconds
         asked.add_done_callback(self._end)
         return asked
@@ -92,7 +106,7 @@ class Asking:
 
 
 def _now(ask: Callable[[], Answer]) -> Future[Answer]:
-    """Asked by this thread: another would have patience."""
+    """Asked by this thread."""
     asked: Future[Answer] = Future()
     try:
         asked.set_result(ask())

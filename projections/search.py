@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from memlog.errors import EmbeddingError, StorageError
-from memlog.patience import require_patience
+from memlog.patience import as_hasty_as_this, require_patience
 from memlog.settings import Mode
-from projections.asking import meanwhile
+from projections.asking import Meanwhile
 from projections.documents import Kind
 from projections.embedding import CachedEmbedder
 from projections.embeddings import Embeddings
@@ -140,12 +140,16 @@ class Searcher:
         ask: Callable[[], _Asked] = partial(
             self._asked, lambda embedder: embedder.query_vector(query), mode
         )
-        # In a list, to be taken out: an exception would keep this frame, the frame its future, that the exception.
+        words: Callable[[], tuple[TextProjector, _Worded]]
+        words = partial(self._by_words, query, parsed, scope)
+        if by_meaning and mode == "hybrid" and self._embeddings.would_compute(query):
+            words = Meanwhile(as_hasty_as_this(words)).result
         asking = self._embeddings.asking
+        # In a list, to be taken out: an exception would keep this frame, the frame its future, that the exception.
         begun = [asking.begin(ask, mode)] if by_meaning else []
         text = None
         if mode != "semantic":
-            text, worded = self._by_words(query, parsed, scope)
+            text, worded = words()
         if by_meaning:
             try:
                 asked = asking.answer(begun.pop(), mode)
@@ -247,11 +251,9 @@ class Searcher:
             return _Asked(vector_of(embedder), Meaning(embedder, vectors), None), head
         require_patience()
         self._lagging()
-        asking = [meanwhile(vector_of, embedder)]
+        vector = Meanwhile(vector_of, embedder)
         vectors = self._caught_up(head - vectors.position, mode)
-        # Where all threads are busy, perhaps with such as this, nobody may ever begin: then it is done here.
-        vector = vector_of(embedder) if asking[0].cancel() else asking.pop().result()
-        return _Asked(vector, Meaning(embedder, vectors), None), head
+        return _Asked(vector.result(), Meaning(embedder, vectors), None), head
 
     def _caught_up(self, behind: int, mode: Mode) -> VectorProjector:
         """The vectors, as far as a search waits for so many events."""

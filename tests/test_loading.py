@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from memlog.errors import EmbeddingError
+from memlog.patience import require_patience
 from memlog.settings import Settings
 from projections import asking, embeddings, search
 from projections.embedding import Embedder, EmbedderSpec
@@ -49,6 +50,7 @@ class _Answering(ByHash):
         self._slow = slow
 
     def embed(self, texts: Sequence[str]) -> Vectors:
+        require_patience()
         self._slow.asked += texts
         assert self._slow.answering.wait(WAITING_SECONDS_MAX)
         return super().embed(texts)
@@ -202,10 +204,12 @@ def test_who_asks_after_one_that_waited_in_vain_waits_a_moment_until_there_is_an
     let_go = threading.Event()
 
     def hangs() -> str:
+        require_patience()
         assert let_go.wait(WAITING_SECONDS_MAX)
         raise EmbeddingError("it hung up")
 
     def answers() -> str:
+        require_patience()
         assert let_go.wait(WAITING_SECONDS_MAX)
         return "late"
 

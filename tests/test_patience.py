@@ -6,6 +6,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -20,9 +21,13 @@ from filelock import FileLock
 from memlog.gates import SMALL_CALLS
 from memlog.patience import (
     Impatient,
+    Leave,
+    as_hasty_as_this,
     in_haste,
     require_patience,
     require_time,
+    taking,
+    waiting_for_nobody,
     without_patience,
 )
 from memlog.project import LOG_FILE
@@ -58,6 +63,44 @@ def test_only_the_thread_that_is_in_haste_has_no_patience_and_only_meanwhile() -
     with suppress(Impatient), without_patience(LONG_SECONDS):
         require_patience()
     assert (seen, in_haste()) == ([False], False)
+
+
+def test_who_waits_for_nobody_has_no_patience_in_there_and_what_it_had_behind_it() -> None:
+    leave = Leave()
+    with taking(leave):
+        with pytest.raises(Impatient), waiting_for_nobody():
+            require_time()
+            require_patience()
+        leave.take_back()
+        with waiting_for_nobody():
+            require_time()  # what it is in the middle of
+        with pytest.raises(Impatient):
+            require_time()
+    with waiting_for_nobody():
+        assert in_haste()
+    require_patience()
+
+
+def test_who_does_a_part_for_a_thread_has_as_much_time_as_that() -> None:
+    def tried(step: Callable[[], None]) -> str:
+        try:
+            step()
+        except Impatient:
+            return "impatient"
+        return "done"
+
+    with ThreadPoolExecutor(1) as other:
+        with without_patience(LONG_SECONDS):
+            hasty_try = as_hasty_as_this(tried)
+        assert other.submit(hasty_try, require_time).result() == "done"
+        assert other.submit(hasty_try, require_patience).result() == "impatient"
+        assert other.submit(tried, require_patience).result() == "done"
+        leave = Leave()
+        with taking(leave):
+            leaving_try = as_hasty_as_this(tried)
+        leave.take_back()
+        assert other.submit(leaving_try, require_time).result() == "impatient"
+        assert other.submit(as_hasty_as_this(tried), require_time).result() == "done"
 
 
 # -- what would have to wait

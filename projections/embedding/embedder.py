@@ -30,7 +30,10 @@ SLUG_CHARACTERS_MAX = 48
 
 
 class Embedder(Protocol):
-    """Turns texts into vectors. Safe to call from several threads at once."""
+    """Turns texts into vectors. Safe to call from several threads at once.
+
+    One that may take longer than a model does in this process says so (`require_patience`) before it begins.
+    """
 
     @property
     def key(self) -> str:

@@ -1,0 +1,139 @@
+"""Which thread turns a question into a vector, and which looks for its words."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from memlog.patience import require_patience, without_patience
+from projections import asking, embeddings
+from projections.asking import Meanwhile
+from projections.embedding import Embedder, EmbedderSpec
+from projections.text import TextProjector
+from projections.vector_index import Vectors
+from tests.embedder_by_hash import ByHash
+from tests.service import Client, client_on
+
+WAITING_SECONDS_MAX = 60.0
+
+
+class Threads:
+    """Which threads asked the embedder, and which the text index."""
+
+    def __init__(self) -> None:
+        self.embedding: list[threading.Thread] = []
+        self.wording: list[threading.Thread] = []
+        self.side_by_side = False
+        """Whether the embedder answers only once words are looked for."""
+        self.looking = threading.Event()
+
+
+class _Watched(ByHash):
+    def __init__(self, threads: Threads, takes_long: bool) -> None:
+        super().__init__()
+        self._threads = threads
+        self._takes_long = takes_long
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        if self._takes_long:
+            require_patience()
+        self._threads.embedding.append(threading.current_thread())
+        if self._threads.side_by_side:
+            assert self._threads.looking.wait(WAITING_SECONDS_MAX)
+        return super().embed(texts)
+
+
+@pytest.fixture
+def threads(monkeypatch: pytest.MonkeyPatch) -> Threads:
+    threads, search = Threads(), TextProjector.search
+
+    def watched(self: TextProjector, *given: object, **named: object) -> object:
+        threads.wording.append(threading.current_thread())
+        threads.looking.set()
+        return search(self, *given, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(TextProjector, "search", watched)
+    return threads
+
+
+@pytest.fixture(params=["a model here", "an endpoint"])
+def client(
+    tmp_path: Path,
+    threads: Threads,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> Iterator[Client]:
+    takes_long = request.param == "an endpoint"
+
+    def opened(spec: EmbedderSpec) -> Embedder:
+        return _Watched(threads, takes_long)
+
+    monkeypatch.setattr(embeddings, "open_embedder", opened)
+    with client_on(tmp_path, embedder="minilm") as client:
+        ada = {"name": "Ada", "entityType": "person", "observations": ["sings in a choir"]}
+        client("create_entities", entities=[ada])
+        found(client, "what was embedded before")
+        threads.embedding.clear()
+        threads.wording.clear()
+        threads.looking.clear()
+        threads.side_by_side = True
+        yield client
+
+
+def found(client: Client, query: str) -> None:
+    answer = client("search_nodes", query=query)
+    assert "notice" not in answer
+
+
+@pytest.mark.parametrize("client", ["a model here"], indirect=True)
+def test_a_model_of_this_process_is_asked_by_the_thread_that_searches_and_words_by_another(
+    client: Client, threads: Threads
+) -> None:
+    found(client, "who sings?")
+    assert threads.embedding == [threading.current_thread()]
+    assert len(threads.wording) == 1
+    assert threads.wording != [threading.current_thread()]
+
+
+@pytest.mark.parametrize("client", ["a model here"], indirect=True)
+def test_the_event_loop_asks_the_model_itself_too_and_words_are_looked_for_as_hastily(
+    client: Client, threads: Threads
+) -> None:
+    with without_patience(WAITING_SECONDS_MAX):
+        found(client, "who sings?")
+    assert threads.embedding == [threading.current_thread()]
+    assert len(threads.wording) == 1
+    assert threads.wording != [threading.current_thread()]
+
+
+@pytest.mark.parametrize("client", ["an endpoint"], indirect=True)
+def test_what_takes_long_is_asked_by_a_thread_for_which_the_search_need_not_wait(
+    client: Client, threads: Threads
+) -> None:
+    found(client, "who sings?")
+    assert len(threads.embedding) == 1
+    assert threads.embedding != [threading.current_thread()]
+
+
+def test_a_question_whose_vector_is_known_wakes_nobody(client: Client, threads: Threads) -> None:
+    found(client, "who sings?")
+    threads.embedding.clear()
+    threads.wording.clear()
+    found(client, "who sings?")
+    assert (threads.embedding, threads.wording) == ([], [threading.current_thread()])
+
+
+def test_where_all_threads_are_busy_it_is_done_by_who_asks_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with ThreadPoolExecutor(1) as busy:
+        monkeypatch.setattr(asking, "MEANWHILE", busy)
+        over = threading.Event()
+        held = busy.submit(over.wait, WAITING_SECONDS_MAX)
+        assert Meanwhile(threading.current_thread).result() == threading.current_thread()
+        over.set()
+        assert held.result()
