@@ -119,6 +119,15 @@ def test_what_takes_long_is_asked_by_a_thread_for_which_the_search_need_not_wait
     assert threads.embedding != [threading.current_thread()]
 
 
+def test_a_text_to_be_stored_waits_for_its_turn_in_a_thread_that_need_not_be_waited_for(
+    client: Client, threads: Threads
+) -> None:
+    threads.side_by_side = False
+    client("store_memory", content="Ada sings on Sundays")
+    assert threading.current_thread() not in threads.embedding
+    assert len(threads.embedding) == 1
+
+
 def test_a_question_whose_vector_is_known_wakes_nobody(client: Client, threads: Threads) -> None:
     found(client, "who sings?")
     threads.embedding.clear()

@@ -122,7 +122,9 @@ class CachedEmbedder:
         self.cache.discard(gone)
 
     def _embedded_once(self, texts: Sequence[str]) -> dict[str, Vectors]:
-        """At most one batch in one turn, so that a short call waits for no long one."""
+        """At most one batch in one turn, so that a short call waits for no long one; but for one batch it may, and for
+        a process that was stopped with the turn."""
+        require_patience()
         with self._turns.turn():
             found = self._stored(texts)  # perhaps by whoever had the turn before
             missing = [text for text in texts if text not in found]
