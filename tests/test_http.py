@@ -21,6 +21,7 @@ from tests.served import Era, served
 from tests.service import Refused
 
 JON = {"name": "Jon", "entityType": "person", "observations": ["likes dancing"]}
+END_OF_CHUNKS = b"0\r\n\r\n"
 WIRE_ERAS = pytest.mark.parametrize("era", ["2025-11-25", "2026-07-28"])
 
 
@@ -90,8 +91,9 @@ def test_who_opens_a_session_again_is_told_once_and_after_unsubscribing_no_more(
         while b"mem://recent" not in heard:
             heard += stream.recv(1_000)
         assert server.ask("DELETE", client.path, b"", client.headers).status == 200
-        while part := stream.recv(1_000):
-            heard += part
+        while not heard.endswith(END_OF_CHUNKS):  # the connection stays open, for the next request
+            heard += (part := stream.recv(1_000))
+            assert part
     assert b"memory://knowledge-graph" not in heard
     assert heard.count(b"mem://recent") == 1
 
