@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from memlog.errors import EmbeddingError
-from memlog.patience import Impatient, in_haste, waiting_for_nobody
+from memlog.patience import Impatient, as_hasty_as_this, in_haste, waiting_for_nobody
 from memlog.settings import Mode
 
 ANSWER_SECONDS: dict[Mode, float] = {"hybrid": 10.0, "semantic": 50.0}
@@ -33,10 +33,11 @@ Answer = TypeVar("Answer")
 
 
 class Meanwhile(Generic[Answer]):
-    """What `work` returns, done by another thread; by this one, once it asks, where all others are busy."""
+    """What `work` returns, done by another thread, as hastily as by this one; by this one, once it asks, where all
+    others are busy."""
 
     def __init__(self, work: Callable[..., Answer], *given: Any) -> None:
-        self._begun = [MEANWHILE.submit(work, *given)]
+        self._begun = [MEANWHILE.submit(as_hasty_as_this(work), *given)]
         """In a list, to be taken out: an exception would keep the frame, the frame its future, that the exception."""
         self._work = partial(work, *given)
 

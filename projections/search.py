@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from memlog.errors import EmbeddingError, StorageError
-from memlog.patience import as_hasty_as_this, require_patience
+from memlog.patience import require_patience
 from memlog.settings import Mode
 from projections.asking import Meanwhile
 from projections.documents import Kind
@@ -143,7 +143,7 @@ class Searcher:
         words: Callable[[], tuple[TextProjector, _Worded]]
         words = partial(self._by_words, query, parsed, scope)
         if by_meaning and mode == "hybrid" and self._embeddings.would_compute(query):
-            words = Meanwhile(as_hasty_as_this(words)).result
+            words = Meanwhile(words).result
         asking = self._embeddings.asking
         # In a list, to be taken out: an exception would keep this frame, the frame its future, that the exception.
         begun = [asking.begin(ask, mode)] if by_meaning else []

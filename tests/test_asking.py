@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from memlog.patience import require_patience, without_patience
+from memlog.patience import in_haste, require_patience, without_patience
 from projections import asking, embeddings
 from projections.asking import Meanwhile
 from projections.embedding import Embedder, EmbedderSpec
@@ -146,3 +146,32 @@ def test_where_all_threads_are_busy_it_is_done_by_who_asks_for_it(
         assert Meanwhile(threading.current_thread).result() == threading.current_thread()
         over.set()
         assert held.result()
+
+
+@pytest.mark.parametrize("client", ["a model here"], indirect=True)
+def test_the_event_loop_that_looks_for_words_itself_is_as_hasty_afterwards(
+    client: Client, threads: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads.side_by_side = False
+    with ThreadPoolExecutor(1) as busy:
+        monkeypatch.setattr(asking, "MEANWHILE", busy)
+        over = threading.Event()
+        held = busy.submit(over.wait, WAITING_SECONDS_MAX)
+        with without_patience(WAITING_SECONDS_MAX):
+            found(client, "who sings?")
+            assert in_haste()
+        over.set()
+        assert held.result()
+    assert threads.wording == [threading.current_thread()]
+
+
+def test_another_thread_is_as_hasty_as_the_one_that_has_it_do_something() -> None:
+    def hasty_there() -> bool:
+        begun.set()
+        return in_haste()
+
+    begun = threading.Event()
+    with without_patience(WAITING_SECONDS_MAX):
+        asked = Meanwhile(hasty_there)
+        assert begun.wait(WAITING_SECONDS_MAX)
+        assert asked.result()
