@@ -123,9 +123,13 @@ class Projections:
 
     def vectors_so_far(self) -> tuple[VectorProjector, int]:
         """The vector index as it is, and the head of the log. Raises EmbeddingError as `vectors`."""
-        projector = self._open("vectors").projector
+        try:
+            projector = self._open("vectors").projector
+            head = self._project.head()
+        except (StorageError, ProjectNotFound):
+            self._require_active()
+            raise
         assert isinstance(projector, VectorProjector)
-        head = self._project.head()
         if projector.position == head:
             self._vectors_complete = True
         return projector, head
@@ -152,8 +156,8 @@ class Projections:
             log.warning("%s ends before the damage: %s", name, damage.message)
             return self._open(name).projector
         except (StorageError, ProjectNotFound):
-            with self._project.read():  # says why, where the project was put away meanwhile
-                raise
+            self._require_active()
+            raise
 
     def _caught_up(self, name: str, progress: Progress | None, deadline: float) -> Projector:
         followed = self._open(name)
@@ -292,6 +296,11 @@ class Projections:
                 progress(projector.name, position, until)
 
         advance(self._project, projector, until, taken)
+
+    def _require_active(self) -> None:
+        """Says why, where the project was put away meanwhile."""
+        with self._project.read():
+            pass
 
     def _require_open(self) -> None:
         if self._closed:

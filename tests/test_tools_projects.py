@@ -12,6 +12,9 @@ import pytest
 from filelock import FileLock
 
 from memlog.errors import ProjectArchived
+from memlog.settings import Mode
+from projections import embeddings
+from tests.embedder_by_hash import opened_by_hash
 from tests.served import DEADLINE_S
 from tests.service import Client, Refused, client_on
 
@@ -93,6 +96,22 @@ def test_a_call_in_flight_learns_that_its_project_was_archived_and_never_that_it
             opened.projections.caught_up("text")
         with pytest.raises(ProjectArchived):
             opened.searcher.search("banker")
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "semantic", "text"])
+def test_a_search_in_flight_learns_that_its_project_was_archived_by_whichever_way_it_looks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode
+) -> None:
+    monkeypatch.setattr(embeddings, "open_embedder", opened_by_hash)
+    with client_on(tmp_path, embedder="minilm") as client:
+        client("create_project", name="one")
+        client("create_entities", project="one", entities=[JON])
+        client("search_nodes", project="one", query="banker")
+        opened = client.service.open("one")
+        client("archive_project", name="one")
+        for query in ("banker", "who was never asked for"):
+            with pytest.raises(ProjectArchived):
+                opened.searcher.search(query, mode=mode)
 
 
 def test_archiving_the_active_project_leaves_none_active(client: Client) -> None:
