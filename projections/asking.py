@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
+from contextvars import copy_context
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -37,7 +38,8 @@ class Meanwhile(Generic[Answer]):
     others are busy."""
 
     def __init__(self, work: Callable[..., Answer], *given: Any) -> None:
-        self._begun = [MEANWHILE.submit(as_hasty_as_this(work), *given)]
+        # The thread logs under the id of this request.
+        self._begun = [MEANWHILE.submit(copy_context().run, as_hasty_as_this(work), *given)]
         """In a list, to be taken out: an exception would keep the frame, the frame its future, that the exception."""
         self._work = partial(work, *given)
 

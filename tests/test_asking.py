@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from pathlib import Path
 
 import pytest
@@ -175,3 +176,16 @@ def test_another_thread_is_as_hasty_as_the_one_that_has_it_do_something() -> Non
         asked = Meanwhile(hasty_there)
         assert begun.wait(WAITING_SECONDS_MAX)
         assert asked.result()
+
+
+def test_another_thread_logs_under_the_id_of_the_request_for_which_it_does_something() -> None:
+    def named_there() -> str:
+        begun.set()
+        return request.get()
+
+    begun = threading.Event()
+    request = ContextVar("request", default="")
+    request.set("4a92c8bb74be1a43")
+    asked = Meanwhile(named_there)
+    assert begun.wait(WAITING_SECONDS_MAX)
+    assert asked.result() == "4a92c8bb74be1a43"
