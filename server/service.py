@@ -68,6 +68,8 @@ class Opened:
                 behind(opened)
 
         self.project = project
+        self.folder = project.folder
+        """Where its indexes stand, also once the project is elsewhere."""
         self.projections = Projections(project, embeddings)
         self.searcher = Searcher(self.projections, embeddings, lagging)
 
@@ -103,7 +105,7 @@ class Service:
             raise
         with Held(self._opening):
             opened = self._opened.get(key)
-            if opened is None or opened.project is not project:
+            if opened is None or opened.project is not project or opened.folder != project.folder:
                 opened = self._opened.put(key, Opened(project, self.embeddings, self._behind))
             return opened
 

@@ -114,6 +114,21 @@ def test_a_search_in_flight_learns_that_its_project_was_archived_by_whichever_wa
                 opened.searcher.search(query, mode=mode)
 
 
+def test_a_call_on_its_way_while_a_project_is_archived_leaves_no_index_behind_for_when_it_is_restored(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client("create_project", name="one")
+    client("create_entities", project="one", entities=[JON])
+    project = client.service.store.project("one")
+    client("archive_project", name="one")
+    with monkeypatch.context() as on_its_way:
+        on_its_way.setattr(client.service.store, "project", lambda _: project)
+        client.service.open("one").searcher.search("banker")
+    client("restore_project", name="one")
+    found = client("search_nodes", project="one", query="banker")
+    assert found["entities"][0]["name"] == "Jon"
+
+
 def test_archiving_the_active_project_leaves_none_active(client: Client) -> None:
     client("create_project", name="one")
     client("archive_project", name="one")
