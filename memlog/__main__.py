@@ -1,5 +1,28 @@
-"""`python -m memlog` is the command line."""
+"""`memlog`, `memlog-mcp` and `python -m memlog` are the command line."""
 
-from server.cli import main
+from __future__ import annotations
 
-main()
+import sys
+
+
+def main(*first: str) -> None:
+    """Runs what was typed, behind `first`.
+
+    Ctrl-C while the command line is being imported ends it without a traceback, in the words that click has for later.
+    """
+    try:
+        from server.cli import main as run
+
+        run([*first, *sys.argv[1:]])
+    except KeyboardInterrupt:
+        print("\nAborted!", file=sys.stderr)
+        sys.exit(1)
+
+
+def serve() -> None:
+    """`memlog-mcp`: the stdio server, for clients that take a command without arguments."""
+    main("serve")
+
+
+if __name__ == "__main__":
+    main()

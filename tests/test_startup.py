@@ -1,4 +1,4 @@
-"""The collector around imports, and what is not imported at all."""
+"""The collector around imports, what is not imported at all, and Ctrl-C meanwhile."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import gc
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -51,6 +52,36 @@ def test_a_server_on_stdio_imports_nothing_of_http() -> None:
 def test_the_help_of_the_command_line_imports_no_sdk_and_no_index() -> None:
     help_ = "from server.cli import cli; cli.main(['--help'], standalone_mode=False)"
     assert imported(help_, "mcp", "mcp_types", "numpy", "faiss", "onnxruntime") == []
+
+
+PRESSED_AT = """
+import runpy, signal, sys
+
+meanwhile = sys.argv[1]
+
+class Pressed:
+    def find_spec(self, name, *_):
+        if name == meanwhile:
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Pressed())
+sys.argv[1:] = ["search", "Jon"]
+runpy.run_module("memlog", run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("module", ["server.cli", "click", "server.cli.search", "numpy"])
+def test_ctrl_c_while_modules_are_imported_ends_a_command_without_a_traceback(
+    module: str, tmp_path: Path
+) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", PRESSED_AT, module],
+        capture_output=True,
+        env=environment(MEMLOG_DATA_DIR=str(tmp_path)),
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", "\nAborted!\n")
 
 
 def imported(program: str, *modules: str) -> list[str]:

@@ -105,11 +105,6 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(1)
 
 
-def serve_main() -> None:
-    """`memlog-mcp`: the stdio server, for clients that take a command without arguments."""
-    main(["serve", *sys.argv[1:]])
-
-
 def explained(error: MemlogError) -> str:
     """An error as a tired person wants it: what, where, and what to do."""
     lines = [f"error: {error.message}"]
