@@ -64,7 +64,7 @@ class Store:
         self._catalog = Catalog(data_dir / "catalog.mdb")
         try:
             pending = self._catalog.pending()
-            if pending or self._folders.ids() != {row.id for row in self.projects("all")}:
+            if pending or self._folders.ids() != {row.id for row in self._catalog.rows()}:
                 self.rebuild_catalog()
         except BaseException:
             self.close()
@@ -73,10 +73,12 @@ class Store:
     # -- finding
 
     def projects(self, status: Wanted = "active") -> list[ProjectRow]:
-        """The catalogue, oldest first."""
+        """The catalogue, oldest first, without those whose folder was taken away: it may come back."""
         if self._catalog.pending():
             self._mend()
-        wanted = [row for row in self._catalog.rows() if status in ("all", row.status)]
+        rows = [row for row in self._catalog.rows() if status in ("all", row.status)]
+        standing = self._folders.standing()
+        wanted = [row for row in rows if row.id in standing or self._is_there(row)]
         return sorted(wanted, key=lambda row: (row.created_us, row.id))
 
     def find(self, name: str) -> ProjectRow:
@@ -116,8 +118,9 @@ class Store:
         command = CreateProject(name=name, description=description)
         require_visible(command)
         with self._changing(project_id):
-            if self._catalog.row(name) is not None:
-                return self._made_before(self.find(name), command, origin)
+            known = self._catalog.row(name)
+            if known is not None and self._is_there(known):
+                return self._made_before(known, command, origin)
             project = Project(self._folders.home(project_id), clock=self._clock)
             self._open.put(project_id, project)
             context = msgspec.structs.replace(self.context, new_id=lambda _: project_id)
@@ -345,6 +348,9 @@ class Store:
                     read = self._salvaged if unreadable else self._read
                     project = self._open.put(project_id, read(folder))
             return project
+
+    def _is_there(self, row: ProjectRow) -> bool:
+        return self._folders.of(row.id) is not None
 
     def _there(self, project_id: str) -> Path:
         """Where its folder stands. Raises ProjectNotFound."""

@@ -303,7 +303,9 @@ def test_a_project_whose_folder_was_away_is_there_again_when_the_folder_is(
     (folder,) = (tmp_path / "data" / "projects").iterdir()
     folder.rename(tmp_path / "away")
     assert code_of(server, "read_graph") == "PROJECT_NOT_FOUND"
+    assert server("list_projects")["projects"] == []
     (tmp_path / "away").rename(folder)
+    assert [each["name"] for each in server("list_projects")["projects"]] == ["default"]
     server("create_entities", entities=[entity("Gina", "seller")])
     assert names(server("search_nodes", query="seller")) == ["Gina"]
     assert names(server("read_graph")) == ["Jon", "Gina"]

@@ -132,6 +132,17 @@ def test_a_folder_that_was_taken_away_leaves_the_catalogue(store: Store, tmp_pat
     again.close()
 
 
+def test_a_folder_that_is_taken_away_meanwhile_leaves_the_list_and_its_name_is_free(
+    store: Store, tmp_path: Path
+) -> None:
+    kept, gone = store.create("kept"), store.create("gone")
+    shutil.rmtree(tmp_path / "projects" / gone.id)
+    assert store.projects("all") == [kept]
+    made = store.create("gone")
+    assert made.id != gone.id
+    assert store.projects("all") == [kept, made]
+
+
 def test_of_two_projects_of_one_name_the_one_that_is_known_stays_and_the_other_is_told(
     store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
