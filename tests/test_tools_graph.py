@@ -381,3 +381,36 @@ def test_a_search_reads_no_more_entities_than_are_wanted(
     assert len(names(client("search_nodes", query="tea", limit=1))) == len(read) == 1
     read.clear()
     assert len(names(client("search_nodes", query="tea", limit=10))) == 10 <= len(read) < 20
+
+
+def test_an_entity_that_is_deleted_by_a_former_name_is_told_and_how_it_is_taken_back(
+    client: Client,
+) -> None:
+    client("create_entities", entities=[JON, GINA])
+    client("merge_entities", names=["Gina"], into="Jon")
+    client("rename_entity", name="Jon", newName="Robert")
+    answer = client("delete_entities", entityNames=["Jon", "nobody"])
+    assert names(answer) == ["Robert"]
+    told, back = answer["notice"].split(" To take it back: undo ")
+    assert told == "'Jon' is a former name of 'Robert', which was deleted."
+    client("undo", json.loads(back.removesuffix(".")))
+    assert client("delete_entities", entityNames=["Robert", "Gina"])["notice"] is None
+
+
+def test_who_is_not_offered_undo_is_not_told_of_it(tmp_path: Path) -> None:
+    with client_on(tmp_path) as client:
+        client("create_entities", entities=[JON])
+        client("rename_entity", name="Jon", newName="Robert")
+    with client_on(tmp_path, toolsets=("graph",)) as client:
+        notice = client("delete_entities", entityNames=["Jon"])["notice"]
+    assert notice == "'Jon' is a former name of 'Robert', which was deleted."
+
+
+def test_a_relation_between_two_names_of_one_entity_is_warned_of(client: Client) -> None:
+    client("create_entities", entities=[JON, GINA])
+    client("merge_entities", names=["Gina"], into="Jon")
+    assert client("create_relations", relations=[KNOWS])["warnings"] == [
+        "'Jon' and 'Gina' are names of one entity by now, 'Jon': the relation leads from it to itself"
+    ]
+    itself = {"from": "Jon", "to": "Jon", "relationType": "knows"}
+    assert client("create_relations", relations=[itself])["warnings"] == []

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec import field
 
+from memlog.canonical import canonical
 from memlog.commands import (
     CreateEntities,
     CreateRelations,
@@ -11,6 +14,7 @@ from memlog.commands import (
     DeleteRelations,
     Edge,
 )
+from memlog.errors import shorten
 from memlog.events import (
     EntityCreated,
     EntityDeleted,
@@ -19,7 +23,8 @@ from memlog.events import (
 )
 from memlog.project import Outcome
 from memlog.state import Entity, State
-from server.cutting import Room
+from server.advice import followable
+from server.cutting import Room, said
 from server.portions import OPEN_ALONE, cut_notice, view_portion
 from server.registry import Call, Result, tool
 from server.views import EntityView, RelationView, view_relation
@@ -120,6 +125,10 @@ def delete_entities(call: Call, arguments: DeleteEntities) -> DeleteEntitiesResu
             [view_portion(EntityView, entity, outcome.before) for entity in found], "entities"
         )
         remedy = f"open_nodes with asOf={outcome.before.position} shows what was deleted."
+        meant = said(_by_former_names(arguments.entity_names, outcome.before), "former names")
+        if meant:
+            back = f'To take it back: undo {{"position": {outcome.entries[0].position}}}.'
+            meant.extend(filter(None, [followable(call, back)]))
         return DeleteEntitiesResult(
             project=project,
             success=True,
@@ -127,11 +136,22 @@ def delete_entities(call: Call, arguments: DeleteEntities) -> DeleteEntitiesResu
             deleted=len(found),
             entities=told,
             not_found=not_found,
-            notice=room.notice(remedy, cut_notice(told, remedy)),
+            notice=room.notice(remedy, cut_notice(told, remedy), *meant),
         )
 
     project, opened = call.open(arguments)
     return call.execute(opened, arguments, answer, DeleteEntitiesResult)
+
+
+def _by_former_names(names: Iterable[str], before: State) -> list[str]:
+    """Which entities were deleted by a name that they had once, and by none that they had then."""
+    named = {canonical(name) for name in names}
+    found = {name: before.entity_named(name) for name in names}
+    return [
+        f"'{shorten(name)}' is a former name of '{shorten(entity.name)}', which was deleted."
+        for name, entity in found.items()
+        if entity is not None and canonical(entity.name) not in named
+    ]
 
 
 # -- relations
@@ -173,6 +193,7 @@ def create_relations(call: Call, arguments: CreateRelations) -> CreateRelationsR
                     for name in names
                     if outcome.after.entity_id_of(name) is None
                 ]
+                + _loops(arguments.relations, outcome.after)
             ),
             existing=room.take(list(existing.values()), "that were there already", share=2),
             relations=room.take(list(relations.values()), "new relations"),
@@ -181,6 +202,17 @@ def create_relations(call: Call, arguments: CreateRelations) -> CreateRelationsR
 
     project, opened = call.open(arguments)
     return call.execute(opened, arguments, answer, CreateRelationsResult)
+
+
+def _loops(relations: Iterable[Edge], after: State) -> list[str]:
+    """Which relations lead from an entity to itself, though they were asked for between two names."""
+    return [
+        f"'{shorten(item.source)}' and '{shorten(item.target)}' are names of one entity by now, "
+        f"'{shorten(after.current_name(item.source))}': the relation leads from it to itself"
+        for item in relations
+        if canonical(item.source) != canonical(item.target)
+        and canonical(after.current_name(item.source)) == canonical(after.current_name(item.target))
+    ]
 
 
 class EdgeView(Result, frozen=True):
