@@ -305,6 +305,18 @@ def test_stats_are_shown_as_a_picture(tmp_path: Path) -> None:
     assert "portfolio-update-2026" in shown
 
 
+def test_stats_tell_of_one_as_of_one_and_of_thousands_with_commas(tmp_path: Path) -> None:
+    with client_on(tmp_path) as client:
+        create(client, "Jon")
+        for first in range(0, 1_200, 400):
+            facts = [f"fact {number}" for number in range(first, first + 400)]
+            said = [{"entityName": "Jon", "contents": facts}]
+            client("add_observations", observations=said)
+        relate(client, "Jon", "Jon")
+    shown = memlog(tmp_path, "stats")
+    assert "1 entity, 1,200 observations, 1 relation, " in shown
+
+
 def test_stats_of_a_new_project_measure_nothing(tmp_path: Path) -> None:
     report = json.loads(memlog(tmp_path, "stats", "--json"))
     assert {each["value"] for each in report["metrics"]} == {None}

@@ -275,8 +275,8 @@ def say(text: str, *, err: bool = False) -> None:
 
 
 def many(number: int, one: str, more: str) -> str:
-    """1 entry, 2 entries"""
-    return f"{number} {one if number == 1 else more}"
+    """1 entry, 2,000 entries"""
+    return f"{number:,} {one if number == 1 else more}"
 
 
 def positions_in_words(positions: Sequence[int]) -> str:

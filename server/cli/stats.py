@@ -18,6 +18,7 @@ from memlog.settings import Settings
 from projections.analytics_tables import Count, Totals
 from server.cli.common import (
     json_option,
+    many,
     open_console,
     open_project,
     print_json,
@@ -38,12 +39,12 @@ BAR_CELLS_MAX = 30
 HEIGHTS = "▁▂▃▄▅▆▇█"
 
 SHOWN_TOTALS = {
-    "entities": "entities",
-    "observations": "observations",
-    "relations": "relations",
-    "orphaned": "orphans",
-    "memories_active": "active memories",
-    "threads": "threads",
+    "entities": ("entity", "entities"),
+    "observations": ("observation", "observations"),
+    "relations": ("relation", "relations"),
+    "orphaned": ("orphan", "orphans"),
+    "memories_active": ("active memory", "active memories"),
+    "threads": ("thread", "threads"),
 }
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -187,12 +188,12 @@ def _print(report: Report, console: Console) -> None:
 
     console.print(Text(report.project, "bold").append(f"  position {report.position:,}", "dim"))
     console.print(
-        ", ".join(f"{report.totals[total]:,} {name}" for total, name in SHOWN_TOTALS.items())
+        ", ".join(many(report.totals[total], *nouns) for total, nouns in SHOWN_TOTALS.items())
     )
     console.print(_metrics_table(report.metrics))
     days = list(report.days)
     spark = Text(sparkline(report.days.values()), "green")
-    span = f"  {days[0]} to {days[-1]}, at most {max(report.days.values()):,} events a day"
+    span = f"  {days[0]} to {days[-1]}, at most {many(max(report.days.values()), 'event', 'events')} a day"
     console.print(spark.append(span, "dim"))
     memories = {name: row.active for name, row in report.memory_types.items()}
     for heading, numbers in (
