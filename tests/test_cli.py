@@ -97,11 +97,13 @@ def called_in(page: str) -> list[list[str]]:
     return [shlex.split(line[10:]) for line in lines if line.startswith("./scripts/")]
 
 
-@pytest.mark.parametrize("command", ["", "search", "token new"])
+@pytest.mark.parametrize("command", ["", "search", "token new", "projects create"])
 def test_help_is_understood_as_a_word_too(memlog: CommandLine, command: str) -> None:
     words = command.split()
     assert memlog("help", *words) == memlog(*words, "--help")
+    assert memlog(*words[:-1], "help", *words[-1:]) == memlog(*words, "--help")
     assert "Did you mean 'search'" in memlog("help", "serch").stderr
+    assert memlog("projects", "help") == memlog("projects", "--help")
 
 
 @pytest.mark.parametrize("page", [README, SECURITY], ids=["README.md", "security.md"])
@@ -599,7 +601,7 @@ def test_a_command_that_is_misspelt_is_offered_the_nearest(
     memlog: CommandLine, wrong: str, near: str
 ) -> None:
     ended = memlog(wrong, "x")
-    assert f"No such command '{wrong}'. Did you mean {near}" in ended.stderr
+    assert f"No such command '{wrong.rsplit(maxsplit=1)[-1]}'. Did you mean {near}" in ended.stderr
 
 
 def test_a_command_that_an_error_advises_can_be_typed_as_it_stands(memlog: CommandLine) -> None:

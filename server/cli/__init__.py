@@ -15,7 +15,7 @@ from memlog import __version__
 from memlog.closest import did_you_mean
 from memlog.errors import MemlogError
 from server.cli import output
-from server.cli.common import say
+from server.cli.common import Helpful, say
 from server.cli.hints import spoken
 
 COMMANDS = {
@@ -45,12 +45,8 @@ PROBLEMS_SHOWN_MAX = 20
 """Of a file with a mistake in every line."""
 
 
-class Commands(click.Group):
+class Commands(Helpful):
     """Finds a command by name and imports its module only then."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """`memlog help search` is `memlog search --help`."""
-        return super().parse_args(ctx, [*args[1:], "--help"] if args[:1] == ["help"] else args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)

@@ -73,6 +73,14 @@ class Folder(click.Path):
         return super().convert(value, param, ctx)
 
 
+class Helpful(click.Group):
+    """Commands, with `help` as one of them."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """`memlog help search` is `memlog search --help`."""
+        return super().parse_args(ctx, [*args[1:], "--help"] if args[:1] == ["help"] else args)
+
+
 class NamedProject(click.types.StringParamType):
     """A project that is named: an empty text, as a variable that is not set gives it, would be the default one."""
 

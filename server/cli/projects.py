@@ -9,6 +9,7 @@ from memlog.settings import Settings
 from memlog.store import Wanted
 from server.arguments import decode
 from server.cli.common import (
+    Helpful,
     json_option,
     open_console,
     print_json,
@@ -25,7 +26,7 @@ status_option = click.option(
 )
 
 
-@click.group("projects", invoke_without_command=True)
+@click.group("projects", cls=Helpful, invoke_without_command=True)
 @status_option
 @json_option
 @with_settings()

@@ -19,6 +19,7 @@ from memlog.times import iso
 from server.cli.common import (
     Above0,
     Command,
+    Helpful,
     NamedProject,
     data_dir_option,
     json_option,
@@ -54,7 +55,7 @@ tokens_file_option = click.option(
 )
 
 
-@click.group("token")
+@click.group("token", cls=Helpful)
 @data_dir_option
 @tokens_file_option
 def token_command(**_: object) -> None:
