@@ -64,7 +64,8 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True):
     imports: int = 5
     imports_embedded: int = 2
     load_seconds: float = 30.0
-    quiet_seconds: float = QUIET_SECONDS + 2.0
+    quiet_seconds: float = 2 * QUIET_SECONDS + 1.0
+    """A server looks every `QUIET_SECONDS` whether somebody called since it looked last."""
     warm_up: int = 20
 
 

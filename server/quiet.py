@@ -14,6 +14,7 @@ from memlog.environment import give_back_all
 log = logging.getLogger("memlog.quiet")
 
 QUIET_SECONDS = 3.0
+"""At least; it may be twice as long until that is noticed."""
 
 
 class Quiet:
