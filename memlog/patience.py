@@ -28,7 +28,6 @@ Result = TypeVar("Result")
 LONG_SECONDS = 1e6
 """As good as for ever, and short enough to be waited for."""
 
-
 MOMENT_SECONDS = 0.1
 """How long at most somebody without patience waits for a lock, however much time there is."""
 

@@ -135,9 +135,8 @@ class Embeddings:
             raise EmbeddingError("The embedder was loaded when it was needed no more")
         try:
             cache = self._cache(embedder.key)
-        except (
-            StorageError
-        ) as error:  # words need no vectors, and the disk may have room again in a while
+        except StorageError as error:
+            # Words need no vectors, and the disk may have room again in a while.
             raise EmbeddingError(
                 f"Vectors cannot be stored: {error.message}", suggestion=error.suggestion
             ) from error

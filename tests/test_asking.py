@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -90,21 +92,16 @@ def found(client: Client, query: str) -> None:
     assert "notice" not in answer
 
 
+@pytest.mark.parametrize(
+    "haste",
+    [nullcontext, partial(without_patience, WAITING_SECONDS_MAX)],
+    ids=["a thread", "the event loop"],
+)
 @pytest.mark.parametrize("client", ["a model here"], indirect=True)
-def test_a_model_of_this_process_is_asked_by_the_thread_that_searches_and_words_by_another(
-    client: Client, threads: Threads
+def test_a_model_of_this_process_is_asked_by_who_searches_and_words_by_another_thread(
+    client: Client, threads: Threads, haste: Callable[[], AbstractContextManager[None]]
 ) -> None:
-    found(client, "who sings?")
-    assert threads.embedding == [threading.current_thread()]
-    assert len(threads.wording) == 1
-    assert threads.wording != [threading.current_thread()]
-
-
-@pytest.mark.parametrize("client", ["a model here"], indirect=True)
-def test_the_event_loop_asks_the_model_itself_too_and_words_are_looked_for_as_hastily(
-    client: Client, threads: Threads
-) -> None:
-    with without_patience(WAITING_SECONDS_MAX):
+    with haste():
         found(client, "who sings?")
     assert threads.embedding == [threading.current_thread()]
     assert len(threads.wording) == 1
