@@ -43,7 +43,7 @@ PROJECTIONS: tuple[Name, ...] = ("text", "analytics", "vectors")
 Progress = Callable[[str, int, int], None]
 """Told the projection's name, its position, and the position it is going to."""
 
-AHEAD_ENTRIES_MAX = 200
+AHEAD_ENTRIES_MAX = 1_000
 """So many entries at most are searched before their documents are on disk: of more, a commit is the lesser part."""
 
 _VERSIONS = {"text": TEXT_VERSION, "analytics": ANALYTICS_VERSION}
@@ -99,10 +99,9 @@ class Projections:
             projector = self._open("text").projector
             assert isinstance(projector, TextProjector)
             head = self._project.head()
-            if 0 <= head - projector.position <= AHEAD_ENTRIES_MAX:
-                projector.look_ahead(
-                    head, lambda after: [*changes_between(self._project, after, head)]
-                )
+            if 0 <= head - projector.position <= AHEAD_ENTRIES_MAX and projector.look_ahead(
+                head, lambda after: [*changes_between(self._project, after, head)]
+            ):
                 return projector
         return self.text()
 

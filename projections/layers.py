@@ -1,95 +1,104 @@
-"""Two indexes asked as one.
+"""Texts that are asked by clauses, and two lots of them asked as one.
 
-Promises what one index with the documents of both would answer, hits that tie aside: whoever asks must give each
-document a score that does not depend on what else is in its index.
+Promised is what one lot with the documents of both would answer, hits that tie aside: a document's score does not
+depend on what else is in its lot.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-import msgspec
-import tantivy
-from tantivy import Occur, Order
+from projections.text_clauses import Clause, Joined
+from projections.text_rows import Head, Row
+
+Found = list[tuple[float, Any]]
+"""What orders a document, and its address, which is of whoever was asked."""
 
 
 class Searching(Protocol):
-    """What is asked of an index: tantivy's `Searcher`, or several as one. Addresses are its own."""
+    """Documents, living and retired."""
 
     @property
-    def num_docs(self) -> int: ...
+    def documents(self) -> int:
+        """How many there are."""
+        ...
 
-    def search(
-        self,
-        query: tantivy.Query,
-        limit: int,
-        count: bool = True,
-        order_by_field: str | None = None,
-        offset: int = 0,
-        order: Order = Order.Desc,
-        weight_by_field: str | None = None,
-    ) -> Any: ...
+    def count(self, clause: Clause) -> int: ...
 
-    def doc(self, address: Any, /) -> tantivy.Document: ...
+    def best(self, clause: Clause, limit: int) -> Found:
+        """Those with the highest score times their weight (`text_rows.weight`), best first."""
+        ...
 
-    def fast_field_values(self, field: str, addresses: list[Any], /) -> list[Any]: ...
+    def smallest(self, clause: Clause, limit: int) -> Found:
+        """Those of the least size (`text_rows.size`), the smallest first."""
+        ...
 
-    def terms_with_prefix(self, field: str, prefix: str, /) -> list[tuple[str, int]]: ...
+    def having(self, clause: Clause, limit: int | None = None) -> list[Any]:
+        """The addresses of all, or of some, in no order."""
+        ...
+
+    def heads(self, addresses: Sequence[Any]) -> Sequence[Head | Row]: ...
+
+    def row(self, address: Any) -> Row: ...
+
+    def died(self, addresses: Sequence[Any]) -> list[int]: ...
 
 
 class Address(NamedTuple):
-    searcher: Searching
+    layer: Searching
     within: Any
 
 
-class Found(msgspec.Struct, frozen=True):
-    """What tantivy's `SearchResult` tells."""
-
-    hits: list[tuple[float, Address]]
-    count: int
-
-
 class Layers:
-    """Two indexes as one: what is below but for what is `hidden` there, and what lies above it."""
+    """Two as one: what is below but for what is `hidden` there, and what lies above it."""
 
-    def __init__(self, below: Searching, above: Searching, hidden: tantivy.Query) -> None:
+    def __init__(self, below: Searching, above: Searching, hidden: Clause | None) -> None:
         self._below, self._above, self._hidden = below, above, hidden
-        self.num_docs = below.num_docs - below.search(hidden, 1).count + above.num_docs
+        self.documents = below.documents - self._hidden_of() + above.documents
 
-    def search(
-        self,
-        query: tantivy.Query,
-        limit: int,
-        count: bool = True,
-        order_by_field: str | None = None,
-        offset: int = 0,
-        order: Order = Order.Desc,
-        weight_by_field: str | None = None,
-    ) -> Found:
-        below = tantivy.Query.boolean_query([(Occur.Must, query), (Occur.MustNot, self._hidden)])
-        hits: list[tuple[float, Address]] = []
-        total = 0
-        for searcher, asked in ((self._below, below), (self._above, query)):
-            found = searcher.search(
-                asked,
-                offset + limit,
-                count=count,
-                order_by_field=order_by_field,
-                order=order,
-                weight_by_field=weight_by_field,
-            )
-            hits += [(value, Address(searcher, address)) for value, address in found.hits]
-            total += found.count or 0
-        hits.sort(key=lambda hit: hit[0], reverse=order == Order.Desc)
-        return Found(hits[offset : offset + limit], total)
+    def count(self, clause: Clause) -> int:
+        return self._below.count(clause) - self._hidden_of(clause) + self._above.count(clause)
 
-    def doc(self, address: Address, /) -> tantivy.Document:
-        return address.searcher.doc(address.within)
+    def best(self, clause: Clause, limit: int) -> Found:
+        found = _of(self._below, self._below.best(self._seen(clause), limit))
+        found += _of(self._above, self._above.best(clause, limit))
+        return sorted(found, key=lambda hit: -hit[0])[:limit]
 
-    def fast_field_values(self, field: str, addresses: list[Address], /) -> list[Any]:
-        return [at.searcher.fast_field_values(field, [at.within])[0] for at in addresses]
+    def smallest(self, clause: Clause, limit: int) -> Found:
+        found = _of(self._below, self._below.smallest(self._seen(clause), limit))
+        found += _of(self._above, self._above.smallest(clause, limit))
+        return sorted(found, key=lambda hit: hit[0])[:limit]
 
-    def terms_with_prefix(self, field: str, prefix: str, /) -> list[tuple[str, int]]:
-        """A term of both is there twice."""
-        layers = (self._below, self._above)
-        return [term for each in layers for term in each.terms_with_prefix(field, prefix)]
+    def having(self, clause: Clause, limit: int | None = None) -> list[Address]:
+        asked = (self._above, clause), (self._below, self._seen(clause))
+        return [Address(layer, at) for layer, seen in asked for at in layer.having(seen, limit)]
+
+    def heads(self, addresses: Sequence[Address]) -> list[Head | Row]:
+        """Of each layer at once."""
+        heads: dict[int, Head | Row] = {}
+        for layer in (self._below, self._above):
+            places = [at for at, address in enumerate(addresses) if address.layer is layer]
+            heads |= zip(places, layer.heads([addresses[at].within for at in places]), strict=True)
+        return [heads[at] for at in range(len(addresses))]
+
+    def row(self, address: Address) -> Row:
+        return address.layer.row(address.within)
+
+    def died(self, addresses: Sequence[Address]) -> list[int]:
+        return [address.layer.died([address.within])[0] for address in addresses]
+
+    def _seen(self, clause: Clause) -> Clause:
+        """The clause for what is below."""
+        if self._hidden is None:
+            return clause
+        return Joined(must=(clause,), without=(self._hidden,))
+
+    def _hidden_of(self, *clauses: Clause) -> int:
+        if self._hidden is None:
+            return 0
+        return self._below.count(Joined(must=(*clauses, self._hidden)))
+
+
+def _of(layer: Searching, found: Found) -> Found:
+    return [(value, Address(layer, within)) for value, within in found]

@@ -34,8 +34,8 @@ from projections.documents import Change, Kind
 from projections.protocol import Batch
 from projections.query import Query
 from projections.text_ahead import Ahead
-from projections.text_filling import WRITER_HEAP_BYTES, fill
-from projections.text_rows import CHECKPOINT
+from projections.text_filling import WRITER_HEAP_BYTES, Entering, fill
+from projections.text_on_disk import OnDisk
 from projections.text_snapshot import TextSnapshot
 from projections.things import TextHit
 
@@ -43,6 +43,9 @@ log = logging.getLogger("memlog.text")
 
 TEXT_VERSION = 3
 """Of the schema and of everything that decides what is in the index. The folder's name carries it."""
+
+AHEAD_DOCUMENTS_MAX = 2_000
+"""So many at most are searched in memory, some 10 MB: in more, a word that no text has is looked for too long."""
 
 WRITER_WAIT_SECONDS = 60.0
 WRITER_POLL_SECONDS = 0.01
@@ -147,8 +150,9 @@ class TextProjector:
         with _speaking_of(self._path):
             return self._searched().rarity(word)
 
-    def look_ahead(self, head: int, changes: Callable[[int], Sequence[Change]]) -> None:
-        """What is searched from now on has seen the log up to `head` at least, some of it in memory alone.
+    def look_ahead(self, head: int, changes: Callable[[int], Sequence[Change]]) -> bool:
+        """What is searched from now on has seen the log up to `head` at least, some of it in memory alone; False, and
+        all is as before, where that would be too much.
 
         `changes` reads those beyond a position, up to `head`; what it raises is passed on. Waits for no batch
         that is being applied.
@@ -157,15 +161,18 @@ class TextProjector:
             self._refresh_unless_applying()
             self._forget_committed()
             if self._searched().position >= head:
-                return
+                return True
             require_patience()
             ahead, committed = self._ahead, self._snapshot
             if ahead is None or ahead.committed.position < committed.position:
-                ahead = Ahead(self._schema, committed)
+                ahead = Ahead(committed)
             found = changes(ahead.snapshot.position)
+            if ahead.documents + len(found) > AHEAD_DOCUMENTS_MAX:
+                return False
             self._ahead = None
             ahead.take(Batch(head, (), found))
             self._ahead, self._newest = ahead, ahead.snapshot
+            return True
 
     def apply(self, batch: Batch) -> None:
         """Indexes the batch and its checkpoint in one commit; what the index has already is skipped.
@@ -176,7 +183,9 @@ class TextProjector:
         with self._writing(batch.position - self.position) as writer:
             self.refresh()  # as the only writer: what is seen now stays true until the commit
             if batch.position > self.position:
-                fill(writer, batch, self._snapshot)
+                entering = Entering(writer)
+                fill(entering, batch, self._snapshot)
+                entering.check(batch.position)
                 writer.commit()
         if self._taking.acquire(blocking=False):  # else whoever has it does this before long
             try:
@@ -243,11 +252,8 @@ class TextProjector:
         """Looks at meta.json before reading it: a commit in between is then seen once more, not missed."""
         seen = self._meta()
         index.reload()
-        searcher = index.searcher()
-        slot = tantivy.Query.term_query(self._schema, "slot", CHECKPOINT, "basic")
-        hits = searcher.search(slot, 1, count=False).hits
-        position = searcher.doc(hits[0][1])["position"][0] if hits else 0
-        return TextSnapshot(self._schema, searcher, position), seen
+        texts = OnDisk(self._schema, index.searcher())
+        return TextSnapshot(texts, texts.position), seen
 
     def _meta(self) -> tuple[int, ...]:
         """What changes with every commit: the file is replaced by one that has another inode."""

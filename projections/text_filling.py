@@ -27,15 +27,19 @@ WAITING_MAX = 10_000
 
 
 class Writer(Protocol):
-    """What is asked of tantivy's `IndexWriter` here."""
+    """Who gets the documents."""
 
-    def add_document(self, document: tantivy.Document, /) -> object: ...
+    def add(self, row: Row, slot: str, died: int) -> None:
+        """A document that lives where `slot` is its ref."""
+        ...
 
-    def delete_documents_by_term(self, field: str, value: str, /) -> object: ...
+    def delete(self, slot: str) -> None:
+        """Whatever has this slot so far."""
+        ...
 
 
 def fill(writer: Writer, batch: Batch, before: TextSnapshot) -> None:
-    """Brings an index that stood at `before` to where the batch ends, but for the commit."""
+    """Brings what stood at `before` to where the batch ends."""
     filling, after = Filling(writer, before.living), before.position
     for change in batch.changes:
         match change:
@@ -44,8 +48,25 @@ def fill(writer: Writer, batch: Batch, before: TextSnapshot) -> None:
             case Died(ref, position) if position > after:
                 filling.died(ref, position)
     filling.finish()
-    writer.delete_documents_by_term("slot", CHECKPOINT)
-    writer.add_document(tantivy.Document(slot=CHECKPOINT, position=batch.position, born=0, died=0))
+
+
+class Entering:
+    """Puts documents into an index on disk, which has them at the next commit of its `writer`."""
+
+    def __init__(self, writer: tantivy.IndexWriter) -> None:
+        self._writer = writer
+
+    def add(self, row: Row, slot: str, died: int) -> None:
+        self._writer.add_document(_entry(row, slot, died))
+
+    def delete(self, slot: str) -> None:
+        self._writer.delete_documents_by_term("slot", slot)
+
+    def check(self, position: int) -> None:
+        """The index has seen the log up to here."""
+        self.delete(CHECKPOINT)
+        checkpoint = tantivy.Document(slot=CHECKPOINT, position=position, born=0, died=0)
+        self._writer.add_document(checkpoint)
 
 
 class Filling:
@@ -68,7 +89,7 @@ class Filling:
         """A death under a ref where nothing lives changes nothing."""
         row = self._waiting.pop(ref, None) or self._deleted(ref)
         if row is not None:
-            self._writer.add_document(_entry(row, RETIRED, position))
+            self._writer.add(row, RETIRED, position)
 
     def finish(self) -> None:
         """Nothing waits any more."""
@@ -82,13 +103,13 @@ class Filling:
             document = self._living(ref)
             row = None if document is None else _row(document, document.text)
         if row is not None:
-            self._writer.delete_documents_by_term("slot", ref)
+            self._writer.delete(ref)
         self._added[ref] = None
         return row
 
     def _add_waiting(self) -> None:
         for ref, row in self._waiting.items():
-            self._writer.add_document(_entry(row, ref, NEVER))
+            self._writer.add(row, ref, NEVER)
         self._added.update(self._waiting)
         self._waiting.clear()
 

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import tantivy
-from tantivy import Occur
-
 from memlog.patience import require_time
-from projections import analysis
 from projections.layers import Searching
-from projections.text_rows import decode_row
+from projections.text_clauses import Clause
 from projections.things import TextHit
-
-TRIGRAMS_MAX = 12
-"""Trigrams of a needle that are looked up, evenly spread; the check against the text does the rest."""
 
 CHECKED_MAX = 500
 """Documents that one search by part reads to see whether they hold the needle, the shortest first."""
@@ -20,38 +13,16 @@ CHECKED_MAX = 500
 PAGE_MIN = 100
 
 
-def candidates(
-    schema: tantivy.Schema, searcher: Searching, needle: str
-) -> list[tuple[Occur, tantivy.Query]]:
-    """Clauses of what may hold a normalised needle: its trigrams, or all that begin with a shorter one."""
-    grams = analysis.trigrams(needle)
-    if not grams:
-        terms = [term for term, _ in searcher.terms_with_prefix("trigrams", needle)]
-        return [(Occur.Must, tantivy.Query.term_set_query(schema, "trigrams", terms))]
-    step = max(len(grams) / TRIGRAMS_MAX, 1)
-    spread = [grams[int(at * step)] for at in range(min(len(grams), TRIGRAMS_MAX))]
-    return [
-        (Occur.Must, tantivy.Query.term_query(schema, "trigrams", gram, "basic")) for gram in spread
-    ]
-
-
-def holding(searcher: Searching, needle: str, among: tantivy.Query, limit: int) -> list[TextHit]:
+def holding(searcher: Searching, needle: str, among: Clause, limit: int) -> list[TextHit]:
     """The best `limit` of those whose text holds a normalised needle; `CHECKED_MAX` at most are looked at."""
     hits: list[TextHit] = []
     checked = 0
     while checked < CHECKED_MAX and len(hits) < limit:
         require_time()
         page = min(max(limit, PAGE_MIN), CHECKED_MAX - checked)
-        found = searcher.search(
-            among,
-            page,
-            count=False,
-            order_by_field="size",
-            offset=checked,
-            order=tantivy.Order.Asc,
-        ).hits
+        found = searcher.smallest(among, checked + page)[checked:]
         for _, address in found:
-            row = decode_row(searcher.doc(address)["row"][0])
+            row = searcher.row(address)
             score = part_score(needle, row.text)
             if score > 0:
                 hits.append(TextHit(row.ref, row.kind, row.entity, score))

@@ -12,7 +12,7 @@ import pytest
 
 from memlog.errors import StorageError
 from memlog.niceness import be_nice, is_nice
-from projections import asking, embeddings, follow
+from projections import asking, embeddings, follow, text
 from projections.embedding.cached import CachedEmbedder
 from projections.text import TextProjector
 from projections.vector_index import Vectors
@@ -81,6 +81,18 @@ def test_where_many_entries_are_new_the_index_on_disk_has_them_first(
     monkeypatch.setattr(follow, "AHEAD_ENTRIES_MAX", 2)
     tell(client, "Ada", "sings in a choir")
     assert found(client, "choir") == {"Ada"}
+    assert behind(client) == 0
+
+
+def test_where_one_entry_makes_many_documents_the_index_on_disk_has_them_first(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text, "AHEAD_DOCUMENTS_MAX", 8)
+    tell(client, "Ada", "sings in a choir", "plays chess", "reads")
+    assert found(client, "choir") == {"Ada"}
+    assert behind(client) > 0
+    client("rename_entity", name="Ada", newName="Eve")
+    assert found(client, "choir") == {"Eve"}
     assert behind(client) == 0
 
 

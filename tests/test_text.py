@@ -26,6 +26,8 @@ from projections.documents import Born, Change, Died, Document
 from projections.protocol import Batch
 from projections.query import parse
 from projections.text import TextProjector
+from projections.text_newest import Newest
+from projections.text_rows import Row
 from projections.things import TextHit
 from tests.damaged import garble
 
@@ -224,13 +226,23 @@ def test_what_is_searched_ahead_is_not_on_disk_and_goes_with_a_reset(tmp_path: P
     assert found(projector, "alpha") == []
 
 
-def test_changes_that_cannot_be_taken_are_not_taken_by_half(tmp_path: Path) -> None:
+def test_changes_that_cannot_be_taken_are_not_taken_by_half(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add = Newest.add
+
+    def failing(newest: Newest, row: Row, slot: str, died: int) -> None:
+        if row.ref == "d4":
+            raise MemoryError
+        add(newest, row, slot, died)
+
     projector = TextProjector(tmp_path / "text")
     projector.apply(batch(1, born("d1", "alpha", 1)))
     look_ahead(projector, 2, [born("d2", "alpha", 2)])
-    unstorable = msgspec.structs.replace(born("d4", "alpha", 4).document, labels=("\ud800",))
-    with pytest.raises(StorageError):
-        look_ahead(projector, 4, [Died("d1", 3), born("d3", "alpha", 3), Born(unstorable)])
+    beyond: list[Change] = [Died("d1", 3), born("d3", "alpha", 3), born("d4", "alpha", 4)]
+    with monkeypatch.context() as full, pytest.raises(MemoryError):
+        full.setattr(Newest, "add", failing)
+        look_ahead(projector, 4, beyond)
     assert set(found(projector, "alpha")) == {"d1", "d2"}
     look_ahead(projector, 4, [born("d2", "alpha", 2), born("d4", "alpha", 4)])
     assert set(found(projector, "alpha")) == {"d1", "d2", "d4"}
@@ -350,6 +362,8 @@ from pathlib import Path
 from projections.documents import Born, Died, Document
 from projections.protocol import Batch
 from projections.text import TextProjector
+from projections.text_newest import Newest
+from projections.text_rows import Row
 
 projector = TextProjector(Path(sys.argv[1]))
 for position in range(projector.position + 1, 10**6):
