@@ -19,9 +19,14 @@ from typing import Any, Generic, TypeVar
 from memlog.errors import EmbeddingError
 from memlog.patience import Impatient, as_hasty_as_this, in_haste, waiting_for_nobody
 from memlog.settings import Mode
+from projections.embedding.computing import told
 
 ANSWER_SECONDS: dict[Mode, float] = {"hybrid": 10.0, "semantic": 50.0}
 """How long a search waits, all in all. Most clients wait for an answer for 60 seconds."""
+
+BEGUN_SECONDS = 0.003
+"""How long who asks, and has something else to do meanwhile, waits until the other thread computes, which for a few new
+texts takes a good millisecond. Both of them running Python takes twice that, and more."""
 
 AGAIN_SECONDS = 1.0
 """How long one waits that can do without, where the question before was not answered in time."""
@@ -63,8 +68,9 @@ class Asking:
         """Whether the last question of which that is known was not answered in time."""
 
     def begin(self, ask: Callable[[], Answer], mode: Mode) -> Future[Answer]:
-        """What `ask` returns: now, where it has not to wait for anybody, else in a while; EmbeddingError at once, with
-        nothing asked, where none is answered, or another waits in vain."""
+        """What `ask` returns: now, where it has not to wait for anybody, else in a while, the one who computes by then
+        leaving the interpreter to this thread; EmbeddingError at once, with nothing asked, where none is answered, or
+        another waits in vain."""
         try:
             self._require()
         except EmbeddingError as error:
@@ -78,9 +84,11 @@ class Asking:
             seconds = self._seconds(mode)
             if now > min(self._until.values(), default=now):
                 return _refused(_unanswered(seconds))
-            asked = MEANWHILE.submit(ask)
+            computes = threading.Event()
+            asked = MEANWHILE.submit(copy_context().run, _telling, ask, computes)
             self._until[asked] = now + seconds
         asked.add_done_callback(self._end)
+        computes.wait(BEGUN_SECONDS)
         return asked
 
     def answer(self, asked: Future[Answer], mode: Mode) -> Answer:
@@ -106,6 +114,15 @@ class Asking:
             self._until.pop(asked, None)
             if asked.exception() is None:
                 self._in_vain = False
+
+
+def _telling(ask: Callable[[], Answer], computes: threading.Event) -> Answer:
+    """Sets `computes` once it does, or is at its end."""
+    try:
+        with told(computes.set):
+            return ask()
+    finally:
+        computes.set()
 
 
 def _now(ask: Callable[[], Answer]) -> Future[Answer]:

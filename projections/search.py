@@ -9,7 +9,8 @@ one that was found; so a query that nothing answers finds nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -96,6 +97,38 @@ class _Worded(NamedTuple):
 _NOTHING = _Worded([], [], False)
 
 
+class _Question(NamedTuple):
+    """What is turned into a vector, and forgotten."""
+
+    text: str
+
+    def vector(self, embedder: CachedEmbedder) -> Vectors:
+        return embedder.query_vector(self.text)
+
+    @contextmanager
+    def on_its_way(self, embedder: CachedEmbedder) -> Iterator[Callable[[], Vectors]]:
+        """Around what embeds other texts, most likely: how to have the vector then."""
+        if embedder.has_pieces:
+            with embedder.taking_along(self.text):
+                yield partial(self.vector, embedder)
+        else:  # an endpoint may take its time for the others
+            yield Meanwhile(self.vector, embedder).result
+
+
+class _Text(NamedTuple):
+    """What is about to be a document: its vector is kept."""
+
+    text: str
+
+    def vector(self, embedder: CachedEmbedder) -> Vectors:
+        vectors: Vectors = embedder.vectors([self.text])[0]
+        return vectors
+
+    @contextmanager
+    def on_its_way(self, embedder: CachedEmbedder) -> Iterator[Callable[[], Vectors]]:
+        yield Meanwhile(self.vector, embedder).result
+
+
 class _Asked(NamedTuple):
     """The question as a vector, what to search with it, and in what respect that is not all there is."""
 
@@ -137,12 +170,10 @@ class Searcher:
         parsed = parse(query)
         notice, worded = None, _NOTHING
         by_meaning = mode != "text" and parsed.is_plain and bool(query.strip())
-        ask: Callable[[], _Asked] = partial(
-            self._asked, lambda embedder: embedder.query_vector(query), mode
-        )
+        ask: Callable[[], _Asked] = partial(self._asked, _Question(query), mode)
         words: Callable[[], tuple[TextProjector, _Worded]]
         words = partial(self._by_words, query, parsed, scope)
-        if by_meaning and mode == "hybrid" and self._embeddings.would_compute(query):
+        if by_meaning and mode == "hybrid" and self._would_compute(query):
             words = Meanwhile(words).result
         asking = self._embeddings.asking
         # In a list, to be taken out: an exception would keep this frame, the frame its future, that the exception.
@@ -175,7 +206,7 @@ class Searcher:
         `text` is about to be a document itself, so its vector is kept where the projection will look.
         """
         asking = self._embeddings.asking
-        ask = partial(self._asked, lambda embedder: embedder.vectors([text])[0], "hybrid")
+        ask = partial(self._asked, _Text(text), "hybrid")
         vector, meaning, notice = asking.answer(asking.begin(ask, "hybrid"), "hybrid")
         found = meaning.vectors.search(vector, at=at, limit=limit, kinds=kinds, labels=labels)
         return found, notice
@@ -216,21 +247,25 @@ class Searcher:
         )
         return Found(_hits(candidates, closely), asked.notice, deeper)
 
-    def _asked(self, vector_of: Callable[[CachedEmbedder], Vectors], mode: Mode) -> _Asked:
+    def _would_compute(self, query: str) -> bool:
+        """Whether this thread will most likely turn the question into a vector itself, and that takes a while."""
+        return self._embeddings.would_compute(query) and self._projections.vectors_stand()
+
+    def _asked(self, wanted: _Question | _Text, mode: Mode) -> _Asked:
         """What to search with: the present embedder, or the one before while that reaches further."""
         try:
-            present, head = self._asked_present(vector_of, mode)
+            present, head = self._asked_present(wanted, mode)
         except EmbeddingError as error:
             if self._embeddings.switched_off:
                 raise
-            before = self._asked_before(vector_of)
+            before = self._asked_before(wanted)
             if before is None:
                 raise
             return before._replace(notice=f"{before.notice}: {error.message}")
         position = present.meaning.vectors.position
         if position >= head:
             return present
-        before = self._asked_before(vector_of)
+        before = self._asked_before(wanted)
         if before is not None and before.meaning.vectors.position > position:
             return before._replace(
                 notice=f"{before.notice}, while the present one, {present.meaning.embedder.key}, is "
@@ -241,19 +276,17 @@ class Searcher:
             "being turned into vectors. Ask again in a while to search them by meaning too."
         )
 
-    def _asked_present(
-        self, vector_of: Callable[[CachedEmbedder], Vectors], mode: Mode
-    ) -> tuple[_Asked, int]:
+    def _asked_present(self, wanted: _Question | _Text, mode: Mode) -> tuple[_Asked, int]:
         """With the present embedder; and the head of the log, which its vectors have seen if there was time."""
         embedder = self._embeddings.soon(LOADING_SECONDS[mode])
         vectors, head = self._projections.vectors_so_far()
         if vectors.position == head:
-            return _Asked(vector_of(embedder), Meaning(embedder, vectors), None), head
+            return _Asked(wanted.vector(embedder), Meaning(embedder, vectors), None), head
         require_patience()
         self._lagging()
-        vector = Meanwhile(vector_of, embedder)
-        vectors = self._caught_up(head - vectors.position, mode)
-        return _Asked(vector.result(), Meaning(embedder, vectors), None), head
+        with wanted.on_its_way(embedder) as vector:
+            vectors = self._caught_up(head - vectors.position, mode)
+        return _Asked(vector(), Meaning(embedder, vectors), None), head
 
     def _caught_up(self, behind: int, mode: Mode) -> VectorProjector:
         """The vectors, as far as a search waits for so many events."""
@@ -265,12 +298,12 @@ class Searcher:
                 patience_seconds = BEHIND_SECONDS
         return self._projections.vectors(patience_seconds)
 
-    def _asked_before(self, vector_of: Callable[[CachedEmbedder], Vectors]) -> _Asked | None:
+    def _asked_before(self, wanted: _Question | _Text) -> _Asked | None:
         meaning = self._projections.previous(PREVIOUS_SECONDS)
         if meaning is None:
             return None
         try:
-            vector = vector_of(meaning.embedder)
+            vector = wanted.vector(meaning.embedder)
         except EmbeddingError:
             return None
         return _Asked(

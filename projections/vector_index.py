@@ -227,6 +227,9 @@ class VectorIndex:
                 self.dimensions, QUANTIZER, GRAPH_NEIGHBOURS, faiss.METRIC_INNER_PRODUCT
             )
             self._graph.hnsw.efConstruction = GRAPH_BUILD_STEPS
+        faiss.omp_set_num_threads(
+            1
+        )  # of this thread; another would be woken for each row, and have nothing to do
         levels = self._graph.hnsw.levels
         for row, vector in enumerate(steps, int(self._graph.ntotal)):
             # FAISS takes a level that is there already; one may be, after an addition that failed.

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from memlog.errors import EmbeddingError
 from memlog.patience import in_haste, require_patience, without_patience
 from projections import asking, embeddings
 from projections.asking import Meanwhile
-from projections.embedding import Embedder, EmbedderSpec
+from projections.embedding import Embedder, EmbedderSpec, VectorCache
 from projections.text import TextProjector
 from projections.vector_index import Vectors
 from tests.embedder_by_hash import ByHash
@@ -132,6 +133,59 @@ def test_a_question_whose_vector_is_known_wakes_nobody(client: Client, threads: 
     threads.wording.clear()
     found(client, "who sings?")
     assert (threads.embedding, threads.wording) == ([], [threading.current_thread()])
+
+
+@pytest.mark.parametrize("client", ["a model here"], indirect=True)
+def test_words_are_looked_for_once_the_newest_texts_are_being_embedded(
+    client: Client, threads: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking, "BEGUN_SECONDS", WAITING_SECONDS_MAX)
+    looked: list[bool] = []
+    get_many = VectorCache.get_many
+
+    def watched(self: VectorCache, texts: Sequence[str]) -> list[Vectors | None]:
+        looked.append(threads.looking.is_set())
+        return get_many(self, texts)
+
+    monkeypatch.setattr(VectorCache, "get_many", watched)
+    bob = {"name": "Bob", "entityType": "person", "observations": ["left the choir"]}
+    client("create_entities", entities=[bob])
+    found(client, "Bob: left the choir")
+    assert looked == [False, False]  # before its turn to embed, and in it
+    assert threads.wording == [threading.current_thread()]
+    assert threading.current_thread() not in threads.embedding
+
+
+@pytest.mark.parametrize("client", ["a model here"], indirect=True)
+def test_words_are_looked_for_where_the_newest_texts_are_not_embedded_for_long(
+    client: Client, threads: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    get_many = VectorCache.get_many
+
+    def waiting(self: VectorCache, texts: Sequence[str]) -> list[Vectors | None]:
+        assert threads.looking.wait(WAITING_SECONDS_MAX)
+        return get_many(self, texts)
+
+    monkeypatch.setattr(VectorCache, "get_many", waiting)
+    bob = {"name": "Bob", "entityType": "person", "observations": ["left the choir"]}
+    client("create_entities", entities=[bob])
+    found(client, "who left?")
+
+
+@pytest.mark.parametrize("client", ["a model here"], indirect=True)
+def test_words_are_looked_for_where_the_newest_texts_cannot_be_embedded(
+    client: Client, threads: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(self: VectorCache, texts: Sequence[str]) -> list[Vectors | None]:
+        raise EmbeddingError("out of order")
+
+    monkeypatch.setattr(asking, "BEGUN_SECONDS", None)  # for ever
+    monkeypatch.setattr(VectorCache, "get_many", failing)
+    bob = {"name": "Bob", "entityType": "person", "observations": ["left the choir"]}
+    client("create_entities", entities=[bob])
+    answer = client("search_nodes", query="choir")
+    assert {each["name"] for each in answer["entities"]} == {"Ada", "Bob"}
+    assert "out of order" in answer["notice"]
 
 
 def test_where_all_threads_are_busy_it_is_done_by_who_asks_for_it(

@@ -508,7 +508,7 @@ def test_any_text_that_the_model_can_read_gets_a_vector_of_length_one(minilm: Em
 
 
 def test_a_text_of_unknown_characters_is_near_to_nothing(minilm: MiniLM) -> None:
-    vectors, pieces = minilm.embed_with_pieces([*UNKNOWN_TEXTS, "a pizza 🍕"])
+    vectors, pieces, _ = minilm.embed_with_pieces([*UNKNOWN_TEXTS, "a pizza 🍕"])
     assert not minilm.embed(UNKNOWN_TEXTS).any() and not vectors[:-1].any()
     assert pieces[:-1] == [b""] * len(UNKNOWN_TEXTS)
     assert len(pieces[-1]) == 2 * PIECE_BYTES

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from memlog.errors import EmbeddingError
 from projections.embedding import CachedEmbedder, EmbedderSpec, VectorCache, open_embedder
 from projections.embedding.embedder import PieceEmbedder
 from projections.embedding.pieces import (
@@ -66,7 +68,7 @@ def test_the_directions_are_orthonormal() -> None:
 
 def test_the_pieces_come_with_the_very_vector_of_the_text(minilm: PieceEmbedder) -> None:
     texts = ["likes dark mode", "", "a much longer text about something else"]
-    vectors, pieces = minilm.embed_with_pieces(texts)
+    vectors, pieces, _ = minilm.embed_with_pieces(texts)
     np.testing.assert_allclose(vectors, minilm.embed(texts), atol=1e-6)
     assert [len(each) // PIECE_BYTES for each in pieces] == [3, 0, 7]
 
@@ -78,9 +80,26 @@ def test_a_question_knows_the_word_of_each_piece(minilm: PieceEmbedder) -> None:
     assert len(asked.words) == len(asked.vectors) > 5
 
 
+def test_a_question_that_is_taken_along_is_what_it_is_alone_and_changes_nothing_else(
+    minilm: PieceEmbedder,
+) -> None:
+    texts = ["likes dark mode", "", "a much longer text about something else"]
+    questions = ["Who unbelievably likes Zyx?", "🍕", "likes dark mode"]
+    vectors, pieces, asked = minilm.embed_with_pieces(texts, questions)
+    alone, pieces_alone, nothing = minilm.embed_with_pieces(texts)
+    np.testing.assert_allclose(vectors, alone, atol=1e-3)
+    assert [len(each) for each in pieces] == [len(each) for each in pieces_alone]
+    assert nothing == []
+    for question, (vector, told) in zip(questions, asked, strict=True):
+        vector_alone, told_alone = minilm.asked(question)
+        np.testing.assert_allclose(vector, vector_alone, atol=1e-3)
+        np.testing.assert_allclose(told.vectors, told_alone.vectors, atol=5e-3)
+        assert (told.words, told.numbers) == (told_alone.words, told_alone.numbers)
+
+
 def test_a_piece_answers_itself_best(minilm: PieceEmbedder) -> None:
     texts = ["the dog sleeps", "the rocket starts", "it rains"]
-    _, stored = minilm.embed_with_pieces(texts)
+    _, stored, _ = minilm.embed_with_pieces(texts)
     _, asked = minilm.asked("where is the rocket?")
     weight = weights(asked, lambda word: float(word == "rocket"))
     scores = interaction(asked, weight, stored, ())
@@ -88,6 +107,77 @@ def test_a_piece_answers_itself_best(minilm: PieceEmbedder) -> None:
 
 
 # -- in the cache
+
+
+class Counted:
+    """Notes what is embedded together."""
+
+    def __init__(self, embedder: PieceEmbedder) -> None:
+        self._embedder = embedder
+        self.key, self.dimensions = embedder.key, embedder.dimensions
+        self.together: list[tuple[list[str], list[str]]] = []
+        self.fails = False
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        return self._embedder.embed(texts)
+
+    def embed_with_pieces(
+        self, texts: Sequence[str], questions: Sequence[str] = ()
+    ) -> tuple[Vectors, list[bytes], list[tuple[Vectors, Asked]]]:
+        self.together.append((list(texts), list(questions)))
+        if self.fails:
+            raise EmbeddingError("out of order")
+        return self._embedder.embed_with_pieces(texts, questions)
+
+    def asked(self, text: str) -> tuple[Vectors, Asked]:
+        self.together.append(([], [text]))
+        return self._embedder.asked(text)
+
+
+def test_a_question_is_embedded_with_the_texts_that_are_embedded_meanwhile(
+    tmp_path: Path, minilm: PieceEmbedder
+) -> None:
+    counted = Counted(minilm)
+    cached = CachedEmbedder(counted, VectorCache(tmp_path / "cache.mdb"))
+    with cached.taking_along("who sings?"):
+        cached.vectors(["Ada sings"])
+    vector, asked = cached.query("who sings?")
+    assert counted.together == [(["Ada sings"], ["who sings?"])]
+    assert asked is not None
+    assert asked.words[:2] == ("who", "sings")
+    np.testing.assert_allclose(vector, minilm.embed(["who sings?"])[0], atol=1e-3)
+    assert cached.cache.get_many(["who sings?"]) == [None]
+    with cached.taking_along("who sings?"):
+        cached.vectors(["Bob sings"])
+    assert counted.together[1:] == [(["Bob sings"], [])]
+    cached.cache.close()
+
+
+def test_a_question_that_nobody_took_along_is_embedded_alone_and_not_again(
+    tmp_path: Path, minilm: PieceEmbedder
+) -> None:
+    counted = Counted(minilm)
+    cached = CachedEmbedder(counted, VectorCache(tmp_path / "cache.mdb"))
+    with cached.taking_along("who sings?"):
+        pass
+    cached.query("who sings?")
+    cached.vectors(["Ada sings"])
+    with cached.taking_along("who dances?"):
+        cached.vectors(["Ada sings"])  # which is known
+        counted.fails = True
+        with pytest.raises(EmbeddingError):
+            cached.vectors(["Bob dances"])
+        counted.fails = False
+    cached.query("who dances?")
+    cached.vectors(["Bob dances"])
+    assert counted.together == [
+        ([], ["who sings?"]),
+        (["Ada sings"], []),
+        (["Bob dances"], ["who dances?"]),
+        ([], ["who dances?"]),
+        (["Bob dances"], []),
+    ]
+    cached.cache.close()
 
 
 def test_pieces_are_kept_and_forgotten_with_their_vector(

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from memlog.errors import EmbeddingError
 from memlog.patience import require_patience
+from projections.embedding.computing import computes
 from projections.embedding.embedder import PieceEmbedder
 from projections.embedding.store import VectorCache, halved, key_of, normal
 from projections.embedding.turns import Turns
@@ -43,6 +45,8 @@ class CachedEmbedder:
         self.dimensions = embedder.dimensions
         self._turns = Turns(cache.path.with_name(f"{cache.path.name}.embedding"))
         self._queries: OrderedDict[str, tuple[Vectors, Asked | None]] = OrderedDict()
+        self._along: set[str] = set()
+        """Questions that wait to be embedded together with texts."""
         self._queries_lock = threading.Lock()
 
     def vectors(self, texts: Sequence[str], *, progress: Progress | None = None) -> Vectors:
@@ -101,13 +105,22 @@ class CachedEmbedder:
                 self._queries.move_to_end(text)
                 return self._queries[text]
         vector, asked = self._embedded_query(text)
-        vector.flags.writeable = False  # it is shared by all who ask for this text
-        with self._queries_lock:
-            self._queries[text] = vector, asked
-            self._queries.move_to_end(text)
-            if len(self._queries) > QUERIES_MAX:
-                self._queries.popitem(last=False)
+        self._remember(text, vector, asked)
         return vector, asked
+
+    @contextmanager
+    def taking_along(self, question: str) -> Iterator[None]:
+        """Whoever embeds texts with their pieces meanwhile embeds the question with them, which takes less time than by
+        itself. It is remembered then; perhaps nobody comes by, and it is not."""
+        text = normal(question)
+        with self._queries_lock:
+            if text not in self._queries:
+                self._along.add(text)
+        try:
+            yield
+        finally:
+            with self._queries_lock:
+                self._along.discard(text)
 
     def pieces(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """The stored pieces of the texts with these keys; None for all where this embedder has none."""
@@ -133,19 +146,33 @@ class CachedEmbedder:
                 found |= zip(missing, fresh, strict=True)
         return found
 
+    def _remember(self, text: str, vector: Vectors, asked: Asked | None) -> None:
+        vector.flags.writeable = False  # it is shared by all who ask for this text
+        with self._queries_lock:
+            self._queries[text] = vector, asked
+            self._queries.move_to_end(text)
+            if len(self._queries) > QUERIES_MAX:
+                self._queries.popitem(last=False)
+
     def _embedded_query(self, text: str) -> tuple[Vectors, Asked | None]:
         if len(text) > SOON_CHARACTERS_MAX:
             require_patience()
         if self._with_pieces is None:
+            computes()
             return halved(self._embedder.embed([text]))[0], None
         vector, asked = self._with_pieces.asked(text)
         return halved(vector), asked
 
     def _embed_and_put(self, texts: Sequence[str]) -> Vectors:
         if self._with_pieces is None:
+            computes()
             vectors, pieces = self._embedder.embed(texts), None
         else:
-            vectors, pieces = self._with_pieces.embed_with_pieces(texts)
+            with self._queries_lock:
+                questions, self._along = [*self._along], set()
+            vectors, pieces, asked = self._with_pieces.embed_with_pieces(texts, questions)
+            for question, (vector, told) in zip(questions, asked, strict=True):
+                self._remember(question, halved(vector), told)
         fresh = halved(vectors)
         self.cache.put_many(texts, fresh, pieces)
         return fresh

@@ -55,8 +55,11 @@ class Embedder(Protocol):
 class PieceEmbedder(Embedder, Protocol):
     """One that also gives the vectors of a text's word pieces, out of the same pass (`pieces`)."""
 
-    def embed_with_pieces(self, texts: Sequence[str]) -> tuple[Vectors, list[bytes]]:
-        """What `embed` returns, and the pieces of each text as they are stored."""
+    def embed_with_pieces(
+        self, texts: Sequence[str], questions: Sequence[str] = ()
+    ) -> tuple[Vectors, list[bytes], list[tuple[Vectors, Asked]]]:
+        """What `embed` returns, the pieces of each text as they are stored, and for each question what `asked`
+        returns, out of the same pass."""
         ...
 
     def asked(self, text: str) -> tuple[Vectors, Asked]:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from memlog.errors import EmbeddingError
 from memlog.niceness import be_nice, is_nice
 from memlog.resident import give_back_freed
+from projections.embedding.computing import computes
 from projections.embedding.graph import GRAPH_VERSION, Encoder, graph
 from projections.embedding.pieces import Asked, directions, pack, unit
 from projections.embedding.quantized import QuantizedEncoder, limits, quantized
@@ -116,37 +117,52 @@ class MiniLM:
         self._each(fill, texts)
         return vectors
 
-    def embed_with_pieces(self, texts: Sequence[str]) -> tuple[Vectors, list[bytes]]:
+    def embed_with_pieces(
+        self, texts: Sequence[str], questions: Sequence[str] = ()
+    ) -> tuple[Vectors, list[bytes], list[tuple[Vectors, Asked]]]:
         import numpy as np
 
-        vectors = np.empty((len(texts), DIMENSIONS), np.float32)
+        every = [*texts, *questions]
+        vectors = np.empty((len(every), DIMENSIONS), np.float32)
+        states_of: list[Vectors] = [vectors[:0]] * len(every)
         packed = [b""] * len(texts)
 
         def fill(batch: Batch) -> None:
             rows, pieces = batch
             pooled, states = self._run(["pooled", "reduced"], pieces)
             vectors[rows] = self._meant(pooled, pieces)
-            own = zip(_own(states, pieces), pieces, strict=True)
-            known = [self._known(each, ids) for each, ids in own]
-            for row, stored in zip(rows, pack(known), strict=True):
-                packed[row] = stored
+            for row, own, ids in zip(rows, _own(states, pieces), pieces, strict=True):
+                states_of[row] = self._known(own, ids)
+            stored = [row for row in rows if row < len(texts)]
+            for row, each in zip(stored, pack([states_of[row] for row in stored]), strict=True):
+                packed[row] = each
 
-        self._each(fill, texts)
-        return vectors, packed
+        self._each(fill, every)
+        asked = [
+            (vectors[row], self._question(every[row], self._encoded(every[row]), states_of[row]))
+            for row in range(len(texts), len(every))
+        ]
+        return vectors[: len(texts)], packed, asked
 
     def asked(self, text: str) -> tuple[Vectors, Asked]:
-        encoded = self._tokenizer.encode(text[:CHARACTERS_MAX])
+        encoded = self._encoded(text)
         ids = encoded.ids
         pooled, states = self._run(["pooled", "reduced"], [ids])
+        known = self._known(states[0, 1:-1], ids)
+        return self._meant(pooled, [ids])[0], self._question(text, encoded, known)
+
+    def _question(self, text: str, encoded: Any, known: Vectors) -> Asked:
         words = [
             word  # None of [CLS] and [SEP]
-            for word, piece in zip(encoded.word_ids, ids, strict=True)
+            for word, piece in zip(encoded.word_ids, encoded.ids, strict=True)
             if word is not None and piece != self._unknown
         ]
         spans = [encoded.word_to_chars(word) or (0, 0) for word in words]
         said = tuple(text[start:stop] for start, stop in spans)
-        known = self._known(states[0, 1:-1], ids)
-        return self._meant(pooled, [ids])[0], Asked(unit(known), said, tuple(words))
+        return Asked(unit(known), said, tuple(words))
+
+    def _encoded(self, text: str) -> Any:
+        return self._tokenizer.encode(text[:CHARACTERS_MAX])
 
     def states(self, texts: Sequence[str]) -> Iterator[Vectors]:
         """The last hidden states (pieces, width) of each text, in no order, [CLS] and [SEP] left out."""
@@ -173,7 +189,7 @@ class MiniLM:
 
     def pieces(self, text: str) -> list[int]:
         """The numbers of the word pieces of `text`, [CLS] and [SEP] included."""
-        numbers: list[int] = self._tokenizer.encode(text[:CHARACTERS_MAX]).ids
+        numbers: list[int] = self._encoded(text).ids
         return numbers
 
     def vocabulary(self) -> list[str]:
@@ -215,8 +231,10 @@ class MiniLM:
         return [self._tokenizer.encode(text).ids for text in texts]
 
     def _run(self, wanted: list[str], pieces: list[list[int]]) -> list[Vectors]:
+        given = feeds(pieces)
+        computes()
         try:
-            found: list[Vectors] = self._session.run(wanted, feeds(pieces))
+            found: list[Vectors] = self._session.run(wanted, given)
         except Exception as error:  # onnxruntime's own classes derive from nothing narrower
             raise EmbeddingError(
                 f"The model failed on a batch of {len(pieces)} texts: {error}",

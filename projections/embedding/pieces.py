@@ -86,6 +86,8 @@ def pack(texts: Sequence[Vectors]) -> list[bytes]:
     """The vectors (pieces, DIMENSIONS) of each text, of any length, as they are stored."""
     import numpy as np
 
+    if not texts:
+        return []
     states = np.concatenate(texts)
     largest = np.abs(states).max(axis=1, keepdims=True)
     numbers = np.rint(states * (LEVEL_MAX / np.maximum(largest, SMALLEST)))

@@ -1,0 +1,37 @@
+"""Being told when a thread that wants vectors has come to where the model computes, or an endpoint is waited for.
+
+Until then it runs Python, and takes the interpreter in turns with whoever does something else meanwhile, at every step;
+from then on the others have it for themselves.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+def _nobody() -> None:
+    """Is told nothing."""
+
+
+class _Told(threading.local):
+    tell: Callable[[], object] = staticmethod(_nobody)
+
+
+_told = _Told()
+
+
+@contextmanager
+def told(tell: Callable[[], object]) -> Iterator[None]:
+    """`tell` is called, perhaps more than once, where what this thread does in here computes. Not nested."""
+    _told.tell = tell
+    try:
+        yield
+    finally:
+        _told.tell = _nobody
+
+
+def computes() -> None:
+    """To be called right before."""
+    _told.tell()
