@@ -14,12 +14,12 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from memlog.errors import EmbeddingError
 from memlog.patience import Impatient, as_hasty_as_this, in_haste, waiting_for_nobody
 from memlog.settings import Mode
-from projections.embedding.computing import told
+from projections.embedding.computing import nothing, told
 
 ANSWER_SECONDS: dict[Mode, float] = {"hybrid": 10.0, "semantic": 50.0}
 """How long a search waits, all in all. Most clients wait for an answer for 60 seconds."""
@@ -39,18 +39,27 @@ Answer = TypeVar("Answer")
 
 
 class Meanwhile(Generic[Answer]):
-    """What `work` returns, done by another thread, as hastily as by this one; by this one, once it asks, where all
-    others are busy."""
+    """What `work` returns, done by another thread once it is begun, as hastily as by this one; by this one when it asks
+    for that, where it was not begun or all others are busy."""
 
     def __init__(self, work: Callable[..., Answer], *given: Any) -> None:
-        # The thread logs under the id of this request.
-        self._begun = [MEANWHILE.submit(copy_context().run, as_hasty_as_this(work), *given)]
-        """In a list, to be taken out: an exception would keep the frame, the frame its future, that the exception."""
         self._work = partial(work, *given)
+        # The other thread logs under the id of this request.
+        self._there = partial(copy_context().run, as_hasty_as_this(self._work))
+        self._begun: list[Future[Answer]] = []
+        """To be taken out: an exception would keep the frame, the frame its future, that the exception."""
+
+    def begin(self) -> Self:
+        """Once; what comes after changes nothing."""
+        if not self._begun:
+            self._begun.append(MEANWHILE.submit(self._there))
+        return self
 
     def result(self) -> Answer:
         """Once; raises what `work` raised."""
-        return self._work() if self._begun[0].cancel() else self._begun.pop().result()
+        if not self._begun or self._begun[0].cancel():
+            return self._work()
+        return self._begun.pop().result()
 
 
 class Asking:
@@ -67,18 +76,24 @@ class Asking:
         self._in_vain = False
         """Whether the last question of which that is known was not answered in time."""
 
-    def begin(self, ask: Callable[[], Answer], mode: Mode) -> Future[Answer]:
-        """What `ask` returns: now, where it has not to wait for anybody, else in a while, the one who computes by then
-        leaving the interpreter to this thread; EmbeddingError at once, with nothing asked, where none is answered, or
-        another waits in vain."""
+    def begin(
+        self, ask: Callable[[], Answer], mode: Mode, meanwhile: Callable[[], object] = nothing
+    ) -> Future[Answer]:
+        """What `ask` returns: now, where it has not to wait for anybody, else in a while; EmbeddingError at once, with
+        nothing asked, where none is answered, or another waits in vain.
+
+        This thread begins `meanwhile` when it is about to compute. Where another one asks, this returns when that one
+        is, if it is soon.
+        """
         try:
             self._require()
         except EmbeddingError as error:
             return _refused(error)
-        if in_haste():  # another thread would have patience
-            return _now(ask)
-        with suppress(Impatient), waiting_for_nobody():
-            return _now(ask)
+        with told(meanwhile):
+            if in_haste():  # another thread would have patience
+                return _now(ask)
+            with suppress(Impatient), waiting_for_nobody():
+                return _now(ask)
         now = time.monotonic()
         with self._changing:
             seconds = self._seconds(mode)

@@ -63,11 +63,6 @@ class Embeddings:
         self._require_on()
         return self._present.soon(seconds)
 
-    def would_compute(self, question: str) -> bool:
-        """Whether the embedder is there and does not remember the vector of this question."""
-        loaded = self._present.loaded
-        return loaded is not None and not loaded.remembers(question)
-
     def is_loaded(self, patience_seconds: float) -> bool:
         """Whether it is there by then, which somebody else may be waiting for, too. Raises EmbeddingError where it
         cannot be had."""

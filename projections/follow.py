@@ -133,16 +133,6 @@ class Projections:
             self._vectors_complete = True
         return projector, head
 
-    def vectors_stand(self) -> bool:
-        """Whether the vector index is open and has seen the head of the log."""
-        followed = self._followed.get("vectors")
-        if followed is None:
-            return False
-        try:
-            return followed.projector.position >= self._project.head()
-        except (StorageError, ProjectNotFound):  # who searches finds out, and says why
-            return False
-
     def previous(self, patience_seconds: float) -> Meaning | None:
         """What an embedder before made, where the vectors of the present one were not complete so far."""
         if self._vectors_complete:

@@ -22,6 +22,7 @@ from memlog.settings import Mode
 from projections.asking import Meanwhile
 from projections.documents import Kind
 from projections.embedding import CachedEmbedder
+from projections.embedding.computing import nothing
 from projections.embeddings import Embeddings
 from projections.follow import Projections
 from projections.previous import Meaning
@@ -112,7 +113,7 @@ class _Question(NamedTuple):
             with embedder.taking_along(self.text):
                 yield partial(self.vector, embedder)
         else:  # an endpoint may take its time for the others
-            yield Meanwhile(self.vector, embedder).result
+            yield Meanwhile(self.vector, embedder).begin().result
 
 
 class _Text(NamedTuple):
@@ -126,7 +127,7 @@ class _Text(NamedTuple):
 
     @contextmanager
     def on_its_way(self, embedder: CachedEmbedder) -> Iterator[Callable[[], Vectors]]:
-        yield Meanwhile(self.vector, embedder).result
+        yield Meanwhile(self.vector, embedder).begin().result
 
 
 class _Asked(NamedTuple):
@@ -171,16 +172,14 @@ class Searcher:
         notice, worded = None, _NOTHING
         by_meaning = mode != "text" and parsed.is_plain and bool(query.strip())
         ask: Callable[[], _Asked] = partial(self._asked, _Question(query), mode)
-        words: Callable[[], tuple[TextProjector, _Worded]]
-        words = partial(self._by_words, query, parsed, scope)
-        if by_meaning and mode == "hybrid" and self._would_compute(query):
-            words = Meanwhile(words).result
+        words = Meanwhile(self._by_words, query, parsed, scope)
+        meanwhile = nothing if mode == "semantic" else words.begin
         asking = self._embeddings.asking
         # In a list, to be taken out: an exception would keep this frame, the frame its future, that the exception.
-        begun = [asking.begin(ask, mode)] if by_meaning else []
+        begun = [asking.begin(ask, mode, meanwhile)] if by_meaning else []
         text = None
         if mode != "semantic":
-            text, worded = words()
+            text, worded = words.result()
         if by_meaning:
             try:
                 asked = asking.answer(begun.pop(), mode)
@@ -246,10 +245,6 @@ class Searcher:
             labels=scope.labels,
         )
         return Found(_hits(candidates, closely), asked.notice, deeper)
-
-    def _would_compute(self, query: str) -> bool:
-        """Whether this thread will most likely turn the question into a vector itself, and that takes a while."""
-        return self._embeddings.would_compute(query) and self._projections.vectors_stand()
 
     def _asked(self, wanted: _Question | _Text, mode: Mode) -> _Asked:
         """What to search with: the present embedder, or the one before while that reaches further."""

@@ -195,7 +195,7 @@ def test_where_all_threads_are_busy_it_is_done_by_who_asks_for_it(
         monkeypatch.setattr(asking, "MEANWHILE", busy)
         over = threading.Event()
         held = busy.submit(over.wait, WAITING_SECONDS_MAX)
-        assert Meanwhile(threading.current_thread).result() == threading.current_thread()
+        assert Meanwhile(threading.current_thread).begin().result() == threading.current_thread()
         over.set()
         assert held.result()
 
@@ -217,6 +217,17 @@ def test_the_event_loop_that_looks_for_words_itself_is_as_hasty_afterwards(
     assert threads.wording == [threading.current_thread()]
 
 
+def test_what_was_not_begun_is_done_by_who_asks_for_it() -> None:
+    assert Meanwhile(threading.current_thread).result() == threading.current_thread()
+
+
+def test_what_was_begun_twice_is_done_once() -> None:
+    done: list[int] = []
+    begun = Meanwhile(done.append, 1).begin()
+    begun.begin().result()
+    assert done == [1]
+
+
 def test_another_thread_is_as_hasty_as_the_one_that_has_it_do_something() -> None:
     def hasty_there() -> bool:
         begun.set()
@@ -224,7 +235,7 @@ def test_another_thread_is_as_hasty_as_the_one_that_has_it_do_something() -> Non
 
     begun = threading.Event()
     with without_patience(WAITING_SECONDS_MAX):
-        asked = Meanwhile(hasty_there)
+        asked = Meanwhile(hasty_there).begin()
         assert begun.wait(WAITING_SECONDS_MAX)
         assert asked.result()
 
@@ -237,6 +248,6 @@ def test_another_thread_logs_under_the_id_of_the_request_for_which_it_does_somet
     begun = threading.Event()
     request = ContextVar("request", default="")
     request.set("4a92c8bb74be1a43")
-    asked = Meanwhile(named_there)
+    asked = Meanwhile(named_there).begin()
     assert begun.wait(WAITING_SECONDS_MAX)
     assert asked.result() == "4a92c8bb74be1a43"

@@ -93,10 +93,6 @@ class CachedEmbedder:
         """The vector of `text`, float32 (dimensions,), read-only. Waits for no other process."""
         return self.query(text)[0]
 
-    def remembers(self, question: str) -> bool:
-        """Whether its vector is in the memory of this process."""
-        return normal(question) in self._queries
-
     def query(self, text: str) -> tuple[Vectors, Asked | None]:
         """The vector of `text` and its pieces, where this embedder has them."""
         text = normal(text)

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
-def _nobody() -> None:
-    """Is told nothing."""
+def nothing() -> None:
+    """Is what follows, where nobody wants to be told."""
 
 
 class _Told(threading.local):
-    tell: Callable[[], object] = staticmethod(_nobody)
+    tell: Callable[[], object] = staticmethod(nothing)
 
 
 _told = _Told()
@@ -29,7 +29,7 @@ def told(tell: Callable[[], object]) -> Iterator[None]:
     try:
         yield
     finally:
-        _told.tell = _nobody
+        _told.tell = nothing
 
 
 def computes() -> None:
