@@ -169,25 +169,26 @@ class Searcher:
 
     def _search(self, query: str, mode: Mode, scope: _Scope) -> Found:
         parsed = parse(query)
-        notice, worded = None, _NOTHING
-        by_meaning = mode != "text" and parsed.is_plain and bool(query.strip())
-        ask: Callable[[], _Asked] = partial(self._asked, _Question(query), mode)
+        text, worded = None, _NOTHING
+        if mode == "text" or not parsed.is_plain or not query.strip():
+            if mode != "semantic":
+                text, worded = self._by_words(query, parsed, scope)
+            return Found(_hits_by_words(worded), None, worded.deeper)
+        ask = partial(self._asked, _Question(query), mode)
         words = Meanwhile(self._by_words, query, parsed, scope)
         meanwhile = nothing if mode == "semantic" else words.begin
         asking = self._embeddings.asking
         # In a list, to be taken out: an exception would keep this frame, the frame its future, that the exception.
-        begun = [asking.begin(ask, mode, meanwhile)] if by_meaning else []
-        text = None
+        begun = [asking.begin(ask, mode, meanwhile)]
         if mode != "semantic":
             text, worded = words.result()
-        if by_meaning:
-            try:
-                asked = asking.answer(begun.pop(), mode)
-                return self._by_meaning(query, worded, text, asked, scope)
-            except EmbeddingError as error:
-                if mode == "semantic":
-                    raise
-                notice = f"Searched by words only: {error.message}"
+        try:
+            asked = asking.answer(begun.pop(), mode)
+            return self._by_meaning(query, worded, text, asked, scope)
+        except EmbeddingError as error:
+            if mode == "semantic":
+                raise
+            notice = f"Searched by words only: {error.message}"
         return Found(_hits_by_words(worded), notice, worded.deeper)
 
     def nearest(

@@ -246,7 +246,8 @@ class TextSnapshot:
             TextHit(head.ref, head.kind, head.entity, score * scale)
             for (score, _), head in zip(found, heads, strict=True)
         ]
-        hits.sort(key=lambda hit: (-hit.score, hit.ref))
+        if len({score for score, _ in found}) < len(found):
+            hits.sort(key=lambda hit: (-hit.score, hit.ref))
         return hits[:limit]
 
 
