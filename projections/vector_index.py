@@ -227,9 +227,8 @@ class VectorIndex:
                 self.dimensions, QUANTIZER, GRAPH_NEIGHBOURS, faiss.METRIC_INNER_PRODUCT
             )
             self._graph.hnsw.efConstruction = GRAPH_BUILD_STEPS
-        faiss.omp_set_num_threads(
-            1
-        )  # of this thread; another would be woken for each row, and have nothing to do
+        # Of this thread: a second one would be woken for each row, and have nothing to do.
+        faiss.omp_set_num_threads(1)
         levels = self._graph.hnsw.levels
         for row, vector in enumerate(steps, int(self._graph.ntotal)):
             # FAISS takes a level that is there already; one may be, after an addition that failed.
