@@ -45,7 +45,8 @@ TEXT_VERSION = 3
 """Of the schema and of everything that decides what is in the index. The folder's name carries it."""
 
 AHEAD_DOCUMENTS_MAX = 2_000
-"""So many at most are searched in memory, some 3 MB of short ones: in more, a word that no text has is looked for too long."""
+"""So many at most are searched in memory, some 3 MB where they are short. In more, a word that no text has is
+looked for too long."""
 
 WRITER_WAIT_SECONDS = 60.0
 WRITER_POLL_SECONDS = 0.01
