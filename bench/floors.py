@@ -17,6 +17,8 @@ import tantivy
 SYNCED_BYTES = 200
 HITS = 25
 """As many as `search_nodes` shows."""
+CODES_FROM, LEARNT_FROM = 2_000, 20_000
+NUMBERS_A_CODE, PROPOSED = 4, 360
 
 _synced = getattr(os, "fdatasync", os.fsync)  # macOS has only the latter
 
@@ -100,27 +102,24 @@ class BareText:
 
 
 class BareVectors:
-    """A FAISS index over `vectors`: all compared exactly, or a graph from where memlog makes one."""
+    """A FAISS index over `vectors`: the quickest that finds about as much as memlog does. While they are few all are
+    compared, else FAISS learns codes of four bits for it, and compares what these propose."""
 
     def __init__(self, vectors: Any) -> None:
         import faiss
 
-        from projections.vector_index import (
-            GRAPH_BUILD_STEPS,
-            GRAPH_FROM_ROWS,
-            GRAPH_NEIGHBOURS,
-            GRAPH_SEARCH_STEPS_MIN,
-        )
-
         # One query in two threads takes many times as long where another program has a processor: each waits
-        # for the other. memlog's own searches, which select rows, stay in theirs.
+        # for the other. memlog's own searches stay in theirs.
         faiss.omp_set_num_threads(1)
         count, dimensions = vectors.shape
         index: Any = faiss.IndexFlatIP(dimensions)
-        if count >= GRAPH_FROM_ROWS:
-            index = faiss.IndexHNSWFlat(dimensions, GRAPH_NEIGHBOURS, faiss.METRIC_INNER_PRODUCT)
-            index.hnsw.efConstruction = GRAPH_BUILD_STEPS
-            index.hnsw.efSearch = GRAPH_SEARCH_STEPS_MIN
+        if count >= CODES_FROM:
+            self._codes = faiss.IndexPQFastScan(
+                dimensions, dimensions // NUMBERS_A_CODE, 4, faiss.METRIC_INNER_PRODUCT
+            )
+            index = faiss.IndexRefineFlat(self._codes)
+            index.k_factor = PROPOSED / HITS
+            index.train(vectors[:LEARNT_FROM])
         index.add(vectors)
         self._index = index
         self._vectors = vectors

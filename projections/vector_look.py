@@ -81,9 +81,7 @@ class Look:
         """The `limit` nearest rows and their cosines, best first, of equals the older one."""
         with self._turns.reading():
             selection = self._rows.select(self._at, kinds, labels)
-            found, cosines = self._index.nearest(self._asked, selection, limit)
-        order = np.lexsort((found, -cosines))[: max(0, limit)]
-        return found[order], cosines[order]
+            return self._index.nearest(self._asked, selection, limit)
 
     def surroundings(
         self,

@@ -7,7 +7,7 @@ its name:
     header  <Q I Q Q Q  position, dimensions, bytes of the three sections
     rows                the table, msgpack (vector_rows)
     numbers             uint8[rows][dimensions] (vector_index)
-    graph               FAISS's own format without the vectors, or nothing
+    codes               FAISS's own format (vector_codes)
     SHA-256 of all of the above, 32 bytes
 
 Promises: a file of that name was complete and synced before it got the name, so a crash leaves the
@@ -54,7 +54,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     dimensions: int
     rows: bytes | memoryview
     numbers: bytes | memoryview
-    graph: bytes | memoryview
+    codes: bytes | memoryview
 
 
 class SnapshotFolder:
@@ -101,7 +101,7 @@ class SnapshotFolder:
             self.path.mkdir(exist_ok=True)
             with staged.open("xb") as file:
                 checksum = hashlib.sha256()
-                for part in (_header(snapshot), snapshot.rows, snapshot.numbers, snapshot.graph):
+                for part in (_header(snapshot), snapshot.rows, snapshot.numbers, snapshot.codes):
                     checksum.update(part)
                     file.write(part)
                 file.write(checksum.digest())
@@ -161,7 +161,7 @@ class SnapshotFolder:
 
 
 def _header(snapshot: Snapshot) -> bytes:
-    sections = (len(snapshot.rows), len(snapshot.numbers), len(snapshot.graph))
+    sections = (len(snapshot.rows), len(snapshot.numbers), len(snapshot.codes))
     return HEADER.pack(MAGIC, snapshot.position, snapshot.dimensions, *sections)
 
 

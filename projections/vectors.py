@@ -41,12 +41,12 @@ if TYPE_CHECKING:
     from projections.vector_look import Look
     from projections.vector_rows import Rows
 
-VECTORS_VERSION = 6
-"""Of the snapshot's content: rows, vectors, graph. Part of the folder's name, which the caller gives."""
+VECTORS_VERSION = 7
+"""Of the snapshot's content: rows, vectors, codes. Part of the folder's name, which the caller gives."""
 
 Embed = Callable[[Sequence[str]], "np.ndarray[tuple[int, ...], np.dtype[np.float32]]"]
 
-ROWS_PER_TURN = 16
+ROWS_PER_TURN = 256
 SAVE_ROWS_MIN = 1_000
 SAVE_SHARE = 0.10
 LEAD_POSITIONS_MIN = 1_000
@@ -74,17 +74,13 @@ class VectorProjector:
     """Projector of documents into vectors. `path` is this process's and others' folder of snapshots.
 
     `embed` turns n texts into float32 (n, dimensions) of unit length, or raises EmbeddingError.
-    `graph_from_rows` is where search becomes approximate; default `vector_index.GRAPH_FROM_ROWS`.
     """
 
     name = "vectors"
 
-    def __init__(
-        self, path: Path, embed: Embed, dimensions: int, *, graph_from_rows: int | None = None
-    ) -> None:
+    def __init__(self, path: Path, embed: Embed, dimensions: int) -> None:
         self._embed = embed
         self._dimensions = dimensions
-        self._graph_from_rows = graph_from_rows
         self._folder = SnapshotFolder(path)
         self._turns = Turns()
         self._driving = threading.Lock()
@@ -178,7 +174,7 @@ class VectorProjector:
                 self._dimensions,
                 rows.to_bytes(),
                 index.numbers_bytes(count),
-                index.graph_bytes(),
+                index.codes_bytes(),
             )
         self._folder.write(snapshot)
         self._saved_rows = count
@@ -225,9 +221,7 @@ class VectorProjector:
         if snapshot.dimensions != self._dimensions:
             raise ValueError(f"{snapshot.dimensions} dimensions instead of {self._dimensions}")
         rows = Rows.from_bytes(snapshot.rows)
-        index = VectorIndex.restored(
-            self._dimensions, snapshot.numbers, snapshot.graph, self._graph_from_rows
-        )
+        index = VectorIndex.restored(self._dimensions, snapshot.numbers, snapshot.codes)
         if len(rows) != index.count:
             raise ValueError(f"{len(rows)} rows and {index.count} vectors")
         return _State(snapshot.position, rows, index)
@@ -238,7 +232,7 @@ class VectorProjector:
         from projections.vector_index import VectorIndex
         from projections.vector_rows import Rows
 
-        return _State(0, Rows(), VectorIndex(self._dimensions, self._graph_from_rows))
+        return _State(0, Rows(), VectorIndex(self._dimensions))
 
     def _replace(self, state: _State) -> None:
         with self._turns.writing():

@@ -8,24 +8,25 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from projections.vector_codes import LEVELS, Codes, Steps
 from projections.vector_index import DEVIATIONS, STEPS_MAX, VectorIndex, Vectors, accepted
 from projections.vector_rows import Ids, Selection
 
 ROWS = 15_000
-DIMENSIONS = 32
+DIMENSIONS = 384
 QUERIES = 100
 
 ROUNDING = DEVIATIONS / STEPS_MAX / (12 * DIMENSIONS) ** 0.5
 """The standard deviation of what rounding to a byte adds to a cosine."""
 
 
-def clustered(count: int, seed: int) -> Vectors:
+def clustered(count: int, seed: int, dimensions: int = DIMENSIONS) -> Vectors:
     """Unit vectors around 200 centres that every seed shares, as texts gather around topics."""
-    centres = np.random.default_rng(0).normal(size=(200, DIMENSIONS))
+    centres = np.random.default_rng(0).normal(size=(200, dimensions))
     drawn = np.random.default_rng(seed)
-    vectors = centres[drawn.integers(0, 200, count)] + 0.5 * drawn.normal(size=(count, DIMENSIONS))
+    vectors = centres[drawn.integers(0, 200, count)] + 0.5 * drawn.normal(size=(count, dimensions))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    return accepted(vectors, count, DIMENSIONS)
+    return accepted(vectors, count, dimensions)
 
 
 def everything(count: int) -> Selection:
@@ -33,19 +34,24 @@ def everything(count: int) -> Selection:
 
 
 def best(index: VectorIndex, query: Vectors, selection: Selection, limit: int) -> list[int]:
-    rows, cosines = index.nearest(index.asked(query), selection, limit)
-    order = np.lexsort((rows, -cosines))[:limit]
-    return [int(row) for row in rows[order]]
+    rows, _ = index.nearest(index.asked(query), selection, limit)
+    return [int(row) for row in rows]
 
 
 def recall(index: VectorIndex, selection: Selection, limit: int) -> float:
     """The part of what is nearest in the selection, as it is stored, that the index finds, over all queries."""
     hits = 0
-    for query in clustered(QUERIES, seed=2):
+    for query in clustered(QUERIES, seed=2, dimensions=index.dimensions):
         cosines = index.cosines(index.asked(query), selection.rows)
         truth = selection.rows[np.argsort(-cosines)[:limit]]
         hits += len(set(best(index, query, selection, limit)) & set(truth.tolist()))
     return hits / (limit * QUERIES)
+
+
+def filled(vectors: Vectors) -> VectorIndex:
+    index = VectorIndex(vectors.shape[1])
+    index.add(vectors)
+    return index
 
 
 @pytest.fixture(scope="module")
@@ -54,88 +60,97 @@ def vectors() -> Vectors:
 
 
 @pytest.fixture(scope="module")
-def graph(vectors: Vectors) -> VectorIndex:
-    index = VectorIndex(DIMENSIONS, graph_from_rows=ROWS)
-    index.add(vectors)
-    return index
+def index(vectors: Vectors) -> VectorIndex:
+    return filled(vectors)
 
 
-def by_graph(index: VectorIndex, selection: Selection) -> bool:
-    """Whether the graph is what answers; the tests of its recall would show nothing otherwise."""
-    return index._by_graph(clustered(1, seed=2), selection, 52) is not None
-
-
-@pytest.mark.parametrize(
-    ("retired_share", "answered_by_graph"), [(0.0, True), (0.2, True), (0.95, False)]
-)
-def test_the_graph_finds_what_lives_however_much_has_died(
-    graph: VectorIndex, retired_share: float, answered_by_graph: bool
+@pytest.mark.parametrize("retired_share", [0.0, 0.2, 0.95])
+def test_what_lives_is_found_however_much_has_died(
+    index: VectorIndex, retired_share: float
 ) -> None:
     selection = Selection(np.random.default_rng(3).random(ROWS) >= retired_share)
 
-    assert by_graph(graph, selection) is answered_by_graph
-    assert recall(graph, selection, limit=10) >= 0.98
+    assert recall(index, selection, limit=10) >= 0.98
 
 
-def test_the_graph_takes_more_steps_the_fewer_rows_are_selected(
-    graph: VectorIndex, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """So few that comparing them is cheaper at this size; at ten times as many it is not."""
-    selection = Selection(np.arange(ROWS) % 20 == 0)
-    monkeypatch.setattr("projections.vector_index.ROWS_COMPARED_PER_STEP", 0)
+@pytest.mark.parametrize(
+    ("dimensions", "least"),
+    [(17, 0.96), (127, 0.98), (128, 0.98), (383, 0.98), (386, 0.88), (1_536, 0.88)],
+)
+def test_vectors_of_any_length_are_found(dimensions: int, least: float) -> None:
+    """From few numbers, each of which has more bits in the codes, to many; what does not fill its last code, too."""
+    index = filled(clustered(4_000, 1, dimensions))
 
-    assert by_graph(graph, selection)
-    assert recall(graph, selection, limit=10) >= 0.98
-
-
-def test_the_graph_finds_the_rest_of_a_long_list_too(graph: VectorIndex) -> None:
-    assert recall(graph, everything(ROWS), limit=100) >= 0.95
+    assert recall(index, everything(4_000), limit=10) >= 0.98
+    assert recall(index, everything(4_000), limit=50) >= least
 
 
-def test_rows_that_are_not_selected_are_never_found(graph: VectorIndex, vectors: Vectors) -> None:
+def test_first_rows_that_are_all_alike_do_no_harm(vectors: Vectors) -> None:
+    index = filled(np.concatenate([np.tile(vectors[0], (300, 1)), vectors[:4_000]]))
+
+    assert recall(index, everything(4_300), limit=10) >= 0.98
+    assert recall(index, everything(4_300), limit=50) >= 0.88
+
+
+def test_the_rest_of_a_long_list_is_found_too(index: VectorIndex) -> None:
+    assert recall(index, everything(ROWS), limit=100) >= 0.95
+
+
+def test_rows_that_are_not_selected_are_never_found(index: VectorIndex, vectors: Vectors) -> None:
     selection = Selection(np.arange(ROWS) % 5 != 0)
 
-    found = [best(graph, query, selection, 50) for query in vectors[:300:5]]
+    found = [best(index, query, selection, 50) for query in vectors[:300:5]]
 
-    assert by_graph(graph, selection)
+    assert all(len(rows) == 50 for rows in found)
     assert all(row % 5 for rows in found for row in rows)
 
 
-def test_many_equal_vectors_do_not_hide_the_others(vectors: Vectors) -> None:
-    among = vectors[:6_000].copy()
-    among[1_000:4_000] = among[5]
-    index = VectorIndex(DIMENSIONS, graph_from_rows=6_000)
-    index.add(among)
-
+def test_many_equal_vectors_do_not_hide_the_others() -> None:
+    """Of the equal ones alone so many would be proposed as are compared, where their code is a little too good."""
+    drawn = np.random.default_rng(6).normal(size=(QUERIES + 4_000, DIMENSIONS))
+    vectors = accepted(drawn / np.linalg.norm(drawn, axis=1, keepdims=True), *drawn.shape)
     reached = []
-    for query in clustered(QUERIES, seed=2):
-        tenth = np.sort(index.cosines(index.asked(query), np.arange(6_000)))[-10]
-        found = best(index, query, everything(6_000), 10)
+    for query in vectors[4_000:]:
+        among = vectors[:4_000].copy()
+        among[2_100:3_600] = among[np.argsort(-(among @ query))[40]]
+        index = filled(among)
+        tenth = np.sort(index.cosines(index.asked(query), np.arange(4_000)))[-10]
+        found = best(index, query, everything(4_000), 10)
         reached.append(index.cosines(index.asked(query), np.array(found)) >= tenth)
-    assert np.mean(reached) >= 0.95
+    assert np.mean(reached) >= 0.95  # 0.72 where no more are compared
 
 
-def test_below_the_threshold_nothing_is_missed_but_what_ties_in_a_byte_a_number(
-    vectors: Vectors,
-) -> None:
-    index = VectorIndex(DIMENSIONS, graph_from_rows=ROWS + 1)
-    index.add(vectors)
+def test_of_few_rows_nothing_is_missed_but_what_ties_in_a_byte_a_number(vectors: Vectors) -> None:
+    index = filled(vectors[:600])
 
     for query in clustered(QUERIES, seed=2):
-        truth = np.sort(vectors @ query)[-100]
-        found = vectors[best(index, query, everything(ROWS), 100)] @ query
+        truth = np.sort(vectors[:600] @ query)[-100]
+        found = vectors[best(index, query, everything(600), 100)] @ query
         assert found.min() >= truth - 6 * ROUNDING
 
 
 def test_a_cosine_is_as_right_as_a_byte_a_number_can_be(
-    graph: VectorIndex, vectors: Vectors
+    index: VectorIndex, vectors: Vectors
 ) -> None:
     query = clustered(1, seed=2)[0]
 
-    errors = graph.cosines(graph.asked(query), np.arange(ROWS)) - vectors @ query
+    errors = index.cosines(index.asked(query), np.arange(ROWS)) - vectors @ query
 
     assert 0.5 * ROUNDING < errors.std() < 1.2 * ROUNDING
     assert abs(errors.mean()) < 0.1 * ROUNDING
+
+
+@pytest.mark.parametrize("bits", LEVELS)
+def test_the_levels_are_those_that_lose_least_of_a_normal_distribution(bits: int) -> None:
+    """Lloyd's conditions: a level is the mean of what is nearest to it."""
+    levels = np.array([*(-np.array(LEVELS[bits][::-1])), *LEVELS[bits]])
+    drawn = np.random.default_rng(7).normal(size=1_000_000)
+    nearest = np.abs(drawn[:, np.newaxis] - levels).argmin(axis=1)
+
+    means = np.bincount(nearest, weights=drawn) / np.bincount(nearest)
+
+    assert len(levels) == 2**bits
+    assert np.abs(means - levels).max() < 0.02
 
 
 def large_in_one(drawn: np.random.Generator) -> NDArray[Any]:
@@ -161,12 +176,13 @@ def test_vectors_of_odd_embedders_are_kept_and_found_as_well_as_others(
     index = VectorIndex(384)
     index.add(vectors)
 
+    missed = 0
     for query in vectors[:100]:
         stored = index.cosines(index.asked(query), np.arange(2_000))
         assert np.abs(stored - vectors @ query).max() < 0.004
-        sixtieth = np.sort(stored)[-60]
-        found = best(index, query, everything(2_000), 60)
-        assert stored[found].min() >= sixtieth - 0.002
+        nearest = {int(row) for row in np.argsort(-stored)[:10] if stored[row] > 0.25}
+        missed += len(nearest.difference(best(index, query, everything(2_000), 60)))
+    assert missed <= 80  # of 1,000; 170 where the errors along what all have in common count
 
 
 def test_a_step_does_not_depend_on_which_vector_came_first(vectors: Vectors) -> None:
@@ -179,89 +195,67 @@ def test_a_step_does_not_depend_on_which_vector_came_first(vectors: Vectors) -> 
     assert forth == back.cosines(back.asked(query), np.arange(49, -1, -1)).tolist()
 
 
-def in_batches(vectors: Vectors, sizes: list[int], stored_after: int) -> VectorIndex:
-    """An index of rows that came in batches, stored and loaded once on the way."""
-    index = VectorIndex(DIMENSIONS, graph_from_rows=2_000)
-    ends = np.cumsum([0, *sizes]).tolist()
-    for batch, (start, end) in enumerate(pairwise(ends)):
-        index.add(vectors[start:end])
-        if batch == stored_after:
-            index = VectorIndex.restored(
-                DIMENSIONS,
-                index.numbers_bytes(index.count),
-                index.graph_bytes(),
-                graph_from_rows=2_000,
-            )
-    return index
-
-
 @pytest.mark.parametrize("stored_after", [0, 1, 2, 3])
-def test_the_graph_depends_on_the_rows_alone(vectors: Vectors, stored_after: int) -> None:
-    whole = VectorIndex(DIMENSIONS, graph_from_rows=2_000)
-    whole.add(vectors[:3_000])
+def test_the_index_depends_on_the_rows_alone(vectors: Vectors, stored_after: int) -> None:
+    """Whatever batches they came in, and stored and loaded once on the way."""
+    whole, parts = filled(vectors[:3_000]), VectorIndex(DIMENSIONS)
+    for batch, (start, end) in enumerate(pairwise([0, 900, 1_600, 1_601, 2_500, 3_000])):
+        parts.add(vectors[start:end])
+        if batch == stored_after:
+            numbers, codes = parts.numbers_bytes(parts.count), parts.codes_bytes()
+            parts = VectorIndex.restored(DIMENSIONS, numbers, codes)
 
-    parts = in_batches(vectors, [900, 700, 1, 899, 500], stored_after)
-
-    assert whole.graph_bytes() == parts.graph_bytes() != b""
+    assert whole.codes_bytes() == parts.codes_bytes()
     assert whole.numbers_bytes(3_000) == parts.numbers_bytes(3_000)
 
 
-def test_no_single_addition_pays_for_the_whole_graph(vectors: Vectors) -> None:
-    index = VectorIndex(DIMENSIONS, graph_from_rows=1_000)
-    index.add(vectors[:500])
-    sizes = [len(index.graph_bytes())]
-    for start in range(500, 1_000, 100):
-        index.add(vectors[start : start + 100])
-        sizes.append(len(index.graph_bytes()))
+def test_codes_that_cannot_be_read_or_are_of_other_rows_are_made_anew(vectors: Vectors) -> None:
+    whole = filled(vectors[:2_500])
+    others = (filled(vectors[:1_000]), filled(clustered(2_500, 1, 64)))
 
-    growth = [after - before for before, after in pairwise(sizes)]
-    assert sizes[0] == 0
-    assert all(0.15 * sizes[-1] < size < 0.25 * sizes[-1] for size in growth)
+    for codes in (b"no codes at all", *(other.codes_bytes() for other in others), b""):
+        index = VectorIndex.restored(DIMENSIONS, whole.numbers_bytes(2_500), codes)
+        assert index.codes_bytes() == whole.codes_bytes()
 
 
-def test_a_graph_that_cannot_be_read_or_is_of_other_rows_is_built_anew(vectors: Vectors) -> None:
-    whole = VectorIndex(DIMENSIONS, graph_from_rows=2_000)
-    whole.add(vectors[:2_500])
-    smaller = VectorIndex(DIMENSIONS, graph_from_rows=1_000)
-    smaller.add(vectors[:1_000])
+def test_an_addition_that_failed_is_made_good_by_the_next(
+    vectors: Vectors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add = Codes.add
 
-    for graph in (b"no graph at all", smaller.graph_bytes(), b""):
-        index = VectorIndex.restored(DIMENSIONS, whole.numbers_bytes(2_500), graph, 2_000)
-        assert index.graph_bytes() == whole.graph_bytes()
+    def exhausted(codes: Codes, rows: Steps) -> None:
+        add(codes, rows[:100])
+        raise MemoryError
 
+    index = filled(vectors[:400])
+    with monkeypatch.context() as patched, pytest.raises(MemoryError):
+        patched.setattr(Codes, "add", exhausted)
+        index.add(vectors[400:700])
+    assert index.count == 400
+    assert best(index, vectors[7], everything(400), 1) == [7]
+    assert best(index, vectors[450], everything(400), 1)[0] < 400
+    index.add(vectors[400:500])
 
-def test_a_threshold_that_has_moved_since_the_snapshot_holds(vectors: Vectors) -> None:
-    saved = VectorIndex(DIMENSIONS, graph_from_rows=2_000)
-    saved.add(vectors[:3_000])
-
-    for graph_from_rows in (100, 4_000, 10_000):
-        fresh = VectorIndex(DIMENSIONS, graph_from_rows)
-        fresh.add(vectors[:3_000])
-        loaded = VectorIndex.restored(
-            DIMENSIONS, saved.numbers_bytes(3_000), saved.graph_bytes(), graph_from_rows
-        )
-        for index in (fresh, loaded):
-            index.add(vectors[3_000:5_000])
-        assert loaded.graph_bytes() == fresh.graph_bytes()
+    assert index.numbers_bytes(500) == filled(vectors[:500]).numbers_bytes(500)
+    assert index.codes_bytes() == filled(vectors[:500]).codes_bytes()
 
 
 def test_a_cosine_does_not_depend_on_what_is_asked_with_it(
-    graph: VectorIndex, vectors: Vectors
+    index: VectorIndex, vectors: Vectors
 ) -> None:
     query = clustered(1, seed=2)[0]
     rows: Ids = np.random.default_rng(4).permutation(ROWS)[:257]
 
-    together = graph.cosines(graph.asked(query), rows)
+    together = index.cosines(index.asked(query), rows)
 
-    alone = [float(graph.cosines(graph.asked(query), rows[n : n + 1])[0]) for n in range(len(rows))]
+    alone = [float(index.cosines(index.asked(query), rows[n : n + 1])[0]) for n in range(len(rows))]
     assert together.tolist() == alone
 
 
 def test_vectors_survive_the_snapshot_bit_for_bit(vectors: Vectors) -> None:
-    index = VectorIndex(DIMENSIONS)
-    index.add(vectors[:100])
+    index = filled(vectors[:100])
 
-    loaded = VectorIndex.restored(DIMENSIONS, index.numbers_bytes(100), b"")
+    loaded = VectorIndex.restored(DIMENSIONS, index.numbers_bytes(100), index.codes_bytes())
 
     query, rows = clustered(1, seed=2)[0], np.arange(100)
     assert (
@@ -273,18 +267,17 @@ def test_vectors_survive_the_snapshot_bit_for_bit(vectors: Vectors) -> None:
 def test_bytes_that_are_no_vectors_are_refused() -> None:
     for count in (31, 70):
         with pytest.raises(ValueError, match=f"{count} bytes are no vectors of 32"):
-            VectorIndex.restored(DIMENSIONS, bytes(count), b"")
+            VectorIndex.restored(32, bytes(count), b"")
 
 
 def test_the_vector_zero_is_near_to_nothing_and_hides_nothing(vectors: Vectors) -> None:
-    index = VectorIndex(DIMENSIONS, graph_from_rows=ROWS)
-    nothing = np.zeros((3, DIMENSIONS), np.float32)
-    index.add(nothing)
-    _, cosines = index.nearest(index.asked(vectors[0]), everything(3), 3)
+    nothing = np.zeros((1_000, DIMENSIONS), np.float32)
+    index = filled(nothing)
+    _, cosines = index.nearest(index.asked(vectors[0]), everything(1_000), 3)
     assert not cosines.any()
     index.add(vectors[:2])
-    read = VectorIndex.restored(DIMENSIONS, index.numbers_bytes(5), b"", ROWS)
+    read = VectorIndex.restored(DIMENSIONS, index.numbers_bytes(1_002), b"")
     for each in (index, read):
-        assert best(each, vectors[1], everything(5), 1) == [4]
-        rows, cosines = each.nearest(each.asked(nothing[0]), everything(5), 5)
-        assert len(rows) == 5 and not cosines.any()
+        assert best(each, vectors[1], everything(1_002), 1) == [1_001]
+        rows, cosines = each.nearest(each.asked(nothing[0]), everything(1_002), 1_002)
+        assert len(rows) == 1_002 and not cosines.any()

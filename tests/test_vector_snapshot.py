@@ -23,7 +23,7 @@ def names(folder: SnapshotFolder) -> list[str]:
 
 def held(folder: SnapshotFolder, position: int) -> tuple[bytes, bytes, bytes] | None:
     read = folder.read(position)
-    return None if read is None else (bytes(read.rows), bytes(read.numbers), bytes(read.graph))
+    return None if read is None else (bytes(read.rows), bytes(read.numbers), bytes(read.codes))
 
 
 def test_what_was_written_is_read_back(tmp_path: Path) -> None:

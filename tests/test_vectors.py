@@ -225,6 +225,7 @@ def test_a_batch_that_broke_off_in_the_index_is_made_good_by_the_next(
 ) -> None:
     projector, rebuilt = opened(tmp_path / "vectors"), opened(tmp_path / "rebuilt")
     projector.apply(numbered(1, 11))
+    monkeypatch.setattr("projections.vectors.ROWS_PER_TURN", 16)
     add, additions = VectorIndex.add, list[int]()
 
     def exhausted(index: VectorIndex, vectors: Vectors) -> None:
@@ -301,13 +302,14 @@ def test_rows_are_added_a_few_at_a_time_while_nobody_searches(
         add(index, vectors)
 
     monkeypatch.setattr(VectorIndex, "add", watched)
+    monkeypatch.setattr("projections.vectors.ROWS_PER_TURN", 16)
     projector.apply(numbered(1, 41))
 
     assert additions == [(16, True), (16, True), (8, True)]
 
 
 def test_searches_see_whole_batches_while_they_are_applied(tmp_path: Path) -> None:
-    projector = opened(tmp_path / "vectors", graph_from_rows=600)
+    projector = opened(tmp_path / "vectors")
     projector.apply(numbered(1, 101))
     past = projector.search(query("text 7"), at=100, limit=20)
     finished = threading.Event()

@@ -94,7 +94,6 @@ def expected(
 @given(
     drawn=steps,
     cuts=st.lists(st.sampled_from(["no", "no", "apply", "save"]), min_size=1),
-    graph_from_rows=st.sampled_from([0, 10, 30, 1_000]),
     text=st.sampled_from(["tea", "Jon", "unseen"]),
     kinds=st.none() | st.frozensets(st.sampled_from(KINDS)),
     labels=st.frozensets(st.sampled_from(LABELS), max_size=2),
@@ -103,7 +102,6 @@ def expected(
 def test_an_incremental_index_equals_a_rebuilt_one_and_the_definition_at_every_position(
     drawn: Sequence[tuple[int, str, Kind, set[str], int, str]],
     cuts: Sequence[str],
-    graph_from_rows: int,
     text: str,
     kinds: frozenset[Kind] | None,
     labels: frozenset[str],
@@ -120,7 +118,7 @@ def test_an_incremental_index_equals_a_rebuilt_one_and_the_definition_at_every_p
 
     with TemporaryDirectory() as folder:
         kept = Path(folder, "incremental")
-        incremental = opened(kept, graph_from_rows=graph_from_rows)
+        incremental = opened(kept)
         waiting: list[Change] = []
         for (position, at_once), cut in zip(
             groupby(changes, key=position_of), cycle(cuts), strict=False
@@ -132,11 +130,11 @@ def test_an_incremental_index_equals_a_rebuilt_one_and_the_definition_at_every_p
             waiting = []
             if cut == "save":
                 incremental.save()
-                incremental = opened(kept, graph_from_rows=graph_from_rows)
+                incremental = opened(kept)
             assert incremental.position == position
             assert hits(incremental, None) == hits(incremental, position)
         incremental.apply(batch(head, *waiting))
-        rebuilt = opened(Path(folder, "rebuilt"), graph_from_rows=graph_from_rows)
+        rebuilt = opened(Path(folder, "rebuilt"))
         rebuilt.apply(batch(head, *changes))
         assert incremental.position == rebuilt.position == head
 

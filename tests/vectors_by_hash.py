@@ -31,8 +31,8 @@ def embed(texts: Sequence[str]) -> Vectors:
     return rows
 
 
-def opened(path: Path, **options: int) -> VectorProjector:
-    return VectorProjector(path, embed, DIMENSIONS, **options)
+def opened(path: Path) -> VectorProjector:
+    return VectorProjector(path, embed, DIMENSIONS)
 
 
 def query(text: str) -> Vectors:
