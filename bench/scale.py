@@ -25,7 +25,7 @@ from server.service import Service
 
 RESIDENT_MEGABYTES_MAX = 500.0
 REPLAYS_FEW_FROM = 100_000
-"""From this size on everything is rebuilt once: linking a graph anew takes minutes."""
+"""From this size on everything is rebuilt once, which takes long enough."""
 
 BARE_BULK = "the same as JSON, written and synced"
 HEADLINES = (

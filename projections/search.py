@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from projections.closely import Ranking
     from projections.embedding.embedder import Vectors
     from projections.vector_look import Look
+    from projections.vector_rows import Ids
 
 DEPTH = 60
 """How many documents each way of finding brings. Of more, hardly any ends up among the best (docs/search.md)."""
@@ -138,6 +139,15 @@ class _Asked(NamedTuple):
     notice: str | None
 
 
+class _Near(NamedTuple):
+    """What is nearest to the question in meaning, best first, and how to look further."""
+
+    asked: _Asked
+    look: Look
+    rows: Ids
+    cosines: Vectors
+
+
 class Searcher:
     """Searches the documents of one project. `lagging` is called where texts wait to be embedded."""
 
@@ -169,26 +179,29 @@ class Searcher:
 
     def _search(self, query: str, mode: Mode, scope: _Scope) -> Found:
         parsed = parse(query)
-        text, worded = None, _NOTHING
+        by_words = partial(self._by_words, query, parsed, scope)
         if mode == "text" or not parsed.is_plain or not query.strip():
-            if mode != "semantic":
-                text, worded = self._by_words(query, parsed, scope)
+            worded = _NOTHING if mode == "semantic" else by_words()[1]
             return Found(_hits_by_words(worded), None, worded.deeper)
         ask = partial(self._asked, _Question(query), mode)
-        words = Meanwhile(self._by_words, query, parsed, scope)
-        meanwhile = nothing if mode == "semantic" else words.begin
+        words = Meanwhile(by_words)
+        meanwhile, look = (
+            (nothing, _unlooked) if mode == "semantic" else (words.begin, words.result)
+        )
         asking = self._embeddings.asking
         # In a list, to be taken out: an exception would keep this frame, the frame its future, that the exception.
         begun = [asking.begin(ask, mode, meanwhile)]
-        if mode != "semantic":
-            text, worded = words.result()
+        looked = None if begun[0].done() else look()
         try:
-            asked = asking.answer(begun.pop(), mode)
-            return self._by_meaning(query, worded, text, asked, scope)
+            near = _near(asking.answer(begun.pop(), mode), scope)
         except EmbeddingError as error:
             if mode == "semantic":
                 raise
             notice = f"Searched by words only: {error.message}"
+        else:
+            text, worded = looked or look()
+            return self._by_meaning(query, text, worded, near, scope)
+        _, worded = looked or look()
         return Found(_hits_by_words(worded), notice, worded.deeper)
 
     def nearest(
@@ -223,7 +236,7 @@ class Searcher:
         return text, _found_in(text, query, parsed, scope)
 
     def _by_meaning(
-        self, query: str, worded: _Worded, text: TextProjector | None, asked: _Asked, scope: _Scope
+        self, query: str, text: TextProjector | None, worded: _Worded, near: _Near, scope: _Scope
     ) -> Found:
         """What was found by words, in `text` if they were looked for, and what is near in meaning."""
         from projections.candidates import Candidates
@@ -232,15 +245,15 @@ class Searcher:
         candidates = Candidates()
         candidates.add_worded(worded.words)
         candidates.add_parts(worded.parts)
-        look = asked.meaning.vectors.look(asked.vector, scope.at)
-        deeper = _add_nearest(look, candidates, scope) or worded.deeper
+        deeper = _add_near(near, candidates, scope) or worded.deeper
+        asked = near.asked
         if text is None:
             return Found(_hits(candidates, ordered(candidates)), asked.notice, deeper)
         closely = ordered_closely(
             query,
             candidates,
             asked.meaning.embedder,
-            look,
+            near.look,
             text.rarity,
             kinds=scope.kinds,
             labels=scope.labels,
@@ -319,15 +332,25 @@ def _found_in(text: TextProjector, query: str, parsed: Query, scope: _Scope) -> 
     return _Worded(words, parts, depth in (len(words), len(parts)))
 
 
-def _add_nearest(look: Look, candidates: Candidates, scope: _Scope) -> bool:
+def _unlooked() -> tuple[None, _Worded]:
+    """Where words do not count."""
+    return None, _NOTHING
+
+
+def _near(asked: _Asked, scope: _Scope) -> _Near:
+    look = asked.meaning.vectors.look(asked.vector, scope.at)
+    return _Near(asked, look, *look.nearest(scope.depth, scope.kinds, scope.labels))
+
+
+def _add_near(near: _Near, candidates: Candidates, scope: _Scope) -> bool:
     """Adds what is near in meaning; whether there may be more further down."""
+    look, rows, cosines = near.look, near.rows, near.cosines
     candidates.row = look.rows_of(candidates.refs)
     candidates.cosine = look.cosines(candidates.row).astype(float)
-    near, cosines = look.nearest(scope.depth, scope.kinds, scope.labels)
     count = int((cosines >= COSINE_MIN).sum())
     known = set(candidates.row.tolist())
-    new = [place for place, row in enumerate(near[:count].tolist()) if row not in known]
-    candidates.add(look.described(near[new]), cosine=cosines[new], row=near[new])
+    new = [place for place, row in enumerate(rows[:count].tolist()) if row not in known]
+    candidates.add(look.described(rows[new]), cosine=cosines[new], row=rows[new])
     return count == scope.depth
 
 

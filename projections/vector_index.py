@@ -92,14 +92,18 @@ class VectorIndex:
         if len(vectors) == 0:
             return
         stop = self.count + len(vectors)
-        if stop > len(self._room):
-            grown = np.empty((max(ROWS_MIN, stop, 2 * self.count), self.dimensions), np.int8)
-            grown[: self.count] = self._room[: self.count]
-            self._room = grown
+        self._make_room(stop)
         steps = np.rint(_mixed(vectors) / self._step)
         self._room[self.count : stop] = np.clip(steps, -STEPS_MAX, STEPS_MAX)
         self._code(stop)
         self.count = stop
+
+    def _make_room(self, rows: int) -> None:
+        """For so many rows, and as many more, which take no memory until they come."""
+        if rows > len(self._room):
+            room = np.empty((max(ROWS_MIN, 2 * rows), self.dimensions), np.int8)
+            room[: self.count] = self._room[: self.count]
+            self._room = room
 
     def asked(self, query: Vectors) -> Vectors:
         """A query as the rows are asked with it: what its numbers count for each step of theirs."""
@@ -176,8 +180,10 @@ class VectorIndex:
         stored = np.frombuffer(numbers, np.int8)
         if len(stored) % dimensions:
             raise ValueError(f"{len(stored)} bytes are no vectors of {dimensions}")
-        index._room = stored.reshape(-1, dimensions).copy()
-        index.count = len(index._room)
+        rows = stored.reshape(-1, dimensions)
+        index._make_room(len(rows))
+        index._room[: len(rows)] = rows
+        index.count = len(rows)
         index._codes = index._begun(index.count)
         if index._codes is not None:
             index._codes.adopt(codes, index.count)
