@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from random import Random
@@ -39,6 +39,8 @@ from server.service import Opened, Service
 ITEMS_PER_COMMAND = 200
 OBSERVATIONS_PER_RECORD = 10
 """A prepared project has records, too: one for so many observations."""
+
+READ_BYTES = 1 << 20
 
 FRESH_STARTS, FRESH_STEP = 20_000, 1_000
 """Where a run begins to draw what no other run has stored."""
@@ -153,8 +155,18 @@ class World:
 
     def started(self, project: str, *, model: bool) -> Server:
         """Another one, which its caller ends."""
+        self._read_files()
         embedder = "minilm" if model else "none"
         return Server(SERVE, MEMLOG_EMBEDDER=embedder, **self.variables(project))
+
+    def _read_files(self) -> None:
+        """Once, all of the data directory: what is measured is a memory in use, and some systems drop what was written
+        a while ago although they have room."""
+        for folder, _, names in os.walk(self.folder / "data", followlinks=True):
+            for name in names:
+                with suppress(OSError), Path(folder, name).open("rb") as file:
+                    while file.read(READ_BYTES):
+                        pass
 
     def settings(self, *, model: bool, folder: Path | None = None) -> Settings:
         return Settings(
