@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from projections.asking import Meanwhile
 from projections.embedding import Embedder, EmbedderSpec, VectorCache
 from projections.text import TextProjector
 from projections.vector_index import Vectors
+from projections.vector_look import Look
 from tests.embedder_by_hash import ByHash
 from tests.service import Client, client_on
 
@@ -107,6 +109,27 @@ def test_a_model_of_this_process_is_asked_by_who_searches_and_words_by_another_t
     assert threads.embedding == [threading.current_thread()]
     assert len(threads.wording) == 1
     assert threads.wording != [threading.current_thread()]
+
+
+@pytest.mark.parametrize("client", ["a model here"], indirect=True)
+def test_the_nearest_are_looked_for_while_the_words_still_are(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of many texts, the words take longer than the model does."""
+    near, nearest, by_words = threading.Event(), Look.nearest, TextProjector.search
+
+    def looked(self: Look, *given: Any) -> Any:
+        near.set()
+        return nearest(self, *given)
+
+    def slowly(self: TextProjector, *given: Any, **named: Any) -> Any:
+        hits = by_words(self, *given, **named)
+        assert near.wait(WAITING_SECONDS_MAX)
+        return hits
+
+    monkeypatch.setattr(Look, "nearest", looked)
+    monkeypatch.setattr(TextProjector, "search", slowly)
+    found(client, "who sings?")
 
 
 @pytest.mark.parametrize("client", ["an endpoint"], indirect=True)
