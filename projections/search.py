@@ -51,7 +51,8 @@ an import, or when the embedder was changed. What was embedded before comes out 
 process that starts has all of it."""
 PREVIOUS_SECONDS = 0.1
 """How long it takes up stored vectors of the embedder before, which serve meanwhile."""
-
+ROWS_MANY = 100_000
+"""From so many on, comparing them takes longer than waking a thread that looks for the words meanwhile."""
 
 LOADING_SECONDS: dict[Mode, float] = {"hybrid": 8.0, "semantic": 45.0}
 """How long it waits for an embedder that is being loaded, from when that began: most take less than one."""
@@ -193,7 +194,10 @@ class Searcher:
         begun = [asking.begin(ask, mode, meanwhile)]
         looked = None if begun[0].done() else look()
         try:
-            near = _near(asking.answer(begun.pop(), mode), scope)
+            asked = asking.answer(begun.pop(), mode)
+            if asked.meaning.vectors.rows >= ROWS_MANY:
+                meanwhile()
+            near = _near(asked, scope)
         except EmbeddingError as error:
             if mode == "semantic":
                 raise

@@ -93,6 +93,11 @@ class VectorProjector:
     def position(self) -> int:
         return self._state.position
 
+    @property
+    def rows(self) -> int:
+        """How many a search compares at most: of all documents, living or not."""
+        return self._state.vectors.count
+
     def apply(self, batch: Batch) -> None:
         """Raises EmbeddingError, with nothing changed, where the texts cannot be embedded."""
         with self._driving:

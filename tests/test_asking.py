@@ -158,6 +158,25 @@ def test_a_question_whose_vector_is_known_wakes_nobody(client: Client, threads: 
     assert (threads.embedding, threads.wording) == ([], [threading.current_thread()])
 
 
+def test_of_many_texts_the_words_are_looked_for_by_another_thread_even_then(
+    client: Client, threads: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nearest = Look.nearest
+
+    def slowly(self: Look, *given: Any) -> Any:
+        assert threads.looking.wait(WAITING_SECONDS_MAX)
+        return nearest(self, *given)
+
+    monkeypatch.setattr("projections.search.ROWS_MANY", 2)
+    found(client, "who sings?")
+    threads.wording.clear()
+    threads.looking.clear()
+    monkeypatch.setattr(Look, "nearest", slowly)
+    found(client, "who sings?")
+    assert len(threads.wording) == 1
+    assert threads.wording != [threading.current_thread()]
+
+
 @pytest.mark.parametrize("client", ["a model here"], indirect=True)
 def test_words_are_looked_for_once_the_newest_texts_are_being_embedded(
     client: Client, threads: Threads, monkeypatch: pytest.MonkeyPatch
