@@ -19,13 +19,16 @@ from __future__ import annotations
 
 import itertools
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import faiss as faiss_module
 import numpy as np
 from numpy.typing import NDArray
 
 from projections.vector_rows import Ids, Selection
+
+if TYPE_CHECKING:
+    from projections.embedding.embedder import Vectors
 
 LEVELS: dict[int, tuple[float, ...]] = {
     1: (0.7980,),
@@ -43,7 +46,6 @@ SLICE_ROWS = 4_096
 """So many at a time are turned into codes: what that needs besides is small beside them."""
 
 Steps = NDArray[np.int8]
-Vectors = NDArray[np.float32]
 
 faiss: Any = faiss_module  # its stubs know neither the keyword arguments nor half of the classes
 
