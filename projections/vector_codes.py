@@ -37,6 +37,9 @@ LEVELS: dict[int, tuple[float, ...]] = {
 }
 """By bits a number: the levels above 0, in deviations (Max, table I); those below are the same."""
 
+ERRORS = {1: 0.3634, 2: 0.1175, 4: 0.00954}
+"""By bits a number: the square of how far the nearest level is from it, in the mean, in squared deviations (Max)."""
+
 CODE_BITS = 4
 
 ONE_BIT_FROM, TWO_BITS_FROM = 384, 128
@@ -70,7 +73,10 @@ class Codes:
             self._lists, codes * together, 1, codes, CODE_BITS, faiss.METRIC_INNER_PRODUCT
         )
         self._index.by_residual = False
-        centroids = np.tile(_deviation(first - self._common) * _centroids(bits), (codes, 1, 1))
+        numbers = first - self._common
+        deviation = _deviation(numbers)
+        self._trusted = _trusted(_deviation(numbers @ self._direction) / deviation, ERRORS[bits])
+        centroids = np.tile(deviation * _centroids(bits), (codes, 1, 1))
         faiss.copy_array_to_vector(centroids.ravel(), self._index.pq.centroids)
         self._index.is_trained = True
 
@@ -85,12 +91,9 @@ class Codes:
             self._index.add(self._whole(rows[start : start + SLICE_ROWS] - self._common))
 
     def proposed(self, asked: Vectors, selection: Selection, count: int) -> Ids:
-        """The `count` of the selected rows whose codes have the largest inner product with `asked`, (dimensions,).
-
-        What of `asked` has the direction of what is taken away would only count the errors of the codes.
-        """
+        """The `count` of the selected rows whose codes have the largest inner product with `asked`, (dimensions,)."""
         _by_this_thread()
-        asked = asked - (asked @ self._direction) * self._direction
+        asked = asked - (1 - self._trusted) * (asked @ self._direction) * self._direction
         some = selection.count < selection.total
         chosen = faiss.IDSelectorBitmap(selection.bitmap) if some else None
         searched = faiss.SearchParametersIVF(nprobe=1, sel=chosen)
@@ -132,6 +135,19 @@ def _deviation(numbers: Vectors) -> np.float32:
     """From 0, of all together; 1 where they are all 0."""
     deviation = np.sqrt(np.square(numbers, dtype=np.float64).mean())
     return np.float32(deviation or 1)
+
+
+def _trusted(deviation: np.float32, error: float) -> float:
+    """How much of a question counts that has the direction of what is taken away, 0..0.6, where rows have `deviation`
+    along it and 1 in the mean.
+
+    Questions have much of that direction, and so count the errors of codes along it many times. What codes tell of
+    numbers of variance v is worth w = v / ((1 - error) v + error) of itself (the best linear estimate from what such
+    levels keep). But rows of unit length that have more of this direction have less of all others, of which short codes
+    do not tell how much: w / (1 + w) is worth more than w, and than none (docs/decisions/0016).
+    """
+    variance = float(deviation) ** 2
+    return variance / ((2 - error) * variance + error)
 
 
 def _centroids(bits: int) -> Vectors:
