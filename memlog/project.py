@@ -148,7 +148,8 @@ class Project:
                 receipts.keep(origin.command_id, command, result)
             return result
 
-        return self._environment.write(body)
+        with _rows_told():
+            return self._environment.write(body)
 
     def rehearse(
         self, command: AnyCommand, context: Context, answer: Callable[[Outcome], Answer]
@@ -259,17 +260,11 @@ class Project:
 
     @contextmanager
     def _snapshot(self) -> Iterator[lmdb.Transaction]:
-        with self._environment.read() as transaction:
+        with self._environment.read() as transaction, _rows_told():
             try:
                 yield transaction
             except DamagedLog as met:
                 raise self._soundness.noted(transaction, met) from met
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                raise StorageError(
-                    f"A row of this project's state cannot be read: {error}",
-                    suggestion="`memlog replay --only state` builds the state anew from the log; "
-                    "`memlog verify` says whether the log is whole.",
-                ) from error
 
     # -- rebuilding
 
@@ -393,6 +388,19 @@ class Project:
         with self._snapshot() as transaction:
             stored = transaction.get(key, b"", db=self._environment.databases["meta"])
         return int.from_bytes(stored, "big")
+
+
+@contextmanager
+def _rows_told() -> Iterator[None]:
+    """Around what reads rows of the state: one that is no row is a StorageError."""
+    try:
+        yield
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise StorageError(
+            f"A row of this project's state cannot be read: {error}",
+            suggestion="`memlog replay --only state` builds the state anew from the log; "
+            "`memlog verify` says whether the log is whole.",
+        ) from error
 
 
 def _erased(position: int, value: bytes) -> bytes:

@@ -227,6 +227,14 @@ def test_projects_live_from_the_command_line(remembered: CommandLine) -> None:
     assert "shop" not in remembered("projects").stdout
 
 
+def test_a_number_that_may_be_a_position_or_a_count_undoes_nothing(remembered: CommandLine) -> None:
+    before = remembered("log", "--json").json
+    ended = remembered("undo", "5")
+    assert ended.code == 2
+    assert "--position 5" in ended.stderr and "--last 5" in ended.stderr
+    assert remembered("log", "--json").json == before
+
+
 TOOLS = re.compile(rf"\b({'|'.join(name for name in tools(TOOLSETS) if '_' in name)})\b")
 REFUSED = {
     "search x --project nobody": "memlog projects create",

@@ -67,6 +67,30 @@ def test_positions_are_dense_and_a_batch_takes_consecutive_ones(project: Project
     assert project.head() == 5
 
 
+def test_a_row_of_the_state_that_is_none_is_told_to_readers_and_writers_with_the_way_out(
+    project: Project,
+) -> None:
+    run(project, create("Jon", "a"))
+    now = project._environment.databases["now"]
+
+    def spoil(transaction: lmdb.Transaction) -> None:
+        with transaction.cursor(now) as cursor:
+            for key, value in list(cursor):
+                if key[:1] in (b"E", b"P"):
+                    transaction.put(key, bytes(value[:8]) + b"\xc1", db=now)
+
+    project._environment.write(spoil)
+
+    for attempt in (lambda: texts(project, "Jon"), lambda: run(project, add("Jon", "b"))):
+        with pytest.raises(StorageError, match="state cannot be read") as refused:
+            attempt()
+        assert "memlog replay --only state" in (refused.value.suggestion or "")
+    assert project.head() == 3
+    project.rebuild()
+    run(project, add("Jon", "b"))
+    assert texts(project, "Jon") == ["a", "b"]
+
+
 def test_a_refused_command_writes_nothing(project: Project) -> None:
     run(project, create("Jon"))
     both = AddObservations(

@@ -26,6 +26,7 @@ from server.tools.history import NOTHING_TO_UNDO
 
 
 @click.command("undo")
+@click.argument("given", nargs=-1, metavar="")
 @click.option("--position", type=INTEGER, help="Any position of the command to undo.")
 @click.option("--last", type=click.IntRange(1, 100), default=1, show_default=True)
 @click.option("--thread", "-t", help="The last commands of this thread only.")
@@ -36,6 +37,7 @@ from server.tools.history import NOTHING_TO_UNDO
 @with_settings()
 def undo_command(
     settings: Settings,
+    given: tuple[str, ...],
     position: int | None,
     last: int,
     thread: str | None,
@@ -50,6 +52,11 @@ def undo_command(
     Example: memlog undo --dry-run
     Example: memlog undo --position 120 --cascade
     """
+    if given:
+        raise click.UsageError(
+            f"Is {given[0]} a position, or how many? Say --position {given[0]} for the command there, or "
+            f"--last {given[0]} for so many of the newest."
+        )
     if position is not None and (last != 1 or thread is not None):
         raise click.UsageError("--position names one command: leave out --last and --thread.")
     command = Undo(position=position, last=last, thread=thread, cascade=cascade)
