@@ -1,4 +1,8 @@
-"""Damages files of an index in use: what it does to a file is seen by whoever has it mapped, and ends nobody."""
+"""Damages files in use: what it does to a file is seen by whoever has it mapped, and ends nobody.
+
+Nothing is cut off, not for a moment: who reads a mapped page that its file no longer has is ended by the system
+(SIGBUS).
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,12 @@ FOOTER_BYTES = 120  # of a file of tantivy: its sum and its version
 
 
 def garble(file: Path) -> None:
-    """Changes every byte of `file` but its last `FOOTER_BYTES`, in its place.
+    """Changes every byte of `file` but its last `FOOTER_BYTES`, in its place."""
+    content = file.read_bytes()
+    overwrite(file, bytes(byte ^ 0x55 for byte in content[:-FOOTER_BYTES]))
 
-    Nothing of it is cut off: who reads a mapped page that its file no longer has is ended by the system (SIGBUS).
-    """
+
+def overwrite(file: Path, content: bytes) -> None:
+    """The beginning of `file`, in its place."""
     with file.open("r+b") as held:
-        content = held.read()[:-FOOTER_BYTES]
-        held.seek(0)
-        held.write(bytes(byte ^ 0x55 for byte in content))
+        held.write(content)

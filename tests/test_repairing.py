@@ -32,6 +32,7 @@ from memlog.tables import place
 from memlog.taking_in import restore
 from memlog.verifying import verify_file
 from tests.command_line import CommandLine, holding_lines
+from tests.damaged import overwrite
 from tests.served import run_memlog, served
 from tests.service import Refused
 from tests.simulated_faults import Fault, dies
@@ -520,7 +521,7 @@ def test_a_server_goes_on_with_the_repaired_log_without_a_restart(tmp_path: Path
         server("store_memory", content="xyzzy was said")
         server("store_memory", content="what came after")
         assert len(server("search_memories", query="said")["memories"]) == 1
-        log.write_bytes(untold(log.read_bytes()).replace(b"xyzzy", b"\xc1" * 5))
+        overwrite(log, untold(log.read_bytes()).replace(b"xyzzy", b"\xc1" * 5))
         ended = memlog("repair", "default", "--yes")
         assert ended.code == 0, ended.stderr
         assert "Kept: positions 1 to 11," in ended.stdout
