@@ -304,11 +304,10 @@ class Searcher:
     def _caught_up(self, behind: int, mode: Mode) -> VectorProjector:
         """The vectors, as far as a search waits for so many events."""
         patience_seconds = PATIENCE_SECONDS[mode]
-        if behind > WAITED_EVENTS_MAX:
-            if self._projections.previous(PREVIOUS_SECONDS) is not None:
-                patience_seconds = 0.0
-            elif mode == "hybrid":
-                patience_seconds = BEHIND_SECONDS
+        if behind > WAITED_EVENTS_MAX and (
+            mode == "hybrid" or self._projections.previous(PREVIOUS_SECONDS) is not None
+        ):
+            patience_seconds = BEHIND_SECONDS
         return self._projections.vectors(patience_seconds)
 
     def _asked_before(self, wanted: _Question | _Text) -> _Asked | None:

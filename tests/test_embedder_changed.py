@@ -17,6 +17,7 @@ from memlog.settings import Settings
 from projections import check, embeddings, search
 from projections.embedding import Embedder, EmbedderSpec
 from projections.embedding import open_embedder as opened_really
+from projections.vector_folders import Use
 from projections.vector_index import Vectors
 from server import service
 from server.cli import doctor
@@ -465,3 +466,24 @@ def test_a_process_that_starts_has_all_that_was_embedded_before(
         monkeypatch.setattr(ByHash, "embed", counted)
         assert asked(client, names[-1], "hybrid") == (names[-1], "")
     assert embedded == [1], "the question alone"
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "semantic"])
+def test_a_process_that_starts_has_all_of_it_while_another_uses_those_of_another_embedder(
+    mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the command line does beside a server of other settings: nothing of it lives for long."""
+    monkeypatch.setattr(service, "Follower", lambda _: Idle())
+    monkeypatch.setattr(search, "WAITED_EVENTS_MAX", 100)
+    monkeypatch.setattr(search, "BEHIND_SECONDS", DEADLINE_S)
+    remembered(tmp_path, "served")
+    (folder,) = tmp_path.glob("projects/*/vectors-v*")
+    used = Use(folder)
+    try:
+        with on(tmp_path, "present") as client:
+            complete(client)
+        assert folders(tmp_path) == ["by-hash-present", "by-hash-served"]
+        with on(tmp_path, "present") as client:
+            assert asked(client, "e042", mode) == ("e042", "")
+    finally:
+        used.end()
