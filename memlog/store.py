@@ -82,26 +82,31 @@ class Store:
         return sorted(wanted, key=lambda row: (row.created_us, row.id))
 
     def find(self, name: str) -> ProjectRow:
-        """The catalogue's row. Raises ProjectNotFound with the nearest names."""
+        """The catalogue's row. Raises ProjectNotFound with the nearest names, also where its folder was taken away."""
         row = self._catalog.row(name)
+        if row is not None and not self._is_there(row):
+            with self._lock():  # nobody is moving it
+                row = row if self._is_there(row) else None
         if row is None:
-            near = did_you_mean(name, (row.name for row in self.projects("all")))
-            raise ProjectNotFound(
-                f"Project '{name}' not found",
-                suggestion=near or "Call create_project to make it, or list_projects to see all.",
-            )
+            raise self._not_found(name)
         return row
+
+    def knows(self, name: str) -> bool:
+        """Whether there is a project of this name, though its folder may have been taken away: it may come back."""
+        return self._catalog.row(name) is not None
 
     def project(self, name: str) -> Project:
         """The active project of this name. Raises ProjectNotFound or ProjectArchived."""
-        row = self.find(name)
+        row = self._catalog.row(name)
+        if row is None:
+            raise self._not_found(name)
         if row.status == "archived":
             raise ProjectArchived.named(name)
         try:
             return self._opened(row.id)
         except ProjectNotFound:
             self._mend()
-            raise
+            raise self._not_found(name) from None
 
     def by_id(self, project_id: str) -> Project:
         """The project of this id, whatever its status. Raises ProjectNotFound."""
@@ -348,6 +353,13 @@ class Store:
                     read = self._salvaged if unreadable else self._read
                     project = self._open.put(project_id, read(folder))
             return project
+
+    def _not_found(self, name: str) -> ProjectNotFound:
+        near = did_you_mean(name, (row.name for row in self.projects("all")))
+        return ProjectNotFound(
+            f"Project '{name}' not found",
+            suggestion=near or "Call create_project to make it, or list_projects to see all.",
+        )
 
     def _is_there(self, row: ProjectRow) -> bool:
         return self._folders.of(row.id) is not None

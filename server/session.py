@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from memlog.canonical import canonical
@@ -91,26 +91,21 @@ class Session:
 
         Raises ProjectNotFound instead where the server is told to write nothing, or may not for this client.
         """
-        if name != self.service.settings.project:
+        if name != self.service.settings.project or self.service.store.knows(name):
             return
-        try:
-            self.service.store.find(name)
-        except ProjectNotFound:
-            if self.service.settings.read_only:
-                raise ProjectNotFound(
-                    f"Project '{name}' was never made, and this server is read-only",
-                    suggestion="Start it once without --read-only, or name a project that exists.",
-                ) from None
-            if not self.grant.allows("write"):
-                raise ProjectNotFound(
-                    f"Project '{name}' was never made, and this token may only read",
-                    suggestion="It is there once somebody who may write has used it; or name a project "
-                    "that exists.",
-                ) from None
-            try:
-                self.service.store.create(name, origin=Origin(actor=self.grant.name))
-            except ProjectExists:
-                return  # another process was quicker
+        if self.service.settings.read_only:
+            raise ProjectNotFound(
+                f"Project '{name}' was never made, and this server is read-only",
+                suggestion="Start it once without --read-only, or name a project that exists.",
+            )
+        if not self.grant.allows("write"):
+            raise ProjectNotFound(
+                f"Project '{name}' was never made, and this token may only read",
+                suggestion="It is there once somebody who may write has used it; or name a project "
+                "that exists.",
+            )
+        with suppress(ProjectExists):  # another process was quicker
+            self.service.store.create(name, origin=Origin(actor=self.grant.name))
 
     def require_reach(self, name: str) -> None:
         if not self.grant.reaches(name):

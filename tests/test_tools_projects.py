@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
@@ -155,6 +156,25 @@ def test_a_deleted_project_is_gone_for_good(client: Client) -> None:
     client("create_project", name="one")
     assert client("read_graph")["entities"] == []
     assert client("search_nodes", query="banker")["entities"] == []
+
+
+def test_a_project_whose_folder_was_taken_away_is_not_found_by_any_tool_and_its_name_is_said(
+    client: Client, tmp_path: Path
+) -> None:
+    client("create_entities", entities=[JON])
+    made = client("create_project", name="shop")
+    client("create_entities", entities=[JON])
+    shutil.rmtree(tmp_path / "projects" / made["id"])
+    for tool in ("read_graph", "get_current_project"):
+        error = refused(client, tool)
+        assert (error["code"], error["message"]) == (
+            "PROJECT_NOT_FOUND",
+            "Project 'shop' not found",
+        )
+        assert "list_projects" in error["suggestion"]
+    for tool in ("switch_project", "archive_project", "restore_project", "delete_project"):
+        assert refused(client, tool, name="shop")["message"] == "Project 'shop' not found"
+    assert listed(client) == {"default": "active"}
 
 
 def test_a_project_is_one_in_either_unicode_form_of_its_name(client: Client) -> None:
