@@ -296,6 +296,12 @@ class Project:
         with self._snapshot() as transaction:
             return digest_rebuilt(self._log(transaction), progress)
 
+    def is_as_rebuilt(self, progress: Callable[[int, int], None] | None = None) -> bool:
+        """Whether these two are equal, in one snapshot: others may write meanwhile."""
+        with self._snapshot() as transaction:
+            present = digest(self._timeline(transaction))
+            return present == digest_rebuilt(self._log(transaction), progress)
+
     # -- erasing
 
     def erase(self, chosen: Callable[[Log, State], Collection[int]]) -> None:

@@ -10,11 +10,12 @@ from projections.follow import Progress, Projections
 
 def compare(projections: Projections, name: str, progress: Progress | None = None) -> bool:
     """Whether the projection equals one built from the log in an empty folder, document for document."""
-    present = projections.caught_up(name, progress)
+    projections.caught_up(name, progress)
+    position, digest = projections.digest(name)
     with tempfile.TemporaryDirectory(prefix="memlog-check-") as folder:
         rebuilt = projections.fresh(name, Path(folder))
         try:
-            projections.drive(rebuilt, until=present.position, progress=progress)
-            return present.digest() == rebuilt.digest()
+            projections.drive(rebuilt, until=position, progress=progress)
+            return digest == rebuilt.digest()
         finally:
             rebuilt.close()

@@ -225,6 +225,14 @@ class Projections:
         log.warning("%s is built anew: %s", name, error.message)
         self.rebuild(name)
 
+    def digest(self, name: str) -> tuple[int, str]:
+        """How far the projection has come, and its digest there: nobody brings it further meanwhile."""
+        require_patience()
+        followed = self._open(name)
+        with followed.driving, followed.excluding_processes():
+            followed.projector.refresh()
+            return followed.projector.position, followed.projector.digest()
+
     def fresh(self, name: str, folder: Path) -> Projector:
         """An empty projector of this kind, elsewhere."""
         if name == "text":

@@ -13,8 +13,11 @@ from typing import Any
 
 import pytest
 
+from memlog import rebuilding
 from memlog.project import Project
 from memlog.store import Store
+from projections.follow import Projections
+from tests.command_line import CommandLine
 from tests.served import Pipe, all_facts, environment, run_memlog, served
 from tests.service import Refused
 
@@ -309,6 +312,29 @@ def test_a_project_whose_folder_was_away_is_there_again_when_the_folder_is(
     server("create_entities", entities=[entity("Gina", "seller")])
     assert names(server("search_nodes", query="seller")) == ["Gina"]
     assert names(server("read_graph")) == ["Jon", "Gina"]
+
+
+def test_a_check_of_what_is_derived_holds_while_another_process_writes(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = serve()
+    told = iter(range(1_000))
+
+    def then_more(work: Callable[..., Any]) -> Callable[..., Any]:
+        def done(*given: Any, **named: Any) -> Any:
+            answer = work(*given, **named)
+            server("create_entities", entities=[entity(f"e{next(told)}", "came amid the check")])
+            server("get_analytics")
+            return answer
+
+        return done
+
+    server("create_entities", entities=[entity("Jon", "banker")])
+    monkeypatch.setattr("memlog.project.digest", then_more(rebuilding.digest))
+    monkeypatch.setattr(Projections, "drive", then_more(Projections.drive))
+    checked = CommandLine(tmp_path / "data")("replay", "--check", "--json")
+    assert next(told) >= 3
+    assert (checked.code, set(checked.json["default"].values())) == (0, {"equal", "switched off"})
 
 
 @pytest.mark.parametrize("ending", ["delete_project", "archive_project"])

@@ -93,8 +93,7 @@ def _part(service: Service, opened: Opened, part: str, check: bool, progress: Pr
         if part == "state":
             shown = partial(progress, "state")
             if check:
-                same = opened.project.digest() == opened.project.digest_rebuilt(shown)
-                return EQUAL if same else DIFFERENT
+                return EQUAL if opened.project.is_as_rebuilt(shown) else DIFFERENT
             opened.project.rebuild(shown)
         elif part == "vectors" and service.embeddings.switched_off:
             return "switched off"
