@@ -28,7 +28,7 @@ from memlog.project import DATABASES, LOG_FILE
 from memlog.store import Store
 from memlog.structure import SEAL, is_sealed, problem
 from memlog.verifying import verify_file
-from tests.command_line import CommandLine, holding_lines
+from tests.command_line import CommandLine, holding_lines, lines_of
 from tests.served import REPOSITORY, environment, served
 from tests.service import Refused, client_on
 
@@ -385,6 +385,24 @@ def test_a_log_that_verify_found_damaged_is_read_and_written_to_no_more(tmp_path
         assert memlog("restore", tmp_path / "backup", "--replace").code == 0
         server("store_memory", content="a new fact")
     assert memlog("verify").code == 0
+
+
+def test_commands_that_read_a_damaged_log_say_that_it_is_not_all(tmp_path: Path) -> None:
+    memlog = holding_lines(tmp_path)
+    log = next((tmp_path / "data").rglob(LOG_FILE))
+    log.write_bytes(log.read_bytes().replace(b"was a banker", b"was a bunker"))
+    assert memlog("verify").code == 1
+    for command in ("stats", "show Mia", "log --limit 2", "diff --from 1", "search Mia"):
+        ended = memlog(*command.split())
+        assert (ended.code, ended.stdout == "") == (0, False), command
+        assert "is damaged" in ended.stderr + ended.stdout, command
+        assert memlog(*command.split(), "--json").json
+    for target in (tmp_path / "out.jsonl", "-"):
+        ended = memlog("export", target)
+        assert ended.code == 1
+        assert "error: The log of this project is damaged" in ended.stderr
+        assert "`memlog repair PROJECT`" in ended.stderr
+    assert lines_of((tmp_path / "out.jsonl").read_text()) == lines_of(ended.stdout)
 
 
 def test_what_stands_beside_a_log_may_be_damaged_too(tmp_path: Path) -> None:

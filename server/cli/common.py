@@ -207,6 +207,15 @@ def open_project(service: Service, name: str | None) -> tuple[str, Opened]:
     return Session(service, service.settings.project).open(name)
 
 
+def open_to_read(service: Service, name: str | None) -> tuple[str, Opened]:
+    """The same for a command that tells what is there: of a damaged log that is not all, and stderr says so."""
+    name, opened = open_project(service, name)
+    if (damage := opened.project.damage) is not None:
+        say(f"warning: {damage.message}", err=True)
+        say(f"hint: {damage.suggestion}", err=True)
+    return name, opened
+
+
 @contextmanager
 def progress_bar(*, hidden: bool = False) -> Iterator[Progress]:
     """A bar on stderr, so that output can be piped; nothing where there is no terminal."""

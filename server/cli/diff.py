@@ -10,7 +10,7 @@ from server.cli.common import (
     json_option,
     one_line,
     open_console,
-    open_project,
+    open_to_read,
     print_json,
     project_option,
     service_of,
@@ -37,7 +37,7 @@ def diff_command(
     Example: memlog diff --from 120
     """
     with service_of(settings) as service:
-        _, opened = open_project(service, project)
+        _, opened = open_to_read(service, project)
         first = position_of(start, opened.project, "--from")
         last = position_of(end, opened.project, "--to")
         with opened.project.snapshot() as (log, state_at):

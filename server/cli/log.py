@@ -23,7 +23,7 @@ from server.cli.common import (
     json_option,
     one_line,
     open_console,
-    open_project,
+    open_to_read,
     print_json,
     project_option,
     say,
@@ -66,7 +66,7 @@ def log_command(
     Example: memlog log --entity Jon --thread planning
     """
     with service_of(settings) as service:
-        _, opened = open_project(service, project)
+        _, opened = open_to_read(service, project)
         lines = list(islice(_newest_first(opened.project, before, entity, thread), limit))[::-1]
     if as_json:
         print_json(lines)

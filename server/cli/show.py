@@ -13,7 +13,7 @@ from server.cli.common import (
     beneath,
     json_option,
     open_console,
-    open_project,
+    open_to_read,
     print_json,
     project_option,
     service_of,
@@ -39,7 +39,7 @@ def show_command(
     Example: memlog show Jon --as-of 2026-11-20
     """
     with service_of(settings) as service:
-        _, opened = open_project(service, project)
+        _, opened = open_to_read(service, project)
         at = position_of(as_of, opened.project, "--as-of")
         with opened.project.read(at) as state:
             row = state.entity_named(name)

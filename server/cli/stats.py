@@ -20,7 +20,7 @@ from server.cli.common import (
     json_option,
     many,
     open_console,
-    open_project,
+    open_to_read,
     print_json,
     project_argument,
     safe,
@@ -104,7 +104,7 @@ def stats_command(settings: Settings, project: str | None, as_json: bool) -> Non
 
 
 def _report(service: Service, wanted: str | None) -> Report:
-    name, opened = open_project(service, wanted)
+    name, opened = open_to_read(service, wanted)
     with opened.projections.analytics().read() as counted:
         position, totals = counted.position, counted.totals()
         counts, threads = list(counted.counts()), list(counted.threads())

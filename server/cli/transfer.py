@@ -194,8 +194,11 @@ def export_command(settings: Settings, file: Path, project: str | None, full: bo
             for line in chronicle.write(opened.project) if full else _graph(opened):
                 written.write(safe(line.decode()).encode())
                 count += 1
+        damage = opened.project.damage
     if str(file) != "-":
         say(f"Exported {many(count, 'line', 'lines')} to {file}.")
+    if damage is not None:  # what is whole of it was written, and is not all
+        raise damage
 
 
 @contextmanager
