@@ -42,7 +42,7 @@ from memlog.events import (
 from memlog.facts import Facts, Known
 from memlog.ids import is_id
 from memlog.state import Entity, Said, State
-from memlog.touching import gone_at
+from memlog.touching import came_after, gone_at
 
 Refusal = tuple[type[MemlogError], Problem]
 
@@ -274,12 +274,24 @@ def _loose_ends(command: CreateRelations, state: State) -> Iterator[Refusal]:
 
 
 def missing_entity(
-    name: str, path: str, state: State, near: Suggestions | None = None, *, far: str = FIND_IT
+    name: str,
+    path: str,
+    state: State,
+    near: Suggestions | None = None,
+    *,
+    far: str = FIND_IT,
+    at: int | None = None,
 ) -> Problem:
-    """`near` is that of all problems of a refusal, where there may be many; `far` is advised where no name is near."""
+    """`near` is that of all problems of a refusal, where there may be many; `far` is advised where no name is near.
+
+    `at` is the position as of which was asked, where that was not for now.
+    """
     suggestion = (near or Suggestions()).did_you_mean(name, State, state.names) or far
     gone = gone_at(name, state)
-    if gone is not None:
+    came = None if at is None else came_after(at, name, state)
+    if came is not None:
+        suggestion = f"It came later, at position {came}: ask as of then."
+    elif gone is not None:
         back = f'undo {{"position": {gone}}} brings it back.'
         suggestion = f"{suggestion} It was there until position {gone}: {back}"
     return Problem(path, f"Entity with name {shorten(name)} not found", suggestion, shorten(name))

@@ -27,6 +27,12 @@ def gone_at(name: str, state: State) -> int | None:
     return max(past, default=None)
 
 
+def came_after(position: int, name: str, state: State) -> int | None:
+    """Where an entity first got this name after `position`; None where none did."""
+    begins = (version.since for version in state.versions(tables.name_key(name)))
+    return min((begin for begin in begins if begin > position), default=None)
+
+
 def positions_of_name(name: str, state: State) -> set[int]:
     """All that happened to the entities that have or ever had this name, and to those merged into them."""
     found: set[int] = set()

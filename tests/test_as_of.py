@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -111,3 +112,25 @@ def test_what_was_answered_then_is_answered_again(steps: list[Step]) -> None:
             given_then[project.head()] = answers(client, None)
         for position, expected in given_then.items():
             assert answers(client, position) == expected
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("get_observation_history", {"entityName": "Ann"}),
+        ("find_relation_path", {"from": "Ann", "to": "Ann"}),
+    ],
+)
+@pytest.mark.parametrize("moment", [0, 1, "2026-01-01"])
+def test_what_was_not_there_yet_is_said_to_have_come_later(
+    tool: str, arguments: dict[str, Any], moment: int | str, tmp_path: Path
+) -> None:
+    with client_on(tmp_path) as client:
+        client("read_graph")
+        client(*_create("Anna", "Person", []))
+        client(*_create("Ann", "Person", ["likes tea"]))
+        with pytest.raises(Refused) as refused:
+            client(tool, {**arguments, "asOf": moment})
+        problem = refused.value.error["problems"][0]
+        assert problem["suggestion"] == "It came later, at position 3: ask as of then."
+        client(tool, {**arguments, "asOf": 3})

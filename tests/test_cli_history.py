@@ -115,8 +115,9 @@ def test_an_entity_is_shown_as_it_was(run: Run) -> None:
     assert shown["entity"]["name"] == "Jon"
     assert shown["entity"]["observations"] == ["was a banker"]
     assert shown["relations"] == []
-    with pytest.raises(EntityNotFound):
+    with pytest.raises(EntityNotFound) as refused:
         run("show", "Jonathan", "--as-of", "5")
+    assert refused.value.suggestion == "It came later, at position 7: ask as of then."
 
 
 # -- diff

@@ -44,7 +44,7 @@ def show_command(
         with opened.project.read(at) as state:
             row = state.entity_named(name)
             if row is None:
-                raise refusal([(EntityNotFound, missing_entity(name, "name", state))])
+                raise refusal([(EntityNotFound, missing_entity(name, "name", state, at=at))])
             entity = view_entity(row, state, blame=True)
             touching = state.relations_touching(row.name)
             relations = [view_relation(each, state, blame=True) for each in touching]

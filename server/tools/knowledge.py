@@ -157,7 +157,7 @@ def get_observation_history(call: Call, arguments: GetObservationHistory) -> His
         position = state.position
         entity_id = state.entity_id_of(arguments.entity_name)
         if entity_id is None:
-            problem = missing_entity(arguments.entity_name, "entityName", state)
+            problem = missing_entity(arguments.entity_name, "entityName", state, at=at)
             raise refusal([(EntityNotFound, problem)])
         rows = [*state.retired_observations(entity_id), *state.observations(entity_id)]
         if arguments.observation_id is not None:
@@ -347,13 +347,14 @@ def find_relation_path(call: Call, arguments: FindRelationPath) -> PathResult:
     Example: {"from": "john-doe", "to": "techcorp"}
     """
     project, opened = call.open(arguments)
-    with opened.project.read(position_of(arguments.as_of, opened.project)) as state:
+    at = position_of(arguments.as_of, opened.project)
+    with opened.project.read(at) as state:
         ends = []
         missing = []
         for name, path in ((arguments.source, "from"), (arguments.target, "to")):
             entity = state.entity_named(name)
             if entity is None:
-                missing.append((EntityNotFound, missing_entity(name, path, state)))
+                missing.append((EntityNotFound, missing_entity(name, path, state, at=at)))
             else:
                 ends.append(entity.name)
         if missing:
