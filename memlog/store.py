@@ -358,7 +358,7 @@ class Store:
         near = did_you_mean(name, (row.name for row in self.projects("all")))
         return ProjectNotFound(
             f"Project '{name}' not found",
-            suggestion=near or "Call create_project to make it, or list_projects to see all.",
+            suggestion=near or "Call list_projects to see all. Call create_project to make it.",
         )
 
     def _is_there(self, row: ProjectRow) -> bool:

@@ -82,3 +82,17 @@ def test_what_was_deleted_is_said_to_come_back_by_undo_where_that_is_offered(
         told.append(refused.value.error["suggestion"])
     assert ["brings it back" in each for each in told] == [False, True]
     assert all("Did you mean 'john-doe'?" in each for each in told)
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_who_names_no_project_that_there_is_is_told_where_the_names_are(
+    read_only: bool, tmp_path: Path
+) -> None:
+    with (
+        client_on(tmp_path, read_only=read_only) as client,
+        pytest.raises(Refused, match="Project 'shop' not found") as refused,
+    ):
+        client("switch_project", name="shop")
+    told = refused.value.error["suggestion"]
+    assert "Call list_projects to see all." in told
+    assert ("create_project" in told) is not read_only

@@ -16,7 +16,7 @@ _SPOKEN: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"switch_project to another one\.", "name another project with --project."),
     (r'(Call|call) restore_project with \{"name": "(.*)"\}, or ', _restored),
     (
-        r"Call create_project to make it, or list_projects to see all\.",
+        r"Call list_projects to see all\. Call create_project to make it\.",
         "Run `memlog projects create` to make it, or `memlog projects` to see all.",
     ),
     (r"Call switch_project to use it,", "Name it with --project to use it,"),
