@@ -6,8 +6,9 @@ import http.client
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +18,7 @@ import pytest
 from memlog.settings import Settings
 from server.grants import Grant, Right
 from server.tokens import Tokens, tokens_path
-from tests.http_served import HttpClient, HttpServer, served_http
+from tests.http_served import HttpClient, HttpServer, get_stream, served_http
 from tests.served import Era, run_memlog
 from tests.service import Refused, client_on
 
@@ -316,6 +317,83 @@ def test_a_session_is_unknown_to_every_other_token(guarded: Guarded) -> None:
     session = HttpClient(guarded.server, "2025-11-25", token=guarded.tokens["admin"])
     session.headers["Authorization"] = f"Bearer {guarded.tokens['reader']}"
     assert session.request("tools/list").status == 404
+
+
+Opening = dict[str, Callable[[], HttpClient]]
+
+
+@pytest.fixture
+def crowded(tmp_path: Path) -> Iterator[Opening]:
+    """A server with room for four sessions, and who opens one, by the names of their tokens."""
+    kept = Tokens(tokens_path(Settings(data_dir=tmp_path)))
+    tokens = {name: kept.new(Grant(name)) for name in ("greedy", "modest", "late")}
+    with served_http(tmp_path, MEMLOG_HTTP_SESSIONS_MAX="4") as server:
+        yield {
+            name: partial(HttpClient, server, "2025-11-25", token=token)
+            for name, token in tokens.items()
+        }
+
+
+def is_open(session: HttpClient) -> bool:
+    return session.request("tools/list").status == 200
+
+
+def test_who_opens_one_session_after_another_keeps_nobody_else_out(crowded: Opening) -> None:
+    modest = crowded["modest"]()
+    greedy = [crowded["greedy"]() for _ in range(10)]
+    assert is_open(modest)
+    assert [is_open(session) for session in greedy] == [False] * 7 + [True] * 3
+    late = crowded["late"]()
+    assert is_open(modest) and is_open(late)
+    assert sum(is_open(session) for session in greedy) == 2
+
+
+def test_of_the_sessions_of_a_token_the_one_that_was_in_use_for_long_stays(
+    crowded: Opening,
+) -> None:
+    """Others are opened one after another, and each is used later than it."""
+    worked_in = crowded["greedy"]()
+    until = time.monotonic() + 1
+    while time.monotonic() < until:
+        assert is_open(worked_in)
+    left_alone = [crowded["greedy"]() for _ in range(10)]
+    assert is_open(worked_in) and is_open(left_alone[-1])
+
+
+def test_a_session_with_a_stream_is_in_use_and_stays(crowded: Opening) -> None:
+    listening = [crowded["greedy"]() for _ in range(4)]
+    with ExitStack() as streams:
+        for session in listening[:3]:
+            stream = streams.enter_context(session.server.connect())
+            stream.sendall(get_stream(session))
+            assert stream.recv(1_000).startswith(b"HTTP/1.1 200")
+        assert is_open(crowded["modest"]())
+        assert [is_open(session) for session in listening] == [True, True, True, False]
+
+
+def test_where_every_session_is_in_use_the_next_is_refused(crowded: Opening) -> None:
+    with ExitStack() as streams:
+        for session in [crowded["greedy"]() for _ in range(4)]:
+            stream = streams.enter_context(session.server.connect())
+            stream.sendall(get_stream(session))
+            assert stream.recv(1_000).startswith(b"HTTP/1.1 200")
+        modest = HttpClient(session.server, token=session.headers["Authorization"][7:])
+        modest.era = "2025-11-25"
+        refused = modest.request("initialize", protocolVersion=modest.era, capabilities={})
+    assert refused.status == 503
+    assert (
+        refused.json["error"]["message"] == "4 sessions are open, and all that could go are in use"
+    )
+    assert "DELETE" in refused.json["error"]["data"]["suggestion"]
+
+
+def test_what_opens_no_session_ends_none(crowded: Opening) -> None:
+    held = [crowded["greedy"]() for _ in range(4)]
+    stranger = crowded["late"]()  # of `greedy` one has gone
+    del stranger.headers["Mcp-Session-Id"]
+    for body in (b"", b"{}", b"[]", b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'):
+        assert stranger.post(body).status >= 400
+    assert sum(is_open(session) for session in held) == 3
 
 
 @WIRE_ERAS

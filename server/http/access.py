@@ -96,6 +96,11 @@ class Access:
         return kept or (self.issuer is not None and self.issuer.still_holds(grant))
 
 
+def client_of(grant: Grant, scope: Scope) -> str:
+    """Whose a request is, where everybody gets a share: its token's, without one its address's."""
+    return grant.name or (scope.get("client") or ("",))[0]
+
+
 def _admitted(token: str, grant: Grant) -> Admitted:
     assert grant.name is not None
     return Admitted(token=token, client_id=grant.name, scopes=[grant.right], grant=grant)

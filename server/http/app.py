@@ -32,7 +32,7 @@ from server.calls import Calls
 from server.dispatch import build_server
 from server.faults import guard
 from server.grants import Grant
-from server.http.access import Access
+from server.http.access import Access, client_of
 from server.http.connections import Connections, Door, Served
 from server.http.direct import Direct
 from server.http.errors import InJson, refused
@@ -124,7 +124,7 @@ class App:
 
     async def _mcp(self, scope: Scope, receive: Receive, send: Send) -> None:
         grant = self._access.granted(scope)
-        wait_s = self._rates.take(grant.name or (scope.get("client") or ("",))[0])
+        wait_s = self._rates.take(client_of(grant, scope))
         if wait_s:
             answer = refused(
                 HTTPStatus.TOO_MANY_REQUESTS,

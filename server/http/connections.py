@@ -1,16 +1,17 @@
 """From an HTTP request to the MCP server that answers it, one for each session.
 
 A client of the handshake era gets a session of its own, with its own active project, which ends when
-the client says so, when nobody used it for a while, or with the right to it. Clients without sessions
-(2026-07-28, or all with `http_stateless`) share a server for each door, whose active project never
-changes. A session is known only at the door where it was opened: at any other it does not exist.
-Both protocols themselves are the SDK's.
+the client says so, when nobody used it for a while, with the right to it, or for another where all
+places are taken. Clients without sessions (2026-07-28, or all with `http_stateless`) share a server for
+each door, whose active project never changes. A session is known only at the door where it was opened:
+at any other it does not exist. Both protocols themselves are the SDK's.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, NamedTuple
@@ -32,6 +33,7 @@ from starlette.types import Message, Receive, Scope, Send
 from memlog.settings import Settings
 from server.calls import is_untraced
 from server.grants import Grant
+from server.http.access import client_of
 from server.http.direct import Direct
 from server.http.errors import refused
 from server.http.limits import Whole
@@ -66,12 +68,14 @@ class _Connection:
         self, door: Door, manager: StreamableHTTPSessionManager, direct: Direct | None
     ) -> None:
         self.door = door
+        self.client = ""
+        """Whose session it is."""
         self.manager = manager
         self.direct = direct
         self.scope = anyio.CancelScope()
         self.requests = 0
         self._asked: set[str] = set()
-        self.used_s = time.monotonic()
+        self.opened_s = self.used_s = time.monotonic()
 
     async def keep(self, *, task_status: TaskStatus[None]) -> None:
         with self.scope:
@@ -168,11 +172,12 @@ class Connections:
 
     async def _begin(self, scope: Scope, receive: Receive, send: Send, door: Door) -> None:
         """Opens a session, if the request is one that the SDK opens a session for."""
-        if len(self._sessions) + self._opening >= self._settings.http_sessions_max:
+        client, most = client_of(door.grant, scope), self._settings.http_sessions_max
+        if len(self._sessions) + self._opening >= most and self._spare(client) is None:
             answer = refused(
                 HTTPStatus.SERVICE_UNAVAILABLE,
-                f"{self._settings.http_sessions_max} sessions are open",
-                "End one that is not needed (DELETE), or wait until an idle one ends.",
+                f"{most} sessions are open, and all that could go are in use",
+                "End one that is not needed (DELETE), or a stream that nobody reads.",
             )
             await answer(scope, receive, send)
             return
@@ -180,12 +185,14 @@ class Connections:
         self._opening += 1
         try:
             connection = await self._open(door, lasting=True)
+            connection.client = client
 
             async def watch(message: Message) -> None:
                 nonlocal opened
                 if message["type"] == "http.response.start" and message["status"] < 400:
                     opened = Headers(raw=message["headers"]).get(MCP_SESSION_ID_HEADER)
                     if opened is not None:
+                        self._make_room(client)
                         self._sessions[opened] = connection
                 if opened is not None and _accepts(message):
                     connection.open(opened)
@@ -214,6 +221,34 @@ class Connections:
         await connection.handle(scope, receive, send)
         if scope["method"] == "DELETE":
             self._end(session_id)
+
+    def _make_room(self, client: str) -> None:
+        """For one more session of this client."""
+        while len(self._sessions) >= self._settings.http_sessions_max:
+            spare = self._spare(client)
+            if spare is None:  # it was there when this one began to open
+                return
+            name = self._sessions[spare].door.grant.name or "a client"
+            logger.info("a session of %s ends: there is no room, and nobody has more", name)
+            self._end(spare)
+
+    def _spare(self, client: str) -> str | None:
+        """The session that goes where one more of this client finds no room; None if it may not come. It is one that
+        nobody uses at the moment, of who has most, so that nobody is kept out by another who opens many; of these the
+        one unused for longest, compared with how long it was in use: those that were opened and left go first."""
+        held = Counter(each.client for each in self._sessions.values())
+        held[client] += 1
+
+        def dear(session_id: str) -> tuple[int, bool, float]:
+            each = self._sessions[session_id]
+            return -held[each.client], each.client != client, 2 * each.used_s - each.opened_s
+
+        spare = (
+            session_id
+            for session_id, each in self._sessions.items()
+            if not each.requests and held[each.client] >= held[client]
+        )
+        return min(spare, key=dear, default=None)
 
     def _end(self, session_id: str) -> None:
         connection = self._sessions.pop(session_id, None)
