@@ -7,10 +7,10 @@ number of reads: of very many names, those beyond the bound are not offered.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
-import anyio.to_thread
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
@@ -28,6 +28,7 @@ from memlog.errors import MemlogError, shorten
 from memlog.state import State
 from server.addresses import GRAPH, form_of
 from server.prompts import Prompts
+from server.reading import read_in_thread
 from server.resources import Resources
 from server.session import Session
 
@@ -66,7 +67,9 @@ class Completions:
             near = did_you_mean(name, known) or f"There are: {', '.join(known) or 'none'}."
             raise MCPError(INVALID_PARAMS, f"Unknown argument {shorten(name)!r}. {near}")
         given = (params.context.arguments if params.context else None) or {}
-        matches = await anyio.to_thread.run_sync(self._matches, name, typed, given)
+        matches = await read_in_thread(
+            f"completion of {name}", partial(self._matches, name, typed, given)
+        )
         values = matches.values[:VALUES_MAX]
         return CompleteResult(
             completion=Completion(

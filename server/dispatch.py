@@ -38,6 +38,7 @@ from server.arguments import decode
 from server.completions import Completions
 from server.credentials import judge
 from server.prompts import Prompts
+from server.reading import read_in_thread
 from server.refusals import describe
 from server.registry import Call, Link, Result, Tool
 from server.resources import JSON, Resources
@@ -125,9 +126,11 @@ def build_server(
         call = Call(session, origin)
         outcome, began = UNFORESEEN, time.perf_counter()
         try:
-            outcome, result = await anyio.to_thread.run_sync(
-                _performed, tool, call, params.arguments
-            )
+            performed = partial(_performed, tool, call, params.arguments)
+            if tool.writes:
+                outcome, result = await anyio.to_thread.run_sync(performed)
+            else:
+                outcome, result = await read_in_thread(tool.name, performed)
         finally:
             on_called(tool.name, outcome, time.perf_counter() - began)
         answered()

@@ -11,10 +11,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import islice
 from typing import Any
 
-import anyio.to_thread
 import msgspec
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
@@ -42,6 +42,7 @@ from server.arguments import decode
 from server.cutting import together, within_budget
 from server.findings import Group, findings
 from server.memories import MEMORY_KINDS, found_memories
+from server.reading import read_in_thread
 from server.refusals import refusing
 from server.registry import Tool
 from server.resources import headline
@@ -116,7 +117,7 @@ class Prompts:
         source = "chat" if client is None else client.client_info.name
         _, write = self._writers[prompt.name]
         with refusing():
-            text = await anyio.to_thread.run_sync(write, given, source)
+            text = await read_in_thread(prompt.name, partial(write, given, source))
         return GetPromptResult(
             description=prompt.description,
             messages=[PromptMessage(role="user", content=TextContent(text=text))],

@@ -8,10 +8,10 @@ forms there are. Telling clients about changes is left to `subscriptions`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from itertools import islice
 from typing import Any
 
-import anyio.to_thread
 import msgspec
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
@@ -50,6 +50,7 @@ from server.addresses import (
 )
 from server.arguments import decode
 from server.memories import require_memory
+from server.reading import read_in_thread
 from server.refusals import not_found_code, refusing
 from server.registry import Call, Tool
 from server.session import Session
@@ -213,7 +214,7 @@ class Resources:
         self, context: Context, params: PaginatedRequestParams
     ) -> ListResourcesResult:
         _refuse_cursor(params)
-        return ListResourcesResult(resources=await anyio.to_thread.run_sync(self.listed))
+        return ListResourcesResult(resources=await read_in_thread("resources/list", self.listed))
 
     async def _on_list_templates(
         self, context: Context, params: PaginatedRequestParams
@@ -227,7 +228,7 @@ class Resources:
         uri = params.uri
         address = self.found(uri, context.protocol_version)
         with refusing(context.protocol_version, uri=shorten(uri)):
-            text = await anyio.to_thread.run_sync(self.read, address)
+            text = await read_in_thread(type(address).__name__, partial(self.read, address))
         contents = TextResourceContents(uri=uri, mime_type=JSON, text=text.decode())
         return ReadResourceResult(contents=[contents])
 

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import msgspec
 import pytest
 
 from memlog.patience import Held, Leave, require_patience, require_time
-from server import credentials
+from server import credentials, reading
+from server.addresses import GRAPH_URI, GraphAddress
 from server.http import direct, pace
 from server.http.app import App
 from server.registry import Arguments, Call, Result, Tool, tools
-from tests.asgi import LEGACY, MODERN, Answer, Client, app_over
+from server.resources import Resources
+from tests.asgi import LEGACY, MODERN, Answer, BySdk, Client, app_over, ask, request
 from tests.connected import run
-from tests.served import Era
+from tests.served import ENVELOPE, Era
 
 BOTH_ERAS = pytest.mark.parametrize("era", [LEGACY, MODERN])
 DEADLINE_S = 30.0
@@ -113,16 +116,16 @@ def test_slow_reads_are_run_a_few_at_a_time_and_hold_up_nobody_else(
     async def scenario() -> None:
         async with app_over(tmp_path) as app, anyio.create_task_group() as tasks:
             client = await after_a_slow_read(app)
-            for number in range(2 * pace.FEW_THREADS):
+            for number in range(2 * reading.FEW_THREADS):
                 tasks.start_soon(client.call, "reads", {}, None, number)
-            await scan.has(begun=pace.FEW_THREADS, ended=0)
+            await scan.has(begun=reading.FEW_THREADS, ended=0)
             tasks.start_soon(client.call, "writes", {})
-            await scan.has(begun=pace.FEW_THREADS + 1, ended=0)
+            await scan.has(begun=reading.FEW_THREADS + 1, ended=0)
             assert scan.begun[-1] == "writes"
             scan.over.set()
 
     run(scenario)
-    assert len(scan.ended) == 2 * pace.FEW_THREADS + 1
+    assert len(scan.ended) == 2 * reading.FEW_THREADS + 1
 
 
 @pytest.mark.parametrize("why", ["it takes patience", "somebody else has a lock"])
@@ -146,7 +149,7 @@ def test_a_slow_read_that_has_to_wait_makes_room_for_the_next(
     async def scenario() -> None:
         async with app_over(tmp_path) as app, anyio.create_task_group() as tasks:
             client = await after_a_slow_read(app)
-            calls = 2 * pace.FEW_THREADS
+            calls = 2 * reading.FEW_THREADS
             for number in range(calls):
                 tasks.start_soon(client.call, "reads", {}, None, number)
             await scan.has(begun=2 * calls, ended=calls)
@@ -154,8 +157,95 @@ def test_a_slow_read_that_has_to_wait_makes_room_for_the_next(
             scan.over.set()
 
     run(scenario)
-    assert sorted(threads) == sorted(["call", "slow"] * 2 * pace.FEW_THREADS)
-    assert scan.ended.count("done") == 2 * pace.FEW_THREADS
+    assert sorted(threads) == sorted(["call", "slow"] * 2 * reading.FEW_THREADS)
+    assert scan.ended.count("done") == 2 * reading.FEW_THREADS
+
+
+async def read_graph(app: App, number: int) -> None:
+    """By its URI, which is always the SDK's."""
+    client = Client(app, MODERN)
+    await client.open()
+    params = {"uri": GRAPH_URI, "_meta": ENVELOPE}
+    body = request("resources/read", number, params)
+    assert (await client.post(body, Mcp_Method="resources/read", Mcp_Name=GRAPH_URI)).status == 200
+
+
+async def call_by_sdk(app: App, number: int) -> None:
+    client = Client(app, MODERN)
+    await client.open()
+    assert (await client.call("reads", {}, None, number)).status == 200
+
+
+@pytest.fixture
+def scanned(scan: Scan, monkeypatch: pytest.MonkeyPatch) -> Scan:
+    """The graph is read as slowly, and so were both when they were read last."""
+
+    def graph(self: Resources, address: GraphAddress) -> bytes:
+        scan._go_on("reads")
+        return b"{}"
+
+    monkeypatch.setattr(Resources, "_graph", graph)
+    for kind in ("GraphAddress", "reads"):
+        monkeypatch.setitem(reading._seconds, kind, 2 * reading.SLOW_SECONDS)
+    return scan
+
+
+@pytest.mark.parametrize("read", [read_graph, call_by_sdk])
+def test_slow_reads_that_the_sdk_brings_are_run_a_few_at_a_time_too(
+    read: Callable[[App, int], Coroutine[Any, Any, None]], scanned: Scan, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        async with app_over(tmp_path, BySdk) as app, anyio.create_task_group() as tasks:
+            for number in range(2 * reading.FEW_THREADS):
+                tasks.start_soon(read, app, number)
+            await scanned.has(begun=reading.FEW_THREADS, ended=0)
+            client = Client(app, MODERN)
+            await client.open()
+            tasks.start_soon(client.call, "writes", {})
+            await scanned.has(begun=reading.FEW_THREADS + 1, ended=0)
+            assert scanned.begun[-1] == "writes"
+            scanned.over.set()
+
+    run(scenario)
+    assert scanned.ended == ["done"] * (2 * reading.FEW_THREADS + 1)
+
+
+@pytest.mark.parametrize("read", [read_graph, call_by_sdk])
+def test_a_slow_read_that_the_sdk_brings_makes_room_where_it_has_to_wait(
+    read: Callable[[App, int], Coroutine[Any, Any, None]], scanned: Scan, tmp_path: Path
+) -> None:
+    scanned.before = require_patience
+
+    async def scenario() -> None:
+        async with app_over(tmp_path, BySdk) as app, anyio.create_task_group() as tasks:
+            calls = 2 * reading.FEW_THREADS
+            for number in range(calls):
+                tasks.start_soon(read, app, number)
+            await scanned.has(begun=2 * calls, ended=calls)
+            scanned.over.set()
+
+    run(scenario)
+    assert scanned.ended.count("done") == 2 * reading.FEW_THREADS
+
+
+def test_who_watches_the_server_waits_behind_no_client(scanned: Scan, tmp_path: Path) -> None:
+    """Each thread that the SDK's requests may have is taken."""
+    scanned.before = require_patience
+
+    async def scenario() -> None:
+        async with app_over(tmp_path) as app, anyio.create_task_group() as tasks:
+            while (await ask(app, b"", [], method="GET", path="/readyz")).status != 200:
+                await anyio.sleep(0.001)
+            threads = int(anyio.to_thread.current_default_thread_limiter().total_tokens)
+            for number in range(threads + 1):
+                tasks.start_soon(read_graph, app, number)
+            await scanned.has(begun=2 * threads + 1, ended=threads + 1)
+            for path in ("/readyz", "/metrics"):
+                with anyio.fail_after(DEADLINE_S / 2):
+                    assert (await ask(app, b"", [], method="GET", path=path)).status == 200
+            scanned.over.set()
+
+    run(scenario)
 
 
 # -- when nobody waits any more

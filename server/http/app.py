@@ -48,6 +48,9 @@ from server.service import Service
 from server.session import Session
 
 METHODS = ["POST", "GET", "DELETE"]
+WATCHING_MAX = 2
+"""Threads for those who watch the server, who wait behind no client."""
+
 _ADDRESS = TypeAdapter(AnyHttpUrl, config=ConfigDict(url_preserve_empty_path=True))
 """An address as it was written: clients compare issuers letter by letter (RFC 8414), slash or no slash."""
 
@@ -69,6 +72,7 @@ class App:
         )
         self._metrics = Metrics(service, lambda: self._connections.sessions)
         self._started = False
+        self._watching = anyio.CapacityLimiter(WATCHING_MAX)
         self.limits = Limits(
             self._routes(),
             body_bytes_max=settings.http_body_bytes_max,
@@ -167,7 +171,10 @@ class App:
         """Counts only: names of projects are for those with a token."""
         late: set[str] = set()
         if self._started:
-            for each in await anyio.to_thread.run_sync(lambda: list(progress(self._service))):
+            reports = await anyio.to_thread.run_sync(
+                lambda: list(progress(self._service)), limiter=self._watching
+            )
+            for each in reports:
                 late.update(each.late)
         ready = self._started and not late
         status = "ready" if ready else "catching up" if late else "starting"
@@ -182,7 +189,7 @@ class App:
                 HTTPStatus.FORBIDDEN, "Metrics tell of all projects; this token reaches only some"
             )
         else:
-            page = await anyio.to_thread.run_sync(self._metrics.page)
+            page = await anyio.to_thread.run_sync(self._metrics.page, limiter=self._watching)
             answer = Response(page, media_type=CONTENT_TYPE)
         await answer(scope, receive, send)
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -19,14 +18,12 @@ from typing import NamedTuple
 
 from memlog.patience import without_patience
 from server.calls import THREADS_MAX
+from server.reading import FEW_THREADS
 
 QUICK_SECONDS, ALONE_SECONDS = 0.0005, 0.02
 """So long at most the last call of a tool took, if the next is run by the event loop, which serves nobody meanwhile:
 whoever else is there, and where nobody is. It is broken off after the latter, to be begun anew by a thread; and a tool
 whose last call took longer is slow."""
-
-FEW_THREADS = max(2, min(4, os.cpu_count() or 1))
-"""At work at once on what is slow."""
 
 ROUNDS = 4
 """Of the event loop until a request that came while it ran a call has reached this place: one in which it is read, one

@@ -1,0 +1,64 @@
+"""What only reads and comes by the SDK, run by threads: what took long the last time by a few, as plain calls are.
+
+Promises that many clients who read everything hold up neither the event loop nor each other for long
+(`docs/decisions/0012`). The few wait for nothing: what would have to is begun anew by one of the many.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+import anyio
+import anyio.to_thread
+from anyio.lowlevel import RunVar
+
+from memlog.patience import Impatient, Leave, taking
+
+Result = TypeVar("Result")
+
+SLOW_SECONDS = 0.02
+"""Of the processor's time; what took longer is slow."""
+
+FEW_THREADS = max(2, min(4, os.cpu_count() or 1))
+"""At work at once on what is slow."""
+
+_few: RunVar[anyio.CapacityLimiter] = RunVar("few")
+"""Of one event loop."""
+
+_seconds: dict[str, float] = {}
+"""What the last of each kind took."""
+
+
+async def read_in_thread(kind: str, read: Callable[[], Result]) -> Result:
+    """What `read` returns. `kind` is one of a few names."""
+
+    def timed() -> Result:
+        began = time.thread_time()
+        result = read()
+        _seconds[kind] = time.thread_time() - began
+        return result
+
+    def impatient() -> Result | None:
+        try:
+            with taking(Leave(patient=False)):
+                return timed()
+        except Impatient:
+            return None
+
+    if _seconds.get(kind, 0.0) > SLOW_SECONDS:
+        result = await anyio.to_thread.run_sync(impatient, limiter=_limiter())
+        if result is not None:
+            return result
+    return await anyio.to_thread.run_sync(timed)
+
+
+def _limiter() -> anyio.CapacityLimiter:
+    try:
+        return _few.get()
+    except LookupError:
+        limiter = anyio.CapacityLimiter(FEW_THREADS)
+        _few.set(limiter)
+        return limiter
