@@ -163,6 +163,15 @@ def test_a_path_fixes_the_project(server: HttpServer, era: Era) -> None:
         client("create_project", name="another")
 
 
+def test_a_project_in_the_path_is_one_however_its_letters_are_composed(server: HttpServer) -> None:
+    """Else a name of ten accents would be a thousand doors, each with a server of its own."""
+    composed, decomposed = quote("Caf\u00e9"), quote("Cafe\u0301")
+    HttpClient(server)("create_project", name="Cafe\u0301")
+    session = HttpClient(server, "2025-11-25", path=f"/mcp/p/{composed}")
+    session.path = f"/mcp/p/{decomposed}"
+    assert session.request("tools/list").status == 200
+
+
 @WIRE_ERAS
 @pytest.mark.parametrize("gone_by", ["archive_project", "delete_project"])
 def test_a_project_fixed_by_the_path_is_active_again_as_soon_as_it_is_back(

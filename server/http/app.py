@@ -27,6 +27,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from memlog.canonical import canonical
 from memlog.errors import MemlogError, ProjectNotFound
 from server.calls import Calls
 from server.dispatch import build_server
@@ -150,7 +151,8 @@ class App:
             await answer(scope, receive, send)
             return
         scope["headers"] = _with_media_type_as_compared(scope["headers"])
-        await self._connections.handle(scope, receive, send, Door(grant, project))
+        door = Door(grant, None if project is None else canonical(project))
+        await self._connections.handle(scope, receive, send, door)
 
     def _is_there(self, grant: Grant, project: str) -> bool:
         """Also that which is made on first use, and one that is archived: the tools say so."""
