@@ -155,8 +155,9 @@ class Diagnosis:
                 return self._dict(value, kind, place)
             case mi.ListType() | mi.VarTupleType() | mi.SetType() | mi.FrozenSetType():
                 self._size(value, kind, annotated, place)
-                item = kind.item_type
-                return [self.walk(each, item, place.down(at)) for at, each in enumerate(value)]
+                # Of too many items only as many as may be: a million wrong ones would take seconds.
+                items = enumerate(value[: kind.max_length])
+                return [self.walk(each, kind.item_type, place.down(at)) for at, each in items]
             case mi.LiteralType():
                 if not any(type(each) is type(value) and each == value for each in kind.values):
                     self.report(place, value, wording.not_one_of, kind.values, value)

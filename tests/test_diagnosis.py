@@ -134,6 +134,18 @@ def test_a_request_that_is_too_large_and_wrong_is_invalid() -> None:
     assert isinstance(refusal({"entities": [PERSON] * 4, "x": 1}, Create), InvalidParameter)
 
 
+def test_of_too_many_items_only_as_many_as_may_be_are_looked_at() -> None:
+    """Hundreds of thousands of wrong ones would keep a processor busy for seconds."""
+    error = refusal({"entities": [PERSON] * 3 + [{"nam": 1}] * 1_000}, Create)
+    assert [each.problem for each in error.problems] == ["too many items (1003). Max 3."]
+    error = refusal({"entities": [PERSON, {}, PERSON, {}]}, Create)
+    assert {each.path for each in error.problems} == {
+        "entities",
+        "entities[1].name",
+        "entities[1].entityType",
+    }
+
+
 def test_a_lone_surrogate_is_named_by_code_and_character() -> None:
     found = problem({**SAVE, "content": "tea \ud800!"}, Save)
     said = "contains a lone surrogate U+D800 at character 5, which is not valid Unicode"
