@@ -48,7 +48,7 @@ WAITED_EVENTS_MAX = 500
 BEHIND_SECONDS = 0.5
 """How long it waits where so many events are behind that most of their texts cannot be embedded in time: after
 an import, or when the embedder was changed. What was embedded before comes out of the cache by then, so a
-process that starts has all of it."""
+process that starts has all of it. Where those of the embedder before serve, only the first search waits."""
 PREVIOUS_SECONDS = 0.1
 """How long it takes up stored vectors of the embedder before, which serve meanwhile."""
 ROWS_MANY = 100_000
@@ -158,6 +158,7 @@ class Searcher:
         self._projections = projections
         self._embeddings = embeddings
         self._lagging = lagging
+        self._has_waited = False
 
     def search(
         self,
@@ -304,10 +305,11 @@ class Searcher:
     def _caught_up(self, behind: int, mode: Mode) -> VectorProjector:
         """The vectors, as far as a search waits for so many events."""
         patience_seconds = PATIENCE_SECONDS[mode]
-        if behind > WAITED_EVENTS_MAX and (
-            mode == "hybrid" or self._projections.previous(PREVIOUS_SECONDS) is not None
-        ):
-            patience_seconds = BEHIND_SECONDS
+        if behind > WAITED_EVENTS_MAX:
+            others_serve = self._projections.previous(PREVIOUS_SECONDS) is not None
+            if mode == "hybrid" or others_serve:
+                patience_seconds = 0.0 if others_serve and self._has_waited else BEHIND_SECONDS
+            self._has_waited = True
         return self._projections.vectors(patience_seconds)
 
     def _asked_before(self, wanted: _Question | _Text) -> _Asked | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 import threading
@@ -17,8 +18,10 @@ from memlog.settings import Settings
 from projections import check, embeddings, search
 from projections.embedding import Embedder, EmbedderSpec
 from projections.embedding import open_embedder as opened_really
+from projections.follow import Projections
 from projections.vector_folders import Use
 from projections.vector_index import Vectors
+from projections.vectors import VectorProjector
 from server import service
 from server.cli import doctor
 from tests.command_line import CommandLine
@@ -487,3 +490,26 @@ def test_a_process_that_starts_has_all_of_it_while_another_uses_those_of_another
             assert asked(client, "e042", mode) == ("e042", "")
     finally:
         used.end()
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("mode", ["hybrid", "semantic"])
+def test_only_the_first_search_waits_where_vectors_of_the_embedder_before_serve(
+    mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The follower goes on with the new ones, which may take minutes."""
+    waited: list[float] = []
+    vectors = Projections.vectors
+
+    def timed(self: Projections, patience_seconds: float = math.inf) -> VectorProjector:
+        waited.append(patience_seconds)
+        return vectors(self, 0.0)
+
+    monkeypatch.setattr(search, "WAITED_EVENTS_MAX", 100)
+    remembered(tmp_path, "old")
+    with on(tmp_path, "new") as client:
+        monkeypatch.setattr(Projections, "vectors", timed)
+        for _ in range(3):
+            found, notice = asked(client, "e042", mode)
+            assert (found, "by-hash-old" in notice) == ("e042", True)
+    assert waited == [search.BEHIND_SECONDS, 0.0, 0.0]
