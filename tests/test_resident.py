@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import platform
 import sys
 import threading
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -12,10 +14,13 @@ import pytest
 from memlog import environment as environments
 from memlog.environment import Environment
 from memlog.pages import Pages
+from memlog.resident import HEAPS
 from memlog.settings import Settings
 from projections.embedding.store import VectorCache
 from server import quiet
 from server.service import Service
+from tests.http_served import HttpClient, served_http
+from tests.served import served
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="pages are given back on Linux only"
@@ -194,3 +199,30 @@ def test_the_cache_of_vectors_is_among_what_is_let_go_of(tmp_path: Path) -> None
     assert resident_bytes(path) < 10 * PAGE
     assert cache.get_many(texts[:1])[0] == pytest.approx(vectors[0], abs=1e-3)
     cache.close()
+
+
+HEAP_BYTES = 1 << 26
+
+
+def further_heaps(pid: int) -> int:
+    """Of GNU's library: each but the first has so many addresses, from a multiple of that, some not used yet."""
+    heaps = 0
+    lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    for used, rest in pairwise(line.split() for line in lines):
+        start, _ = (int(each, 16) for each in used[0].split("-"))
+        _, stop = (int(each, 16) for each in rest[0].split("-"))
+        of_heap = (used[1], rest[1], len(used), len(rest)) == ("rw-p", "---p", 5, 5)
+        heaps += of_heap and start % HEAP_BYTES == 0 and stop == start + HEAP_BYTES
+    return heaps
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="these heaps are GNU's library's")
+def test_the_threads_of_a_server_share_few_heaps(tmp_path: Path) -> None:
+    """There would be one for nearly each of them, and in each what was freed."""
+    with served(tmp_path / "stdio") as pipe, served_http(tmp_path / "http") as server:
+        for client in (pipe, HttpClient(server)):
+            client("store_memory", content="Jon dances")
+            client("search_memories", query="who dances?")
+        for each in (pipe, server):
+            assert len([*Path(f"/proc/{each.popen.pid}/task").iterdir()]) > 2 * HEAPS
+            assert further_heaps(each.popen.pid) < HEAPS

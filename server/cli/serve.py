@@ -74,6 +74,7 @@ def _serve_stdio(settings: Settings) -> NoReturn:
         say(TO_A_PERSON, err=True)
     prelude = Prelude(Answers.of(settings))
     with collector_at_rest():
+        from memlog.resident import share_heaps
         from server.direct import Direct
         from server.dispatch import build_server, once
         from server.registry import tools
@@ -81,6 +82,7 @@ def _serve_stdio(settings: Settings) -> NoReturn:
         from server.session import Session
         from server.transport import run_stdio
 
+    share_heaps()
     service = Service(settings)
     session = Session(service, settings.project)
     offered = tools(settings.toolsets, read_only=settings.read_only)
@@ -95,8 +97,10 @@ def _serve_http(settings: Settings) -> NoReturn:
 
     switch_quickly()
     with collector_at_rest():
+        from memlog.resident import share_heaps
         from server.http.logs import log_json_to_stderr
         from server.http.serving import run_http
 
+    share_heaps()
     log_json_to_stderr(LEVELS[settings.log_level])
     run_http(settings)
