@@ -289,6 +289,61 @@ def test_a_cursor_of_another_tool_or_project_is_refused(client: Client) -> None:
                 refused(client, tool, cursor=cursor, project="default", **arguments)
 
 
+PAGED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "read_graph": ({}, {"asOf": 3}),
+    "search_nodes": ({"query": "jon OR gina"}, {"query": "banker", "mode": "text", "asOf": 3}),
+    "query_nodes": ({"minImportance": 0}, {"minImportance": 0.1, "entityType": "person"}),
+    "get_history": ({"threadId": "a"}, {"threadId": "b", "since": 1, "entityName": "Jon"}),
+    "get_observation_history": ({"entityName": "Jon"}, {"entityName": "Gina", "threadId": "b"}),
+    "memory_list": ({"tags": ["x"]}, {"tags": ["x", "y"], "type": "note", "asOf": 3}),
+    "list_projects": ({}, {"status": "all"}),
+}
+"""The arguments of a first page, and others."""
+
+
+@pytest.mark.parametrize("tool", PAGED)
+def test_a_cursor_sent_with_other_arguments_is_refused_by_the_name_of_each(
+    client: Client, tool: str
+) -> None:
+    jon = {**JON, "observations": ["is a banker", "likes dancing"]}
+    client("create_entities", entities=[jon, {**GINA, "observations": ["sells"]}], threadId="a")
+    for number in range(3):
+        note = {"type": "note", "source": "s", "confidence": 1, "tags": ["x"]}
+        client("memory_create", content=f"note {number}", **note)
+    client("create_project", name="other")
+    client("switch_project", name="default")
+    arguments, others = PAGED[tool]
+    cursor = client(tool, **arguments, limit=1)["nextCursor"]
+    for name, value in others.items():
+        error = refused(client, tool, **{**arguments, name: value, "cursor": cursor})
+        assert error["code"] == "INVALID_PARAMETER"
+        assert (
+            error["message"] == f"{name} is not what it was in the call that gave out this cursor"
+        )
+        assert "leave the cursor out" in error["suggestion"]
+        assert [problem["path"] for problem in error["problems"]] == [name]
+    every = refused(client, tool, **{**arguments, **others, "cursor": cursor})
+    assert {problem["path"] for problem in every["problems"]} == set(others)
+    for limit in (1, 2):
+        assert client(tool, {**arguments, "cursor": cursor, "limit": limit})
+
+
+def test_a_cursor_goes_on_where_defaults_are_spelt_out_or_what_it_knows_is_left_out(
+    client: Client,
+) -> None:
+    client("create_entities", entities=[JON, GINA])
+    query = {"query": "jon OR gina"}
+    for first, then in (
+        ({}, {"mode": "hybrid", "as_of": None, "provenance": False, "project": "default"}),
+        ({"mode": "hybrid", "project": "default"}, {}),
+        ({"asOf": 6}, {}),
+        ({"asOf": 6}, {"asOf": 6, "provenance": True}),
+    ):
+        page = client("search_nodes", {**query, **first, "limit": 1})
+        rest = client("search_nodes", {**query, **then, "cursor": page["nextCursor"]})
+        assert {*names(page), *names(rest)} == {"Jon", "Gina"}
+
+
 def test_the_graph_can_be_read_and_searched_as_of_an_earlier_position(client: Client) -> None:
     client("create_entities", entities=[JON])
     client("create_entities", entities=[{**JON, "observations": ["is a dancer"]}])

@@ -94,9 +94,9 @@ def get_history(call: Call, arguments: GetHistory) -> HistoryResult:
             suggestion="Ask for the history of one, then for that of the other.",
         )
     project, opened = call.open(arguments)
-    before = 2**63 - 1
+    folder, before = opened.project.folder.name, 2**63 - 1
     if arguments.cursor is not None:
-        before = read_cursor(arguments.cursor, _Before, opened.project.folder.name).position
+        before = read_cursor(arguments.cursor, _Before, folder, arguments).position
     since = position_of(arguments.since, opened.project, "since") or 0
     with opened.project.snapshot() as (log, state_at):
         state = state_at(log.position())
@@ -107,7 +107,7 @@ def get_history(call: Call, arguments: GetHistory) -> HistoryResult:
         )
         events = (happened(entry, state) for entry in entries)
         page, more = page_of(events, arguments.limit)
-    cursor = write_cursor(_Before(page[-1].position), opened.project.folder.name) if more else None
+    cursor = write_cursor(_Before(page[-1].position), folder, arguments) if more else None
     return HistoryResult(project=project, events=page, next_cursor=cursor)
 
 

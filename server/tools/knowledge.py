@@ -149,9 +149,10 @@ def get_observation_history(call: Call, arguments: GetObservationHistory) -> His
     Example: {"entityName": "john-doe"}
     """
     project, opened = call.open(arguments)
+    folder = opened.project.folder.name
     at, after = position_of(arguments.as_of, opened.project), 0
     if arguments.cursor is not None:
-        start = read_cursor(arguments.cursor, _VersionsCursor, opened.project.folder.name)
+        start = read_cursor(arguments.cursor, _VersionsCursor, folder, arguments)
         at, after = start.position, start.born
     with opened.project.read(at) as state:
         position = state.position
@@ -168,7 +169,7 @@ def get_observation_history(call: Call, arguments: GetObservationHistory) -> His
     cursor = None
     if more:
         following = _VersionsCursor(position, rows[len(page) - 1].born)
-        cursor = write_cursor(following, opened.project.folder.name)
+        cursor = write_cursor(following, folder, arguments)
     return HistoryResult(project=project, history=page, next_cursor=cursor)
 
 
@@ -253,7 +254,7 @@ def query_nodes(call: Call, arguments: QueryNodes) -> QueryNodesResult:
     project, opened = call.open(arguments)
     at, after = position_of(arguments.as_of, opened.project), ""
     if arguments.cursor is not None:
-        start = read_cursor(arguments.cursor, _NodesCursor, opened.project.folder.name)
+        start = read_cursor(arguments.cursor, _NodesCursor, opened.project.folder.name, arguments)
         at, after = start.position, start.entity
     created_us = _moment(arguments.created_after, "createdAfter")
     updated_us = _moment(arguments.updated_after, "updatedAfter")
@@ -268,7 +269,7 @@ def query_nodes(call: Call, arguments: QueryNodes) -> QueryNodesResult:
         page, more = page_of(matching, arguments.limit)
         position = state.position
     cursor = (
-        write_cursor(_NodesCursor(position, page[-1].id), opened.project.folder.name)
+        write_cursor(_NodesCursor(position, page[-1].id), opened.project.folder.name, arguments)
         if more
         else None
     )

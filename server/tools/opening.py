@@ -86,7 +86,7 @@ def open_nodes(call: Call, arguments: OpenNodes) -> OpenNodesResult:
     if arguments.cursor is None:
         start, at = _Cursor(0), position_of(arguments.as_of, opened.project)
     else:
-        start = read_cursor(arguments.cursor, _Cursor, folder)
+        start = read_cursor(arguments.cursor, _Cursor, folder, arguments)
         at = start.position
     with Held(SMALL_CALLS), opened.project.read(at) as state:
         wanted = _wanted(arguments.names, state)
@@ -103,7 +103,7 @@ def open_nodes(call: Call, arguments: OpenNodes) -> OpenNodesResult:
         relations=[edges[key] for key in sorted(edges)],
         not_found=missing,
         suggestions=suggestions,
-        next_cursor=write_cursor(following, folder) if following else None,
+        next_cursor=write_cursor(following, folder, arguments) if following else None,
         notice=cut_notice(entities, GO_ON if following and len(wanted) == 1 else OPEN_ALONE),
     )
 

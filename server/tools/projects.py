@@ -63,13 +63,13 @@ def list_projects(call: Call, arguments: ListProjects) -> ListProjectsResult:
     """List the projects; each has a memory of its own. Example: {"status": "all"}"""
     rows = call.session.projects(arguments.status)
     if arguments.cursor is not None:
-        start = read_cursor(arguments.cursor, _After, "")
+        start = read_cursor(arguments.cursor, _After, "", arguments)
         rows = [row for row in rows if (row.created_us, row.id) > (start.created_us, start.id)]
     page, more = page_of(map(view_project, rows), arguments.limit)
     cursor = notice = None
     if more:
         last = rows[len(page) - 1]
-        cursor = write_cursor(_After(last.created_us, last.id), "")
+        cursor = write_cursor(_After(last.created_us, last.id), "", arguments)
         notice = f"{len(rows) - len(page):,} more: pass nextCursor ({cursor}) as cursor."
     return ListProjectsResult(
         project=call.session.active, projects=page, next_cursor=cursor, notice=notice

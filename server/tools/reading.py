@@ -80,7 +80,7 @@ def read_graph(call: Call, arguments: ReadGraph) -> GraphResult:
     at = position_of(arguments.as_of, opened.project)
     start = _GraphCursor(-1, "", "")
     if arguments.cursor is not None:
-        start = read_cursor(arguments.cursor, _GraphCursor, opened.project.folder.name)
+        start = read_cursor(arguments.cursor, _GraphCursor, opened.project.folder.name, arguments)
         at = start.position
     with opened.project.read(at) as state:
         blame = arguments.provenance
@@ -99,7 +99,7 @@ def read_graph(call: Call, arguments: ReadGraph) -> GraphResult:
         project=project,
         entities=told,
         relations=_only(RelationView, page),
-        next_cursor=write_cursor(end, opened.project.folder.name) if more else None,
+        next_cursor=write_cursor(end, opened.project.folder.name, arguments) if more else None,
         notice=cut_notice(told, OPEN_ALONE),
     )
 
@@ -177,14 +177,15 @@ def search_nodes(call: Call, arguments: SearchNodes) -> SearchNodesResult:
     Example: {"query": "who prefers dark mode in editors"}
     """
     project, opened = call.open(arguments)
+    mode = arguments.mode or call.service.settings.search_mode
+    arguments = msgspec.structs.replace(arguments, mode=mode)
     if arguments.cursor is None:
         at = position_of(arguments.as_of, opened.project)
         cursor = _SearchCursor(at, 0, max(DEPTH, DOCUMENTS_PER_ENTITY * (arguments.limit or 0)))
     else:
-        cursor = read_cursor(arguments.cursor, _SearchCursor, opened.project.folder.name)
+        cursor = read_cursor(arguments.cursor, _SearchCursor, opened.project.folder.name, arguments)
 
     def search(depth: int) -> Found:
-        mode = arguments.mode or call.service.settings.search_mode
         return opened.searcher.search(
             arguments.query, mode=mode, at=cursor.position, kinds=GRAPH_KINDS, depth=depth
         )
@@ -206,7 +207,7 @@ def search_nodes(call: Call, arguments: SearchNodes) -> SearchNodesResult:
         project=project,
         entities=entities,
         relations=_in_order(_only(RelationView, told_whole)),
-        next_cursor=write_cursor(following, opened.project.folder.name)
+        next_cursor=write_cursor(following, opened.project.folder.name, arguments)
         if more or found.deeper
         else None,
         notice=together(cut_notice(entities, OPEN_ALONE), found.notice),

@@ -167,10 +167,10 @@ class _Cursor(msgspec.Struct, array_like=True):
 def memory_list(call: Call, arguments: MemoryList) -> RecordsResult:
     """List records by type and tags, the newest first, without a query. Example: {"type": "todo"}"""
     project, opened = call.open(arguments)
-    limit = _limit(call, arguments.limit)
+    folder, limit = opened.project.folder.name, _limit(call, arguments.limit)
     at, before = position_of(arguments.as_of, opened.project), None
     if arguments.cursor is not None:
-        start = read_cursor(arguments.cursor, _Cursor, opened.project.folder.name)
+        start = read_cursor(arguments.cursor, _Cursor, folder, arguments)
         at, before = start.position, start.born
     with opened.project.read(at) as state:
         wanted = labels(arguments.type, arguments.tags)
@@ -191,7 +191,7 @@ def memory_list(call: Call, arguments: MemoryList) -> RecordsResult:
     return RecordsResult(
         project=project,
         results=views,
-        next_cursor=write_cursor(_Cursor(position, page[-1].born), opened.project.folder.name)
+        next_cursor=write_cursor(_Cursor(position, page[-1].born), folder, arguments)
         if more
         else None,
         notice=notice,

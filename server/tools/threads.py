@@ -44,7 +44,7 @@ def list_threads(call: Call, arguments: ListThreads) -> ThreadsResult:
     project, opened = call.open(arguments)
     folder, before = opened.project.folder.name, 2**63 - 1
     if arguments.cursor is not None:
-        before = read_cursor(arguments.cursor, _Quieter, folder).position
+        before = read_cursor(arguments.cursor, _Quieter, folder, arguments).position
     with opened.projections.analytics().read() as counted:
         rows = [row for row in counted.threads() if row.last_position < before]
         latest = sorted(rows, key=lambda row: -row.last_position)
@@ -61,5 +61,5 @@ def list_threads(call: Call, arguments: ListThreads) -> ThreadsResult:
     shown = list(within_budget(views))
     left_out, cursor = len(views) - len(shown), None
     if left_out:
-        cursor = write_cursor(_Quieter(latest[len(shown) - 1].last_position), folder)
+        cursor = write_cursor(_Quieter(latest[len(shown) - 1].last_position), folder, arguments)
     return ThreadsResult(project=project, threads=shown, left_out=left_out, next_cursor=cursor)
