@@ -31,12 +31,13 @@ from mcp_types import (
 )
 
 from memlog import __version__
-from memlog.errors import MemlogError
+from memlog.errors import DamagedLog, MemlogError
 from memlog.project import Origin
 from server.advice import followable
 from server.arguments import decode
 from server.completions import Completions
 from server.credentials import judge
+from server.cutting import together
 from server.prompts import Prompts
 from server.reading import read_in_thread
 from server.refusals import describe
@@ -207,7 +208,7 @@ def perform(tool: Tool, call: Call, arguments: Mapping[str, Any] | None) -> Answ
     except MemlogError as error:
         failure = {"error": describe(error, partial(followable, call)), **error.details}
         return Answer(failure, failure, outcome=error.code)
-    return _succeeded(tool, result, warning)
+    return _succeeded(tool, result, warning, call.damage)
 
 
 def _performed(
@@ -217,21 +218,36 @@ def _performed(
     return answer.outcome, answer.as_result()
 
 
-def _succeeded(tool: Tool, result: Result, warning: str | None) -> Answer:
+def _succeeded(
+    tool: Tool, result: Result, warning: str | None, damage: DamagedLog | None
+) -> Answer:
     """The answer; a warning stands in `warnings` for those who read what is structured, and in a text of its own
-    for the others."""
-    structured: Result | dict[str, Any] = result
+    for the others. That the log is damaged stands in `notice`; where the result has none, in a text of its own."""
     more: tuple[str, ...] = ()
+    if damage is not None:
+        if "notice" in result.__struct_fields__:
+            result = _noticed(result, damage.message)
+        else:
+            more = (damage.message,)
+    structured: Result | dict[str, Any] = result
     if warning is not None:
         told = msgspec.to_builtins(result)
         told["warnings"] = [*told.get("warnings", ()), warning]
-        structured, more = told, (f"Warning: {warning}",)
+        structured, more = told, (*more, f"Warning: {warning}")
     said = structured if tool.bare is None else tool.bare(result)
     notice: str | None = getattr(result, "notice", None)
     if notice is not None and tool.bare is not None:  # the bare part cannot say it
         more = (notice, *more)
     links = () if tool.links is None else tuple(tool.links(result))
     return Answer(structured, said, more, links)
+
+
+def _noticed(result: Any, damage: str) -> Result:
+    """With the damage in its notice, where a search did not put it there already."""
+    if damage in (result.notice or ""):
+        return result  # type: ignore[no-any-return]
+    noticed: Result = msgspec.structs.replace(result, notice=together(damage, result.notice))
+    return noticed
 
 
 def _command_id(params: CallToolRequestParams) -> str | None:

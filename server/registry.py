@@ -14,7 +14,7 @@ import msgspec
 
 from memlog.blank import SUGGESTION, is_blank, says_blank
 from memlog.commands import AnyCommand, ProjectName
-from memlog.errors import InvalidParameter, Problem, shorten
+from memlog.errors import DamagedLog, InvalidParameter, Problem, shorten
 from memlog.project import Origin, Outcome
 from server.grants import EVERYTHING, Grant, Right
 from server.service import Opened, Service
@@ -59,6 +59,8 @@ class Call(msgspec.Struct, frozen=True):
 
     session: Session
     origin: Origin = Origin()
+    opened: list[Opened] = msgspec.field(default_factory=list)
+    """The project it works in, once that is known."""
 
     @property
     def service(self) -> Service:
@@ -66,7 +68,14 @@ class Call(msgspec.Struct, frozen=True):
 
     def open(self, arguments: Any) -> tuple[str, Opened]:
         """The project the call works in: its name, and the project opened."""
-        return self.session.open(getattr(arguments, "project", None))
+        name, opened = self.session.open(getattr(arguments, "project", None))
+        self.opened.append(opened)
+        return name, opened
+
+    @property
+    def damage(self) -> DamagedLog | None:
+        """That the log of this project is damaged: what is told of it is the part that can be read."""
+        return self.opened[-1].project.damage if self.opened else None
 
     def execute(
         self,
@@ -116,7 +125,8 @@ class Tool(msgspec.Struct, frozen=True):
         thread = getattr(arguments, "thread_id", None) if self.writes else None
         if thread is not None:
             _require_visible(thread)
-            call = Call(call.session, msgspec.structs.replace(call.origin, thread=thread))
+            origin = msgspec.structs.replace(call.origin, thread=thread)
+            call = msgspec.structs.replace(call, origin=origin)
         return self.handler(call, arguments)
 
 

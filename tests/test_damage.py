@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
+from mcp_types import TextContent
 
 from memlog.commands import CreateEntities, NewEntity
 from memlog.context import Context
@@ -28,6 +29,8 @@ from memlog.project import DATABASES, LOG_FILE
 from memlog.store import Store
 from memlog.structure import SEAL, is_sealed, problem
 from memlog.verifying import verify_file
+from server.dispatch import run
+from server.registry import Call
 from tests.command_line import CommandLine, holding_lines, lines_of
 from tests.served import REPOSITORY, environment, served
 from tests.service import Refused, client_on
@@ -294,6 +297,46 @@ def test_a_server_on_a_cut_log_says_so_and_serves_the_other_projects(tmp_path: P
         server("store_memory", project="default", content="a new fact")
     assert memlog("doctor").code == 0
     assert not list((tmp_path / "data").glob("salvaged/*"))
+
+
+READING: dict[str, dict[str, Any]] = {
+    "read_graph": {},
+    "search_nodes": {"query": "banker", "mode": "text"},
+    "open_nodes": {"names": ["Jon"]},
+    "query_nodes": {},
+    "search_memories": {"query": "banker"},
+    "list_recent_memories": {},
+    "memory_list": {},
+    "memory_search": {"query": "banker"},
+    "get_history": {},
+    "changes_since": {"since": 0},
+    "list_threads": {},
+    "recall": {"query": "banker"},
+    "get_analytics": {},
+    "get_observation_history": {"entityName": "Jon"},
+    "find_relation_path": {"from": "Jon", "to": "Jon"},
+}
+SAYS_NO_MORE = {"get_analytics", "get_observation_history", "find_relation_path"}
+"""What their results hold is settled, so that a text beside them tells it."""
+
+
+def test_every_tool_that_reads_a_damaged_log_says_once_that_this_is_not_all(tmp_path: Path) -> None:
+    holding_lines(tmp_path)
+    log = next((tmp_path / "data").rglob(LOG_FILE))
+    with client_on(tmp_path / "data") as client:
+        for tool, arguments in READING.items():
+            assert "damaged" not in str(run(client.tools[tool], Call(client.session), arguments))
+    os.truncate(log, log.stat().st_size // 3)
+    with client_on(tmp_path / "data") as client:
+        offered = {tool for tool, each in client.tools.items() if not each.writes}
+        assert offered - {"list_projects", "get_current_project", "switch_project"} == set(READING)
+        for tool, arguments in READING.items():
+            result = run(client.tools[tool], Call(client.session), arguments)
+            answer: dict[str, Any] = result.structured_content or {}
+            beside = [each.text for each in result.content[1:] if isinstance(each, TextContent)]
+            told = beside if tool in SAYS_NO_MORE else [answer["notice"]]
+            assert str(told).count("damaged, it is whole up to position") == 1, tool
+            assert (not beside) != (tool in SAYS_NO_MORE), tool
 
 
 def test_a_log_that_is_cut_under_a_server_does_not_end_it(tmp_path: Path) -> None:

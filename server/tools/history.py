@@ -74,6 +74,7 @@ class HistoryResult(Result, frozen=True):
     project: str
     events: list[Happened]
     next_cursor: str | None = field(name="nextCursor", default=None)
+    notice: str | None = None
 
 
 class _Before(msgspec.Struct, array_like=True):

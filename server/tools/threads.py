@@ -36,6 +36,7 @@ class ThreadsResult(Result, frozen=True):
     threads: list[ThreadView]
     left_out: int = field(name="leftOut", default=0)
     next_cursor: str | None = field(name="nextCursor", default=None)
+    notice: str | None = None
 
 
 @tool("history", "List threads")
