@@ -17,6 +17,7 @@ active ones; what was deleted stays in the backup until somebody removes it ther
 from __future__ import annotations
 
 import logging
+import shlex
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -32,6 +33,7 @@ from memlog.folders import OURS
 from memlog.log import Damage, Log
 from memlog.private import make_private
 from memlog.project import DATABASES, GENERATION_KEY, LOG_FILE, Project
+from memlog.shell import command_line
 from memlog.storage_errors import is_damage
 from memlog.store import Store
 from memlog.tables import place
@@ -260,10 +262,11 @@ def _require_nothing_lost(source: Log, name: str, copy: Copy, folder: Path) -> N
     mended = (position for position, value in source.stored() if codec.is_mended(value))
     lost = [position for position in mended if copy.has_written(position)]
     if lost:
+        puts_back = command_line(f"memlog repair --backup {shlex.quote(str(folder))}", name)
         raise Conflict(
             f"The backup of project '{name}' has {len(lost)} entries that its log lost with a damage, the "
             f"first of position {lost[0]}",
-            suggestion=f"Nothing was changed. `memlog repair '{name}' --backup {folder}` puts them back.",
+            suggestion=f"Nothing was changed. `{puts_back}` puts them back.",
         )
 
 

@@ -185,7 +185,7 @@ def test_the_doctor_names_a_data_directory_that_others_may_read_and_leaves_it_so
     tmp_path.chmod(0o755)
     memlog = CommandLine(tmp_path)
     assert memlog("doctor", "--json").json["data_dir"]["mode"] == "0755"
-    assert f"chmod 700 '{tmp_path}'" in memlog("doctor").stdout.replace("\n", " ")
+    assert f"chmod 700 {shlex.quote(str(tmp_path))}" in memlog("doctor").stdout.replace("\n", " ")
     assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
 
 

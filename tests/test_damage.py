@@ -249,7 +249,7 @@ def test_verify_on_the_command_line_tells_of_a_cut_and_how_to_restore(tmp_path: 
     ended = memlog("verify")
     assert ended.code == 1
     assert "position " in ended.stdout
-    assert "memlog repair 'default' --backup FOLDER" in ended.stdout
+    assert "memlog repair --backup FOLDER default" in ended.stdout
 
 
 def test_verify_looks_at_what_is_archived_too(tmp_path: Path) -> None:

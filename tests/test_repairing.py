@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Iterator
 from itertools import count
@@ -31,7 +32,7 @@ from memlog.store import Store
 from memlog.tables import place
 from memlog.taking_in import restore
 from memlog.verifying import verify_file
-from tests.command_line import CommandLine, holding_lines
+from tests.command_line import LINES, CommandLine, holding_lines, written
 from tests.damaged import overwrite
 from tests.served import run_memlog, served
 from tests.service import Refused
@@ -549,7 +550,7 @@ def test_a_server_on_a_cut_log_writes_again_after_the_repair_it_named(tmp_path: 
             server("store_memory", content="a new fact")
         assert "`memlog repair PROJECT`" in refused.value.error["suggestion"]
         assert "`memlog repair PROJECT`" in memlog("doctor").stdout
-        assert "memlog repair 'default'" in memlog("verify").stdout
+        assert "memlog repair default" in memlog("verify").stdout
         assert memlog("repair", "default", "--yes").code == 0
         server("store_memory", content="a new fact")
         assert server("read_graph")["entities"][0]["name"] == "Jon"
@@ -597,13 +598,46 @@ def test_the_command_puts_back_what_a_backup_has(tmp_path: Path) -> None:
     assert memlog("export").stdout != before
     refused = memlog("backup", tmp_path / "backup")
     assert refused.code == 1
-    assert f"`memlog repair 'default' --backup {tmp_path / 'backup'}`" in refused.stderr.replace(
-        "\n", ""
-    )
+    advice = f"`memlog repair --backup {tmp_path / 'backup'} default`"
+    assert advice in refused.stderr.replace("\n", "")
     ended = memlog("repair", "default", "--backup", tmp_path / "backup", "--yes")
     assert ended.code == 0, ended.stderr
     assert memlog("export").stdout == before
     assert memlog("backup", tmp_path / "backup").code == 0
+
+
+@pytest.mark.parametrize("name", ["it's", "my app", "-x", "--yes", "$HOME"])
+def test_what_is_advised_for_a_damaged_log_can_be_copied_into_a_shell(
+    tmp_path: Path, name: str
+) -> None:
+    memlog, backup = CommandLine(tmp_path / "data"), tmp_path / "my backup's"
+
+    def advised(told: str, command: str) -> list[str]:
+        """The arguments of the first command that begins so."""
+        line = told[told.index(command) :].splitlines()[0].partition("`")[0]
+        return shlex.split(line)[1:]
+
+    assert memlog("projects", "create", "--", name).code == 0
+    lines = written(tmp_path / "lines.jsonl", LINES)
+    assert memlog("import", lines, f"--project={name}").code == 0
+    assert memlog("backup", backup).code == 0
+    (log,) = (tmp_path / "data" / "projects").rglob(LOG_FILE)
+    log.write_bytes(untold(log.read_bytes()).replace(b"was a banker", b"\xc1" * 12))
+    repair_it = advised(memlog("verify").stdout, "memlog repair")
+    command, *rest = repair_it
+    rehearsed = memlog(*repair_it, stdin="n\n").stdout
+    exported = advised(rehearsed, "memlog export FILE")
+    assert exported == ["export", "FILE", "--project", name]
+    assert "Exported 5 lines" in memlog(*exported[:1], tmp_path / "graph", *exported[2:]).stdout
+    added = rehearsed[rehearsed.index("`memlog import") + 1 :].partition("`")[0]
+    assert shlex.split(added)[1:] == ["import", "FILE", "--project", name]
+    assert memlog(command, "--yes", *rest).code == 0
+    puts_back = advised(memlog("backup", backup).stderr, "memlog repair")
+    assert memlog(puts_back[0], "--yes", *puts_back[1:]).code == 0
+    assert memlog("verify").stdout == f"{name}: 9 entries, whole.\n"
+    assert memlog("projects", "archive", "--", name).code == 0
+    hint = memlog("stats", f"--project={name}").stderr
+    assert memlog(*advised(hint, "memlog projects restore")).code == 0
 
 
 def test_verify_tells_what_a_repair_could_not_bring_back(tmp_path: Path) -> None:
@@ -622,7 +656,7 @@ def test_verify_tells_what_a_repair_could_not_bring_back(tmp_path: Path) -> None
     assert told.stdout == (
         "default: 10 entries, whole but for what it had lost before it was repaired.\n"
         "  Lost, 1: position 3\n"
-        "  Put back what a backup has of it: memlog repair 'default' --backup FOLDER\n"
+        "  Put back what a backup has of it: memlog repair --backup FOLDER default\n"
     )
     report = {"positions": 10, "damages": [], "lost": lost, "retold": []}
     assert memlog("verify", "--json").json == {"default": report}

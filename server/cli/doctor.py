@@ -15,6 +15,7 @@ from memlog import __version__
 from memlog.errors import MemlogError
 from memlog.project import Project, clock_us
 from memlog.settings import SETTINGS, Settings, load, unknown
+from memlog.shell import command_line
 from server.cli.common import json_option, open_console, print_json, service_of, with_settings
 from server.service import Opened, Service
 
@@ -70,7 +71,8 @@ def _data_dir(folder: Path) -> dict[str, str]:
     report = {"path": str(folder), "mode": f"{mode:04o}"}
     if mode & OF_OTHERS:
         report["hint"] = (
-            f"Other users of this machine may read it. Unless that is meant: chmod 700 '{folder}'"
+            "Other users of this machine may read it. Unless that is meant: "
+            f"{command_line('chmod 700', folder)}"
         )
     return report
 

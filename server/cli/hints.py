@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Callable
+
+from memlog.shell import command_line
 
 
 def _restored(found: re.Match[str]) -> str:
     run = "Run" if found[1] == "Call" else "run"
-    return f"{run} `memlog projects restore {shlex.quote(found[2])}`, or "
+    return f"{run} `{command_line('memlog projects restore', found[2])}`, or "
 
 
 _SPOKEN: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from memlog.damage import Lost
 from memlog.mending import Changed
 from memlog.repairing import Repair, repair
 from memlog.settings import Settings
+from memlog.shell import command_line
 from memlog.times import iso
 from server.cli.common import (
     json_option,
@@ -89,11 +91,11 @@ def _advise(told: Repair, backup: Path | None) -> None:
     if told.lost.position == told.position and told.changed == Changed():
         return
     if backup is None:
-        say(
-            f"Is there a backup? memlog repair '{told.name}' --backup FOLDER takes from it what is lost."
-        )
-    say(f"What the graph still tells, first: memlog export FILE --project '{told.name}'")
-    say("Then `memlog import FILE` adds what is missing, as new entries.")
+        repaired = command_line("memlog repair --backup FOLDER", told.name)
+        say(f"Is there a backup? {repaired} takes from it what is lost.")
+    name = shlex.quote(told.name)
+    say(f"What the graph still tells, first: memlog export FILE --project {name}")
+    say(f"Then `memlog import FILE --project {name}` adds what is missing, as new entries.")
 
 
 def _in_words(lost: Lost, kept: int) -> str:

@@ -10,6 +10,7 @@ import msgspec
 from memlog.damage import mark
 from memlog.log import Damage, Retold, Vacant
 from memlog.settings import Settings
+from memlog.shell import command_line
 from memlog.verifying import verify_file
 from server.cli.common import (
     json_option,
@@ -22,6 +23,8 @@ from server.cli.common import (
     store_of,
     with_settings,
 )
+
+WITH_BACKUP = "memlog repair --backup FOLDER"
 
 
 class Report(msgspec.Struct):
@@ -80,8 +83,8 @@ def _tell(name: str, report: Report) -> None:
         say(f"{name}: DAMAGED")
         for damage in report.damages:
             say(f"  position {damage.position}: {damage.problem}")
-        say(f"  Go on with all that is whole: memlog repair '{name}'")
-        say(f"  With what a backup has of the rest: memlog repair '{name}' --backup FOLDER")
+        say(f"  Go on with all that is whole: {command_line('memlog repair', name)}")
+        say(f"  With what a backup has of the rest: {command_line(WITH_BACKUP, name)}")
         return
     entries = many(report.positions, "entry", "entries")
     if not report.lost and not report.retold:
@@ -93,4 +96,4 @@ def _tell(name: str, report: Report) -> None:
     if report.retold:
         told = f"{len(report.retold)}: {positions_in_words(report.retold)}"
         say(f"  Told by the state, which nothing proves, {told}")
-    say(f"  Put back what a backup has of it: memlog repair '{name}' --backup FOLDER")
+    say(f"  Put back what a backup has of it: {command_line(WITH_BACKUP, name)}")
