@@ -640,6 +640,23 @@ def test_what_is_advised_for_a_damaged_log_can_be_copied_into_a_shell(
     assert memlog(*advised(hint, "memlog projects restore")).code == 0
 
 
+@pytest.mark.parametrize("left", [b"", b"x" * 100])
+def test_verify_advises_to_restore_a_log_of_which_nothing_is_left(
+    tmp_path: Path, left: bytes
+) -> None:
+    memlog: CommandLine = holding_lines(tmp_path)
+    assert memlog("backup", tmp_path / "backup").code == 0
+    log = next((tmp_path / "data").rglob(LOG_FILE))
+    log.write_bytes(left)
+    told = memlog("verify")
+    assert (told.code, "memlog repair" in told.stdout) == (1, False)
+    advice = told.stdout.splitlines()[-1].rpartition(": ")[2]
+    assert advice == "memlog restore --replace FOLDER default"
+    assert memlog("repair", "default", "--yes").code == 1
+    assert memlog("restore", "--replace", tmp_path / "backup", "default").code == 0
+    assert memlog("verify").stdout == "default: 9 entries, whole.\n"
+
+
 def test_verify_tells_what_a_repair_could_not_bring_back(tmp_path: Path) -> None:
     memlog: CommandLine = holding_lines(tmp_path)
     backup = tmp_path / "backup"

@@ -8,9 +8,12 @@ import click
 import msgspec
 
 from memlog.damage import mark
+from memlog.errors import DamagedLog, MemlogError
 from memlog.log import Damage, Retold, Vacant
+from memlog.repairing import repair
 from memlog.settings import Settings
 from memlog.shell import command_line
+from memlog.store import Store
 from memlog.verifying import verify_file
 from server.cli.common import (
     json_option,
@@ -61,6 +64,7 @@ def verify_command(settings: Settings, project: str | None, as_json: bool) -> No
     Example: memlog verify
     """
     reports: dict[str, Report] = {}
+    gone: set[str] = set()
     with store_of(settings) as store, progress_bar(hidden=as_json) as progress:
         for row in store.projects("all") if project is None else [store.find(project)]:
             task = progress.add_task(row.name, total=None)
@@ -70,19 +74,36 @@ def verify_command(settings: Settings, project: str | None, as_json: bool) -> No
                 report.add(found)
             mark(file, report.damages)
             reports[row.name] = report
+            if report.damages and not report.positions and _nothing_left(store, row.name):
+                gone.add(row.name)
     if as_json:
         print_json(reports)
     for name, report in () if as_json else reports.items():
-        _tell(name, report)
+        _tell(name, report, nothing_left=name in gone)
     if any(report.damages for report in reports.values()):
         sys.exit(1)
 
 
-def _tell(name: str, report: Report) -> None:
+def _nothing_left(store: Store, name: str) -> bool:
+    """Whether a repair would find nothing that is whole: an entry may stand where no tree leads to it."""
+    try:
+        repair(store, name, rehearse=True)
+    except DamagedLog:
+        return True
+    except MemlogError:  # what stands in its way, it says itself
+        return False
+    return False
+
+
+def _tell(name: str, report: Report, *, nothing_left: bool) -> None:
     if report.damages:
         say(f"{name}: DAMAGED")
         for damage in report.damages:
             say(f"  position {damage.position}: {damage.problem}")
+        if nothing_left:
+            back = command_line("memlog restore --replace", "FOLDER", name)
+            say(f"  Nothing of it is whole. Bring it back from a backup: {back}")
+            return
         say(f"  Go on with all that is whole: {command_line('memlog repair', name)}")
         say(f"  With what a backup has of the rest: {command_line(WITH_BACKUP, name)}")
         return
