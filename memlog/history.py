@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Set
+from itertools import islice
 
 from memlog.canonical import canonical
 from memlog.closest import Suggestions
@@ -51,7 +52,7 @@ from memlog.state import Entity, State
 CASCADE = "Pass cascade=true to undo those first, or undo them one by one."
 BY_HAND = "Cascade takes back no undo: do it by position, or write anew what is wanted."
 SEARCHED_BACK_MAX = 100_000
-"""How far back the last command of a thread is looked for, in entries."""
+"""How far back the last command of a thread is looked for, in entries that have to be read."""
 
 
 # -- entities
@@ -278,10 +279,8 @@ def _commands_back(undos: _Undos, thread: str | None) -> Iterator[Entry]:
     """
     context = undos.context
     undone: set[int] = set()
-    head = context.head()
-    for position in range(head, max(0, head - SEARCHED_BACK_MAX), -1):
-        if position in undone:
-            continue
+    there = (each for each in range(context.head(), 0, -1) if each not in undone)
+    for position in islice(there, SEARCHED_BACK_MAX):
         span = undos.span(position)
         if span is not None:
             undone.update(range(span[0], span[1] + 1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from memlog import history, transfer
 from memlog.store import Store
 from server.cli.transfer import written_whole
 from tests.command_line import (
@@ -50,12 +52,56 @@ def test_what_was_imported_is_exported_alike_and_in_its_order(
         "project": "default",
         "lines": 5,
         "events": 1 + 3 + 3 + 2 - 1,
+        "commands": 2,
         "warnings": ["line 5: there is no entity 'nobody': the relation waits for it"],
     }
     assert lines_of(memlog("export").stdout) == LINES
     out = tmp_path / "out.jsonl"
     assert memlog("export", out).stdout == f"Exported 5 lines to {out}.\n"
     assert lines_of(out.read_text()) == LINES
+
+
+def people(count: int) -> list[Line]:
+    return [{**JON, "name": f"p{number}"} for number in range(count)]
+
+
+@pytest.mark.parametrize("count", [1, 2, 100, 105, 203])
+def test_an_import_is_taken_back_as_it_says_itself(
+    remembered: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    monkeypatch.setattr(transfer, "ITEMS_PER_COMMAND", 2)
+    monkeypatch.setattr(history, "SEARCHED_BACK_MAX", 2 * count)  # fewer than there are entries
+    ended = remembered("import", written(tmp_path / "more.jsonl", people(count)))
+    advice = ended.stdout.splitlines()[-1]
+    assert advice.startswith("To take it back, before anything else is written: `memlog undo")
+    for undo, times in re.findall(r"`memlog ([^`]*)`(?:, (\d+) times)?", advice):
+        for _ in range(int(times or 1)):
+            assert remembered(*shlex.split(undo)).code == 0
+    assert lines_of(remembered("export").stdout) == LINES
+
+
+def test_an_import_that_adds_nothing_says_nothing_of_taking_it_back(
+    remembered: CommandLine, tmp_path: Path
+) -> None:
+    ended = remembered("import", written(tmp_path / "again.jsonl", LINES))
+    assert ended.stdout == "Imported 5 lines into project 'default': 0 new events.\n"
+
+
+def test_an_import_beside_others_who_write_does_not_advise_to_undo_what_they_wrote(
+    remembered: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands = transfer.commands
+
+    def beside_another(lines: Any) -> Any:
+        for each in commands(lines):
+            yield each
+            assert run_memlog("undo", data_dir=remembered.data_dir).returncode == 0
+
+    monkeypatch.setattr(transfer, "commands", beside_another)
+    ended = remembered("import", written(tmp_path / "more.jsonl", people(3)))
+    told = ended.stdout.splitlines()
+    assert told[0].endswith("6 new events.")
+    assert told[1].startswith("Others wrote meanwhile.")
 
 
 def test_importing_again_adds_nothing_and_more_adds_what_is_new(

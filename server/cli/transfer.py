@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ import click
 
 from memlog import chronicle, taking_in, transfer
 from memlog.errors import MemlogError, ProjectExists
+from memlog.project import Outcome
 from memlog.settings import Settings
 from server.cli.common import (
     indexed,
@@ -31,6 +33,7 @@ from server.cli.common import (
 )
 from server.credentials import judge_lines
 from server.service import Opened
+from server.tools.history import LAST_MAX
 
 DOUBTS_SHOWN = 20
 AGAIN = "import the file again: what is there is not added twice."
@@ -47,6 +50,8 @@ def import_command(settings: Settings, file: BinaryIO, project: str | None, as_j
 
     A file with anything that cannot be kept is refused whole. What is kept otherwise than it stands there (a
     second type for a name, a relation twice) or looks like a mistake is warned of.
+
+    At the end it says how all of it is taken back.
 
     A history, as `memlog export --full` writes it, becomes the project that it was, to the last digest.
 
@@ -69,10 +74,17 @@ def import_command(settings: Settings, file: BinaryIO, project: str | None, as_j
 
 
 class Done:
-    """How many lines of a file are in the log: those of each command that was acknowledged."""
+    """How many lines of a file are in the log: those of each command that was acknowledged; how many events that were,
+    and of how many commands."""
 
     def __init__(self) -> None:
         self.lines, self.of = 0, 0
+        self.events, self.commands = 0, 0
+
+    def add(self, lines: int, events: int) -> None:
+        self.lines += lines
+        self.events += events
+        self.commands += events > 0
 
     def __str__(self) -> str:
         return f"{self.lines} of {self.of} lines are in the log."
@@ -110,24 +122,45 @@ def _import_graph(
         done.of = len(lines)
         try:
             for command, count in transfer.commands(lines):
-                opened.project.execute(command, service.store.context, lambda _: None)
-                done.lines += count
+                done.add(count, opened.project.execute(command, service.store.context, _events))
                 progress.advance(task, count)
             behind = indexed(service, name, ("text", "vectors"), progress)
         except MemlogError as error:
             far = f"{done} When the cause is gone, {AGAIN}"
             error.suggestion = f"{error.suggestion} {far}" if error.suggestion else far
             raise
-        events = opened.project.head() - before
+        alone = opened.project.head() == before + done.events
     for said in behind:
         say(said, err=True)
     if as_json:
-        told = {"project": name, "lines": len(lines), "events": events}
+        told = {
+            "project": name,
+            "lines": len(lines),
+            "events": done.events,
+            "commands": done.commands,
+        }
         print_json({**told, "warnings": doubts} if doubts else told)
     else:
         _warn(doubts)
-        taken, new = many(len(lines), "line", "lines"), many(events, "new event", "new events")
-        say(f"Imported {taken} into project '{name}': {new}.")
+        new = many(done.events, "new event", "new events")
+        say(f"Imported {many(len(lines), 'line', 'lines')} into project '{name}': {new}.")
+        if done.events:
+            say(_way_back(done, name, alone=alone))
+
+
+def _events(outcome: Outcome) -> int:
+    return len(outcome.entries)
+
+
+def _way_back(done: Done, name: str, *, alone: bool) -> str:
+    """How the import is taken back as a whole; `alone`, where nobody else wrote meanwhile."""
+    if not alone:
+        return "Others wrote meanwhile. To take it back, undo its commands by position: `memlog log` shows them."
+    undo = f"`memlog undo --project {shlex.quote(name)} --last"
+    times, rest = divmod(done.commands, LAST_MAX)
+    ways = [f"{undo} {LAST_MAX}`{f', {times} times' if times > 1 else ''}"] if times else []
+    ways += [f"{undo} {rest}`"] if rest else []
+    return f"To take it back, before anything else is written: {', then '.join(ways)}"
 
 
 def _warn(doubts: Sequence[str]) -> None:

@@ -22,13 +22,13 @@ from server.cli.common import (
     service_of,
     with_settings,
 )
-from server.tools.history import NOTHING_TO_UNDO
+from server.tools.history import LAST_MAX, NOTHING_TO_UNDO
 
 
 @click.command("undo")
 @click.argument("given", nargs=-1, metavar="")
 @click.option("--position", type=INTEGER, help="Any position of the command to undo.")
-@click.option("--last", type=click.IntRange(1, 100), default=1, show_default=True)
+@click.option("--last", type=click.IntRange(1, LAST_MAX), default=1, show_default=True)
 @click.option("--thread", "-t", help="The last commands of this thread only.")
 @click.option("--cascade", is_flag=True, help="Undo later commands that depend on it first.")
 @click.option("--dry-run", is_flag=True, help="Only tell what would be undone.")
