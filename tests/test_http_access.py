@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import socket
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -426,6 +427,12 @@ def test_the_name_of_the_token_is_the_actor_of_every_event(guarded: Guarded, era
         "[::1].evil.example",
         "[::2]",
         "\xc0\xff",
+        "localhost:80@evil.example",
+        "localhost:evil.example",
+        "localhost:*",
+        "127.0.0.1:80:evil.example",
+        "127.0.0.1:80,evil.example",
+        "[::1]:80.evil.example",
     ],
 )
 @pytest.mark.parametrize("path", ["/mcp", "/healthz", "/metrics"])
@@ -441,12 +448,37 @@ def test_a_foreign_host_is_refused(guarded: Guarded, host: str, path: str) -> No
         "null",
         "http://localhost.evil.example",
         "http://127.0.0.1.evil.example:80",
+        "http://localhost:80@evil.example",
+        "http://localhost:evil.example",
+        "http://localhost:80/evil.example",
+        "http://localhost:*",
+        "http://[::1]:80.evil.example",
+        "http://localhost:80, http://evil.example",
     ],
 )
 def test_a_foreign_origin_is_refused(guarded: Guarded, origin: str) -> None:
     headers = {"Origin": origin, "Authorization": f"Bearer {guarded.tokens['admin']}"}
     answer = guarded.server.ask("POST", "/mcp", b"{}", headers)
     assert (answer.status, "Origin" in answer.json["error"]["message"]) == (403, True)
+
+
+@pytest.mark.parametrize(
+    ("twice", "status"),
+    [
+        (["Origin: http://localhost", "Origin: https://evil.example"], 403),
+        (["Origin: https://evil.example", "Origin: http://localhost"], 403),
+        (["Host: localhost", "Host: evil.example"], 400),
+        (["Host: evil.example", "Host: localhost"], 400),
+    ],
+)
+def test_two_hosts_or_origins_are_refused_whichever_comes_first(
+    guarded: Guarded, twice: list[str], status: int
+) -> None:
+    host = [] if twice[0].startswith("Host") else ["Host: localhost"]
+    head = ["GET /healthz HTTP/1.1", *host, *twice, "Connection: close", "", ""]
+    with socket.create_connection(("127.0.0.1", guarded.server.port)) as connection:
+        connection.sendall("\r\n".join(head).encode())
+        assert connection.recv(100).startswith(f"HTTP/1.1 {status} ".encode())
 
 
 @pytest.mark.parametrize(

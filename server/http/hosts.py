@@ -112,11 +112,13 @@ class KnownHosts:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         _put_in_origin_form(scope)
         scope["headers"] = _canonical(scope)
-        found = await self._check.validate_request(Request(scope))
-        if found is None:
-            await self._app(scope, receive, send)
-            return
-        status = HTTPStatus(found.status_code)
+        status = _malformed(scope)
+        if status is None:
+            found = await self._check.validate_request(Request(scope))
+            if found is None:
+                await self._app(scope, receive, send)
+                return
+            status = HTTPStatus(found.status_code)
         header, setting = (
             ("Origin", "MEMLOG_ALLOWED_ORIGINS")
             if status is HTTPStatus.FORBIDDEN
@@ -158,3 +160,20 @@ def _canonical(scope: Scope) -> list[tuple[bytes, bytes]]:
         else (name, value)
         for name, value in scope["headers"]
     ]
+
+
+_HOST = rb"(\[[^\]]*\]|[^:]*)(:[0-9]*)?"
+_WELL_FORMED = (
+    (b"host", re.compile(_HOST), HTTPStatus.MISDIRECTED_REQUEST),
+    (b"origin", re.compile(rb"([^:]*://)?" + _HOST), HTTPStatus.FORBIDDEN),
+)
+
+
+def _malformed(scope: Scope) -> HTTPStatus | None:
+    """What to refuse a request with that has several hosts or origins, or one whose port is no number: the SDK
+    compares the first, and takes any that begins with `localhost:` for `localhost:*`."""
+    for header, form, status in _WELL_FORMED:
+        said = [value for name, value in scope["headers"] if name == header]
+        if said[1:] or not all(map(form.fullmatch, said)):
+            return status
+    return None
