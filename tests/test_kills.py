@@ -341,9 +341,10 @@ def test_an_import_that_is_killed_is_simply_repeated(tmp_path: Path) -> None:
     execute, calls = memlog.project.Project.execute, []
     def third_time_dies(*arguments, **options):
         calls.append(1)
-        execute(*arguments, **options)
+        answer = execute(*arguments, **options)
         if len(calls) == 3:
             die()
+        return answer
     memlog.project.Project.execute = third_time_dies
     from server.cli import cli
     os.environ |= {{"MEMLOG_DATA_DIR": {str(data_dir)!r}, "MEMLOG_EMBEDDER": "none"}}
