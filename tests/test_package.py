@@ -34,6 +34,16 @@ def test_a_wheel_holds_every_file_of_the_packages_and_nothing_else(wheel: Path) 
         assert {name for name in files.namelist() if ".dist-info/" not in name} == tracked
 
 
+def test_each_package_of_a_wheel_that_says_it_is_typed_has_the_mark_that_checkers_look_for(
+    wheel: Path,
+) -> None:
+    with ZipFile(wheel) as files:
+        names = files.namelist()
+        metadata = next(name for name in names if name.endswith(".dist-info/METADATA"))
+        assert "Classifier: Typing :: Typed" in files.read(metadata).decode().splitlines()
+    assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
+
+
 def test_an_installed_memlog_runs_its_demo_from_an_empty_folder(
     wheel: Path, tmp_path: Path
 ) -> None:
