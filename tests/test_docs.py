@@ -163,3 +163,13 @@ def test_the_readme_names_every_tool_and_every_toolset() -> None:
     for toolset in TOOLSETS:
         row = next(line for line in readme.splitlines() if line.startswith(f"| `{toolset}` |"))
         assert sorted(re.findall(r"`(\w+)`", row)[1:]) == sorted(tools((toolset,)))
+
+
+def test_each_tool_that_reads_takes_a_moment_or_is_named_where_the_history_tells_of_moments() -> (
+    None
+):
+    page = (REPOSITORY / "docs" / "history.md").read_text()
+    section = page.split("## Any answer as of any moment")[1].split("\n## ")[0]
+    for name, tool in tools(TOOLSETS, read_only=True).items():
+        if "as_of" not in tool.arguments.__struct_fields__:
+            assert f"`{name}`" in section or f"`{tool.toolset}`" in section
