@@ -115,6 +115,17 @@ class StorageError(MemlogError):
     code = "STORAGE_ERROR"
 
 
+class LogReplaced(StorageError):
+    """Another file stands in the place of the log since it was opened; nothing was done."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "This project's log was replaced a moment ago: something was erased from it, a backup "
+            "was restored, or it was repaired; nothing was done",
+            suggestion="Call again.",
+        )
+
+
 class DamagedLog(StorageError):
     """The log is not what was written. `whole` is the position up to which it is; `problem`, what is wrong then;
     `nothing_left`, that no entry beyond is whole either."""

@@ -25,7 +25,13 @@ from memlog.commands import AnyCommand
 from memlog.context import Context
 from memlog.decider import decide, require_active
 from memlog.environment import MAP_BYTES_START, Environment
-from memlog.errors import DamagedLog, InvalidParameter, ProjectNotFound, StorageError
+from memlog.errors import (
+    DamagedLog,
+    InvalidParameter,
+    LogReplaced,
+    ProjectNotFound,
+    StorageError,
+)
 from memlog.evolve import evolve
 from memlog.ids import new_id
 from memlog.log import Checked, Damage, Head, Log
@@ -344,11 +350,7 @@ class Project:
 
     def _require_current(self) -> None:
         if self.replaced:
-            raise StorageError(
-                "This project's log was replaced a moment ago: something was erased from it, a backup "
-                "was restored, or it was repaired; nothing was done",
-                suggestion="Call again.",
-            )
+            raise LogReplaced
 
     # -- the end
 

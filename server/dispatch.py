@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -31,7 +32,7 @@ from mcp_types import (
 )
 
 from memlog import __version__
-from memlog.errors import DamagedLog, MemlogError
+from memlog.errors import DamagedLog, LogReplaced, MemlogError
 from memlog.project import Origin
 from server.advice import followable
 from server.arguments import decode
@@ -55,6 +56,9 @@ UNFORESEEN = "INTERNAL_ERROR"
 
 CANCELLED = "CANCELLED"
 """The outcome of a call that was given up: never begun, or, where it only reads, broken off."""
+
+LOOKS_MAX = 3
+"""A read looks so often where its log is replaced each time."""
 
 INSTRUCTIONS = (
     "memlog is a durable memory: entities with facts (observations) and relations between them. "
@@ -204,11 +208,19 @@ def perform(tool: Tool, call: Call, arguments: Mapping[str, Any] | None) -> Answ
             if tool.writes
             else None
         )
-        result = tool.call(call, decoded)
+        result = _called(tool, call, decoded)
     except MemlogError as error:
         failure = {"error": describe(error, partial(followable, call)), **error.details}
         return Answer(failure, failure, outcome=error.code)
     return _succeeded(tool, result, warning, call.damage)
+
+
+def _called(tool: Tool, call: Call, arguments: Any) -> Result:
+    """What the tool gives back. A read whose log was replaced while it looked, as by a purge, looks again."""
+    for _ in range(0 if tool.writes else LOOKS_MAX - 1):
+        with suppress(LogReplaced):
+            return tool.call(call, arguments)
+    return tool.call(call, arguments)
 
 
 def _performed(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections import Counter
@@ -19,7 +20,7 @@ from memlog.store import Store
 from projections.follow import Projections
 from tests.command_line import CommandLine
 from tests.served import Pipe, all_facts, environment, run_memlog, served
-from tests.service import Refused
+from tests.service import Refused, client_on
 
 Serve = Callable[..., Pipe]
 
@@ -335,6 +336,33 @@ def test_a_check_of_what_is_derived_holds_while_another_process_writes(
     checked = CommandLine(tmp_path / "data")("replay", "--check", "--json")
     assert next(told) >= 3
     assert (checked.code, set(checked.json["default"].values())) == (0, {"equal", "switched off"})
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("open_nodes", {"names": ["Jon"]}),
+        ("search_nodes", {"query": "banker", "mode": "text"}),
+        ("get_history", {"entityName": "Jon"}),
+    ],
+)
+def test_a_read_whose_log_is_purged_while_it_looks_looks_again(
+    tool: str, arguments: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    present, to_purge = Project._require_present, ["Ann"]
+
+    def after_a_purge(project: Project, *rest: Any) -> None:
+        if to_purge:
+            which = ("default", "--entity", to_purge.pop())
+            assert run_memlog("purge", *which, "--yes", data_dir=tmp_path).returncode == 0
+        present(project, *rest)
+
+    with client_on(tmp_path) as client:
+        client("create_entities", entities=[entity("Jon", "banker"), entity("Ann", "banker")])
+        client(tool, **arguments)
+        monkeypatch.setattr(Project, "_require_present", after_a_purge)
+        told = json.dumps(client(tool, **arguments))
+        assert (to_purge, "Jon" in told, "Ann" in told) == ([], True, False)
 
 
 @pytest.mark.parametrize("ending", ["delete_project", "archive_project"])
