@@ -91,7 +91,8 @@ class Session:
 
         Raises ProjectNotFound instead where the server is told to write nothing, or may not for this client.
         """
-        if name != self.service.settings.project or self.service.store.knows(name):
+        usual = self.service.settings.project
+        if canonical(name) != canonical(usual) or self.service.store.knows(name):
             return
         if self.service.settings.read_only:
             raise ProjectNotFound(

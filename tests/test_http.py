@@ -173,6 +173,16 @@ def test_a_project_in_the_path_is_one_however_its_letters_are_composed(server: H
 
 
 @WIRE_ERAS
+@pytest.mark.parametrize("spelt", ["Caf\u00e9", "Cafe\u0301"], ids=["composed", "decomposed"])
+def test_the_usual_project_is_made_on_first_use_however_the_path_spells_it(
+    tmp_path: Path, era: Era, spelt: str
+) -> None:
+    with served_http(tmp_path, MEMLOG_PROJECT="Cafe\u0301") as server:
+        client = HttpClient(server, era, path=f"/mcp/p/{quote(spelt)}")
+        assert client("create_entities", entities=[JON])["entities"]
+
+
+@WIRE_ERAS
 @pytest.mark.parametrize("gone_by", ["archive_project", "delete_project"])
 def test_a_project_fixed_by_the_path_is_active_again_as_soon_as_it_is_back(
     server: HttpServer, era: Era, gone_by: str

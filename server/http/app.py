@@ -156,7 +156,7 @@ class App:
 
     def _is_there(self, grant: Grant, project: str) -> bool:
         """Also that which is made on first use, and one that is archived: the tools say so."""
-        if project == self._service.settings.project:
+        if canonical(project) == canonical(self._service.settings.project):
             return grant.reaches(project)
         try:
             Session(self._service, project, grant).find(project)
