@@ -211,7 +211,9 @@ def perform(tool: Tool, call: Call, arguments: Mapping[str, Any] | None) -> Answ
         result = _called(tool, call, decoded)
     except MemlogError as error:
         failure = {"error": describe(error, partial(followable, call)), **error.details}
-        return Answer(failure, failure, outcome=error.code)
+        damage = None if isinstance(error, DamagedLog) else call.damage
+        more = () if damage is None else (damage.message,)  # what is not found may be what was lost
+        return Answer(failure, failure, more, outcome=error.code)
     return _succeeded(tool, result, warning, call.damage)
 
 

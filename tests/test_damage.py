@@ -430,6 +430,25 @@ def test_a_log_that_verify_found_damaged_is_read_and_written_to_no_more(tmp_path
     assert memlog("verify").code == 0
 
 
+def test_who_finds_nothing_in_a_damaged_log_is_told_so_too(tmp_path: Path) -> None:
+    """What is not found may be what was lost."""
+    holding_lines(tmp_path)
+    log = next((tmp_path / "data").rglob(LOG_FILE))
+    os.truncate(log, log.stat().st_size // 3)
+    with client_on(tmp_path / "data") as client:
+
+        def told(tool: str, **arguments: Any) -> str:
+            result = run(client.tools[tool], Call(client.session), arguments)
+            assert result.is_error
+            return " ".join(each.text for each in result.content if isinstance(each, TextContent))
+
+        for tool in ("get_history", "get_observation_history"):
+            answer = told(tool, entityName="Nobody")
+            assert "Entity with name Nobody not found" in answer
+            assert answer.count("damaged, it is whole up to position") == 1
+        assert told("undo").count("damaged, it is whole up to position") == 1
+
+
 def test_commands_that_read_a_damaged_log_say_that_it_is_not_all(tmp_path: Path) -> None:
     memlog = holding_lines(tmp_path)
     log = next((tmp_path / "data").rglob(LOG_FILE))
