@@ -1,10 +1,10 @@
 """A walk over arguments that were refused: spelling is mended, whatever else is wrong is named.
 
 This is the slow way, taken only when the quick one in `server.arguments` failed. It promises to
-end, for any JSON value, in a value in canonical spelling or in one error with every problem, its
-place and how to mend it. It judges what JSON can express: keys, types, sizes, ranges, patterns,
-choices, valid text, finite numbers and depth. What a type asks beyond that (a time, a tagged
-union, `__post_init__`) stays as it was sent and is left to the conversion that follows.
+end, for any JSON value, in a value in canonical spelling or in one error with every problem (of very
+many the first ones), its place and how to mend it. It judges what JSON can express: keys, types, sizes,
+ranges, patterns, choices, valid text, finite numbers and depth. What a type asks beyond that (a time, a
+tagged union, `__post_init__`) stays as it was sent and is left to the conversion that follows.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ from memlog.errors import (
 )
 from server import wording
 from server.wording import Words, bare
+
+COUNTED_MAX = 10_000
+"""Problems, after which nothing more is looked at: a thousand lists of a thousand would take seconds."""
 
 LEVELS_MAX = 64
 PLACE_CHARACTERS_MAX = 300
@@ -131,13 +134,17 @@ class Diagnosis:
         if self.count == 1:
             return kind(told, suggestion=first.suggestion, problems=self.problems)
         problems = self.problems
+        least = "at least " if self.count >= COUNTED_MAX else ""
         if self.count > PROBLEMS_MAX:
             more = self.count - PROBLEMS_MAX + 1
-            rest = Problem("arguments", f"{more} more problems", "Mend these first.")
+            rest = Problem("arguments", f"{least}{more} more problems", "Mend these first.")
             problems = [*problems[: PROBLEMS_MAX - 1], rest]
-        return kind(f"{self.count} problems: first {told}", suggestion=MEND_ALL, problems=problems)
+        told = f"{least}{self.count} problems: first {told}"
+        return kind(told, suggestion=MEND_ALL, problems=problems)
 
     def walk(self, value: Any, annotated: mi.Type, place: Place) -> Any:
+        if self.count >= COUNTED_MAX:
+            return value
         kind = bare(annotated)
         if isinstance(kind, mi.UnionType):
             chosen = next((each for each in kind.types if wording.suits(each, value)), None)

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from memlog.errors import PROBLEMS_MAX, InvalidParameter, LimitExceeded
+from server import diagnosis
 from tests.asked import PERSON, SAVE, Create, Meeting, Save, problem, refusal
 
 MISTAKES: list[tuple[type[msgspec.Struct], dict[str, Any], str, str, str]] = [
@@ -132,6 +133,18 @@ def test_a_request_that_is_only_too_large_exceeds_a_limit() -> None:
 
 def test_a_request_that_is_too_large_and_wrong_is_invalid() -> None:
     assert isinstance(refusal({"entities": [PERSON] * 4, "x": 1}, Create), InvalidParameter)
+
+
+def test_behind_so_many_problems_nothing_more_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand lists of a thousand wrong ones would take seconds, though each is short enough."""
+    monkeypatch.setattr(diagnosis, "COUNTED_MAX", 4)
+    wrong = {**PERSON, "observations": [1, 2, 3]}
+    error = refusal({"entities": [wrong, wrong, wrong]}, Create)
+    assert [each.path for each in error.problems] == [
+        *(f"entities[0].observations[{at}]" for at in range(3)),
+        "entities[1].observations[0]",
+    ]
+    assert error.message.startswith("at least 4 problems: first entities[0].observations[0]:")
 
 
 def test_of_too_many_items_only_as_many_as_may_be_are_looked_at() -> None:
