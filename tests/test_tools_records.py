@@ -37,6 +37,16 @@ def test_records_are_found_by_their_type_in_any_unicode_form(
         assert address.holds(frozenset(row.labels))  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("tool", ["memory_search", "memory_list"])
+def test_no_more_tags_are_looked_for_than_a_list_may_have_items(tool: str, tmp_path: Path) -> None:
+    """Hundreds of thousands would take seconds and half a gigabyte."""
+    arguments = {"query": "tea"} if tool == "memory_search" else {}
+    with client_on(tmp_path) as client:
+        client(tool, {**arguments, "tags": [f"t{number}" for number in range(1_000)]})
+        with pytest.raises(Refused, match="LIMIT_EXCEEDED: tags: too many items"):
+            client(tool, {**arguments, "tags": [f"t{number}" for number in range(1_001)]})
+
+
 def test_a_tag_that_ends_in_a_line_break_is_refused(tmp_path: Path) -> None:
     with client_on(tmp_path) as client, pytest.raises(Refused) as refused:
         client("memory_create", type="n", content="x", source="s", confidence=0.5, tags=["tea\n"])

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta, field
 
 from memlog.closest import did_you_mean
-from memlog.commands import CreateMemory, Tag, TypeName
+from memlog.commands import ITEMS_MAX, CreateMemory, Tag, TypeName
 from memlog.errors import LimitExceeded, Problem, refusal, shorten
 from memlog.events import MemoryStored
 from memlog.project import Outcome
@@ -24,6 +24,7 @@ from server.registry import Arguments, Call, Link, Result, tool
 from server.views import Blame, Provenance, read_cursor, write_cursor
 
 QUERY_CHARACTERS_MAX = 1_000
+Tags = Annotated[list[Tag], Meta(max_length=ITEMS_MAX, description="All of these")]
 LABELS_READ_MAX = 1_000
 """Among so many, what was meant by a type or tag that nothing has is looked for."""
 
@@ -103,7 +104,7 @@ class MemorySearch(Arguments, frozen=True):
         str, Meta(min_length=1, max_length=QUERY_CHARACTERS_MAX, examples=["deployment checklist"])
     ]
     type: TypeName | None = None
-    tags: Annotated[list[Tag], Meta(description="All of these")] = field(default_factory=list)
+    tags: Tags = field(default_factory=list)
     limit: Annotated[int, Meta(ge=1)] | None = None
     as_of: AsOf | None = field(name="asOf", default=None)
     provenance: Blame = False
@@ -149,7 +150,7 @@ def memory_search(call: Call, arguments: MemorySearch) -> RecordsResult:
 
 class MemoryList(Arguments, frozen=True):
     type: TypeName | None = None
-    tags: Annotated[list[Tag], Meta(description="All of these")] = field(default_factory=list)
+    tags: Tags = field(default_factory=list)
     limit: Annotated[int, Meta(ge=1)] | None = None
     cursor: str | None = None
     as_of: AsOf | None = field(name="asOf", default=None)
