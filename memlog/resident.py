@@ -17,13 +17,14 @@ HEAPS = 2
 """From which all threads take their memory. What one gives back stays in its heap, and GNU's library makes eight for
 each processor: of a server that is busy for minutes half of what it held was such remains."""
 
-_ARENA_MAX, _ARENA_VARIABLE = -8, "MALLOC_ARENA_MAX"  # mallopt(3)
+_ARENA_MAX = -8  # mallopt(3)
 
 
 def share_heaps() -> None:
     """For the start of a process that lives long, before there are threads. Where the library of C is not GNU's, or
     its user has said how many heaps there are to be, nothing happens."""
-    if _ARENA_VARIABLE not in os.environ:
+    told = "MALLOC_ARENA_MAX" in os.environ or "arena_max" in os.environ.get("GLIBC_TUNABLES", "")
+    if not told:
         with suppress(AttributeError):
             ctypes.CDLL(None).mallopt(_ARENA_MAX, HEAPS)
 
