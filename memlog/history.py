@@ -172,7 +172,7 @@ def undo(command: Undo, state: State, context: Context) -> Iterator[Event]:
     for number in range(command.last):
         entry = next(commands, None)
         if entry is None:
-            raise _no_more(number, command)
+            raise _no_more(number, command, context.head())
         yield from _undo_command(entry, command.cascade, state, undos)
 
 
@@ -182,9 +182,11 @@ def undone(entries: Iterable[Entry]) -> list[int]:
     return [position for each in spans for position in range(each.first, each.last + 1)]
 
 
-def _no_more(there: int, command: Undo) -> InvalidParameter:
+def _no_more(there: int, command: Undo, head: int) -> InvalidParameter:
     """Where there are fewer commands to undo than were asked for."""
     whose = f" of thread '{command.thread}'" if command.thread else ""
+    if head > SEARCHED_BACK_MAX:
+        whose += f" among the newest {SEARCHED_BACK_MAX:,} entries"
     if not there:
         return InvalidParameter(
             f"There is no command{whose} to undo",

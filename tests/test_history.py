@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memlog import history
 from memlog.codec import Entry
 from memlog.commands import (
     AddObservations,
@@ -305,6 +306,18 @@ def test_undo_of_more_commands_than_there_are_says_how_many_there_are(project: P
     do(project, Undo(last=2))
     with project.read() as state:
         assert list(state.entities()) == []
+
+
+def test_undo_that_looked_not_through_all_of_the_log_says_how_far_it_looked(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "SEARCHED_BACK_MAX", 3)
+    do(project, create(entity("mine")), thread="me")
+    for name in ("a", "b", "c"):
+        do(project, create(entity(name)), thread="you")
+    with pytest.raises(InvalidParameter, match="of thread 'me' among the newest 3 entries") as told:
+        do(project, Undo(thread="me"))
+    assert "by its position" in (told.value.suggestion or "")
 
 
 def test_undo_of_a_thread_takes_back_its_last_command_only(project: Project) -> None:
