@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -32,7 +31,7 @@ from mcp_types import (
 )
 
 from memlog import __version__
-from memlog.errors import DamagedLog, LogReplaced, MemlogError
+from memlog.errors import DamagedLog, MemlogError
 from memlog.project import Origin
 from server.advice import followable
 from server.arguments import decode
@@ -40,7 +39,7 @@ from server.completions import Completions
 from server.credentials import judge
 from server.cutting import together
 from server.prompts import Prompts
-from server.reading import read_in_thread
+from server.reading import read_in_thread, settled
 from server.refusals import describe
 from server.registry import Call, Link, Result, Tool
 from server.resources import JSON, Resources
@@ -56,9 +55,6 @@ UNFORESEEN = "INTERNAL_ERROR"
 
 CANCELLED = "CANCELLED"
 """The outcome of a call that was given up: never begun, or, where it only reads, broken off."""
-
-LOOKS_MAX = 3
-"""A read looks so often where its log is replaced each time."""
 
 INSTRUCTIONS = (
     "memlog is a durable memory: entities with facts (observations) and relations between them. "
@@ -208,21 +204,14 @@ def perform(tool: Tool, call: Call, arguments: Mapping[str, Any] | None) -> Answ
             if tool.writes
             else None
         )
-        result = _called(tool, call, decoded)
+        called = partial(tool.call, call, decoded)
+        result = called() if tool.writes else settled(called)
     except MemlogError as error:
         failure = {"error": describe(error, partial(followable, call)), **error.details}
         damage = None if isinstance(error, DamagedLog) else call.damage
         more = () if damage is None else (damage.message,)  # what is not found may be what was lost
         return Answer(failure, failure, more, outcome=error.code)
     return _succeeded(tool, result, warning, call.damage)
-
-
-def _called(tool: Tool, call: Call, arguments: Any) -> Result:
-    """What the tool gives back. A read whose log was replaced while it looked, as by a purge, looks again."""
-    for _ in range(0 if tool.writes else LOOKS_MAX - 1):
-        with suppress(LogReplaced):
-            return tool.call(call, arguments)
-    return tool.call(call, arguments)
 
 
 def _performed(

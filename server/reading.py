@@ -1,4 +1,5 @@
-"""What only reads and comes by the SDK, run by threads: what took long the last time by a few, as plain calls are.
+"""Reads: begun anew where their log was replaced; those that come by the SDK run by threads, what took long the last
+time by a few, as plain calls are.
 
 Promises that many clients who read everything hold up neither the event loop nor each other for long
 (`docs/decisions/0012`). The few wait for nothing: what would have to is begun anew by one of the many.
@@ -9,15 +10,20 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 import anyio
 import anyio.to_thread
 from anyio.lowlevel import RunVar
 
+from memlog.errors import LogReplaced
 from memlog.patience import Impatient, Leave, taking
 
 Result = TypeVar("Result")
+
+LOOKS_MAX = 3
+"""A read looks so often where its log is replaced each time."""
 
 SLOW_SECONDS = 0.02
 """Of the processor's time; what took longer is slow."""
@@ -32,26 +38,30 @@ _seconds: dict[str, float] = {}
 """What the last of each kind took."""
 
 
+def settled(read: Callable[[], Result]) -> Result:
+    """What `read` returns; it looks again where the log was replaced while it looked, as by a purge."""
+    for _ in range(LOOKS_MAX - 1):
+        with suppress(LogReplaced):
+            return read()
+    return read()
+
+
 async def read_in_thread(kind: str, read: Callable[[], Result]) -> Result:
     """What `read` returns. `kind` is one of a few names."""
 
     def timed() -> Result:
         began = time.thread_time()
-        result = read()
+        result = settled(read)
         _seconds[kind] = time.thread_time() - began
         return result
 
-    def impatient() -> Result | None:
-        try:
-            with taking(Leave(patient=False)):
-                return timed()
-        except Impatient:
-            return None
+    def impatient() -> Result:
+        with taking(Leave(patient=False)):
+            return timed()
 
     if _seconds.get(kind, 0.0) > SLOW_SECONDS:
-        result = await anyio.to_thread.run_sync(impatient, limiter=_limiter())
-        if result is not None:
-            return result
+        with suppress(Impatient):
+            return await anyio.to_thread.run_sync(impatient, limiter=_limiter())
     return await anyio.to_thread.run_sync(timed)
 
 

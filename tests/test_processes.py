@@ -19,6 +19,7 @@ from memlog.project import Project
 from memlog.store import Store
 from projections.follow import Projections
 from tests.command_line import CommandLine
+from tests.connected import ERAS, Mode, joined, run
 from tests.served import Pipe, all_facts, environment, run_memlog, served
 from tests.service import Refused, client_on
 
@@ -338,6 +339,20 @@ def test_a_check_of_what_is_derived_holds_while_another_process_writes(
     assert (checked.code, set(checked.json["default"].values())) == (0, {"equal", "switched off"})
 
 
+def purged_amid_a_read(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Of the next read, once it has opened the log; the list is empty by then."""
+    present, to_purge = Project._require_present, ["Ann"]
+
+    def after_a_purge(project: Project, *rest: Any) -> None:
+        if to_purge:
+            which = ("default", "--entity", to_purge.pop())
+            assert run_memlog("purge", *which, "--yes", data_dir=data_dir).returncode == 0
+        present(project, *rest)
+
+    monkeypatch.setattr(Project, "_require_present", after_a_purge)
+    return to_purge
+
+
 @pytest.mark.parametrize(
     ("tool", "arguments"),
     [
@@ -349,20 +364,27 @@ def test_a_check_of_what_is_derived_holds_while_another_process_writes(
 def test_a_read_whose_log_is_purged_while_it_looks_looks_again(
     tool: str, arguments: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    present, to_purge = Project._require_present, ["Ann"]
-
-    def after_a_purge(project: Project, *rest: Any) -> None:
-        if to_purge:
-            which = ("default", "--entity", to_purge.pop())
-            assert run_memlog("purge", *which, "--yes", data_dir=tmp_path).returncode == 0
-        present(project, *rest)
-
     with client_on(tmp_path) as client:
         client("create_entities", entities=[entity("Jon", "banker"), entity("Ann", "banker")])
         client(tool, **arguments)
-        monkeypatch.setattr(Project, "_require_present", after_a_purge)
+        to_purge = purged_amid_a_read(tmp_path, monkeypatch)
         told = json.dumps(client(tool, **arguments))
         assert (to_purge, "Jon" in told, "Ann" in told) == ([], True, False)
+
+
+@ERAS
+def test_a_resource_whose_log_is_purged_while_it_is_read_is_read_again(
+    tmp_path: Path, mode: Mode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with joined(tmp_path, mode) as server:
+            entities = [entity("Jon", "banker"), entity("Ann", "banker")]
+            await server.call("create_entities", entities=entities)
+            to_purge = purged_amid_a_read(tmp_path, monkeypatch)
+            told = await server.read("memory://knowledge-graph")
+            assert (to_purge, "Jon" in told, "Ann" in told) == ([], True, False)
+
+    run(scenario)
 
 
 @pytest.mark.parametrize("ending", ["delete_project", "archive_project"])
