@@ -12,13 +12,13 @@ import msgspec
 from rich.console import Console
 
 from bench import report
+from bench.console import open_console
 from bench.machine import describe
 from bench.registry import BENCHMARKS, run
 from bench.wire import ROOT
 from bench.world import TINY, Scale, World
 
 PAGE = ROOT / "docs" / "benchmarks.md"
-COLUMNS_MIN = 150
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -91,9 +91,7 @@ def main(
     ]
     if plot_file is not None and "scale" not in names:
         raise click.UsageError("--plot draws what `scale` measures; add --only scale")
-    console, progress = Console(highlight=False), Console(stderr=True)
-    if not console.is_terminal:
-        console.width = max(console.width, COLUMNS_MIN)
+    console, progress = open_console(), Console(stderr=True)
     with tempfile.TemporaryDirectory(prefix="memlog-bench-", dir=parent) as folder:
         machine = describe(Path(folder))
         measured = []

@@ -24,10 +24,10 @@ from typing import get_args
 
 import click
 import msgspec
-from rich.console import Console
 from rich.table import Table
 
 from bench.ablation import VARIANTS
+from bench.console import open_console
 from bench.locomo import CATEGORIES, Conversation, Question, conversations, store
 from bench.rows import percentile_ns
 from memlog.settings import Mode, Settings
@@ -194,7 +194,7 @@ def ablation_table(service: Service, known: Sequence[Stored]) -> Table:
 @click.option("--ablation", is_flag=True, help="Hybrid search without one of its parts at a time.")
 def main(path: Path, words_only: bool, ablation: bool) -> None:
     """Measure what a search finds of the evidence of questions, over the LoCoMo file at PATH."""
-    console = Console()
+    console = open_console()
     with tempfile.TemporaryDirectory(prefix="memlog-quality-") as folder:
         given = os.environ.get("MEMLOG_MODEL_DIR")
         settings = Settings(

@@ -16,9 +16,9 @@ from typing import Any
 
 import click
 import msgspec
-from rich.console import Console
 from rich.table import Table
 
+from bench.console import open_console
 from bench.locomo import Conversation, conversations, store
 from memlog.settings import Settings
 from server.dispatch import run
@@ -100,7 +100,7 @@ def table(shares: Shares) -> Table:
 def main(path: Path, words_only: bool) -> None:
     """Measure how much of what answers a question a recall holds, over the LoCoMo file at PATH."""
     shares: Shares = {}
-    console = Console()
+    console = open_console()
     with tempfile.TemporaryDirectory(prefix="memlog-recalling-") as folder:
         given = os.environ.get("MEMLOG_MODEL_DIR")
         settings = Settings(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from rich.console import Console
 from bench.ablation import VARIANTS
 from bench.locomo import conversations
 from bench.quality import Figures, ablation_table, asked, by_session, by_turn, stored, tables
+from bench.wire import ROOT
 from tests.service import client_on
 
 ANIMALS = ("heron", "badger", "otter", "beaver", "marten", "lynx")
@@ -67,6 +70,13 @@ def test_every_question_is_asked_in_every_mode_and_its_evidence_found(
     assert answers[1].places == (1, 2)
     assert by_turn(answers).recall[-1] == by_session(answers).recall[-1] == 100
     assert [table.row_count for table in tables(answers)] == [3, 3, 1]
+
+
+def test_what_goes_into_a_file_is_told_in_whole_words(path: Path) -> None:
+    command = [sys.executable, "-m", "bench.quality", "--words-only", str(path)]
+    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert "single-hop" in told
+    assert "\N{HORIZONTAL ELLIPSIS}" not in told
 
 
 def test_a_variant_changes_what_is_found_and_nothing_after(path: Path, tmp_path: Path) -> None:
