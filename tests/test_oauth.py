@@ -58,16 +58,20 @@ class Authority:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 authority.asked.append(self.path)
-                page = authority.pages().get(self.path)
+                page = authority.page(self.path)
                 self.send_response(404 if page is None else 200)
                 self.end_headers()
-                self.wfile.write(json.dumps(page).encode())
+                self.wfile.write(page or b"")
 
             def log_message(self, format: str, *arguments: object) -> None:
                 """Nothing."""
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+    def page(self, path: str) -> bytes | None:
+        page = self.pages().get(path)
+        return None if page is None else json.dumps(page).encode()
 
     def pages(self) -> dict[str, Any]:
         key = json.loads(jwt.algorithms.ECAlgorithm.to_jwk(self._key.public_key()))
@@ -256,6 +260,22 @@ def test_an_issuer_that_publishes_nonsense_lets_nobody_in(
     monkeypatch.setattr(authority, "pages", lambda: pages)
     issuer = Issuer(authority.url, RESOURCE)
     assert anyio.run(issuer.granted, authority.token()) is None
+
+
+@pytest.mark.parametrize("where", ["/.well-known/openid-configuration", "/keys"])
+def test_an_issuer_whose_pages_are_nested_without_end_lets_nobody_in(
+    authority: Authority,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    where: str,
+) -> None:
+    page = authority.page
+    monkeypatch.setattr(
+        authority, "page", lambda path: b"[" * 200_000 if path == where else page(path)
+    )
+    issuer = Issuer(authority.url, RESOURCE)
+    assert anyio.run(issuer.granted, authority.token()) is None
+    assert f"{authority.url}{where} holds JSON that is nested too deeply" in caplog.text
 
 
 def test_an_issuer_that_is_away_lets_nobody_in(tmp_path: Path, authority: Authority) -> None:

@@ -173,6 +173,8 @@ def _fetched(address: str) -> dict[str, Any]:
     except HTTPError as error:
         error.close()  # it holds the connection
         raise
+    except RecursionError as error:
+        raise ValueError(f"{address} holds JSON that is nested too deeply") from error
     if not isinstance(found, dict):
         raise ValueError(f"{address} holds no JSON object")
     return found
