@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import anyio
@@ -18,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from memlog.errors import InvalidParameter
 from server.grants import Grant
+from server.http import oauth
 from server.http.oauth import Claims, Issuer, grant_of
 from tests.http_served import HttpClient, HttpServer, served_http
 
@@ -58,10 +60,11 @@ class Authority:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 authority.asked.append(self.path)
-                page = authority.page(self.path)
-                self.send_response(404 if page is None else 200)
+                self.send_response(404 if authority.page(self.path) is None else 200)
                 self.end_headers()
-                self.wfile.write(page or b"")
+                with suppress(OSError):  # nobody waits for the rest
+                    for part in authority.sent(self.path):
+                        self.wfile.write(part)
 
             def log_message(self, format: str, *arguments: object) -> None:
                 """Nothing."""
@@ -72,6 +75,9 @@ class Authority:
     def page(self, path: str) -> bytes | None:
         page = self.pages().get(path)
         return None if page is None else json.dumps(page).encode()
+
+    def sent(self, path: str) -> Iterator[bytes]:
+        yield self.page(path) or b""
 
     def pages(self) -> dict[str, Any]:
         key = json.loads(jwt.algorithms.ECAlgorithm.to_jwk(self._key.public_key()))
@@ -276,6 +282,25 @@ def test_an_issuer_whose_pages_are_nested_without_end_lets_nobody_in(
     issuer = Issuer(authority.url, RESOURCE)
     assert anyio.run(issuer.granted, authority.token()) is None
     assert f"{authority.url}{where} holds JSON that is nested too deeply" in caplog.text
+
+
+def test_an_issuer_that_answers_byte_by_byte_is_waited_for_so_long_and_no_longer(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(oauth, "FETCH_SECONDS_MAX", 0.2)
+    ended = Event()
+
+    def byte_by_byte(path: str) -> Iterator[bytes]:
+        for _ in range(100):
+            if not ended.wait(0.05):
+                yield b" "
+
+    monkeypatch.setattr(authority, "sent", byte_by_byte)
+    issuer = Issuer(authority.url, RESOURCE)
+    granted = anyio.run(issuer.granted, authority.token())
+    ended.set()
+    assert granted is None
+    assert "they did not come within 0.2 seconds" in caplog.text
 
 
 def test_an_issuer_that_is_away_lets_nobody_in(tmp_path: Path, authority: Authority) -> None:

@@ -36,6 +36,8 @@ from server.http.hosts import is_loopback
 ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA"]
 FETCH_SECONDS = 30.0
 FETCH_TIMEOUT_SECONDS = 5.0
+FETCH_SECONDS_MAX = 10.0
+"""For all that a fetch takes: an issuer that sends a byte now and then would go on without end."""
 FETCHED_BYTES_MAX = 1_000_000
 SUBJECT_CHARACTERS_MAX = 255
 _SCOPE = "memlog:"
@@ -117,10 +119,15 @@ class Issuer:
                 if name not in self._keys and self._may_fetch():
                     self._fetched_s = time.monotonic()
                     try:
-                        self._keys = await anyio.to_thread.run_sync(self._fetch)
+                        self._keys = await self._fetched_in_time()
                     except (OSError, ValueError, HTTPException, jwt.PyJWTError) as error:
                         logger.warning("the keys of %s cannot be had: %s", self.issuer, error)
         return self._keys.get(name)
+
+    async def _fetched_in_time(self) -> dict[str, jwt.PyJWK]:
+        with anyio.move_on_after(FETCH_SECONDS_MAX):
+            return await anyio.to_thread.run_sync(self._fetch, abandon_on_cancel=True)
+        raise ValueError(f"they did not come within {FETCH_SECONDS_MAX:g} seconds")
 
     def _may_fetch(self) -> bool:
         return time.monotonic() - self._fetched_s >= FETCH_SECONDS
