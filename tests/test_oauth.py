@@ -55,12 +55,17 @@ class Authority:
     def __init__(self) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self.asked: list[str] = []
+        self.moved: dict[str, str] = {}
         authority = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 authority.asked.append(self.path)
-                self.send_response(404 if authority.page(self.path) is None else 200)
+                moved = authority.moved.get(self.path)
+                found = authority.page(self.path) is not None
+                self.send_response(302 if moved else 200 if found else 404)
+                if moved:
+                    self.send_header("Location", moved)
                 self.end_headers()
                 with suppress(OSError):  # nobody waits for the rest
                     for part in authority.sent(self.path):
@@ -282,6 +287,19 @@ def test_an_issuer_whose_pages_are_nested_without_end_lets_nobody_in(
     issuer = Issuer(authority.url, RESOURCE)
     assert anyio.run(issuer.granted, authority.token()) is None
     assert f"{authority.url}{where} holds JSON that is nested too deeply" in caplog.text
+
+
+@pytest.mark.parametrize(("host", "let_in"), [("127.0.0.1", True), ("0.0.0.0", False)])
+def test_keys_are_fetched_from_where_they_moved_to_but_over_plain_http_from_this_machine_alone(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch, host: str, let_in: bool
+) -> None:
+    pages = authority.pages()
+    pages["/moved"] = pages["/keys"]
+    monkeypatch.setattr(authority, "pages", lambda: pages)
+    moved = f"http://{host}:{authority.server.server_port}/moved"
+    monkeypatch.setattr(authority, "moved", {"/keys": moved})
+    granted = anyio.run(Issuer(authority.url, RESOURCE).granted, authority.token())
+    assert (granted is not None) is let_in
 
 
 def test_an_issuer_that_answers_byte_by_byte_is_waited_for_so_long_and_no_longer(

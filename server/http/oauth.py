@@ -20,7 +20,7 @@ from http.client import HTTPException
 from typing import Annotated, Any
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
-from urllib.request import Request, urlopen
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 import anyio
 import anyio.to_thread
@@ -170,12 +170,11 @@ def grant_of(claims: Claims) -> Grant | None:
 
 
 def _fetched(address: str) -> dict[str, Any]:
-    parts = urlsplit(address)
-    if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
+    if not _is_secure(address):
         raise ValueError(f"{address} is not https")
     request = Request(address, headers={"Accept": "application/json"})
     try:
-        with urlopen(request, timeout=FETCH_TIMEOUT_SECONDS) as answer:
+        with _OPENER.open(request, timeout=FETCH_TIMEOUT_SECONDS) as answer:
             found = json.loads(answer.read(FETCHED_BYTES_MAX))
     except HTTPError as error:
         error.close()  # it holds the connection
@@ -185,3 +184,22 @@ def _fetched(address: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ValueError(f"{address} holds no JSON object")
     return found
+
+
+def _is_secure(address: str) -> bool:
+    parts = urlsplit(address)
+    return parts.scheme == "https" or is_loopback(parts.hostname or "")
+
+
+class _Secure(HTTPRedirectHandler):
+    """Follows to no address that would not be fetched itself: what comes over plain HTTP anybody on the way writes."""
+
+    def redirect_request(
+        self, req: Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> Request | None:
+        if not _is_secure(newurl):
+            raise HTTPError(newurl, code, f"{newurl} is not https", headers, fp)
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+_OPENER = build_opener(_Secure)
