@@ -585,3 +585,16 @@ def test_an_address_that_others_reach_needs_tokens_and_hosts(
     ended = run_memlog(*arguments, data_dir=tmp_path, stdin=b"", **variables)
     assert ended.returncode == 1
     assert missing in ended.stderr
+
+
+@pytest.mark.parametrize(
+    "token", [f"{SECRET}\n", f" {SECRET}", f"{SECRET}\t", f"{SECRET}\x7f{SECRET}", f"{SECRET}日"]
+)
+def test_a_token_of_the_environment_that_no_client_could_send_is_refused_and_not_shown(
+    tmp_path: Path, token: str
+) -> None:
+    arguments = ("serve", "--transport", "http", "--port", "0")
+    ended = run_memlog(*arguments, data_dir=tmp_path, stdin=b"", MEMLOG_TOKEN=token)
+    assert ended.returncode == 1
+    assert "MEMLOG_TOKEN has white space at an end, or a character that no header" in ended.stderr
+    assert SECRET not in ended.stderr

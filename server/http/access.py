@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hmac
 import logging
+import re
 
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
@@ -24,6 +25,8 @@ from server.tokens import GIVEN_CHARACTERS_MIN, Tokens, digest, tokens_path
 ENVIRONMENT_NAME = "environment"
 """The actor of what is written with the token of the environment."""
 
+_SENDABLE = re.compile(r"[\t -~\x80-\xff]*")
+
 logger = logging.getLogger("memlog.http.access")
 
 
@@ -37,11 +40,7 @@ class Access:
     """The SDK's `TokenVerifier`, for tokens of every kind."""
 
     def __init__(self, settings: Settings) -> None:
-        if settings.token and len(settings.token) < GIVEN_CHARACTERS_MIN:
-            raise InvalidParameter(
-                f"MEMLOG_TOKEN is shorter than {GIVEN_CHARACTERS_MIN} characters",
-                suggestion="Make one that nobody guesses: openssl rand -base64 32",
-            )
+        _require_sendable(settings.token)
         self._given = digest(settings.token) if settings.token else None
         self._tokens = Tokens(tokens_path(settings))
         self.issuer = (
@@ -99,6 +98,20 @@ class Access:
 def client_of(grant: Grant, scope: Scope) -> str:
     """Whose a request is, where everybody gets a share: its token's, without one its address's."""
     return grant.name or (scope.get("client") or ("",))[0]
+
+
+def _require_sendable(token: str) -> None:
+    """Raises InvalidParameter for a token of the environment that is short, or that no client could send."""
+    if token and len(token) < GIVEN_CHARACTERS_MIN:
+        wrong = f"is shorter than {GIVEN_CHARACTERS_MIN} characters"
+    elif token != token.strip() or not _SENDABLE.fullmatch(token):
+        wrong = "has white space at an end, or a character that no header carries"
+    else:
+        return
+    raise InvalidParameter(
+        f"MEMLOG_TOKEN {wrong}",
+        suggestion="Make one that nobody guesses: openssl rand -base64 32",
+    )
 
 
 def _admitted(token: str, grant: Grant) -> Admitted:
