@@ -18,8 +18,10 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from memlog.errors import InvalidParameter
+from memlog.settings import Settings
 from server.grants import Grant
 from server.http import oauth
+from server.http.access import Access
 from server.http.oauth import Claims, Issuer, grant_of
 from tests.http_served import HttpClient, HttpServer, served_http
 
@@ -257,6 +259,12 @@ def test_scopes_say_what_is_granted(scopes: object, grant: Grant | None) -> None
 def test_an_issuer_over_plain_http_is_refused(issuer: str, resource: str) -> None:
     with pytest.raises(InvalidParameter, match="https://"):
         Issuer(issuer, resource)
+
+
+def test_a_resource_without_an_issuer_is_refused() -> None:
+    """The door would stand open."""
+    with pytest.raises(InvalidParameter, match="MEMLOG_OAUTH_ISSUER is not"):
+        Access(Settings(oauth_resource=RESOURCE))
 
 
 @pytest.mark.parametrize(

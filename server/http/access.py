@@ -41,6 +41,11 @@ class Access:
 
     def __init__(self, settings: Settings) -> None:
         _require_sendable(settings.token)
+        if settings.oauth_resource and not settings.oauth_issuer:  # whoever names it wants tokens
+            raise InvalidParameter(
+                "MEMLOG_OAUTH_RESOURCE is set and MEMLOG_OAUTH_ISSUER is not",
+                suggestion="Name the authorization server whose tokens are taken, or take both away.",
+            )
         self._given = digest(settings.token) if settings.token else None
         self._tokens = Tokens(tokens_path(settings))
         self.issuer = (
