@@ -206,6 +206,34 @@ def test_an_invented_key_does_not_make_the_server_ask_again(
     assert len(authority.asked) == asked
 
 
+def test_a_key_that_the_issuer_withdrew_counts_no_more(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its place under the same name is taken by another, and no name is unknown."""
+    issuer = Issuer(authority.url, RESOURCE)
+    stolen = authority.token()
+    assert anyio.run(issuer.granted, stolen) is not None
+    monkeypatch.setattr(authority, "_key", ec.generate_private_key(ec.SECP256R1()))
+    assert anyio.run(issuer.granted, stolen) is not None
+    monkeypatch.setattr(oauth, "KEYS_SECONDS", 0.0)
+    monkeypatch.setattr(oauth, "FETCH_SECONDS", 0.0)
+    assert anyio.run(issuer.granted, stolen) is None
+    assert anyio.run(issuer.granted, authority.token()) is not None
+
+
+def test_the_keys_that_are_there_count_while_the_issuer_is_away(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    issuer = Issuer(authority.url, RESOURCE)
+    assert anyio.run(issuer.granted, authority.token()) is not None
+    monkeypatch.setattr(oauth, "KEYS_SECONDS", 0.0)
+    monkeypatch.setattr(oauth, "FETCH_SECONDS", 0.0)
+    token = authority.token()
+    monkeypatch.setattr(authority, "pages", lambda: {})
+    assert anyio.run(issuer.granted, token) is not None
+    assert "cannot be had" in caplog.text
+
+
 def test_who_has_a_token_that_holds_longer_is_not_ended_with_a_shorter_one(
     authority: Authority,
 ) -> None:

@@ -7,14 +7,16 @@ that it has not expired. Its scopes say what it grants:
     memlog:project:NAME  memlog:toolset:NAME    narrows it to those named; otherwise all
 
 `oauth:` and the subject (`sub`) is the actor. Claims of another shape than theirs count for nothing. Keys are
-fetched when an unknown one is named, and not more often than every `FETCH_SECONDS`, so that nobody makes this
-server knock at the other by inventing names.
+fetched when an unknown one is named, and when they are older than `KEYS_SECONDS`, so that one which was withdrawn
+counts no more; but not more often than every `FETCH_SECONDS`, so that nobody makes this server knock at the other by
+inventing names. Those that are there count until others can be had.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import math
 import time
 from http.client import HTTPException
 from typing import Annotated, Any
@@ -35,6 +37,7 @@ from server.http.hosts import is_loopback
 
 ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA"]
 FETCH_SECONDS = 30.0
+KEYS_SECONDS = 600.0
 FETCH_TIMEOUT_SECONDS = 5.0
 FETCH_SECONDS_MAX = 10.0
 """For all that a fetch takes: an issuer that sends a byte now and then would go on without end."""
@@ -79,7 +82,7 @@ class Issuer:
                 )
         self.issuer, self.resource = issuer, resource
         self._keys: dict[str, jwt.PyJWK] = {}
-        self._fetched_s = -FETCH_SECONDS
+        self._fetched_s = self._had_s = -math.inf
         self._fetching = anyio.Lock()
         self._expiring: dict[Grant, float] = {}
 
@@ -114,12 +117,14 @@ class Issuer:
         return grant in self._expiring
 
     async def _key(self, name: str) -> jwt.PyJWK | None:
-        if name not in self._keys:
+        # Who has a key that is known does not wait while another looks whether it still is.
+        if name not in self._keys or (self._are_old() and not self._fetching.locked()):
             async with self._fetching:
-                if name not in self._keys and self._may_fetch():
+                if (name not in self._keys or self._are_old()) and self._may_fetch():
                     self._fetched_s = time.monotonic()
                     try:
                         self._keys = await self._fetched_in_time()
+                        self._had_s = time.monotonic()
                     except (OSError, ValueError, HTTPException, jwt.PyJWTError) as error:
                         logger.warning("the keys of %s cannot be had: %s", self.issuer, error)
         return self._keys.get(name)
@@ -128,6 +133,9 @@ class Issuer:
         with anyio.move_on_after(FETCH_SECONDS_MAX):
             return await anyio.to_thread.run_sync(self._fetch, abandon_on_cancel=True)
         raise ValueError(f"they did not come within {FETCH_SECONDS_MAX:g} seconds")
+
+    def _are_old(self) -> bool:
+        return time.monotonic() - self._had_s >= KEYS_SECONDS
 
     def _may_fetch(self) -> bool:
         return time.monotonic() - self._fetched_s >= FETCH_SECONDS
