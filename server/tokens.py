@@ -147,7 +147,7 @@ class Tokens:
     def _read(self) -> tuple[Token, ...]:
         try:
             return msgspec.json.decode(self.path.read_bytes(), type=_Kept).tokens
-        except (OSError, ValueError) as error:  # no JSON, or no text
+        except (OSError, ValueError, RecursionError) as error:  # no JSON, or no text
             raise self._unreadable(error) from error
 
     def _unreadable(self, why: Exception | str) -> StorageError:

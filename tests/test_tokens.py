@@ -69,6 +69,7 @@ def test_a_change_by_another_process_is_seen_at_once(tmp_path: Path) -> None:
         b'{"tokens": [{"name": "x"}]}',
         b'{"tokns": []}',
         b'{"tokens": [{"name": "\xff"}]}',
+        b'{"tokens": [{"more": ' + b"[" * 100_000,
     ],
 )
 def test_a_damaged_file_is_named(tmp_path: Path, content: bytes) -> None:
