@@ -71,7 +71,7 @@ class Tokens:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._seen: tuple[int, int, int] | None = None
+        self._seen: tuple[int, ...] | None = None
         self._tokens: tuple[Token, ...] = ()
 
     def all(self) -> tuple[Token, ...]:
@@ -85,7 +85,8 @@ class Tokens:
             raise self._unreadable(error) from error
         if not S_ISREG(status.st_mode):  # a pipe would be waited for
             raise self._unreadable("it is no file")
-        seen = (status.st_mtime_ns, status.st_ino, status.st_size)
+        # The last is of rights, too, and nobody sets it back, as copying does the first.
+        seen = (status.st_mtime_ns, status.st_ino, status.st_size, status.st_ctime_ns)
         if seen != self._seen:
             self._tokens = self._read()
             self._seen = seen

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 import time
 from pathlib import Path
@@ -59,6 +60,21 @@ def test_a_change_by_another_process_is_seen_at_once(tmp_path: Path) -> None:
     assert other.find(token) is not None
     one.revoke("laptop")
     assert other.find(token) is None
+
+
+def test_a_change_that_keeps_the_size_and_the_time_of_the_file_is_seen_at_once(
+    tmp_path: Path,
+) -> None:
+    """As copying with times over a file does."""
+    tokens = Tokens(tmp_path / "tokens.json")
+    token = tokens.new(Grant("laptop", "admin"))
+    assert tokens.find(token) is not None
+    before = tokens.path.stat()
+    text = tokens.path.read_text()
+    tokens.path.write_text(text.replace('"admin"', '"read" '))
+    os.utime(tokens.path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    found = tokens.find(token)
+    assert found is not None and found.right == "read"
 
 
 @pytest.mark.parametrize(
