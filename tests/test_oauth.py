@@ -351,10 +351,15 @@ def test_an_issuer_that_answers_byte_by_byte_is_waited_for_so_long_and_no_longer
 
     monkeypatch.setattr(authority, "sent", byte_by_byte)
     issuer = Issuer(authority.url, RESOURCE)
-    granted = anyio.run(issuer.granted, authority.token())
+    monkeypatch.setattr(oauth, "FETCH_SECONDS", 0.0)
+    before = len(authority.asked)
+    granted = [anyio.run(issuer.granted, authority.token()) for _ in range(2)]
     ended.set()
-    assert granted is None
+    assert granted == [None, None]
     assert "they did not come within 0.2 seconds" in caplog.text
+    assert "what it was asked for before is still on its way" in caplog.text
+    asked = authority.asked[before:]
+    assert len(asked) == len(set(asked))
 
 
 def test_an_issuer_that_is_away_lets_nobody_in(tmp_path: Path, authority: Authority) -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import threading
 import time
 from http.client import HTTPException
 from typing import Annotated, Any
@@ -84,6 +85,8 @@ class Issuer:
         self._keys: dict[str, jwt.PyJWK] = {}
         self._fetched_s = self._had_s = -math.inf
         self._fetching = anyio.Lock()
+        self._on_its_way = threading.Lock()
+        """Held by the thread that fetches, also while nobody waits for it any more."""
         self._expiring: dict[Grant, float] = {}
 
     async def granted(self, token: str) -> Grant | None:
@@ -131,7 +134,7 @@ class Issuer:
 
     async def _fetched_in_time(self) -> dict[str, jwt.PyJWK]:
         with anyio.move_on_after(FETCH_SECONDS_MAX):
-            return await anyio.to_thread.run_sync(self._fetch, abandon_on_cancel=True)
+            return await anyio.to_thread.run_sync(self._fetch_alone, abandon_on_cancel=True)
         raise ValueError(f"they did not come within {FETCH_SECONDS_MAX:g} seconds")
 
     def _are_old(self) -> bool:
@@ -139,6 +142,16 @@ class Issuer:
 
     def _may_fetch(self) -> bool:
         return time.monotonic() - self._fetched_s >= FETCH_SECONDS
+
+    def _fetch_alone(self) -> dict[str, jwt.PyJWK]:
+        if not self._on_its_way.acquire(
+            blocking=False
+        ):  # one thread may wait without end, not one each time
+            raise ValueError("what it was asked for before is still on its way")
+        try:
+            return self._fetch()
+        finally:
+            self._on_its_way.release()
 
     def _fetch(self) -> dict[str, jwt.PyJWK]:
         parts = urlsplit(self.issuer)
