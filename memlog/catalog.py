@@ -23,8 +23,14 @@ _decode = msgspec.msgpack.Decoder(Project).decode
 class Catalog:
     def __init__(self, path: Path) -> None:
         self._environment = derived(path, ("projects", "meta"))
-        self._projects = self._environment.databases["projects"]
-        self._meta = self._environment.databases["meta"]
+
+    @property
+    def _projects(self) -> lmdb._Database:
+        return self._environment.databases["projects"]
+
+    @property
+    def _meta(self) -> lmdb._Database:
+        return self._environment.databases["meta"]
 
     def rows(self) -> list[Project]:
         with self._environment.read() as transaction:

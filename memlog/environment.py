@@ -71,6 +71,8 @@ class Environment:
         self.damaged = False
         """Whether it was found so since it was opened: nothing is read through it any more."""
         self._closed = False
+        self._stuck = False
+        """Whether LMDB refuses all transactions, because it could not write where the newest commit ends."""
         self._writer = threading.Lock()
         self._gate = Gate()
         self._ours: Stamp | None = None
@@ -80,16 +82,7 @@ class Environment:
             if proven:
                 self._require_metas()
             make_room_for_lock(path)
-            self._env = _opened_alone(
-                lambda: lmdb.open(
-                    str(path),
-                    subdir=False,
-                    map_size=map_bytes,
-                    max_dbs=len(databases),
-                    max_readers=READERS_MAX,
-                    readahead=False,
-                )
-            )
+            self._env = _opened_alone(path, map_bytes, len(databases))
         except (lmdb.Error, OSError) as error:
             raise storage_error(path, error) from error
         try:
@@ -235,8 +228,14 @@ class Environment:
 
     def _retrying(self, attempt: Callable[[], Result]) -> Result:
         while True:
+            if self._stuck:
+                self._open_again()
             try:
                 return attempt()
+            except lmdb.PanicError:
+                if not self.path.exists() or self.was_replaced(os.fspath(self.path)):
+                    raise
+                self._stuck = True
             except lmdb.MapResizedError:
                 self._resize(0)
             except lmdb.MapFullError:
@@ -248,6 +247,17 @@ class Environment:
     def _resize(self, map_bytes: int) -> None:
         with self._gate.closed():
             self._env.set_mapsize(map_bytes)
+
+    def _open_again(self) -> None:
+        """LMDB goes on from the commit before once the file is opened anew."""
+        with self._gate.closed():
+            if not self._stuck or self._closed:  # another thread was here first
+                return
+            self._env.close()
+            self._env = _opened_alone(self.path, MAP_BYTES_START, len(self.databases))
+            with self._turn:
+                self.databases = {name: self._env.open_db(name.encode()) for name in self.databases}
+            self._stuck = False
 
     def rewrite(self, fill: Callable[[lmdb.Transaction, Path], None]) -> None:
         """Puts a new file in the place of this one, so that nothing of what was removed is left in a page.
@@ -277,11 +287,11 @@ class Environment:
         self, name: str, rows: Iterable[tuple[bytes, bytes]], *, in_order: bool = True
     ) -> None:
         """Adds rows to a database, `in_order` of key behind all that are there, or anywhere; what is there stays."""
-        database = self.databases[name]
         rows = iter(rows)
         while batch := list(islice(rows, ROWS_PER_COMMIT)):
 
             def body(transaction: lmdb.Transaction, batch: Any = batch) -> None:
+                database = self.databases[name]
                 for key, value in batch:
                     transaction.put(key, value, db=database, append=in_order, overwrite=False)
 
@@ -342,8 +352,8 @@ class Snapshot:
             raise self._environment.told(error) from error
 
 
-def _opened_alone(attempt: Callable[[], lmdb.Environment]) -> lmdb.Environment:
-    """What `attempt` opens, once this process has closed it.
+def _opened_alone(path: Path, map_bytes: int, databases: int) -> lmdb.Environment:
+    """The file, opened for so many databases, once this process has closed it.
 
     LMDB opens a file once in a process, and it stays open until whoever read it is gone: another thread may
     be closing it in this moment, or the traceback of an exception holds a transaction, in a circle that
@@ -352,7 +362,14 @@ def _opened_alone(attempt: Callable[[], lmdb.Environment]) -> lmdb.Environment:
     until = time.monotonic() + CLOSING_SECONDS_MAX
     while True:
         try:
-            return attempt()
+            return lmdb.open(
+                str(path),
+                subdir=False,
+                map_size=map_bytes,
+                max_dbs=databases,
+                max_readers=READERS_MAX,
+                readahead=False,
+            )
         except lmdb.Error as error:
             if "already open in this process" not in str(error) or time.monotonic() > until:
                 raise

@@ -356,9 +356,9 @@ class Project:
 
     def remove(self) -> None:
         """Marks the file as gone, so that no process that still has it open writes into a ghost."""
-        meta = self._environment.databases["meta"]
 
         def body(transaction: lmdb.Transaction) -> None:
+            meta = self._environment.databases["meta"]
             transaction.put(_REMOVED_KEY, b"1", db=meta)
             transaction.delete(VERSION_KEY, db=meta)
 

@@ -6,8 +6,11 @@ a full disk for real is in `test_full_disk`.
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -196,3 +199,53 @@ def test_what_the_disk_refuses_is_told_without_telling_where_it_is(
         said = refused(client, "search_nodes", query="Gina", mode="text")
         assert said["code"] == "STORAGE_ERROR"
         assert str(tmp_path) not in str(said)
+
+
+@contextmanager
+def no_room_for_what_ends_a_commit(file: Path) -> Iterator[None]:
+    """LMDB's writes to the first two pages of `file`, in this process, meet a full disk."""
+    with open("/dev/full", "wb") as full:
+        writers = [
+            each for each in map(int, os.listdir("/proc/self/fd")) if ends_commits(each, file)
+        ]
+        kept = {each: os.dup(each) for each in writers}
+        assert kept
+        for each in kept:
+            os.dup2(full.fileno(), each)
+        yield
+        for each, copy in kept.items():
+            os.dup2(copy, each)
+            os.close(copy)
+
+
+def ends_commits(handle: int, file: Path) -> bool:
+    with suppress(OSError):
+        synced = fcntl.fcntl(handle, fcntl.F_GETFL) & os.O_DSYNC
+        return bool(synced) and os.path.samestat(os.fstat(handle), file.stat())
+    return False
+
+
+REFUSED_WRITES: dict[str, tuple[str, dict[str, Any]]] = {
+    "projects/*/log.mdb": ("create_entities", {"entities": [entity("lost")]}),
+    "catalog.mdb": ("create_project", {"name": "lost"}),
+}
+"""For each file a call that writes to it."""
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="handles by number: Linux only")
+@pytest.mark.parametrize("file", REFUSED_WRITES)
+def test_a_commit_whose_end_the_disk_refuses_is_no_damage_and_the_next_goes_well(
+    tmp_path: Path, file: str
+) -> None:
+    tool, arguments = REFUSED_WRITES[file]
+    with client_on(tmp_path) as client:
+        client("create_entities", entities=[entity("before")])
+        (path,) = tmp_path.glob(file)
+        with no_room_for_what_ends_a_commit(path):
+            error = refused(client, tool, **arguments)
+        assert "No space left" in error["message"]
+        client("create_entities", entities=[entity("after")])
+        assert set(names(client("search_nodes", query="fact", mode="text"))) == {"before", "after"}
+        client("create_project", name="other")
+        known = client("list_projects")["projects"]
+        assert [each["name"] for each in known] == ["default", "other"]
