@@ -40,6 +40,7 @@ class Folders:
         self._new_id = new_id
         self.replaced = data_dir / _REPLACED
         self.salvaged = data_dir / _SALVAGED
+        self.trash = data_dir / _TRASH
 
     def make(self) -> None:
         """Raises StorageError."""
@@ -107,7 +108,10 @@ class Folders:
 
     def throw_away(self, folder: Path) -> None:
         """Removes a folder at once, also where another process is writing an index into it."""
-        trash = self._data_dir / _TRASH
-        trash.mkdir(exist_ok=True)
-        folder.rename(trash / self._new_id("prj"))
-        shutil.rmtree(trash, ignore_errors=True)
+        self.trash.mkdir(exist_ok=True)
+        folder.rename(self.trash / self._new_id("prj"))
+        self.empty_trash()
+
+    def empty_trash(self) -> None:
+        """Removes what was thrown away, also by a process that was killed before it was done."""
+        shutil.rmtree(self.trash, ignore_errors=True)

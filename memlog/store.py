@@ -63,6 +63,9 @@ class Store:
         self._folders.make()
         self._catalog = Catalog(data_dir / "catalog.mdb")
         try:
+            if self._folders.trash.exists():
+                with self._lock():  # nobody is throwing anything away
+                    self._folders.empty_trash()
             pending = self._catalog.pending()
             if pending or self._folders.ids() != {row.id for row in self._catalog.rows()}:
                 self.rebuild_catalog()

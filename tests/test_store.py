@@ -298,3 +298,11 @@ def test_who_is_interrupted_while_a_log_is_opened_has_let_go_of_it(
             store.create("one")
     assert store.create("one").name == "one"
     assert kept.traceback
+
+
+def test_what_a_killed_process_was_removing_is_removed_by_the_next_start(tmp_path: Path) -> None:
+    left = tmp_path / "trash" / "prj_1" / "log.mdb"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"of a deleted project")
+    Store(tmp_path).close()
+    assert not left.exists()
