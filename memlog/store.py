@@ -184,14 +184,19 @@ class Store:
 
             def chosen(log: Log, state: State) -> frozenset[int]:
                 made.append(plan(log, state, target))
+                # A purge that ends behind the log could not be asked for again: nothing is found then.
+                self._forget_derived(project.folder)
                 return made[-1].positions
 
             project.erase(chosen)
             self._discard(project.folder.name)
-            forget(project.folder.name, self._folders.salvaged)
-            for beside in [each for each in project.folder.iterdir() if each.is_dir()]:
-                self._folders.throw_away(beside)
+            self._forget_derived(project.folder)  # what another process derived meanwhile
         return made[-1]
+
+    def _forget_derived(self, folder: Path) -> None:
+        forget(folder.name, self._folders.salvaged)
+        for beside in [each for each in folder.iterdir() if each.is_dir()]:
+            self._folders.throw_away(beside)
 
     def adopt(self, folder: Path, *, replace: bool = False) -> tuple[ProjectRow, Path | None]:
         """Takes a folder with the log of a project into the store: it is moved there.

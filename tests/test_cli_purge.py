@@ -16,6 +16,7 @@ from projections.embedding import VectorCache
 from server.cli import cli
 from tests.served import served
 from tests.service import Client, Refused, client_on
+from tests.test_kills import run_and_die
 from tests.test_purging import assert_whole, memory_ids, told
 
 SECRETS = ("Zürich-Xaver", "xyzzybank", "plughstreet", "qwoxtag", "frobnicate")
@@ -145,6 +146,21 @@ def test_no_file_of_the_data_directory_holds_a_byte_of_what_was_purged(tmp_path:
         assert client("search_nodes", query="shop")["entities"][0]["name"] == "Gina"
         with pytest.raises(Refused, match="CONFLICT: Command id 'cmd-2' was used before"):
             client.as_command("cmd-2", *COMMAND_2)
+
+
+def test_a_purge_that_is_killed_once_the_log_is_written_anew_leaves_nothing_in_the_indexes(
+    tmp_path: Path,
+) -> None:
+    """The log does not know of it any more, so nobody can ask for the rest."""
+    with client_on(tmp_path) as client:
+        fill(client)
+    code = f"""
+    from memlog.purging import Target
+    dies_after(memlog.project.Project, "erase")
+    client.service.purge("default", Target(({SECRETS[0]!r},)))
+"""
+    run_and_die(tmp_path, code)
+    assert holding(tmp_path, SECRETS[:3]) == set()
 
 
 def test_the_command_tells_what_goes_asks_and_does_nothing_on_no(tmp_path: Path) -> None:
