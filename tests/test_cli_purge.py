@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from memlog.errors import StorageError
 from memlog.purging import Target
 from memlog.store import Store
 from projections.embedding import VectorCache
@@ -161,6 +162,18 @@ def test_a_purge_that_is_killed_once_the_log_is_written_anew_leaves_nothing_in_t
 """
     run_and_die(tmp_path, code)
     assert holding(tmp_path, SECRETS[:3]) == set()
+
+
+def test_a_purge_whose_indexes_cannot_be_built_says_that_it_is_done(tmp_path: Path) -> None:
+    with client_on(tmp_path) as client:
+        fill(client)
+    (index,) = tmp_path.glob("projects/*/text-v*")
+    index.with_name(f"{index.name}.1").write_text("no folder")
+    arguments = ["purge", "default", "--entity", SECRETS[0], "--yes", "--data-dir", str(tmp_path)]
+    result = CliRunner().invoke(cli, arguments, env={"MEMLOG_EMBEDDER": "none"})
+    assert result.exit_code == 1
+    assert isinstance(result.exception, StorageError)
+    assert str(result.exception.suggestion).startswith("Erased 6 entries of project 'default'.")
 
 
 def test_the_command_tells_what_goes_asks_and_does_nothing_on_no(tmp_path: Path) -> None:

@@ -8,9 +8,11 @@ from typing import Any
 import click
 
 from memlog.differences import differences
+from memlog.errors import MemlogError
 from memlog.purging import Plan, Target, plan
 from memlog.runs import runs
 from memlog.settings import Settings
+from memlog.shell import command_line
 from projections.follow import PROJECTIONS
 from server.cli.common import (
     indexed,
@@ -67,15 +69,27 @@ def purge_command(
         if not yes:
             click.confirm("Erase this for good?", abort=True, err=True)
         erased = service.purge(project, target)
-        with progress_bar(hidden=as_json) as progress:
-            behind = indexed(service, project, PROJECTIONS, progress)
+        try:
+            with progress_bar(hidden=as_json) as progress:
+                behind = indexed(service, project, PROJECTIONS, progress)
+        except MemlogError as error:
+            rebuild = command_line("memlog replay", project)
+            error.suggestion = (
+                f"{_done(erased, project)} Only the indexes are not there yet: when the cause is gone, the next "
+                f"search builds them, or `{rebuild}`."
+            )
+            raise
     if as_json:
         print_json(_report(erased, others, behind))
         return
-    say(f"Erased {many(len(erased.positions), 'entry', 'entries')} of project '{project}'.")
+    say(_done(erased, project))
     say("Command ids that were used stay known, their answers do not; indexes were built anew.")
     for said in behind:
         say(said)
+
+
+def _done(erased: Plan, project: str) -> str:
+    return f"Erased {many(len(erased.positions), 'entry', 'entries')} of project '{project}'."
 
 
 def _planned(service: Service, project: str, target: Target) -> tuple[Plan, list[str]]:
