@@ -279,9 +279,24 @@ class Store:
             self._catalog.begin(project_id)
             try:
                 yield
-            finally:
+            except BaseException:
                 self._settle(project_id)
                 self._catalog.settled(project_id)
+                raise
+            self._settle_done(project_id)
+
+    def _settle_done(self, project_id: str) -> None:
+        """Settles a change that is in the log already. Raises StorageError, which says so, where the disk fails."""
+        try:
+            self._settle(project_id)
+            self._catalog.settled(project_id)
+        except (StorageError, OSError) as error:
+            cause = error.message if isinstance(error, StorageError) else error.strerror
+            raise StorageError(
+                f"The change is done, but the list of projects could not be written: {cause}",
+                suggestion="Free some space on the disk, or mend what keeps it from being written. The list "
+                "shows the change then; there is nothing to call again.",
+            ) from error
 
     def _mend(self) -> None:
         """Settles what a change of a life left undone, in this process or another, because the disk failed.

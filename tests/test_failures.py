@@ -130,6 +130,30 @@ def test_a_deletion_whose_bookkeeping_failed_is_finished_by_the_next_look(
         client("create_project", name="doomed")
 
 
+@pytest.mark.parametrize(
+    ("tool", "name", "seen"),
+    [
+        ("create_project", "new", "active"),
+        ("archive_project", "default", "archived"),
+        ("delete_project", "default", None),
+    ],
+)
+def test_a_change_of_a_project_that_the_disk_kept_from_the_list_is_told_as_done(
+    tmp_path: Path, faults: Faults, tool: str, name: str, seen: str | None
+) -> None:
+    """It is in the log, so that nothing was written would be wrong, and a second call is refused."""
+    with client_on(tmp_path) as client:
+        client("create_entities", entities=[entity("Jon")])
+        faults.plan(Fault("failures", 1, "before a write to catalog.mdb"))
+        error = refused(client, tool, name=name)
+        assert error["code"] == "STORAGE_ERROR"
+        assert error["message"].startswith("The change is done, but the list")
+        assert "nothing was written" not in str(error)
+        faults.plan(None)
+        listed = client("list_projects", status="all")["projects"]
+        assert {each["name"]: each["status"] for each in listed}.get(name) == seen
+
+
 def test_a_folder_that_was_taken_away_gets_no_more_acknowledged_writes(tmp_path: Path) -> None:
     with client_on(tmp_path) as client:
         client("create_entities", entities=[entity("Jon")])
