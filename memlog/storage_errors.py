@@ -21,8 +21,20 @@ DAMAGES = (
 _NOT_OURS = ("denied", "Read-only file system")
 _NUMBER_TAKEN = "Resource temporarily unavailable"
 """How LMDB tells that another process has this one's number among those who read: they are of two containers."""
+_SHORTAGES = {
+    "Too many open files": "Raise the limit of open files (ulimit -n), or use fewer projects and connections at a "
+    "time, then call again.",
+    "Cannot allocate memory": "Give the process more memory, or more addresses where they are limited (ulimit -v), "
+    "then call again.",
+}
+"""What a process, and not the disk, may have too little of: how it is told, and what to do."""
 _DISK_FULL = ("No space left", "Input/output error", "File too large", "Disk quota")
 """How a full disk is told. LMDB makes an input/output error of a write that the disk took a part of."""
+
+
+def for_shortage(error: BaseException) -> str | None:
+    """What to do where the process has too little of something; None where it is the file that is wrong."""
+    return next((what for said, what in _SHORTAGES.items() if said in str(error)), None)
 
 
 def is_damage(error: StorageError) -> bool:
@@ -32,7 +44,9 @@ def is_damage(error: StorageError) -> bool:
 
 def storage_error(path: Path, error: Exception) -> StorageError:
     """`error` of LMDB or the system, in words for the reader."""
-    suggestion = "Run `memlog doctor` to see the state of the data directory."
+    suggestion = for_shortage(error) or (
+        "Run `memlog doctor` to see the state of the data directory."
+    )
     if isinstance(error, DAMAGES):
         suggestion = (
             "The file is damaged. `memlog verify` says where; `memlog restore` brings a project back "

@@ -28,7 +28,7 @@ import tantivy
 
 from memlog.errors import StorageError
 from memlog.patience import Held, require_patience
-from memlog.storage_errors import reason
+from memlog.storage_errors import for_shortage, reason
 from projections import analysis
 from projections.documents import Change, Kind
 from projections.protocol import Batch
@@ -233,7 +233,7 @@ class TextProjector:
         try:
             return self._opened()
         except BaseException as error:
-            if not _is_of_the_index(error):
+            if not _is_of_the_index(error) or for_shortage(error):
                 raise
             log.warning("text index in %s cannot be read, starting it anew: %s", self._path, error)
         shutil.rmtree(self._path)
@@ -367,6 +367,7 @@ def _speaking_of(path: Path) -> Iterator[None]:
             raise
         raise StorageError(
             f"the text index {path.name} cannot be used: {reason(path, error)}",
-            suggestion="Nothing is lost: `memlog replay --only text` builds it anew from the log. "
+            suggestion=for_shortage(error)
+            or "Nothing is lost: `memlog replay --only text` builds it anew from the log. "
             "Look first whether the disk is full.",
         ) from error

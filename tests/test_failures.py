@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import resource
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -273,3 +274,49 @@ def test_a_commit_whose_end_the_disk_refuses_is_no_damage_and_the_next_goes_well
         client("create_project", name="other")
         known = client("list_projects")["projects"]
         assert [each["name"] for each in known] == ["default", "other"]
+
+
+HANDLES_MAX = 8
+"""With so many more a project that is open is searched."""
+
+
+def test_an_index_that_no_handle_is_left_to_open_is_kept_and_what_to_raise_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with client_on(tmp_path) as client:
+        client("create_entities", entities=[entity("Jon")])
+        client.service.open("default").projections.rebuild("text")
+    with client_on(tmp_path) as client:
+        client("read_graph")
+        told = []
+        for free in range(HANDLES_MAX):
+            with handles_left(free):
+                try:
+                    client("search_nodes", query="Jon", mode="text")
+                except Refused as refusal:
+                    told.append(refusal.error)
+        assert told
+        for error in told:
+            assert "Too many open files" in error["message"]
+            assert "ulimit -n" in error["suggestion"]
+        assert "starting it anew" not in caplog.text
+        assert names(client("search_nodes", query="Jon", mode="text")) == ["Jon"]
+
+
+@contextmanager
+def handles_left(free: int) -> Iterator[None]:
+    """This process may open so many files more."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken = [os.dup(0) for _ in range(free + 1)]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(taken) + 1, limits[1]))
+    try:
+        with suppress(OSError):
+            while True:
+                taken.append(os.dup(0))
+        for _ in range(free):
+            os.close(taken.pop())
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        for each in taken:
+            os.close(each)
