@@ -18,7 +18,8 @@ DAMAGES = (
 )
 """What LMDB says of a file that is not, or no longer, one of its files."""
 
-_NOT_OURS = ("denied", "Read-only file system")
+_NOT_OURS = "denied"
+_READ_ONLY = "Read-only file system"
 _NUMBER_TAKEN = "Resource temporarily unavailable"
 """How LMDB tells that another process has this one's number among those who read: they are of two containers."""
 _SHORTAGES = {
@@ -54,9 +55,12 @@ def storage_error(path: Path, error: Exception) -> StorageError:
         )
     if isinstance(error, lmdb.DiskError) or any(said in str(error) for said in _DISK_FULL):
         suggestion = "Free some space on the disk and call again; nothing was written."
-    elif isinstance(error, (PermissionError, lmdb.ReadonlyError)) or any(
-        said in str(error) for said in _NOT_OURS
-    ):
+    elif _READ_ONLY in str(error):
+        suggestion = (
+            "It is mounted for reading only: mount it for writing, then call again. Where nobody chose that, the "
+            "system did after a failure of the disk, and its own log says which."
+        )
+    elif isinstance(error, (PermissionError, lmdb.ReadonlyError)) or _NOT_OURS in str(error):
         suggestion = (
             f"Give this user (number {os.getuid()}) the right to read and write the file and its "
             "folder, then call again."

@@ -102,10 +102,11 @@ def read_only_disk(folder: Path) -> Iterator[None]:
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-WAYS: dict[str, Callable[[Path], AbstractContextManager[None]]] = {
-    "a folder that may not be written": not_to_be_written,
-    "a disk that is mounted to be read": read_only_disk,
+WAYS: dict[str, tuple[Callable[[Path], AbstractContextManager[None]], str, str]] = {
+    "a folder that may not be written": (not_to_be_written, "denied", "right to read and write"),
+    "a disk that is mounted to be read": (read_only_disk, "Read-only", "mount it for writing"),
 }
+"""How it comes about, how that is told, and what is advised."""
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -113,7 +114,8 @@ def test_where_nothing_can_be_written_every_start_says_so_and_changes_nothing(
     data_dir: Path, way: str
 ) -> None:
     before = {path: path.stat().st_mtime_ns for path in data_dir.rglob("*")}
-    with WAYS[way](data_dir):
+    cannot_be_written, cause, advice = WAYS[way]
+    with cannot_be_written(data_dir):
         with served_bound(data_dir) as server:
             server.send_call("read_graph")
             assert server.read() is None
@@ -123,8 +125,8 @@ def test_where_nothing_can_be_written_every_start_says_so_and_changes_nothing(
             ends.append((ended.returncode, ended.stderr))
         for code, stderr in ends:
             assert code == 1
-            assert "denied" in stderr or "Read-only" in stderr
-            assert "right to read and write" in stderr
+            assert cause in stderr
+            assert advice in stderr
             assert "Traceback" not in stderr
     assert {path: path.stat().st_mtime_ns for path in data_dir.rglob("*")} == before
     with served_bound(data_dir) as server:
