@@ -171,7 +171,12 @@ def given(value: Any) -> str:
         return f"the string {quoted(value)}"
     if value is None or isinstance(value, bool):
         return quoted(value)
-    return f"the number {shown(value)}" if isinstance(value, (int, float)) else str(shown(value))
+    return f"the number {shown(value)}" if _written_out(value) else str(shown(value))
+
+
+def _written_out(value: Any) -> bool:
+    """Whether `value` is a number that an error shows digit by digit: others are described."""
+    return isinstance(value, (int, float)) and not isinstance(shown(value), str)
 
 
 def example(kind: mi.Type) -> str:
@@ -246,7 +251,8 @@ def _mended(kind: mi.Type, value: Any) -> str:
         if isinstance(each, Sequential) and suits(each.item_type, value):
             return f"Pass a list: [{_inner(value)}]"
         if isinstance(each, mi.StrType) and isinstance(value, (int, float)):
-            return f"Pass it in quotes: {quoted(_inner(value))}"
+            written = f": {quoted(_inner(value))}" if _written_out(value) else "."
+            return f"Pass it in quotes{written}"
         if isinstance(each, mi.IntType) and isinstance(value, float) and math.isfinite(value):
             return f"Pass a whole number: {math.floor(value)} or {math.ceil(value)}."
     if isinstance(value, (list, dict)) and len(value) == 1:
