@@ -251,6 +251,16 @@ REFUSED = {
 }
 
 
+def test_where_no_project_is_archived_it_is_not_said_that_there_are_none(
+    remembered: CommandLine,
+) -> None:
+    assert (
+        remembered("projects", "--status", "archived").stdout == "There are no archived projects.\n"
+    )
+    assert remembered("projects", "archive", "default").code == 0
+    assert remembered("projects", "--status", "active").stdout == "There are no active projects.\n"
+
+
 def test_projects_are_listed_by_that_word_too(memlog: CommandLine) -> None:
     for name in ("old", "new"):
         assert memlog("projects", "create", name).code == 0

@@ -78,7 +78,8 @@ def _list(settings: Settings, status: Wanted, as_json: bool) -> None:
         created = row.created_at[:19] + "Z"
         name, description = Text(safe(row.name)), Text(safe(row.description))
         table.add_row(name, row.status, created, description)
-    open_console().print(table if rows else "There are no projects yet.")
+    none = "There are no projects yet." if status == "all" else f"There are no {status} projects."
+    open_console().print(table if rows else none)
 
 
 @projects_command.command("create")
