@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
@@ -32,12 +33,26 @@ from memlog.evolve import evolve
 from memlog.fitting import fits
 from memlog.graph import missing_entity
 from memlog.log import Log
-from memlog.memories import missing_memory
+from memlog.memories import FACT, missing_memory
 from memlog.state import Entity, State, decode_entity, entity_key, memory_key
 from memlog.tables import MemoryRows, Timeline
 from memlog.touching import entity_ids
 
 _encode = msgspec.json.Encoder().encode
+
+_IDS = frozenset(
+    [
+        "project_id",
+        "entity_id",
+        "observation_id",
+        "relation_id",
+        "memory_id",
+        "into",
+        "supersedes",
+        "superseded_by",
+    ]
+)
+"""Fields of events that hold an id, in which a short name may stand by chance."""
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -132,6 +147,14 @@ def _names(entity_ids: Iterable[str], state: State) -> dict[str, str]:
     return names
 
 
+def _texts(event: events.Event) -> list[Any]:
+    """What somebody wrote: neither the ids of an event nor its numbers, nor what every fact has as its source."""
+    if isinstance(event, events.MemoryStored) and event.memory_type == FACT:
+        return [event.content]
+    said = (getattr(event, field) for field in event.__struct_fields__ if field not in _IDS)
+    return [each for each in said if not isinstance(each, (int, float))]
+
+
 class _Purge:
     """A walk through the log, deciding for each entry whether it goes."""
 
@@ -176,7 +199,7 @@ class _Purge:
         )
 
     def _look_for_names(self, position: int, event: events.Event) -> None:
-        text = canonical(_encode(event).decode()).casefold()
+        text = canonical(_encode(_texts(event)).decode()).casefold()
         if any(_encode(name).decode()[1:-1].casefold() in text for name in self._names):
             self._mentions.append(position)
 

@@ -236,6 +236,16 @@ def test_facts_that_speak_of_it_stay_and_are_named(store: Store) -> None:
     assert said(store) == {"Gina", "Gina: had lunch with ZOË"}
 
 
+@pytest.mark.parametrize("name", ["Ed", "ent", "0", "act"])
+def test_a_short_name_is_not_found_in_what_nobody_wrote(store: Store, name: str) -> None:
+    """Neither in ids, nor in the names of events, nor in numbers."""
+    project = store.project("one")
+    for command in (create(name), create("Gina", "has a cat"), relate("Gina", "likes", "Rome")):
+        do(project, command)
+    do(project, StoreMemory(content="lives in Rome"))
+    assert purge(store, name).mentions == ()
+
+
 def test_what_is_not_there_is_refused_and_nothing_is_changed(store: Store) -> None:
     do(store.project("one"), create("Jon"))
     before = store.project("one").digest()
