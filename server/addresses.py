@@ -58,6 +58,7 @@ FORMS = {form.place: form for form in (GRAPH, ITEM, RECENT, BY_TAGS, BY_TYPE)}
 _SPLIT = re.compile(
     r"(?P<scheme>[^:/?#]+)://(?P<authority>[^/?#]*)(?P<path>[^?#]*)(\?(?P<query>[^#]*))?"
 )
+_INTEGER = re.compile("-?[0-9]{1,18}")  # what a limit may say, right or wrong, within 64 bits
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 _NO_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
 
@@ -128,8 +129,7 @@ def read_address(uri: str) -> Address:
     if form is ITEM:
         return ItemAddress(_decoded(uri, segments[0]), asked.get("project"))
     arguments: dict[str, Any] = dict(asked)
-    limit = asked.get("limit", "")
-    if limit.isascii() and limit.isdecimal() and len(limit) < 10:
+    if _INTEGER.fullmatch(limit := asked.get("limit", "")):
         arguments["limit"] = int(limit)
     if form is BY_TAGS:
         arguments["tags"] = _decoded(uri, segments[0]).split(",")

@@ -416,7 +416,8 @@ def test_a_record_that_is_not_there_is_not_found(
     ("uri", "message"),
     [
         ("mem://recent?limit=0", "limit: 0 is out of range"),
-        ("mem://recent?limit=-1", 'got the string "-1"'),
+        ("mem://recent?limit=-1", "limit: -1 is out of range. Pass an integer at least 1."),
+        ("mem://recent?limit=9999999999", "limit is 9999999999. Max 100."),
         ("mem://recent?limit=many", 'got the string "many"'),
         ("mem://recent?limit=1e9", 'got the string "1e9"'),
         ("mem://recent?limit=٣", "expected an integer"),
