@@ -11,6 +11,7 @@ missing, so an interrupted import is simply repeated.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
@@ -88,7 +89,9 @@ def read(data: bytes, known: Callable[[str], bool] | None = None) -> list[Placed
             found.append((place, _decoded(text)))
         except (ValueError, RecursionError) as error:
             shown = text[:80].decode("utf-8", "replace")
-            problems.append(Problem(place, str(error), "Mend the line or remove it.", shown))
+            problems.append(
+                Problem(place, _said(error, text), "Mend the line or remove it.", shown)
+            )
     if known is not None:
         problems += [
             Problem(
@@ -200,8 +203,19 @@ def _value(data: bytes, kind: type[Value]) -> Value:
         told = at is not None or "truncated" in str(error)
         place = f"line {data[:end].count(NEWLINE) + 1}" if told else "the file"
         raise _unreadable(
-            place, str(error), "Mend it there: the file is one JSON value."
+            place, _said(error, data), "Mend it there: the file is one JSON value."
         ) from error
+
+
+def _said(error: Exception, data: bytes) -> str:
+    """What is wrong. Half a surrogate pair right before its end makes msgspec call whole JSON truncated."""
+    if "truncated" not in str(error):
+        return str(error)
+    try:
+        json.loads(data)
+    except (ValueError, RecursionError):
+        return str(error)
+    return "JSON is malformed: unexpected end of escaped utf-16 surrogate pair"
 
 
 def _unreadable(place: str, problem: str, suggestion: str) -> InvalidParameter:

@@ -250,6 +250,17 @@ def test_every_bad_line_is_named(memlog: CommandLine) -> None:
         assert f"line {number}:" in ended.stderr
 
 
+@pytest.mark.parametrize("whole", [b"%b", b"[%b]"])
+def test_half_an_emoji_at_the_end_of_a_line_is_not_called_a_file_that_was_cut(
+    memlog: CommandLine, whole: bytes
+) -> None:
+    """So JavaScript writes a text that was cut within one."""
+    line = b'{"type":"entity","name":"x","entityType":"t","observations":["a \\ud83d"]}'
+    ended = memlog("import", "-", stdin=whole % line)
+    assert ended.code == 1
+    assert ended.stderr.startswith("error: line 1: JSON is malformed: unexpected end of escaped")
+
+
 WRONG_WHOLE = {
     "line 9: Input data was truncated": json.dumps(as_one_object(LINES), indent=2).encode()[:130],
     "line 1: Input data was truncated": b'[{"type":"entity"',
