@@ -386,6 +386,13 @@ def test_a_replay_is_checked_done_and_changes_no_answer(remembered: CommandLine)
     assert remembered("search", "banker", "--json").json["groups"][0]["name"] == "Jon"
 
 
+def test_to_verify_where_no_project_is_says_so(memlog: CommandLine) -> None:
+    """A data directory whose name was misspelt is not to look like one that is whole."""
+    ended = memlog("verify")
+    assert (ended.code, ended.stdout) == (0, "There are no projects yet.\n")
+    assert memlog("verify", "--json").json == {}
+
+
 def test_one_entry_is_called_one(memlog: CommandLine) -> None:
     assert memlog("projects", "create", "default").code == 0
     assert memlog("verify").stdout == "default: 1 entry, whole.\n"

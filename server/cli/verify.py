@@ -78,6 +78,8 @@ def verify_command(settings: Settings, project: str | None, as_json: bool) -> No
                 gone.add(row.name)
     if as_json:
         print_json(reports)
+    elif not reports:
+        say("There are no projects yet.")
     for name, report in () if as_json else reports.items():
         _tell(name, report, nothing_left=name in gone)
     if any(report.damages for report in reports.values()):
