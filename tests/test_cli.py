@@ -248,6 +248,7 @@ REFUSED = {
     "undo --position 2": "--cascade",
     "show Jon --as-of 2999-01-01": "Leave it out",
     "diff --from 2999-01-01": "Pass a moment that has passed",
+    "search x --mode semantic": "Set MEMLOG_EMBEDDER=minilm",
 }
 
 
