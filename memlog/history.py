@@ -184,7 +184,7 @@ def undone(entries: Iterable[Entry]) -> list[int]:
 
 def _no_more(there: int, command: Undo, head: int) -> InvalidParameter:
     """Where there are fewer commands to undo than were asked for."""
-    whose = f" of thread '{command.thread}'" if command.thread else ""
+    whose = f" of thread '{command.thread}'" if command.thread is not None else ""
     if head > SEARCHED_BACK_MAX:
         whose += f" among the newest {SEARCHED_BACK_MAX:,} entries"
     if not there:

@@ -252,6 +252,16 @@ REFUSED = {
 }
 
 
+def test_an_empty_thread_of_which_there_is_nothing_to_undo_is_named(
+    remembered: CommandLine,
+) -> None:
+    """As a variable that is not set gives it. Without it there is something to undo."""
+    ended = remembered("undo", "--thread", "")
+    assert ended.code == 1
+    assert ended.stderr.startswith("error: There is no command of thread '' to undo")
+    assert remembered("undo", "--dry-run").code == 0
+
+
 def test_where_no_project_is_archived_it_is_not_said_that_there_are_none(
     remembered: CommandLine,
 ) -> None:
