@@ -148,7 +148,11 @@ SETTINGS = (
         ("MEMLOG_CONTENT_CHARACTERS_MAX", "MAX_CONTENT_LENGTH"),
         "The longest content of a memory, in characters of its JSON; a fact never has more than 10000",
     ),
-    Setting("tags_max", ("MEMLOG_TAGS_MAX", "MAX_TAGS_COUNT"), "The most tags of a record"),
+    Setting(
+        "tags_max",
+        ("MEMLOG_TAGS_MAX", "MAX_TAGS_COUNT"),
+        "The most tags that one call gives a record",
+    ),
     Setting(
         "embedder",
         ("MEMLOG_EMBEDDER",),

@@ -47,6 +47,17 @@ def test_no_more_tags_are_looked_for_than_a_list_may_have_items(tool: str, tmp_p
             client(tool, {**arguments, "tags": [f"t{number}" for number in range(1_001)]})
 
 
+def test_the_most_tags_are_those_of_one_call_and_a_record_that_is_saved_again_keeps_all(
+    tmp_path: Path,
+) -> None:
+    record = {"type": "n", "content": "x", "source": "s", "confidence": 0.5}
+    with client_on(tmp_path, tags_max=2) as client:
+        client("memory_create", **record, tags=["a", "b"])
+        assert client("memory_create", **record, tags=["c", "d"])["tags"] == ["a", "b", "c", "d"]
+        with pytest.raises(Refused, match=r"Too many tags \(3\). Max 2."):
+            client("memory_create", **record, tags=["e", "f", "g"])
+
+
 def test_a_tag_that_ends_in_a_line_break_is_refused(tmp_path: Path) -> None:
     with client_on(tmp_path) as client, pytest.raises(Refused) as refused:
         client("memory_create", type="n", content="x", source="s", confidence=0.5, tags=["tea\n"])
