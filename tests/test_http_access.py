@@ -160,6 +160,23 @@ def test_tokens_that_go_away_before_the_first_request_open_no_door(tmp_path: Pat
         assert HttpClient(server).request("tools/list").status == 401
 
 
+def test_while_nobody_can_see_whether_there_are_tokens_nobody_is_let_in(tmp_path: Path) -> None:
+    """The name that the link leads to is longer than a name may be, so looking there fails."""
+    with served_http(tmp_path, MEMLOG_HTTP_SESSION_SECONDS="1") as server:
+        session = HttpClient(server, "2025-11-25")
+        listening = server.connect()
+        listening.sendall(get_stream(session))
+        assert listening.recv(65_536).startswith(b"HTTP/1.1 200")
+        kept = tmp_path / "tokens.json"
+        kept.symlink_to("x" * 300)
+        assert HttpClient(server).request("tools/list").status == 401
+        while listening.recv(65_536)[-5:] != b"0\r\n\r\n":
+            """The stream of a session ends, whose right nobody can see, and the server does not."""
+        kept.unlink()
+        assert HttpClient(server).request("tools/list").status == 200
+        listening.close()
+
+
 def test_a_file_of_tokens_that_is_named_and_not_there_lets_nobody_in(tmp_path: Path) -> None:
     named = tmp_path / "misspelt.json"
     with served_http(tmp_path, MEMLOG_TOKENS_FILE=str(named)) as server:

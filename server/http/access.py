@@ -56,7 +56,8 @@ class Access:
         named = (
             settings.tokens_file is not None
         )  # whoever names a file wants tokens, there or not yet
-        self._required = bool(self._given or self.issuer or named or self._tokens.path.exists())
+        self._required = bool(self._given or self.issuer or named)
+        self._required = self.required  # one that goes away before the first request counts
         self.usable = bool(self._given or self.issuer or self._tokens.all())
         """Whether anybody at all could be let in with a token."""
 
@@ -65,7 +66,10 @@ class Access:
         """From the first token on, while it serves too. A file whose last token was revoked still asks
         for one: nobody is let in then."""
         # Once and for all: a file that goes away while it serves opens no door.
-        self._required = self._required or self._tokens.path.exists()
+        try:
+            self._required = self._required or self._tokens.path.exists()
+        except OSError:  # nobody knows, until it can be looked at again
+            return True
         return self._required
 
     async def verify_token(self, token: str) -> Admitted | None:
