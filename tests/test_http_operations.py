@@ -215,6 +215,16 @@ def test_a_certificate_without_its_key_is_refused(
     assert said in ended.stderr
 
 
+def test_of_certificate_and_key_the_file_that_cannot_be_read_is_named(
+    tmp_path: Path, certificate: tuple[Path, Path]
+) -> None:
+    files = {"MEMLOG_TLS_CERT": str(certificate[0]), "MEMLOG_TLS_KEY": str(tmp_path / "nowhere")}
+    arguments = ("serve", "--transport", "http", "--port", "0")
+    ended = run_memlog(*arguments, data_dir=tmp_path, stdin=b"", **files)
+    assert ended.returncode == 1
+    assert f"No such file or directory: '{tmp_path / 'nowhere'}'" in ended.stderr
+
+
 # -- spans
 
 

@@ -172,12 +172,15 @@ def _listening(settings: Settings) -> Iterator[socket.socket]:
 def _config(settings: Settings) -> uvicorn.Config:
     if settings.tls_cert and settings.tls_key:
         try:
+            for file in (settings.tls_cert, settings.tls_key):
+                file.open("rb").close()  # names the one that cannot be read, as ssl does not
             ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(
                 settings.tls_cert, settings.tls_key
             )
         except OSError as error:  # SSLError is one
             raise InvalidParameter(
-                f"The certificate in {settings.tls_cert} cannot be used: {error}",
+                f"The certificate in {settings.tls_cert} with the key in {settings.tls_key} cannot be used: "
+                f"{error}",
                 suggestion="--tls-cert is a PEM file with the chain, --tls-key one with its key, "
                 "without a password.",
             ) from error
