@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import select
 import ssl
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from http.client import HTTPSConnection
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import anyio
 import pytest
 from opentelemetry.trace import NoOpTracer
 
+from server.http.listening import OPENING_MAX
 from server.http.progress import progress
 from tests.asgi import Answer, app_over, ask
 from tests.certificates import certificate_of_its_own
@@ -196,6 +199,40 @@ def test_a_tls_handshake_that_never_comes_loses_its_connection(
                 connection.settimeout(DEADLINE_S / 3)
                 connection.sendall(begun)
                 assert connection.recv(1) == b""
+
+
+def test_clients_that_never_open_tls_leave_files_to_open(
+    tmp_path: Path, certificate: tuple[Path, Path]
+) -> None:
+    """Nobody counts a connection before TLS is open; and the usual limit to open files is soon reached."""
+    cert, key = map(str, certificate)
+    variables = {"MEMLOG_TLS_CERT": cert, "MEMLOG_TLS_KEY": key}
+    with (
+        ExitStack() as held,
+        served_http(tmp_path, MEMLOG_HTTP_CONNECTIONS_MAX="4", **variables) as server,
+    ):
+        come = [held.enter_context(server.connect()) for _ in range(4 + OPENING_MAX + 20)]
+        turned_away = 0
+        while turned_away < 20:
+            ready, _, _ = select.select(come, [], [], DEADLINE_S)
+            assert ready, f"{turned_away} of {len(come)} were turned away"
+            for connection in ready:
+                assert connection.recv(1) == b""
+                come.remove(connection)
+                turned_away += 1
+        assert len(come) == 4 + OPENING_MAX
+        for connection in come:
+            connection.close()
+        context = ssl.create_default_context(cafile=cert)
+        for _ in range(100):
+            with suppress(ConnectionError):
+                again = HTTPSConnection("127.0.0.1", server.port, context=context, timeout=1)
+                again.request("GET", "/healthz")
+                assert again.getresponse().status == 200
+                again.close()
+                return
+            time.sleep(0.05)
+        raise AssertionError("whoever comes later is turned away, too")
 
 
 @pytest.mark.parametrize(

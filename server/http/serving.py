@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import faulthandler
 import logging
-import resource
 import signal
 import socket
 import ssl
@@ -29,13 +28,13 @@ from memlog.settings import Settings
 from server.http.access import Access
 from server.http.app import App
 from server.http.hosts import require_safe
+from server.http.listening import listening
 from server.http.sockets import HEAD_BYTES_MAX, KEEP_ALIVE_SECONDS, protocol
 from server.leaving import leave
 from server.service import Service
 
 DRAIN_S = 10.0
 TEARDOWN_S = 5.0
-FILES_BESIDE_CONNECTIONS = 1_024
 
 logger = logging.getLogger("memlog.http")
 
@@ -47,8 +46,7 @@ def run_http(settings: Settings) -> NoReturn:
     """
     access = Access(settings)
     require_safe(settings, has_tokens=access.usable)
-    _make_room(settings.http_connections_max + FILES_BESIDE_CONNECTIONS)
-    with _listening(settings) as listener:
+    with listening(settings) as listener:
         config = _config(settings)
         service = Service(settings)
         exit_code = 1
@@ -129,44 +127,6 @@ async def _stop_on_signal(server: _Server, app: App, *, task_status: TaskStatus[
         async for number in signals:
             logger.info("hurrying on %s", number.name)
             server.force_exit = True
-
-
-def _make_room(files: int) -> None:
-    """So many files and sockets open at a time: the usual 1,024 are fewer than the connections that are let in and
-    the logs that they write to, and a process has as many more as it asks for, up to the system's limit."""
-    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if resource.RLIM_INFINITY != now < files:
-        wanted = files if most == resource.RLIM_INFINITY else min(files, most)
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
-        except (OSError, ValueError):
-            wanted = now
-        if wanted < files:
-            logger.warning(
-                "the system grants %s open files, fewer than the %s wanted", wanted, files
-            )
-
-
-@contextmanager
-def _listening(settings: Settings) -> Iterator[socket.socket]:
-    """The socket, bound before anything is opened."""
-    host = settings.http_host.strip("[]")
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        listener = socket.create_server((host, settings.http_port), family=family, backlog=256)
-    except OSError as error:
-        raise InvalidParameter(
-            f"Cannot listen on {settings.http_host} port {settings.http_port}: {error}",
-            suggestion="Choose another with --port (0 for any that is free) or --host.",
-        ) from error
-    with listener:
-        # Accepted sockets inherit both. asyncio sets TCP_NODELAY itself only on sockets that name their
-        # protocol, which these do not: without it an answer in two writes waits 40 ms for an ACK.
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        listener.setsockopt(
-            socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1
-        )  # finds clients that vanished
-        yield listener
 
 
 def _config(settings: Settings) -> uvicorn.Config:
