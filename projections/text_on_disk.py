@@ -25,7 +25,7 @@ from projections.text_clauses import (
 )
 from projections.text_rows import CHECKPOINT, Head, Row, decode_head, decode_row
 
-TRIGRAMS_MAX = 12
+TRIGRAMS_MAX = 8
 """Trigrams of a needle that are looked up, evenly spread; who reads the text does the rest."""
 
 TERMS_FEW = 100
