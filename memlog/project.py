@@ -297,13 +297,8 @@ class Project:
         with self._snapshot() as transaction:
             return digest(self._timeline(transaction))
 
-    def digest_rebuilt(self, progress: Callable[[int, int], None] | None = None) -> str:
-        """The same, over tables evolved in memory from the log alone."""
-        with self._snapshot() as transaction:
-            return digest_rebuilt(self._log(transaction), progress)
-
     def is_as_rebuilt(self, progress: Callable[[int, int], None] | None = None) -> bool:
-        """Whether these two are equal, in one snapshot: others may write meanwhile."""
+        """Whether the state is what the log alone gives, in one snapshot: others may write meanwhile."""
         with self._snapshot() as transaction:
             present = digest(self._timeline(transaction))
             return present == digest_rebuilt(self._log(transaction), progress)

@@ -200,7 +200,7 @@ class Fuzz:
         for row in self._service.store.projects("active"):
             project = self._service.store.project(row.name)
             assert list(project.verify()) == list(range(1, project.head() + 1))
-            assert project.digest() == project.digest_rebuilt()
+            assert project.is_as_rebuilt()
 
     def close(self) -> None:
         self._service.close()

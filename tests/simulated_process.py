@@ -196,7 +196,7 @@ class Life:
         """Whether the state and each projection equal what the log alone gives, and their digests."""
         opened = self.service.open(project)
         equal: dict[str, bool] = {name: compare(opened.projections, name) for name in PROJECTIONS}
-        equal["state"] = opened.project.digest() == opened.project.digest_rebuilt()
+        equal["state"] = opened.project.is_as_rebuilt()
         digests = [opened.projections.caught_up(name).digest() for name in PROJECTIONS]
         return {"equal": equal, "digests": [opened.project.digest(), *digests]}
 

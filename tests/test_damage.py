@@ -204,7 +204,7 @@ from memlog.project import Project
 try:
     project = Project(Path(sys.argv[1]))
     list(project.verify())
-    print(project.digest() == project.digest_rebuilt())
+    print(project.is_as_rebuilt())
 except StorageError as error:
     print(error.message)
 """

@@ -141,7 +141,7 @@ def test_without_the_tables_the_rest_replays_and_every_change_is_told(
             elif now.position not in changed.stood_in:
                 assert now.event == Erased(lost=True)
         assert [each.time_us for each in entries] == sorted(each.time_us for each in entries)
-        assert project.digest() == project.digest_rebuilt()
+        assert project.is_as_rebuilt()
 
 
 # -- what is told of single entries

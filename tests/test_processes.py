@@ -82,7 +82,7 @@ def require_sound(project: Project) -> None:
     """Positions are dense, the chain is whole, and the state is what the log says."""
     found = list(project.verify())
     assert found == list(range(1, project.head() + 1))
-    assert project.digest() == project.digest_rebuilt()
+    assert project.is_as_rebuilt()
 
 
 # -- reading what another wrote

@@ -113,7 +113,7 @@ def memory_ids(project: Project) -> list[str]:
 
 def assert_whole(project: Project) -> None:
     assert [each for each in project.verify() if isinstance(each, Damage)] == []
-    assert project.digest() == project.digest_rebuilt()
+    assert project.is_as_rebuilt()
 
 
 # -- what goes
