@@ -197,10 +197,6 @@ class Projections:
         """The position of the newest entry of the log."""
         return self._project.head()
 
-    def damage(self) -> DamagedLog | None:
-        """That the log is damaged, where somebody found that out."""
-        return self._project.damage
-
     def texts(self) -> Iterator[list[str]]:
         """Every text that ever was a document, in the order of the log, a batch of entries at a time."""
         for _, found in lots(self._project, 0, self._project.head()):

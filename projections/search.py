@@ -175,11 +175,7 @@ class Searcher:
         Reads everything that was committed before the call. Raises EmbeddingError only where
         `semantic` was asked for and cannot be had; `hybrid` then goes by words and says so.
         """
-        found = self._search(query, mode, _Scope(at, kinds, labels, max(DEPTH, depth)))
-        damage = self._projections.damage()
-        return found if damage is None else msgspec.structs.replace(found, notice=damage.message)
-
-    def _search(self, query: str, mode: Mode, scope: _Scope) -> Found:
+        scope = _Scope(at, kinds, labels, max(DEPTH, depth))
         parsed = parse(query)
         by_words = partial(self._by_words, query, parsed, scope)
         if mode == "text" or not parsed.is_plain or not query.strip():

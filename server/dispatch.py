@@ -229,7 +229,8 @@ def _succeeded(
     more: tuple[str, ...] = ()
     if damage is not None:
         if "notice" in result.__struct_fields__:
-            result = _noticed(result, damage.message)
+            both = together(damage.message, result.notice)  # type: ignore[attr-defined]
+            result = msgspec.structs.replace(result, notice=both)
         else:
             more = (damage.message,)
     structured: Result | dict[str, Any] = result
@@ -243,14 +244,6 @@ def _succeeded(
         more = (notice, *more)
     links = () if tool.links is None else tuple(tool.links(result))
     return Answer(structured, said, more, links)
-
-
-def _noticed(result: Any, damage: str) -> Result:
-    """With the damage in its notice, where a search did not put it there already."""
-    if damage in (result.notice or ""):
-        return result  # type: ignore[no-any-return]
-    noticed: Result = msgspec.structs.replace(result, notice=together(damage, result.notice))
-    return noticed
 
 
 def _command_id(params: CallToolRequestParams) -> str | None:

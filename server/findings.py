@@ -49,7 +49,7 @@ def findings(
                 groups.append(group)
             if len(groups) == limit:
                 break
-    return Findings(groups, found.notice)
+    return Findings(groups, opened.noticed(found.notice))
 
 
 def _memory(hit: Hit, state: State) -> Group | None:

@@ -158,7 +158,7 @@ class Prompts:
         more = (
             f"{left_out} more records were found; memory_search lists them." if left_out else None
         )
-        notice = together(more, found.notice)
+        notice = together(more, opened.noticed(found.notice))
         return "\n\n".join(_recalled(asked.query, project, records, groups, notice))
 
     # -- saving

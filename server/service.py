@@ -31,6 +31,7 @@ from projections.embeddings import Embeddings
 from projections.follow import Projections
 from projections.search import Searcher
 from server import credentials
+from server.cutting import together
 from server.quiet import Quiet
 from server.usage import Usage
 
@@ -72,6 +73,11 @@ class Opened:
         """Where its indexes stand, also once the project is elsewhere."""
         self.projections = Projections(project, embeddings)
         self.searcher = Searcher(self.projections, embeddings, lagging)
+
+    def noticed(self, notice: str | None) -> str | None:
+        """A notice of a search, behind what a damaged log makes of all that is found in it."""
+        damage = self.project.damage
+        return notice if damage is None else together(damage.message, notice)
 
 
 class Service:

@@ -30,6 +30,7 @@ from memlog.store import Store
 from memlog.structure import SEAL, is_sealed, problem
 from memlog.verifying import verify_file
 from server.dispatch import run
+from server.findings import findings
 from server.registry import Call
 from tests.command_line import CommandLine, holding_lines, lines_of
 from tests.served import REPOSITORY, environment, served
@@ -337,6 +338,19 @@ def test_every_tool_that_reads_a_damaged_log_says_once_that_this_is_not_all(tmp_
             told = beside if tool in SAYS_NO_MORE else [answer["notice"]]
             assert str(told).count("damaged, it is whole up to position") == 1, tool
             assert (not beside) != (tool in SAYS_NO_MORE), tool
+
+
+def test_a_search_of_a_damaged_log_says_also_what_else_it_has_to_say(tmp_path: Path) -> None:
+    holding_lines(tmp_path)
+    log = next((tmp_path / "data").rglob(LOG_FILE))
+    os.truncate(log, log.stat().st_size // 3)
+    away = {"embedder": "openai", "embedder_url": "http://127.0.0.1:9/v1", "embedder_retries": 0}
+    with client_on(tmp_path / "data", **away) as client:
+        notice = client("search_nodes", query="banker", mode="hybrid")["notice"]
+        found = findings(client.service.open("default"), "banker", "hybrid", 1)
+    for said in (notice, found.notice or ""):
+        assert said.count("damaged, it is whole up to position") == 1
+        assert "Searched by words only: " in said
 
 
 def test_a_log_that_is_cut_under_a_server_does_not_end_it(tmp_path: Path) -> None:
