@@ -89,16 +89,17 @@ def parse(query: str) -> Query:
 Leaf = Words | Phrase | Prefix
 
 
-def wanted(node: Node) -> Iterator[Leaf]:
+def wanted(node: Node, *, negated: bool = False) -> Iterator[Leaf]:
     """The leaves by which something is found, and not those that keep something out."""
     match node:
         case And(parts) | Or(parts):
             for part in parts:
-                yield from wanted(part)
-        case Not():
-            return
+                yield from wanted(part, negated=negated)
+        case Not(part):
+            yield from wanted(part, negated=not negated)
         case _:
-            yield node
+            if not negated:
+                yield node
 
 
 class _Malformed(Exception):

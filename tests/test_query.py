@@ -142,6 +142,10 @@ def test_the_text_of_a_query_leaves_out_its_syntax_and_what_is_not_wanted() -> N
     assert parse('jon AND ("lost job" OR danc*) NOT gina').text == "jon lost job danc"
 
 
+def test_what_is_kept_out_of_what_is_kept_out_is_wanted() -> None:
+    assert parse('NOT (gina OR NOT ("lost job" NOT danc*))').text == "lost job"
+
+
 def test_nesting_beyond_the_limit_is_plain_words() -> None:
     def nested(depth: int) -> str:
         return "(" * depth + "a AND b" + ")" * depth

@@ -192,6 +192,8 @@ def test_a_deleted_entity_is_out_of_every_read_and_search_at_once(client: Client
         '"dark mode"',
         "edit*",
         "(banker OR store) AND Jon",
+        "NOT (NOT banker)",
+        "NOT (store OR NOT banker)",
         "on",
         "anke",
         "mode in ed",
