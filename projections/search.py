@@ -179,7 +179,7 @@ class Searcher:
         parsed = parse(query)
         by_words = partial(self._by_words, query, parsed, scope)
         if mode == "text" or not parsed.is_plain or not query.strip():
-            worded = _NOTHING if mode == "semantic" else by_words()[1]
+            _, worded = by_words()
             return Found(_hits_by_words(worded), None, worded.deeper)
         ask = partial(self._asked, _Question(query), mode)
         words = Meanwhile(by_words)

@@ -130,7 +130,7 @@ def test_no_score_of_what_was_found_says_that_it_matches_nothing(
     assert told == sorted(told, reverse=True)
 
 
-@pytest.mark.parametrize("mode", ["text", "hybrid"])
+@pytest.mark.parametrize("mode", ["text", "hybrid", "semantic"])
 def test_what_is_kept_out_does_not_come(client: Client, mode: Mode) -> None:
     found = client("search_nodes", query="person NOT (dark OR auth)", mode=mode)["entities"]
     names = {entity["name"] for entity in found}
