@@ -138,8 +138,8 @@ class TextProjector:
     ) -> list[TextHit]:
         """Documents whose text holds `needle`, case and width aside; scores as in `text_part.part_score`.
 
-        They are looked for among the `CHECKED_MAX` shortest candidates, and no further than it takes
-        to find `limit`. Raises StorageError where the index is damaged.
+        They are looked for among the shortest candidates, `CHECKED_MAX` more than `limit`, and no further
+        than it takes to find `limit`. Raises StorageError where the index is damaged.
         """
         with _speaking_of(self._path):
             return self._searched().substring(

@@ -8,18 +8,19 @@ from projections.text_clauses import Clause
 from projections.things import TextHit
 
 CHECKED_MAX = 500
-"""Documents that one search by part reads to see whether they hold the needle, the shortest first."""
+"""Documents that one search by part reads, beside as many as are wanted, to see whether they hold the needle, the
+shortest first."""
 
 PAGE_MIN = 100
 
 
 def holding(searcher: Searching, needle: str, among: Clause, limit: int) -> list[TextHit]:
-    """The best `limit` of those whose text holds a normalised needle; `CHECKED_MAX` at most are looked at."""
+    """The best `limit` of those whose text holds a normalised needle; `CHECKED_MAX` more at most are looked at."""
     hits: list[TextHit] = []
-    checked = 0
-    while checked < CHECKED_MAX and len(hits) < limit:
+    checked, checked_max = 0, limit + CHECKED_MAX
+    while checked < checked_max and len(hits) < limit:
         require_time()
-        page = min(max(limit, PAGE_MIN), CHECKED_MAX - checked)
+        page = min(max(limit, PAGE_MIN), checked_max - checked)
         found = searcher.smallest(among, checked + page)[checked:]
         for _, address in found:
             row = searcher.row(address)

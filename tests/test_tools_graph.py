@@ -263,6 +263,17 @@ def test_a_limit_is_kept_and_search_pages_on(client: Client) -> None:
     assert sorted(found) == sorted(f"e{n}" for n in range(30))
 
 
+def test_a_search_by_part_pages_through_everything_that_has_it(client: Client) -> None:
+    client("create_entities", entities=[{"name": f"e{n}🍣", "entityType": "t"} for n in range(600)])
+    found: list[str] = []
+    page = client("search_nodes", query="🍣", limit=100)
+    while "nextCursor" in page:
+        found += names(page)
+        page = client("search_nodes", query="🍣", limit=100, cursor=page["nextCursor"])
+    found += names(page)
+    assert sorted(found) == sorted(f"e{n}🍣" for n in range(600))
+
+
 def test_a_cursor_of_ones_own_making_is_refused(client: Client) -> None:
     client("create_entities", entities=[JON])
     assert refused(client, "read_graph", cursor="next")["code"] == "INVALID_PARAMETER"
