@@ -31,6 +31,8 @@ texts takes a good millisecond. Both of them running Python takes twice that, an
 AGAIN_SECONDS = 1.0
 """How long one waits that can do without, where the question before was not answered in time."""
 
+IN_A_WHILE = "Ask again in a while; `memlog doctor` says whether it is there."
+
 MEANWHILE: Executor = ThreadPoolExecutor(32, "meanwhile")
 """Where words are looked for while a question is turned into a vector, by an endpoint there, too; and where the vectors
 catch up."""
@@ -96,12 +98,11 @@ class Asking:
                 return _now(ask)
         now = time.monotonic()
         with self._changing:
-            seconds = self._seconds(mode)
             if now > min(self._until.values(), default=now):
-                return _refused(_unanswered(seconds))
+                return _refused(_not_asked())
             computes = threading.Event()
             asked = MEANWHILE.submit(copy_context().run, _telling, ask, computes)
-            self._until[asked] = now + seconds
+            self._until[asked] = now + self._seconds(mode)
         asked.add_done_callback(self._end)
         computes.wait(BEGUN_SECONDS)
         return asked
@@ -156,8 +157,15 @@ def _refused(error: EmbeddingError) -> Future[Any]:
     return refused
 
 
+def _not_asked() -> EmbeddingError:
+    return EmbeddingError(
+        "The embedder still does not answer an earlier question, so it was not asked this one",
+        suggestion=IN_A_WHILE,
+    )
+
+
 def _unanswered(seconds: float) -> EmbeddingError:
     return EmbeddingError(
         f"The embedder does not answer within {seconds:g} {'second' if seconds == 1 else 'seconds'}",
-        suggestion="Ask again in a while; `memlog doctor` says whether it is there.",
+        suggestion=IN_A_WHILE,
     )

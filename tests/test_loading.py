@@ -178,13 +178,14 @@ def test_a_question_that_is_not_answered_is_not_waited_for_nor_are_those_behind_
         assert asked(client, "Ada: Ada sings", "semantic") == (["Ada"], "")
         slow.answering.clear()
         monkeypatch.setitem(asking.ANSWER_SECONDS, "hybrid", IN_VAIN_SECONDS)
-        for query in ("who sings", "who else sings"):
-            names, notice = asked(client, query)
-            assert names == ["Ada"]
-            assert notice == (
-                "Searched by words only: The embedder does not answer within "
-                f"{IN_VAIN_SECONDS:g} seconds"
-            )
+        in_time = f"The embedder does not answer within {IN_VAIN_SECONDS:g} seconds"
+        behind = (
+            "The embedder still does not answer an earlier question, so it was not asked this one"
+        )
+        assert asked(client, "who sings") == (["Ada"], f"Searched by words only: {in_time}")
+        assert asked(client, "who else sings") == (["Ada"], f"Searched by words only: {behind}")
+        with pytest.raises(Refused, match=behind):
+            asked(client, "who else sings", "semantic")
         assert "who sings" in slow.asked
         assert "who else sings" not in slow.asked
         stored = client("store_memory", content="Ada sings on Sundays")
