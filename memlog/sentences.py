@@ -11,6 +11,8 @@ from memlog.codec import Entry
 from memlog.state import State
 
 SHOWN_CHARACTERS_MAX = 200
+CUT = "…'"
+"""How a content ends that is longer."""
 
 
 def sentence(entry: Entry, state_at: Callable[[int], State]) -> str:
@@ -99,4 +101,6 @@ def _memory(memory_id: str, state: State) -> str:
 
 def _quoted(content: str | dict[str, Any]) -> str:
     text = text_of(content)
-    return f"'{text}'" if len(text) <= SHOWN_CHARACTERS_MAX else f"'{text[:SHOWN_CHARACTERS_MAX]}…'"
+    return (
+        f"'{text}'" if len(text) <= SHOWN_CHARACTERS_MAX else f"'{text[:SHOWN_CHARACTERS_MAX]}{CUT}"
+    )

@@ -147,6 +147,20 @@ def test_what_a_later_sentence_tells_is_not_told_before(client: Client) -> None:
     ]
 
 
+def test_what_begins_alike_and_is_cut_is_told_of_each(client: Client) -> None:
+    start = client("changes_since", since=0)["position"]
+    notes = [{"text": "User said it again, " * 20 + end} for end in ("and again", "and left")]
+    for note in notes:
+        client("memory_create", type="note", source="test", confidence=1.0, content=note)
+    add(client, "Jon", *(note["text"] for note in notes))
+    told = client("changes_since", since=start, budgetTokens=100)
+    positions = [change["position"] for change in told["changes"]]
+    while told["more"]:
+        told = client("changes_since", since=told["position"], budgetTokens=100)
+        positions += [change["position"] for change in told["changes"]]
+    assert positions == [start + 1, start + 2, start + 3, start + 4]
+
+
 def test_an_undo_is_told_with_what_it_took_back(client: Client) -> None:
     add(client, "Jon", "was late", *(f"danced on day {number}" for number in range(6)))
     seen = client("changes_since", since=0)["position"]

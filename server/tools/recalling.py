@@ -12,7 +12,7 @@ from memlog.codec import Entry
 from memlog.errors import InvalidParameter, Problem
 from memlog.log import Log
 from memlog.project import Project, clock_us
-from memlog.sentences import sentence
+from memlog.sentences import CUT, sentence
 from memlog.state import State
 from memlog.times import iso
 from server.moments import AsOf, Since, parse_moment, position_of
@@ -190,16 +190,17 @@ def _changes(
     room = budget_tokens * CHARACTERS_PER_TOKEN * READ_AHEAD
     read: list[tuple[Entry, str]] = []
     for entry in log.read(since):
-        read.append((entry, clipped(_says(entry, log, state_at), budget_tokens)))
-        room -= len(read[-1][1]) + 1
+        read.append((entry, _says(entry, log, state_at)))
+        room -= len(clipped(read[-1][1], budget_tokens)) + 1
         if room < 0:
             break
     later: set[str] = set()
     changes = []
     for entry, says in reversed(read):
-        if not later & {says, _begun(entry)}:
-            changes.append(_change(entry, says))
-        later |= {says, *_told_again(entry)}
+        said = _said(entry, says)
+        if not later & {said, _begun(entry)}:
+            changes.append(_change(entry, clipped(says, budget_tokens)))
+        later |= {said, *_told_again(entry)}
     return changes[::-1], read[-1][0].position if read else since
 
 
@@ -214,6 +215,21 @@ def _says(
     told = [_says(each, log, state_at, deep - 1) for each in undone if each is not None]
     more = event.last - event.first + 1 - len(told)
     return f"{says}: " + "; ".join([*told, *[f"and {more} more"] * bool(more)])
+
+
+def _said(entry: Entry, says: str) -> str:
+    """What two entries that tell the same have in common. A memory whose beginning alone is told is not another one."""
+    if CUT not in says:
+        return says
+    match entry.event:
+        case (
+            events.MemoryStored()
+            | events.MemoryMerged()
+            | events.MemorySuperseded()
+            | events.MemoryDeleted()
+        ) as event:
+            return f"{event.memory_id} {says}"
+    return says
 
 
 def _begun(entry: Entry) -> str:
