@@ -65,6 +65,11 @@ def _pairs(run: re.Match[str]) -> str:
     return f" {' '.join(text[at : at + 2] for at in range(max(len(text) - 1, 1)))} "
 
 
+def is_unpaired(word: str) -> bool:
+    """Whether a word is one character of CJK: where others stand beside it, a text has it in pairs only."""
+    return len(word) == 1 and _CJK_RUN.fullmatch(word) is not None
+
+
 def words(text: str) -> list[str]:
     """The words of a spaced text, as often as they occur."""
     if text.isascii():  # as bytes, which are translated several times as fast as characters

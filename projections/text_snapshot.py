@@ -184,6 +184,8 @@ class TextSnapshot:
         return Joined(should=tuple(clauses)) if clauses else None
 
     def _word(self, stem: str, at: int | None) -> list[Clause]:
+        if analysis.is_unpaired(stem):
+            return [self._character(stem)]
         documents = Term("words", stem)
         having = self._having(documents)
         if having == 0 or (at is not None and not self._having(_born_by(documents, at))):
@@ -204,7 +206,13 @@ class TextSnapshot:
     def _exact(self, text: str) -> list[str]:
         return analysis.exact.analyze(analysis.spaced(analysis.normalise(text)))[:TERMS_MAX]
 
+    def _character(self, character: str) -> Clause:
+        anywhere = Part(character)
+        return _scored(anywhere, self._idf(self._having(anywhere)))
+
     def _phrase(self, words: list[str], *, begins: bool = False) -> Clause:
+        if len(words) == 1 and not begins and analysis.is_unpaired(words[0]):
+            return self._character(words[0])
         phrase = InOrder(tuple(words), begins)
         return _scored(phrase, self._idf(self._having(phrase)))
 
