@@ -32,7 +32,7 @@ _WORDS: Mapping[ItemKind, tuple[str, str]] = {
 class Item(msgspec.Struct, frozen=True):
     """A thing that may be told: `line` under the heading of its group; an entity is a heading alone.
 
-    An `extra` one was not asked for; nobody is told that it was left out.
+    `whole` is the line before it was cut. An `extra` one was not asked for; nobody is told that it was left out.
     """
 
     kind: ItemKind
@@ -41,6 +41,7 @@ class Item(msgspec.Struct, frozen=True):
     heading: str
     line: str = ""
     extra: bool = False
+    whole: str = ""
 
 
 class Packed(msgspec.Struct, frozen=True):
@@ -110,7 +111,7 @@ def _distinct(items: Sequence[Item]) -> Iterator[Item]:
     """Each thing once, and each text once under its heading."""
     seen: set[tuple[str, ...]] = set()
     for item in items:
-        keys = {("ref", item.ref), ("line", item.group, canonical(item.line))}
+        keys = {("ref", item.ref), ("line", item.group, canonical(item.whole or item.line))}
         if item.kind == "entity":
             keys = {("ref", item.ref)}
         if not keys & seen:

@@ -21,7 +21,14 @@ from memlog.codec import Entry
 from memlog.memories import FACT
 from memlog.state import Entity, Memory, Observation, Relation, State
 from projections.search import Hit
-from server.packing import CHARACTERS_PER_TOKEN, HEADING_CHARACTERS_MAX, Item, clipped, shortened
+from server.packing import (
+    CHARACTERS_PER_TOKEN,
+    HEADING_CHARACTERS_MAX,
+    Item,
+    clipped,
+    one_line,
+    shortened,
+)
 
 MEMORIES = "Memories"
 RELATION_SHARE, NAMED_RELATION_SHARE = 0.6, 1.0
@@ -102,13 +109,15 @@ class Recollection:
         return self._entities[entity_id]
 
     def _fact(self, row: Observation, entity: Entity) -> Item:
-        line = clipped(row.content, self._budget_tokens)
-        return Item("observation", row.id, entity.id, _heading(entity), line)
+        whole = one_line(row.content)
+        line = clipped(whole, self._budget_tokens)
+        return Item("observation", row.id, entity.id, _heading(entity), line, whole=whole)
 
     def _memory(self, row: Memory) -> Item:
         kind = "" if row.memory_type == FACT else f"{row.memory_type}: "
-        line = clipped(kind + text_of(row.content), self._budget_tokens)
-        return Item("memory", row.id, "", MEMORIES, line)
+        whole = one_line(kind + text_of(row.content))
+        line = clipped(whole, self._budget_tokens)
+        return Item("memory", row.id, "", MEMORIES, line, whole=whole)
 
     # -- neighbours
 

@@ -117,6 +117,13 @@ def test_the_past_is_recalled_as_it_was(client: Client) -> None:
     assert client("recall", query="banker", asOf=before["position"]) == before
 
 
+def test_what_begins_alike_and_is_cut_is_told_or_counted_each(client: Client) -> None:
+    for end in ("and again", "and stays"):
+        client("store_memory", content="User said it to zygotes, " * 20 + end)
+    answer = client("recall", query="zygotes", budgetTokens=100)
+    assert len(answer["ids"]) + answer["leftOut"]["memories"] == 2
+
+
 def test_a_query_that_nothing_answers_gives_an_empty_text(client: Client) -> None:
     answer = client("recall", query="zygote")
     assert (answer["text"], answer["tokens"], answer["ids"]) == ("", 0, [])
