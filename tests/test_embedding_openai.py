@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -108,6 +108,38 @@ def test_a_refusal_is_no_reason_to_leave_an_endpoint_alone(endpoint: Endpoint) -
     with pytest.raises(EmbeddingError, match="HTTP 400"):
         embedder.embed(["a"])
     assert embedder.embed(["b"]).shape == (1, 3)
+
+
+def taking_at_most(characters: int) -> Callable[[list[str]], Answer]:
+    """As local servers answer that do not cut what is too long for their model."""
+
+    def answer(texts: list[str]) -> Answer:
+        if max(map(len, texts)) > characters:
+            return saying(400, b"the input length exceeds the context length")
+        return vectors(texts)
+
+    return answer
+
+
+def test_a_text_that_is_too_long_for_the_endpoint_is_embedded_by_its_beginning(
+    endpoint: Endpoint,
+) -> None:
+    embedder = endpoint.embedder()
+    endpoint.script = [taking_at_most(300)] * 100
+    texts = ["a" * 10, "b" * 1_000, "c" * 20, "d" * 300, "e" * 299]
+    found = embedder.embed(texts)
+    endpoint.script = []
+    assert np.array_equal(
+        found, embedder.embed([text[:250] if len(text) > 300 else text for text in texts])
+    )
+
+
+def test_an_endpoint_that_takes_nothing_is_not_asked_about_every_text(endpoint: Endpoint) -> None:
+    embedder = endpoint.embedder()
+    endpoint.script = [saying(400, b"model was unloaded")] * 1_000
+    with pytest.raises(EmbeddingError, match="model was unloaded"):
+        embedder.embed([f"{number} " * 1_000 for number in range(64)])
+    assert len(endpoint.asked) < 20
 
 
 def test_a_wrong_key_is_an_error_at_once_and_is_not_told(endpoint: Endpoint) -> None:

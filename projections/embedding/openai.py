@@ -2,6 +2,8 @@
 
 Promises: what may pass (429, 5xx, a time-out, a broken connection) is tried again after a pause
 that doubles, or as long as the endpoint asks for; what will not pass is an EmbeddingError at once.
+What is refused for what is in it (400, 413, 422) is asked for again in halves, down to a single text, and that one
+by its beginning: many local servers refuse a text that is longer than their model takes, and all that came with it.
 An endpoint that failed to the last try is left alone for a minute (`rest.RETRY_SECONDS`), in which every
 call fails at once; then one call tries once.
 The key appears in no error and no log, and is not sent on to where a redirect points.
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import email.message
 import http.client
+import logging
 import random
 import time
 import urllib.error
@@ -39,7 +42,12 @@ TIMEOUT_SECONDS = 30.0
 PAUSE_SECONDS_FIRST = 0.5
 PAUSE_SECONDS_MAX = 20.0
 EXCERPT_CHARACTERS_MAX = 200
+STATUS_OF_INPUT = frozenset({400, 413, 422})
+CUT_TO_CHARACTERS_MIN = 100
+"""A text that is refused is asked by its first half, and so on; no shorter than this."""
 STATUS_MAY_PASS = frozenset({408, 425, 429, *range(500, 600)})
+
+log = logging.getLogger("memlog.embeddings")
 
 
 class _Row(msgspec.Struct):
@@ -49,6 +57,10 @@ class _Row(msgspec.Struct):
 
 class _Answer(msgspec.Struct):
     data: list[_Row]
+
+
+class _InputRefused(EmbeddingError):
+    """Some of what was sent is not taken, or nothing is."""
 
 
 class _Passing(Exception):
@@ -120,8 +132,24 @@ class OpenAI:
         vectors = np.empty((len(texts), self.dimensions), np.float32)
         for start in range(0, len(texts), REQUEST_TEXTS_MAX):
             some = texts[start : start + REQUEST_TEXTS_MAX]
-            vectors[start : start + len(some)] = self._request([_fitting(text) for text in some])
+            vectors[start : start + len(some)] = self._taken([_fitting(text) for text in some])
         return vectors
+
+    def _taken(self, texts: list[str]) -> Vectors:
+        """Their vectors; of one that is too long for the endpoint, the vector of its beginning."""
+        import numpy as np
+
+        try:
+            return self._request(texts)
+        except _InputRefused:
+            half = len(texts) // 2
+            if half:
+                return np.concatenate([self._taken(texts[:half]), self._taken(texts[half:])])
+            beginning = texts[0][: len(texts[0]) // 2]
+            if len(beginning) < CUT_TO_CHARACTERS_MIN:
+                raise
+            log.info("%s refuses a text of %s characters", self._shown, len(texts[0]))
+            return self._taken([beginning])
 
     def _request(self, texts: list[str]) -> Vectors:
         require_patience()
@@ -179,7 +207,8 @@ class OpenAI:
             suggestion = "Check the key in MEMLOG_EMBEDDER_KEY (or OPENAI_API_KEY)."
         elif 300 <= error.code < 400:
             suggestion = "Set MEMLOG_EMBEDDER_URL to the address that the endpoint redirects to."
-        return EmbeddingError(
+        kind = _InputRefused if error.code in STATUS_OF_INPUT else EmbeddingError
+        return kind(
             f"{self._shown} refused model {shorten(self._model)}: {self._clean(words)}",
             suggestion=suggestion,
         )
