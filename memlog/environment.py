@@ -68,6 +68,7 @@ class Environment:
         proven: bool = False,
     ) -> None:
         self.path = path
+        """Where the file is, as far as is known; whoever moves it says so."""
         self.damaged = False
         """Whether it was found so since it was opened: nothing is read through it any more."""
         self._closed = False

@@ -117,6 +117,7 @@ class Project:
     def folder(self, folder: Path) -> None:
         self._folder, self._path = folder, os.fspath(folder / LOG_FILE)
         self._soundness.path = self._path
+        self._environment.path = folder / LOG_FILE
 
     # -- writing
 

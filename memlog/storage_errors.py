@@ -14,7 +14,6 @@ DAMAGES = (
     lmdb.CorruptedError,
     lmdb.VersionMismatchError,
     lmdb.PageNotFoundError,
-    lmdb.PanicError,
 )
 """What LMDB says of a file that is not, or no longer, one of its files."""
 

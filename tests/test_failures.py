@@ -276,6 +276,39 @@ def test_a_commit_whose_end_the_disk_refuses_is_no_damage_and_the_next_goes_well
         assert [each["name"] for each in known] == ["default", "other"]
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="handles by number: Linux only")
+def test_a_commit_whose_end_the_disk_refuses_is_no_damage_of_a_project_that_came_from_the_archive(
+    tmp_path: Path,
+) -> None:
+    with client_on(tmp_path) as client:
+        client("create_entities", entities=[entity("before")])
+        client("archive_project", name="default")
+    with client_on(tmp_path) as client:  # which opens it where it is archived, and moves it
+        client("restore_project", name="default")
+        (path,) = tmp_path.glob("projects/*/log.mdb")
+        with no_room_for_what_ends_a_commit(path):
+            refused(client, "create_entities", entities=[entity("lost")])
+        client("create_entities", entities=[entity("after")])
+        assert set(names(client("read_graph"))) == {"before", "after"}
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="handles by number: Linux only")
+def test_a_log_that_another_process_moves_after_a_commit_failed_is_not_taken_for_damaged(
+    tmp_path: Path,
+) -> None:
+    with client_on(tmp_path) as client:
+        client("create_entities", entities=[entity("before")])
+        project = client.service.store.project("default")
+        with no_room_for_what_ends_a_commit(project.folder / "log.mdb"):
+            refused(client, "create_entities", entities=[entity("lost")])
+        elsewhere = project.folder.rename(tmp_path / "elsewhere")
+        with pytest.raises(StorageError):
+            project.head()
+        elsewhere.rename(project.folder)
+        client("create_entities", entities=[entity("after")])
+        assert set(names(client("read_graph"))) == {"before", "after"}
+
+
 HANDLES_MAX = 8
 """With so many more a project that is open is searched."""
 
