@@ -6,6 +6,7 @@ write. Losing the last of it loses no memory; nothing in the log or the indexes 
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import Counter
 from collections.abc import Iterable
@@ -14,7 +15,10 @@ from pathlib import Path
 import lmdb
 
 from memlog.environment import derived
+from memlog.errors import StorageError
 from memlog.project import clock_us
+
+log = logging.getLogger("memlog.usage")
 
 
 class Usage:
@@ -53,19 +57,23 @@ class Usage:
         with self._lock:
             for key in keys:
                 self._accessed.pop(key.decode(), None)
-        database = self._environment.databases["accessed"]
-        self._environment.write(lambda t: [t.delete(key, db=database) for key in keys])
+
+        def body(transaction: lmdb.Transaction) -> None:
+            for key in keys:
+                transaction.delete(key, db=self._environment.databases["accessed"])
+
+        self._environment.write(body)
 
     def flush(self) -> None:
-        """Writes what is new; several processes add up."""
+        """Writes what is new; several processes add up. What the disk refuses is kept for the next time."""
         with self._lock:
             accessed, self._accessed = self._accessed, {}
             counted, self._counted = self._counted, Counter()
         if not accessed and not counted:
             return
-        databases = self._environment.databases
 
         def body(transaction: lmdb.Transaction) -> None:
+            databases = self._environment.databases
             for memory_id, time_us in accessed.items():
                 _raise_to(transaction, databases["accessed"], memory_id, time_us)
             for key, count in counted.items():
@@ -73,7 +81,13 @@ class Usage:
                 total = int.from_bytes(before, "big") + count
                 transaction.put(key.encode(), total.to_bytes(8, "big"), db=databases["counted"])
 
-        self._environment.write(body)
+        try:
+            self._environment.write(body)
+        except (StorageError, OSError) as error:
+            log.warning("what was read and refused cannot be noted now: %s", error)
+            with self._lock:
+                self._accessed = accessed | self._accessed
+                self._counted.update(counted)
 
     def close(self) -> None:
         self.flush()

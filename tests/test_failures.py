@@ -10,7 +10,8 @@ import fcntl
 import os
 import resource
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from memlog.errors import StorageError
 from memlog.purging import Target
 from tests.service import Client, Refused, client_on
 from tests.simulated_faults import Fault, Faults, installed
+
+DEADLINE_SECONDS = 60.0
 
 
 @pytest.fixture
@@ -224,6 +227,28 @@ def test_what_the_disk_refuses_is_told_without_telling_where_it_is(
         said = refused(client, "search_nodes", query="Gina", mode="text")
         assert said["code"] == "STORAGE_ERROR"
         assert str(tmp_path) not in str(said)
+
+
+def test_a_disk_that_refuses_what_is_counted_does_not_end_what_brings_indexes_up_to_date(
+    tmp_path: Path, faults: Faults
+) -> None:
+    with client_on(tmp_path) as client:
+        client("store_memory", content="Jon lost his job", source="explicit")
+        projections = client.service.open("default").projections
+        faults.plan(Fault("failures", 0, "before a write to usage.mdb"))
+        client("search_memories", query="job")
+        client("store_memory", content="Gina dances", source="explicit")
+        wait_until(lambda: bool(faults.struck))
+        faults.plan(None)
+        client("store_memory", content="Jon dances", source="explicit")
+        wait_until(lambda: projections.positions().get("text") == projections.head())
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    until = time.monotonic() + DEADLINE_SECONDS
+    while not is_so():
+        assert time.monotonic() < until
+        time.sleep(0.02)
 
 
 @contextmanager

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from server.usage import Usage
+from tests.simulated_faults import Fault, Faults, installed
+from tests.test_failures import no_room_for_what_ends_a_commit
 
 
 def test_what_one_process_counted_the_next_adds_to(tmp_path: Path) -> None:
@@ -28,3 +30,34 @@ def test_a_memory_was_last_read_when_the_last_of_all_read_it_whoever_wrote_it_do
             usage.read(["mem_1"])
     with closing(Usage(tmp_path / "usage.mdb")) as usage:
         assert usage.accessed_us("mem_1") == 2_000
+
+
+def test_what_the_disk_refused_to_count_is_counted_the_next_time(tmp_path: Path) -> None:
+    faults = Faults()
+    with installed(faults), closing(Usage(tmp_path / "usage.mdb")) as usage:
+        usage.count("saved")
+        usage.read(["mem_1"])
+        faults.plan(Fault("failures", 0, "before a write"))
+        usage.flush()
+        faults.plan(None)
+        usage.count("saved")
+        assert usage.counted("saved") == 2
+    with closing(Usage(tmp_path / "usage.mdb")) as usage:
+        assert usage.counted("saved") == 2
+        assert usage.accessed_us("mem_1")
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="handles by number: Linux only")
+def test_what_was_counted_since_a_commit_failed_at_its_end_is_kept(tmp_path: Path) -> None:
+    with closing(Usage(tmp_path / "usage.mdb")) as usage:
+        usage.read(["mem_1", "mem_2"])
+        with no_room_for_what_ends_a_commit(tmp_path / "usage.mdb"):
+            usage.flush()
+        usage.flush()
+        usage.read(["mem_1", "mem_2"])
+        with no_room_for_what_ends_a_commit(tmp_path / "usage.mdb"):
+            usage.flush()
+        usage.forget(["mem_2"])
+    with closing(Usage(tmp_path / "usage.mdb")) as usage:
+        assert usage.accessed_us("mem_1")
+        assert not usage.accessed_us("mem_2")
