@@ -105,10 +105,13 @@ class TextProjector:
         return self._searched() is not self._snapshot
 
     def refresh(self) -> None:
-        """A look at one file's metadata (some µs); opening what is new takes about 0.2 ms."""
+        """A look at one file's metadata (some µs); opening what is new takes about 0.2 ms.
+
+        An index that was thrown away is begun anew.
+        """
         with self._applying, _speaking_of(self._path):
-            if self._meta() != self._seen:
-                self._snapshot, self._seen = self._read(self._index)
+            self._begin_if_gone()
+            self._look_again()
 
     def search(
         self,
@@ -182,7 +185,7 @@ class TextProjector:
         has changed, where the disk or another process's writer stands in the way.
         """
         with self._writing(batch.position - self.position) as writer:
-            self.refresh()  # as the only writer: what is seen now stays true until the commit
+            self._look_again()  # as the only writer: what is seen now stays true until the commit
             if batch.position > self.position:
                 entering = Entering(writer)
                 fill(entering, batch, self._snapshot)
@@ -195,6 +198,8 @@ class TextProjector:
                 self._taking.release()
 
     def reset(self) -> None:
+        with self._applying, _speaking_of(self._path):
+            self._begin_if_gone()
         with self._taking, self._writing(0) as writer:
             self._ahead = self._newest = None
             writer.delete_all_documents()
@@ -220,14 +225,27 @@ class TextProjector:
     def _refresh_unless_applying(self) -> None:
         if self._applying.acquire(blocking=False):
             try:
-                self.refresh()
+                self._look_again()
             finally:
                 self._applying.release()
+
+    def _look_again(self) -> None:
+        if self._meta() != self._seen:
+            self._snapshot, self._seen = self._read(self._index)
 
     def _forget_committed(self) -> None:
         """What was taken ahead and is on disk by now."""
         if self._newest is not None and self._newest.position <= self.position:
             self._ahead = self._newest = None
+
+    def _begin_if_gone(self) -> None:
+        """A purge throws indexes away before it erases from the log, and may then meet a full disk.
+
+        Not where all that stood beside it is gone, too: the project was put away.
+        """
+        if not self._path.exists() and self._path.parent.exists():
+            self._wait_for_merges()
+            self._index, self._snapshot, self._seen = self._opened_or_emptied()
 
     def _opened_or_emptied(self) -> tuple[tantivy.Index, TextSnapshot, tuple[int, ...]]:
         try:
@@ -276,7 +294,7 @@ class TextProjector:
                 _abandon(writer)
                 raise
             self._release(writer)
-            self.refresh()
+            self._look_again()
 
     def _writer(self, entries: int) -> tantivy.IndexWriter:
         """The index's only writer. One thread: this one is as busy making documents as that is indexing

@@ -151,6 +151,20 @@ def test_damage_that_shows_only_in_use_is_mended_by_the_search_that_meets_it(
         require_well(client)
 
 
+@pytest.mark.parametrize("index", ["text", "analytics", "vectors"])
+def test_an_index_that_is_thrown_away_while_it_is_open_is_there_again_by_itself(
+    data_dir: Path, index: str
+) -> None:
+    """As by a purge of another process that then met a full disk."""
+    with client_on(data_dir, embedder="minilm") as client:
+        require_well(client)
+        (path,) = data_dir.glob(INDEXES[index])
+        path.rename(data_dir / "thrown away")
+        client("create_entities", entities=[entity("newer")])
+        assert names(client("search_nodes", query="newer", mode="text")) == ["newer"]
+        require_well(client)
+
+
 def is_immutable(path: Path, on: bool) -> bool:
     """The one mode that binds root too, where the file system has it."""
     done = subprocess.run(
