@@ -101,7 +101,17 @@ class Loader:
                 return last
             self._rest.require_over()
             attempt = self._last = _Attempt()
-        threading.Thread(target=self._load, args=(attempt,), name="loading", daemon=True).start()
+        loading = threading.Thread(target=self._load, args=(attempt,), name="loading", daemon=True)
+        try:
+            loading.start()
+        except RuntimeError as error:
+            self._failed(
+                attempt,
+                EmbeddingError(
+                    f"The embedder cannot be loaded: {error}",
+                    suggestion="Give the process more threads (ulimit -u) or more memory, then call again.",
+                ),
+            )
         return attempt
 
     def _load(self, attempt: _Attempt) -> None:
@@ -113,7 +123,11 @@ class Loader:
         except BaseException as error:  # it is raised where somebody waits
             if isinstance(error, EmbeddingError):
                 self._rest.begin(error)
-            attempt.failure = error
-            with self._lock:
-                self._last = None  # or it would keep whatever the failure goes through
+            self._failed(attempt, error)
+        attempt.over.set()
+
+    def _failed(self, attempt: _Attempt, error: BaseException) -> None:
+        attempt.failure = error
+        with self._lock:
+            self._last = None  # or it would keep whatever the failure goes through
         attempt.over.set()

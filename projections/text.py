@@ -331,10 +331,15 @@ class TextProjector:
 
         Dropping the writer would kill them, and segments would pile up; waiting here would make a
         search wait that only needs the commit. The thread is no daemon: one that wakes up from native
-        code while the interpreter ends takes the process down.
+        code while the interpreter ends takes the process down. Where no thread is to be had, it is waited for.
         """
-        self._merging = threading.Thread(target=_finish, args=(writer,), name="memlog-text-merge")
-        self._merging.start()
+        merging = threading.Thread(target=_finish, args=(writer,), name="memlog-text-merge")
+        try:
+            merging.start()
+        except RuntimeError:
+            _finish(writer)
+            return
+        self._merging = merging
 
     def _wait_for_merges(self) -> None:
         if self._merging is not None:

@@ -45,7 +45,12 @@ class Quiet:
         with self._starting:
             if self._thread is None and not self._stopping.is_set():
                 thread = threading.Thread(target=self._run, name="quiet", daemon=True)
-                thread.start()
+                try:
+                    thread.start()
+                except RuntimeError as error:  # the next call tries again
+                    self._called.clear()
+                    log.debug("memory is not given back: %s", error)
+                    return
                 self._thread = thread
 
     def _run(self) -> None:

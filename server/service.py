@@ -237,8 +237,13 @@ class Follower:
 
     def _wake(self) -> None:
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="follower", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="follower", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:  # the next write tries again; this one is on disk
+                log.warning("indexes fall behind until they are searched: %s", error)
+                return
+            self._thread = thread
         self._changed.notify_all()
 
     def _run(self) -> None:
