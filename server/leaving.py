@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+import faulthandler
 import logging
 import os
 from contextlib import suppress
 from typing import NoReturn
+
+logger = logging.getLogger(__name__)
+
+
+def give_up_after(seconds: float) -> None:
+    """By then the process ends with exit code 1 and the tracebacks of its threads, unless it has ended.
+
+    A thread in C sees to it, which needs neither the GIL nor a lock that a stuck call may hold. Where no thread is
+    to be had the process ends when it ends.
+    """
+    try:
+        faulthandler.dump_traceback_later(seconds, exit=True)
+    except RuntimeError as error:
+        logger.warning("a call that hangs will be waited for: %s", error)
 
 
 def leave(exit_code: int) -> NoReturn:

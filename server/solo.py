@@ -77,11 +77,15 @@ class Solo:
         return cls(source, cutter, direct, returned)
 
     def lend(self) -> None:
-        """Lends the reading, which is the event loop's and now nobody's."""
-        self._home = anyio.Event()
+        """Lends the reading, which is the event loop's and now nobody's.
+
+        Raises RuntimeError where no thread is to be had; then it is still nobody's.
+        """
         if self._thread is None:
-            self._thread = threading.Thread(target=self._listen, name="solo", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._listen, name="solo", daemon=True)
+            thread.start()
+            self._thread = thread
+        self._home = anyio.Event()
         self._lent.release()
 
     def recall(self) -> None:

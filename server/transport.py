@@ -33,7 +33,7 @@ from server.calls import is_untraced
 from server.descriptors import read_chunk
 from server.direct import Direct
 from server.faults import guard
-from server.leaving import leave
+from server.leaving import give_up_after, leave
 from server.lines import Oversized
 from server.outbox import Outbox, Stream
 from server.pending import Pending
@@ -101,8 +101,7 @@ async def serve_stdio(
     that thread is using.
     """
     guard(server)
-    # A thread in C: it needs neither the GIL nor a logging lock that the stuck call may hold.
-    give_up = partial(faulthandler.dump_traceback_later, drain_s + teardown_s, exit=True)
+    give_up = partial(give_up_after, drain_s + teardown_s)
     with prelude.handed_over() if prelude else untouched() as opening:
         pending = Pending()
         recorder = Recorder(opening.answers, opening.given)
@@ -248,7 +247,11 @@ class _Inbox(Stream):
         if self._reading and self._solo is not None:
             self._loop.remove_reader(self._fd)
             self._reading = False
-            self._solo.lend()
+            try:
+                self._solo.lend()
+            except RuntimeError as error:
+                logger.debug("reading stays in the event loop: %s", error)
+                self._listen()
 
     def _returned(self, lines: Iterable[bytearray | Oversized], ended: bool) -> None:
         """The reading was lent, and is here again."""

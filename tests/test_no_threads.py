@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -10,12 +11,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from memlog.errors import EmbeddingError
 from memlog.settings import Settings
 from projections import embeddings
 from projections.embeddings import Embeddings
+from server.direct import Direct
+from server.leaving import give_up_after
+from server.lines import LineCutter
+from server.solo import Solo
 from tests.embedder_by_hash import opened_by_hash
 from tests.service import client_on
 
@@ -76,3 +82,32 @@ def test_a_model_that_no_thread_can_load_is_told_and_loaded_later(
         assert opened.get().key == "by-hash"
     finally:
         opened.close()
+
+
+def test_a_server_ends_well_where_no_thread_can_watch_its_end() -> None:
+    with no_threads():
+        give_up_after(DEADLINE_SECONDS)
+
+
+def test_reading_that_no_thread_can_take_over_stays_where_it_was(tmp_path: Path) -> None:
+    """Else nobody would read any more, and the end would wait for it."""
+
+    async def lend(source: int, direct: Direct) -> None:
+        solo = Solo.where_possible(source, LineCutter(), direct, lambda lines, ended: None)
+        assert solo is not None
+        with no_threads(), pytest.raises(RuntimeError):
+            solo.lend()
+        with anyio.fail_after(DEADLINE_SECONDS):
+            await solo.wait_home()
+        solo.lend()
+        solo.recall()
+        with anyio.fail_after(DEADLINE_SECONDS):
+            await solo.wait_home()
+        solo.close()
+
+    source, end = os.pipe()
+    with client_on(tmp_path) as client:
+        direct = Direct(client.session, client.tools, on_first_answer=lambda: None)
+        anyio.run(lend, source, direct)
+    os.close(source)
+    os.close(end)

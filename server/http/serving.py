@@ -30,7 +30,7 @@ from server.http.app import App
 from server.http.hosts import require_safe
 from server.http.listening import listening
 from server.http.sockets import HEAD_BYTES_MAX, KEEP_ALIVE_SECONDS, protocol
-from server.leaving import leave
+from server.leaving import give_up_after, leave
 from server.service import Service
 
 DRAIN_S = 10.0
@@ -119,8 +119,7 @@ async def _stop_on_signal(server: _Server, app: App, *, task_status: TaskStatus[
         task_status.started()
         async for number in signals:
             logger.info("stopping on %s", number.name)
-            # A thread in C: it needs neither the GIL nor a lock that a stuck call may hold.
-            faulthandler.dump_traceback_later(DRAIN_S + TEARDOWN_S, exit=True)
+            give_up_after(DRAIN_S + TEARDOWN_S)
             server.should_exit = True
             app.limits.end_lasting()
             break
