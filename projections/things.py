@@ -5,7 +5,7 @@ Left to others: looking up texts, and scoring them (`text_snapshot`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -62,15 +62,40 @@ def satisfying(node: Node, things: frozenset[str], having: Having) -> frozenset[
     None where a part has nothing to look up, such as a stop word, and so says nothing.
     """
     match node:
-        case And(parts) | Or(parts):
-            told = [satisfying(part, things, having) for part in parts]
-            sets = [each for each in told if each is not None]
-            if not sets:
-                return None
-            join = frozenset.intersection if isinstance(node, And) else frozenset.union
-            return join(*sets)
+        case And(parts):
+            return _as_all_say(parts, things, having)
+        case Or(parts):
+            return _as_any_says(parts, things, having)
         case Not(part):
             kept_out = satisfying(part, things, having)
             return None if kept_out is None else things - kept_out
         case _:
             return having(node, things)
+
+
+def _as_all_say(
+    parts: Sequence[Node], things: frozenset[str], having: Having
+) -> frozenset[str] | None:
+    """Each part is asked about what is left by those before it only."""
+    fitting: frozenset[str] | None = None
+    for part in parts:
+        left = things if fitting is None else fitting
+        told = satisfying(part, left, having)
+        fitting = fitting if told is None else told
+        if fitting is not None and not fitting:
+            break
+    return fitting
+
+
+def _as_any_says(
+    parts: Sequence[Node], things: frozenset[str], having: Having
+) -> frozenset[str] | None:
+    """Each part is asked about what fits none of those before it only."""
+    fitting: frozenset[str] | None = None
+    for part in parts:
+        told = satisfying(part, things - (fitting or frozenset()), having)
+        if told is not None:
+            fitting = told | (fitting or frozenset())
+        if fitting is not None and fitting == things:
+            break
+    return fitting

@@ -1,0 +1,77 @@
+"""Queries with operators: which things fit, and how many are looked at to know."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from projections.query import And, Leaf, Node, Not, Or, Words
+from projections.things import satisfying
+
+STOP_WORD = "the"
+SAID = {
+    "one": frozenset({"ant"}),
+    "two": frozenset({"ant", "bee"}),
+    "three": frozenset({"bee", "cat"}),
+    "four": frozenset[str](),
+}
+ALL = frozenset(SAID)
+
+LEAVES = st.sampled_from(["ant", "bee", "cat", "dog", STOP_WORD]).map(Words)
+NODES: st.SearchStrategy[Node] = st.recursive(
+    LEAVES,
+    lambda nodes: st.one_of(
+        st.lists(nodes, min_size=1, max_size=3).map(lambda parts: And(tuple(parts))),
+        st.lists(nodes, min_size=1, max_size=3).map(lambda parts: Or(tuple(parts))),
+        nodes.map(Not),
+    ),
+    max_leaves=8,
+)
+
+
+class Texts:
+    """What things say, and how often somebody looked whether one has a word."""
+
+    def __init__(self) -> None:
+        self.looked = 0
+
+    def having(self, leaf: Leaf, things: frozenset[str]) -> frozenset[str] | None:
+        if leaf.text == STOP_WORD:
+            return None
+        self.looked += len(things)
+        return frozenset(each for each in things if leaf.text in SAID[each])
+
+
+def fits(node: Node, thing: str) -> bool | None:
+    """The rule for one thing; None where the query says nothing."""
+    match node:
+        case And(parts) | Or(parts):
+            told = [each for part in parts if (each := fits(part, thing)) is not None]
+            return (all if isinstance(node, And) else any)(told) if told else None
+        case Not(part):
+            kept_out = fits(part, thing)
+            return None if kept_out is None else not kept_out
+        case _:
+            return None if node.text == STOP_WORD else node.text in SAID[thing]
+
+
+@given(NODES)
+def test_the_things_that_fit_are_those_of_which_each_fits_for_itself(query: Node) -> None:
+    told = {thing: fits(query, thing) for thing in ALL}
+    says_nothing = None in told.values()
+    fitting = frozenset(thing for thing in ALL if told[thing])
+    assert satisfying(query, ALL, Texts().having) == (None if says_nothing else fitting)
+
+
+def test_a_word_among_many_is_looked_for_only_where_all_before_it_were_found() -> None:
+    texts = Texts()
+    query = And((Words("cat"), Words("ant"), *[Words("bee")] * 100))
+    assert satisfying(query, ALL, texts.having) == frozenset()
+    assert texts.looked == len(ALL) + 1
+
+
+def test_an_alternative_is_looked_for_only_where_none_before_it_was_found() -> None:
+    texts = Texts()
+    query = Or((Words("ant"), Words("bee"), Not(Words("dog")), *[Words("dog")] * 100))
+    assert satisfying(query, ALL, texts.having) == ALL
+    assert texts.looked == len(ALL) + 2 + 1
