@@ -113,6 +113,7 @@ class Suggestions:
     def __init__(self) -> None:
         self._told = self._compared = 0
         self._known: dict[Hashable, Names] = {}
+        self._newest: dict[str, str] = {}
 
     def did_you_mean(
         self, wanted: str, of: Hashable, names: Callable[[], Iterable[str]]
@@ -128,3 +129,17 @@ class Suggestions:
             return NOT_LOOKED_FOR
         self._compared += len(known)
         return known.did_you_mean(wanted)
+
+    def newest(self, version: str, successor: Callable[[str], str | None]) -> str:
+        """The end of a chain of versions, of which each is read once however many of them were named."""
+        passed: list[str] = []
+        newest = version
+        while newest not in self._newest:
+            passed.append(newest)
+            following = successor(newest)
+            if following is None:
+                break
+            newest = following
+        newest = self._newest.get(newest, newest)
+        self._newest.update(dict.fromkeys(passed, newest))
+        return newest

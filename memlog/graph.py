@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import assert_never
 
 from memlog.canonical import canonical
@@ -225,12 +226,8 @@ def unfit_observation(
     retired = state.observation(wanted) if is_id(wanted, "obs") else None
     if retired is not None and retired.superseded_by is not None:
         problem = f"Observation {wanted} was superseded already by {retired.superseded_by}"
-        newest = retired
-        while newest.superseded_by is not None:
-            successor = state.observation(newest.superseded_by)
-            assert successor is not None, "a chain of versions has no gaps"
-            newest = successor
-        suggestion = f"Supersede its newest version instead: {newest.id}."
+        newest = near.newest(retired.id, partial(_successor, state))
+        suggestion = f"Supersede its newest version instead: {newest}."
         return Conflict, Problem(path, problem, suggestion, wanted)
     suggestion = (
         near.did_you_mean(wanted, facts, facts.contents)
@@ -238,6 +235,12 @@ def unfit_observation(
     )
     problem = f"Observation {shorten(wanted)!r} not found on this entity"
     return ObservationNotFound, Problem(path, problem, suggestion, shorten(wanted))
+
+
+def _successor(state: State, observation_id: str) -> str | None:
+    row = state.observation(observation_id)
+    assert row is not None, "a chain of versions has no gaps"
+    return row.superseded_by
 
 
 # -- relations

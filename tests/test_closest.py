@@ -102,3 +102,17 @@ def test_of_very_many_names_the_first_missed_are_compared_and_the_rest_says_so()
     compared = COMPARISONS_MAX // NAMES_COMPARED_MAX
     assert all("Did you mean" in (each or "") for each in told[:compared])
     assert set(told[compared:]) == {NOT_LOOKED_FOR}
+
+
+def test_the_versions_of_a_chain_are_read_once_however_many_of_them_were_named() -> None:
+    chain = {f"obs_{version}": f"obs_{version + 1}" for version in range(100)}
+    read: list[str] = []
+
+    def successor(version: str) -> str | None:
+        read.append(version)
+        return chain.get(version)
+
+    near = Suggestions()
+    named = ["obs_50", "obs_0", "obs_100", *chain]
+    assert {near.newest(version, successor) for version in named} == {"obs_100"}
+    assert len(read) == len(set(read)) == 101
