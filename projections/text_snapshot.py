@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 from hashlib import sha256
 from typing import get_args
 
@@ -55,6 +56,9 @@ PREFIX_MAX = 64
 
 MISSPELT_LETTERS_MIN, MISSPELT_TWICE_LETTERS_MIN = 4, 8
 """From how many letters on a word that no text has may be one letter away from what was meant, and two."""
+
+THINGS_FEW = 100
+"""Of more things than these, those that have a word are looked for among the texts that have it, if these are fewer."""
 
 MISSPELT_SHARE = 0.5
 REPEATED_SHARE = 1 / 3
@@ -96,21 +100,29 @@ class TextSnapshot:
         if isinstance(root, Words | Phrase | Prefix):
             asked = self._leaf(root, at, alone=True)
             return [] if asked is None else self._best(narrowed(asked), limit)
-        leaves = [found for leaf in wanted(root) if (found := self._leaf(leaf, at)) is not None]
-        if satisfied_by_nothing(root, lambda leaf: self._leaf(leaf, at) is None):
+
+        @cache
+        def clause(leaf: Leaf) -> Clause | None:
+            return self._leaf(leaf, at)
+
+        leaves = [found for leaf in wanted(root) if (found := clause(leaf)) is not None]
+        if satisfied_by_nothing(root, lambda leaf: clause(leaf) is None):
             leaves.append(_scored(_EVERYTHING, 0))
         if not leaves:
             return []
         texts = narrowed(Joined(should=tuple(leaves)))
 
         def having(leaf: Leaf, things: frozenset[str]) -> frozenset[str] | None:
-            found = self._leaf(leaf, at)
+            found = clause(leaf)
             if found is None:
                 return None
             require_time()
-            among = narrowed(found, AnyTerm("thing", tuple(things)))
+            if len(things) > THINGS_FEW and self._having(found) < len(things):
+                among = narrowed(found)
+            else:
+                among = narrowed(found, AnyTerm("thing", tuple(things)))
             heads = self.texts.heads(self.texts.having(among))
-            return frozenset(head.entity or head.ref for head in heads)
+            return frozenset(head.entity or head.ref for head in heads) & things
 
         return best_of_things(root, lambda asked: self._best(texts, asked), having, limit)
 

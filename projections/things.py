@@ -78,7 +78,7 @@ def _as_all_say(
 ) -> frozenset[str] | None:
     """Each part is asked about what is left by those before it only."""
     fitting: frozenset[str] | None = None
-    for part in parts:
+    for part in dict.fromkeys(parts):
         left = things if fitting is None else fitting
         told = satisfying(part, left, having)
         fitting = fitting if told is None else told
@@ -92,7 +92,7 @@ def _as_any_says(
 ) -> frozenset[str] | None:
     """Each part is asked about what fits none of those before it only."""
     fitting: frozenset[str] | None = None
-    for part in parts:
+    for part in dict.fromkeys(parts):
         told = satisfying(part, things - (fitting or frozenset()), having)
         if told is not None:
             fitting = told | (fitting or frozenset())

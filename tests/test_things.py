@@ -75,3 +75,10 @@ def test_an_alternative_is_looked_for_only_where_none_before_it_was_found() -> N
     query = Or((Words("ant"), Words("bee"), Not(Words("dog")), *[Words("dog")] * 100))
     assert satisfying(query, ALL, texts.having) == ALL
     assert texts.looked == len(ALL) + 2 + 1
+
+
+def test_what_is_asked_for_twice_is_looked_for_once() -> None:
+    texts = Texts()
+    assert satisfying(And((Words("ant"),) * 100), ALL, texts.having) == frozenset({"one", "two"})
+    assert satisfying(Or((Words("dog"),) * 100), ALL, texts.having) == frozenset()
+    assert texts.looked == 2 * len(ALL)
