@@ -114,6 +114,7 @@ class Suggestions:
         self._told = self._compared = 0
         self._known: dict[Hashable, Names] = {}
         self._newest: dict[str, str] = {}
+        self._gone: dict[str, int | None] = {}
 
     def did_you_mean(
         self, wanted: str, of: Hashable, names: Callable[[], Iterable[str]]
@@ -143,3 +144,9 @@ class Suggestions:
         newest = self._newest.get(newest, newest)
         self._newest.update(dict.fromkeys(passed, newest))
         return newest
+
+    def gone(self, name: str, look: Callable[[str], int | None]) -> int | None:
+        """Where an entity lost this name; looked for once however often it was missed."""
+        if name not in self._gone:
+            self._gone[name] = look(name)
+        return self._gone[name]

@@ -289,8 +289,9 @@ def missing_entity(
 
     `at` is the position as of which was asked, where that was not for now.
     """
-    suggestion = (near or Suggestions()).did_you_mean(name, State, state.names) or far
-    gone = gone_at(name, state)
+    near = near or Suggestions()
+    suggestion = near.did_you_mean(name, State, state.names) or far
+    gone = near.gone(name, partial(gone_at, state=state))
     came = None if at is None else came_after(at, name, state)
     if came is not None:
         suggestion = f"It came later, at position {came}: ask as of then."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -15,6 +17,9 @@ from memlog.closest import (
     Names,
     Suggestions,
 )
+from memlog.state import State
+from memlog.tables import Version
+from tests.service import Refused, client_on
 
 GIVEN = [
     "Ann",
@@ -116,3 +121,27 @@ def test_the_versions_of_a_chain_are_read_once_however_many_of_them_were_named()
     named = ["obs_50", "obs_0", "obs_100", *chain]
     assert {near.newest(version, successor) for version in named} == {"obs_100"}
     assert len(read) == len(set(read)) == 101
+
+
+def test_where_a_name_was_lost_is_looked_for_once_however_often_it_was_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[bytes] = []
+    versions = State.versions
+
+    def noting(state: State, prefix: bytes) -> Iterator[Version]:
+        read.append(prefix)
+        return versions(state, prefix)
+
+    with client_on(tmp_path) as client:
+        client("create_entities", entities=[{"name": "Ann", "entityType": "person"}])
+        client("delete_entities", entityNames=["Ann"])
+        monkeypatch.setattr(State, "versions", noting)
+        with pytest.raises(Refused) as refused:
+            missed = [{"entityName": "Ann", "contents": ["Likes tea"]}] * 100
+            client("add_observations", observations=missed)
+    told = [each["suggestion"] for each in refused.value.error["problems"]]
+    assert all("It was there until position 3" in each for each in told[:-1]), (
+        "the last: what is left out"
+    )
+    assert len(read) == 1
