@@ -251,6 +251,11 @@ def wait_until(is_so: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+handles_by_number = pytest.mark.skipif(
+    not Path("/proc/self/fd").exists(), reason="handles by number: Linux only"
+)
+
+
 @contextmanager
 def no_room_for_what_ends_a_commit(file: Path) -> Iterator[None]:
     """LMDB's writes to the first two pages of `file`, in this process, meet a full disk."""
@@ -282,7 +287,7 @@ REFUSED_WRITES: dict[str, tuple[str, dict[str, Any]]] = {
 """For each file a call that writes to it."""
 
 
-@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="handles by number: Linux only")
+@handles_by_number
 @pytest.mark.parametrize("file", REFUSED_WRITES)
 def test_a_commit_whose_end_the_disk_refuses_is_no_damage_and_the_next_goes_well(
     tmp_path: Path, file: str
@@ -301,7 +306,7 @@ def test_a_commit_whose_end_the_disk_refuses_is_no_damage_and_the_next_goes_well
         assert [each["name"] for each in known] == ["default", "other"]
 
 
-@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="handles by number: Linux only")
+@handles_by_number
 def test_a_commit_whose_end_the_disk_refuses_is_no_damage_of_a_project_that_came_from_the_archive(
     tmp_path: Path,
 ) -> None:
@@ -317,7 +322,7 @@ def test_a_commit_whose_end_the_disk_refuses_is_no_damage_of_a_project_that_came
         assert set(names(client("read_graph"))) == {"before", "after"}
 
 
-@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="handles by number: Linux only")
+@handles_by_number
 def test_a_log_that_another_process_moves_after_a_commit_failed_is_not_taken_for_damaged(
     tmp_path: Path,
 ) -> None:

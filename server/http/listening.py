@@ -52,7 +52,8 @@ class Listener(socket.socket):
 def listening(settings: Settings) -> Iterator[Listener]:
     """The socket, bound before anything is opened, with room for files beside its connections. Raises
     InvalidParameter where it cannot be bound."""
-    _make_room(settings.http_connections_max + FILES_BESIDE_CONNECTIONS)
+    connections_max = settings.http_connections_max + OPENING_MAX
+    _make_room(connections_max + FILES_BESIDE_CONNECTIONS)
     host = settings.http_host.strip("[]")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -62,7 +63,7 @@ def listening(settings: Settings) -> Iterator[Listener]:
             f"Cannot listen on {settings.http_host} port {settings.http_port}: {error}",
             suggestion="Choose another with --port (0 for any that is free) or --host.",
         ) from error
-    with Listener(bound, settings.http_connections_max + OPENING_MAX) as listener:
+    with Listener(bound, connections_max) as listener:
         # Accepted sockets inherit both. asyncio sets TCP_NODELAY itself only on sockets that name their
         # protocol, which these do not: without it an answer in two writes waits 40 ms for an ACK.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -144,9 +144,8 @@ class Issuer:
         return time.monotonic() - self._fetched_s >= FETCH_SECONDS
 
     def _fetch_alone(self) -> dict[str, jwt.PyJWK]:
-        if not self._on_its_way.acquire(
-            blocking=False
-        ):  # one thread may wait without end, not one each time
+        # One thread may wait without end, not one each time.
+        if not self._on_its_way.acquire(blocking=False):
             raise ValueError("what it was asked for before is still on its way")
         try:
             return self._fetch()
