@@ -37,6 +37,15 @@ STOP_WORDS = frozenset(_STOP_WORDS.split())
 _CJK = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003134f"
 _CJK_RUN = re.compile(f"[{_CJK}]+")
 _WORD = re.compile(r"[^\W_]+")
+_UNSEEN = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200c-\u200f\u202a-\u202e\u2060-\u206f"
+    "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e0fff]+"
+)
+"""Characters that nobody sees, such as soft hyphens and the selectors of emoji: Unicode's Default_Ignorable_Code_Point
+(DerivedCoreProperties.txt), but for the space of no width, which stands between words."""
+
+_SPACE_OF_NO_WIDTH = "\u200b"
 _BETWEEN_WORDS = bytes(code for code in range(128) if not chr(code).isalnum())
 _SPACES_BETWEEN_WORDS = bytes.maketrans(_BETWEEN_WORDS, b" " * len(_BETWEEN_WORDS))
 _QUESTION_MARKS = "?\uff1f\u061f"  # the full-width one and the Arabic one
@@ -45,11 +54,15 @@ _SENTENCE = re.compile(f"[^{_ENDS}]*[^{_ENDS}\\s][^{_ENDS}]*([{_ENDS}]*)")
 
 
 def normalise(text: str) -> str:
-    """`text` without the differences that do not count: case, width and form of letters, white space."""
+    """`text` without the differences that do not count: case, width and form of letters, white space, what is unseen.
+
+    But for white space, this is NFKC_Casefold of the Unicode Standard (section 3.13).
+    """
     if text.isascii():
         return " ".join(text.lower().split())
     whole = text.encode("utf-8", "replace").decode("utf-8")  # a lone surrogate is no character
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", whole).casefold())
+    seen = _UNSEEN.sub("", unicodedata.normalize("NFKC", whole).casefold())
+    folded = unicodedata.normalize("NFKC", seen).replace(_SPACE_OF_NO_WIDTH, " ")
     return " ".join(folded.split())
 
 
@@ -68,6 +81,11 @@ def _pairs(run: re.Match[str]) -> str:
 def is_unpaired(word: str) -> bool:
     """Whether a word is one character of CJK: where others stand beside it, a text has it in pairs only."""
     return len(word) == 1 and _CJK_RUN.fullmatch(word) is not None
+
+
+def is_symbols(chunk: str) -> bool:
+    """Whether a chunk without white space has no word but a symbol, such as an emoji."""
+    return _WORD.search(chunk) is None and any(unicodedata.category(each) == "So" for each in chunk)
 
 
 def words(text: str) -> list[str]:

@@ -101,9 +101,11 @@ class TextSnapshot:
             asked = self._leaf(root, at, alone=True)
             return [] if asked is None else self._best(narrowed(asked), limit)
 
+        stop_words_only = all(self._leaf(leaf, at) is None for leaf in wanted(root))
+
         @cache
         def clause(leaf: Leaf) -> Clause | None:
-            return self._leaf(leaf, at)
+            return self._leaf(leaf, at, alone=stop_words_only)
 
         leaves = [found for leaf in wanted(root) if (found := clause(leaf)) is not None]
         if satisfied_by_nothing(root, lambda leaf: clause(leaf) is None):
@@ -173,11 +175,14 @@ class TextSnapshot:
                 return self._phrase(words, begins=True) if words else None
 
     def _any_of(self, text: str, at: int | None, *, keep_stop_words: bool) -> Clause | None:
-        """Any word of `text`. One like `X-4471-b` is its words, and more where they stand together."""
+        """Any word of `text`, or emoji. A word like `X-4471-b` is its words, and more where they stand together."""
         stems: dict[str, None] = {}
         stop_stems: dict[str, None] = {}
         identifiers: list[list[str]] = []
+        symbols: dict[str, None] = {}
         for chunk in analysis.spaced(analysis.normalise(text)).split():
+            if analysis.is_symbols(chunk):
+                symbols[chunk] = None
             telling = 0
             plain = analysis.exact.analyze(chunk)
             for word, stem in zip(plain, analysis.stemming.analyze(chunk), strict=True):
@@ -193,11 +198,12 @@ class TextSnapshot:
         for stem in list(stems)[:TERMS_MAX]:
             clauses += self._word(stem, at)
         clauses += [self._phrase(plain) for plain in identifiers[:TERMS_MAX]]
+        clauses += [self._anywhere(chunk) for chunk in list(symbols)[:TERMS_MAX]]
         return Joined(should=tuple(clauses)) if clauses else None
 
     def _word(self, stem: str, at: int | None) -> list[Clause]:
         if analysis.is_unpaired(stem):
-            return [self._character(stem)]
+            return [self._anywhere(stem)]
         documents = Term("words", stem)
         having = self._having(documents)
         if having == 0 or (at is not None and not self._having(_born_by(documents, at))):
@@ -218,13 +224,13 @@ class TextSnapshot:
     def _exact(self, text: str) -> list[str]:
         return analysis.exact.analyze(analysis.spaced(analysis.normalise(text)))[:TERMS_MAX]
 
-    def _character(self, character: str) -> Clause:
-        anywhere = Part(character)
+    def _anywhere(self, needle: str) -> Clause:
+        anywhere = Part(needle)
         return _scored(anywhere, self._idf(self._having(anywhere)))
 
     def _phrase(self, words: list[str], *, begins: bool = False) -> Clause:
         if len(words) == 1 and not begins and analysis.is_unpaired(words[0]):
-            return self._character(words[0])
+            return self._anywhere(words[0])
         phrase = InOrder(tuple(words), begins)
         return _scored(phrase, self._idf(self._having(phrase)))
 

@@ -19,6 +19,9 @@ from projections import analysis
         ("cafe\u0301", "café"),
         ("\ufb01ne", "fine"),
         ("broken \ud800 text", "broken ? text"),
+        ("co\u00adoperate\u2060, \ufeffhe said", "cooperate, he said"),
+        ("apart\u200bthough unseen", "apart though unseen"),
+        ("\u2764\ufe0f\u200d\U0001f525", "\u2764\U0001f525"),
     ],
 )
 def test_differences_that_do_not_count_are_taken_away(text: str, normalised: str) -> None:
