@@ -104,7 +104,7 @@ def test_an_endpoint_that_is_down_is_left_alone_for_a_while_and_then_asked_once(
 
 def test_a_refusal_is_no_reason_to_leave_an_endpoint_alone(endpoint: Endpoint) -> None:
     embedder = endpoint.embedder()
-    endpoint.script = [saying(400, b"odd text")]
+    endpoint.script = [saying(400, b"odd text")] * 2
     with pytest.raises(EmbeddingError, match="HTTP 400"):
         embedder.embed(["a"])
     assert embedder.embed(["b"]).shape == (1, 3)
@@ -132,6 +132,22 @@ def test_a_text_that_is_too_long_for_the_endpoint_is_embedded_by_its_beginning(
     assert np.array_equal(
         found, embedder.embed([text[:250] if len(text) > 300 else text for text in texts])
     )
+
+
+def test_a_text_that_an_endpoint_never_takes_has_no_meaning_and_does_not_cost_the_others_theirs(
+    endpoint: Endpoint,
+) -> None:
+    def answer(texts: list[str]) -> Answer:
+        if any(text.startswith("forbidden") for text in texts):
+            return saying(400, b"content management policy")
+        return vectors(texts)
+
+    embedder = endpoint.embedder()
+    endpoint.script = [answer] * 100
+    found = embedder.embed(["allowed", "forbidden", "forbidden " * 300, "allowed too"])
+    endpoint.script = []
+    assert np.array_equal(found[[0, 3]], embedder.embed(["allowed", "allowed too"]))
+    assert not found[1:3].any()
 
 
 def test_an_endpoint_that_takes_nothing_is_not_asked_about_every_text(endpoint: Endpoint) -> None:

@@ -4,6 +4,7 @@ Promises: what may pass (429, 5xx, a time-out, a broken connection) is tried aga
 that doubles, or as long as the endpoint asks for; what will not pass is an EmbeddingError at once.
 What is refused for what is in it (400, 413, 422) is asked for again in halves, down to a single text, and that one
 by its beginning: many local servers refuse a text that is longer than their model takes, and all that came with it.
+A text that is refused at any length by an endpoint that takes others has no meaning there: its vector is zero.
 An endpoint that failed to the last try is left alone for a minute (`rest.RETRY_SECONDS`), in which every
 call fails at once; then one call tries once.
 The key appears in no error and no log, and is not sent on to where a redirect points.
@@ -45,6 +46,8 @@ EXCERPT_CHARACTERS_MAX = 200
 STATUS_OF_INPUT = frozenset({400, 413, 422})
 CUT_TO_CHARACTERS_MIN = 100
 """A text that is refused is asked by its first half, and so on; no shorter than this."""
+ANY_TEXT = "dimensions"
+"""What is sent to learn of the endpoint, and not for its vector."""
 STATUS_MAY_PASS = frozenset({408, 425, 429, *range(500, 600)})
 
 log = logging.getLogger("memlog.embeddings")
@@ -122,7 +125,7 @@ class OpenAI:
         self._rest = Rest(clock_seconds)
         self._opener = urllib.request.build_opener(_NoRedirects)
         self.dimensions = 0  # not known yet
-        self.dimensions = self._request(["dimensions"]).shape[1]
+        self.dimensions = self._request([ANY_TEXT]).shape[1]
         origin = f"{self._url}\n{model}\n{self.dimensions}"
         self.key = file_name("openai", model, told_apart_by=origin)
 
@@ -136,7 +139,7 @@ class OpenAI:
         return vectors
 
     def _taken(self, texts: list[str]) -> Vectors:
-        """Their vectors; of one that is too long for the endpoint, the vector of its beginning."""
+        """Their vectors; of one that is too long for the endpoint, that of its beginning; zero for one never taken."""
         import numpy as np
 
         try:
@@ -147,7 +150,13 @@ class OpenAI:
                 return np.concatenate([self._taken(texts[:half]), self._taken(texts[half:])])
             beginning = texts[0][: len(texts[0]) // 2]
             if len(beginning) < CUT_TO_CHARACTERS_MIN:
-                raise
+                self._request([ANY_TEXT])  # raises where it is not the text that is refused
+                log.warning(
+                    "%s refuses a text, the first %s characters of it too: it is found by words only",
+                    self._shown,
+                    len(texts[0]),
+                )
+                return np.zeros((1, self.dimensions), np.float32)
             log.info("%s refuses a text of %s characters", self._shown, len(texts[0]))
             return self._taken([beginning])
 
