@@ -217,6 +217,12 @@ def _require_backup(folder: Path, data_dir: Path) -> None:
 
 
 def _copied(project: Project, name: str, folder: Path, progress: Progress) -> Copied:
+    continued = _continued(project, name, folder, progress)
+    return continued or _copied_anew(project, name, folder, progress)
+
+
+def _continued(project: Project, name: str, folder: Path, progress: Progress) -> Copied | None:
+    """None where something was erased since the copy was made: it is not taken further."""
     target = folder / project.folder.name
     with project.stored() as (source, receipts):
         head = source.position()
@@ -230,8 +236,7 @@ def _copied(project: Project, name: str, folder: Path, progress: Progress) -> Co
             _require_same_history(source, name, position, chain)
             _require_as_forgetful(project, name, copy)
             if copy.generation < project.generation:
-                copy.close()
-                return _copied_anew(project, name, folder, progress)
+                return None
             entries = _checked(source.stored(position), position, chain)
             copy.add(_counted(entries, name, head, progress), receipts)
             copy.verify()
@@ -243,10 +248,11 @@ def _copied(project: Project, name: str, folder: Path, progress: Progress) -> Co
 
 
 def _copied_anew(project: Project, name: str, folder: Path, progress: Progress) -> Copied:
-    """Something was erased since: a copy without it takes the place of the one that has it."""
+    """A copy without what was erased since takes the place of the one that has it."""
     beside = folder / BESIDE
     shutil.rmtree(beside, ignore_errors=True)
-    fresh = _copied(project, name, beside, progress)
+    fresh = _continued(project, name, beside, progress)
+    assert fresh is not None, "a new copy is of the generation of its project"
     old = folder / project.folder.name
     gone = folder / f"{project.folder.name}{ERASED}"
     old.rename(gone)

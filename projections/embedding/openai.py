@@ -174,9 +174,9 @@ class OpenAI:
                 raise
             except _Passing as failure:
                 if tried >= retries:
+                    how_often = f"{tried + 1} times, the last time so" if tried else "once"
                     down = EmbeddingError(
-                        f"{self._shown} failed {tried + 1} times, the last time so: "
-                        f"{self._clean(failure.words)}",
+                        f"{self._shown} failed {how_often}: {self._clean(failure.words)}",
                         suggestion="Check that the endpoint is up, or call again later.",
                     )
                     self._rest.begin(down)
@@ -229,9 +229,14 @@ class OpenAI:
             rows = msgspec.json.decode(content, type=_Answer).data
         except msgspec.DecodeError as error:
             raise self._unusable(f"no list of embeddings ({error})") from None
-        if sorted(row.index for row in rows) != list(range(texts_count)):
-            raise self._unusable(f"{len(rows)} vectors for {texts_count} texts, or misnumbered")
+        if len(rows) != texts_count:
+            raise self._unusable(f"{len(rows)} vectors for {texts_count} texts")
         rows.sort(key=lambda row: row.index)
+        numbers = [row.index for row in rows]
+        if numbers != list(range(texts_count)):
+            raise self._unusable(
+                f"vectors numbered {numbers}, where 0 is the first and none is left out"
+            )
         wanted = self.dimensions or len(rows[0].embedding)
         odd = next((n for row in rows if (n := len(row.embedding)) != wanted or not n), None)
         if odd is not None:
