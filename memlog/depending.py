@@ -17,7 +17,6 @@ from memlog.restoring import Blocked, Restored, changed_at, restore
 from memlog.state import (
     Entity,
     Memory,
-    Observation,
     Relation,
     State,
     decode_entity,
@@ -72,11 +71,12 @@ def at_odds(first: int, last: int, state: State, later: Later) -> set[int]:
     rows = {
         each.key: each.value for each in restore(first, last, state) if isinstance(each, Restored)
     }
-    facts = _FactsByText(state)
     found: set[int] = set()
     for key, value in rows.items():
         if key[:1] == b"O" and value is not None and state.row(key) is None:
-            keys = facts.saying_as(decode_observation(value))
+            fact = decode_observation(value)
+            said = state.saying(fact.entity_id, fact.content)
+            keys = (observation_key(fact.entity_id, each.born) for each in said)
             found.update(*(later.changes(each, last) for each in keys if each not in rows))
         elif key[:1] == b"E" and value is not None:
             for name in _named_again(decode_entity(value), state):
@@ -197,23 +197,6 @@ class _Judged:
                 self._older.append(position)
         count = bisect_left(self._older, -last, key=neg)
         return {*self._older[:count], *self._newer}
-
-
-class _FactsByText:
-    """The living facts of entities, each entity's read once."""
-
-    def __init__(self, state: State) -> None:
-        self._state = state
-        self._keys: dict[str, dict[str, list[bytes]]] = {}
-
-    def saying_as(self, fact: Observation) -> list[bytes]:
-        """The keys of those that say of the entity what `fact` says of it."""
-        if fact.entity_id not in self._keys:
-            by_text = self._keys[fact.entity_id] = {}
-            for row in self._state.observations(fact.entity_id):
-                key = observation_key(row.entity_id, row.born)
-                by_text.setdefault(canonical(row.content), []).append(key)
-        return self._keys[fact.entity_id].get(canonical(fact.content), [])
 
 
 def _named_again(entity: Entity, state: State) -> set[str]:

@@ -38,7 +38,7 @@ from memlog.events import (
 )
 from memlog.restoring import Restored, restore
 from memlog.state import Entity, Memory, Observation, Project, Relation, State, Status, encode_row
-from memlog.tables import Timeline
+from memlog.tables import Timeline, place
 
 _PRESENT = b"\x01"
 _replace = msgspec.structs.replace
@@ -177,7 +177,7 @@ class _Evolution:
 
     def _observation_moved(self, event: ObservationMoved) -> None:
         row = self._living(event.observation_id)
-        self._timeline.delete(tables.observation_key(row.entity_id, row.born))
+        self._lose(row)
         self._change_entity(row.entity_id)
         self._bear(_replace(row, entity_id=event.entity_id))
         self._change_entity(event.entity_id)
@@ -238,10 +238,15 @@ class _Evolution:
         key = tables.observation_key(row.entity_id, row.born)
         self._timeline.put(key, encode_row(row))
         self._timeline.put(tables.observation_index_key(row.id), key)
+        self._timeline.put(_said_at(row), _PRESENT)
+
+    def _lose(self, row: Observation) -> None:
+        self._timeline.delete(tables.observation_key(row.entity_id, row.born))
+        self._timeline.delete(_said_at(row))
 
     def _retire(self, row: Observation, **changes: object) -> None:
         key = tables.retired_key(row.entity_id, row.born)
-        self._timeline.delete(tables.observation_key(row.entity_id, row.born))
+        self._lose(row)
         self._timeline.put(key, encode_row(_replace(row, **changes)))
         self._timeline.put(tables.observation_index_key(row.id), key)
 
@@ -363,6 +368,10 @@ class _Evolution:
                 self._timeline.delete(each.key)
             else:
                 self._timeline.put(each.key, each.value)
+
+
+def _said_at(row: Observation) -> bytes:
+    return tables.saying_key(row.entity_id, row.content) + place(row.born)
 
 
 def _same(name: str, other: str) -> bool:

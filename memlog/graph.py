@@ -40,9 +40,9 @@ from memlog.events import (
     RelationAdded,
     RelationDeleted,
 )
-from memlog.facts import Facts, Known
+from memlog.facts import Facts
 from memlog.ids import is_id
-from memlog.state import Entity, Said, State
+from memlog.state import Entity, Observation, State
 from memlog.touching import came_after, gone_at
 
 Refusal = tuple[type[MemlogError], Problem]
@@ -59,7 +59,6 @@ def create_entities(command: CreateEntities, state: State, context: Context) -> 
     if_exists = command.if_exists or context.if_exists
     if if_exists == "error":
         _refuse(_existing(command, state))
-    known = Known(state)
     for item in command.entities:
         entity = state.entity_named(item.name)
         if entity is None:
@@ -68,11 +67,10 @@ def create_entities(command: CreateEntities, state: State, context: Context) -> 
         match if_exists:
             case "replace" if canonical(item.name) == canonical(entity.name):
                 yield from _replace(entity, item, state, context)
-                known.forget(entity.id)
             case (
                 "replace" | "merge"
             ):  # who calls it by a former name does not know what it holds by now
-                yield from _add_texts(entity.id, item.observations, known, context)
+                yield from _add_texts(entity.id, item.observations, state, context)
             case "skip" | "error":
                 continue
             case _:
@@ -130,33 +128,33 @@ def _existing(command: CreateEntities, state: State) -> Iterator[Refusal]:
 
 
 def add_observations(command: AddObservations, state: State, context: Context) -> Iterator[Event]:
-    known = Known(state)
-    _refuse(_unfit_additions(command, state, known))
+    _refuse(_unfit_additions(command, state))
     for item in command.observations:
         entity_id = state.entity_id_of(item.entity_name)
         assert entity_id is not None, "every name was found a moment ago"
         for content in item.contents:
             if isinstance(content, str):
-                yield from _add_texts(entity_id, [content], known, context)
+                yield from _add_texts(entity_id, [content], state, context)
             else:
-                yield from _add_observation(entity_id, content, known, context)
+                yield from _add_observation(entity_id, content, state, context)
 
 
 def _add_observation(
-    entity_id: str, new: NewObservation, known: Known, context: Context
+    entity_id: str, new: NewObservation, state: State, context: Context
 ) -> Iterator[Event]:
-    facts = known.of(entity_id)
+    facts = Facts(state, entity_id)
     old = None if new.supersedes is None else facts.find(new.supersedes)
     if old is not None:
-        yield from facts.noting(supersede(old, new, facts, context))
+        yield from supersede(old, new, facts, context)
     elif facts.find(new.content) is None:
-        added = ObservationAdded(
+        yield ObservationAdded(
             context.new_id("obs"), entity_id, new.content, new.confidence, new.importance
         )
-        yield from facts.noting([added])
 
 
-def supersede(old: Said, new: NewObservation, facts: Facts, context: Context) -> Iterator[Event]:
+def supersede(
+    old: Observation, new: NewObservation, facts: Facts, context: Context
+) -> Iterator[Event]:
     """`new` in the place of `old`; where the entity says the same already, it says so once."""
     if canonical(old.content) == canonical(new.content):
         return
@@ -168,27 +166,25 @@ def supersede(old: Said, new: NewObservation, facts: Facts, context: Context) ->
 
 
 def _add_texts(
-    entity_id: str, contents: Iterable[str], known: Known, context: Context
+    entity_id: str, contents: Iterable[str], state: State, context: Context
 ) -> Iterator[Event]:
-    facts = known.of(entity_id)
     for content in contents:
-        if not facts.say(content):
-            yield from facts.noting([ObservationAdded(context.new_id("obs"), entity_id, content)])
+        if not state.saying(entity_id, content):
+            yield ObservationAdded(context.new_id("obs"), entity_id, content)
 
 
 def delete_observations(command: DeleteObservations, state: State) -> Iterator[Event]:
-    known = Known(state)
     for item in command.deletions:
         entity_id = state.entity_id_of(item.entity_name)
         if entity_id is None:
             continue
-        facts = known.of(entity_id)
+        facts = Facts(state, entity_id)
         for wanted in item.observations:
-            deleted = (ObservationDeleted(row.id) for row in facts.meant_by(wanted))
-            yield from facts.noting(deleted)
+            for row in facts.meant_by(wanted):
+                yield ObservationDeleted(row.id)
 
 
-def _unfit_additions(command: AddObservations, state: State, known: Known) -> Iterator[Refusal]:
+def _unfit_additions(command: AddObservations, state: State) -> Iterator[Refusal]:
     successors: dict[str, str] = {}
     near = Suggestions()
     for index, item in enumerate(command.observations):
@@ -203,7 +199,7 @@ def _unfit_additions(command: AddObservations, state: State, known: Known) -> It
         for place, content in enumerate(item.contents):
             if isinstance(content, str) or content.supersedes is None:
                 continue
-            facts = known.of(entity_id)
+            facts = Facts(state, entity_id)
             old = facts.find(content.supersedes)
             where = f"{path}.contents[{place}].supersedes"
             if old is None:

@@ -87,23 +87,15 @@ def merge_entities(command: MergeEntities, state: State) -> Iterator[Event]:
     ]
     if missing:
         raise refusal(missing)
-    known = _texts(_entity(command.into, "into", state), state)
     for name in command.names:
         entity, into = _entity(name, "names", state), _entity(command.into, "into", state)
         if entity.id != into.id:
-            texts = _texts(entity, state)
-            yield from _merge(entity, into, known, state)
-            known |= texts
+            yield from _merge(entity, into, state)
 
 
-def _texts(entity: Entity, state: State) -> set[str]:
-    return {canonical(row.content) for row in state.said(entity.id)}
-
-
-def _merge(entity: Entity, into: Entity, known: Set[str], state: State) -> Iterator[Event]:
-    """`known` is what `into` says."""
+def _merge(entity: Entity, into: Entity, state: State) -> Iterator[Event]:
     for row in state.said(entity.id):
-        if canonical(row.content) in known:
+        if state.saying(into.id, row.content):
             yield ObservationDeleted(row.id)
         else:
             yield ObservationMoved(row.id, into.id)
@@ -137,13 +129,11 @@ def update_observation(
     command: UpdateObservation, state: State, context: Context
 ) -> Iterator[Event]:
     entity = _entity(command.entity_name, "entityName", state)
-    facts = Facts(state.said(entity.id))
-    meant = facts.find(command.observation)
-    if meant is None:
+    facts = Facts(state, entity.id)
+    old = facts.find(command.observation)
+    if old is None:
         near = Suggestions()
         raise refusal([unfit_observation(command.observation, "observation", facts, state, near)])
-    old = state.observation(meant.id)
-    assert old is not None, "what an entity says is found by its id"
     new = NewObservation(
         content=command.new_content, confidence=old.confidence, importance=old.importance
     )

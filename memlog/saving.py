@@ -20,7 +20,6 @@ from memlog.commands import CONFIDENCE, IMPORTANCE, SavedEntity, SavedRelation, 
 from memlog.context import Context
 from memlog.errors import InvalidParameter, Problem, refusal, shorten
 from memlog.events import EntityCreated, EntityRated, Event, ObservationAdded, RelationAdded
-from memlog.facts import Known
 from memlog.state import Entity, State
 
 NAME_MAX, TYPE_MAX, RELATION_TYPE_MAX = 100, 50, 50
@@ -48,9 +47,8 @@ def save_memory(command: SaveMemory, state: State, context: Context) -> Iterator
     problems = list(_problems(command.entities, state))
     if problems:
         raise refusal([(InvalidParameter, problem) for problem in problems])
-    known = Known(state)
     for item in command.entities:
-        yield from _save_entity(item, state, known, context)
+        yield from _save_entity(item, state, context)
     for item in command.entities:
         for relation in item.relations:
             target, kind = relation.target_entity, relation.relation_type
@@ -60,9 +58,7 @@ def save_memory(command: SaveMemory, state: State, context: Context) -> Iterator
                 yield RelationAdded(relation_id, source, target, kind, relation.importance)
 
 
-def _save_entity(
-    item: SavedEntity, state: State, known: Known, context: Context
-) -> Iterator[Event]:
+def _save_entity(item: SavedEntity, state: State, context: Context) -> Iterator[Event]:
     entity = state.entity_named(item.name)
     confidence = CONFIDENCE if item.confidence is UNSET else item.confidence
     importance = IMPORTANCE if item.importance is UNSET else item.importance
@@ -79,13 +75,11 @@ def _save_entity(
         )
         if (entity.confidence, entity.importance) != (rated.confidence, rated.importance):
             yield rated
-    facts = known.of(entity_id)
     for content in item.observations:
-        if not facts.say(content):
-            added = ObservationAdded(
+        if not state.saying(entity_id, content):
+            yield ObservationAdded(
                 context.new_id("obs"), entity_id, content, confidence, importance
             )
-            yield from facts.noting([added])
 
 
 # -- what is refused

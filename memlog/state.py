@@ -6,6 +6,7 @@ Tables, by first byte of the key (text keys are hashed to 16 bytes, so that any 
     E entity id                        living entities
     N hash(name)                       name -> entity id
     O entity id, position of birth     living observations, in the order they were added
+    C entity id, hash(content), birth  the same by what they say
     I observation id                   -> its key under O or H
     H entity id, position of birth     retired observations: superseded or deleted
     R relation id                      living relations
@@ -83,6 +84,10 @@ class Observation(Said, frozen=True):
     thread: str | None
     confidence: float
     importance: float
+
+    @property
+    def living(self) -> bool:
+        return self.superseded_by is None and self.deleted_us is None
 
 
 class Relation(Row, frozen=True):
@@ -187,6 +192,11 @@ def observation_key(entity_id: str, born: int) -> bytes:
 
 def retired_key(entity_id: str, born: int) -> bytes:
     return b"H" + entity_id.encode() + place(born)
+
+
+def saying_key(entity_id: str, content: str) -> bytes:
+    """With the `place` of its birth behind it, that of an observation that says so."""
+    return b"C" + entity_id.encode() + hashed(content)
 
 
 def observation_index_key(observation_id: str) -> bytes:
@@ -327,6 +337,14 @@ class State:
     def said(self, entity_id: str) -> list[Said]:
         """What the entity's living observations say, in the order they were added."""
         return [_decode_said(row) for _, row in self._tables.under(b"O" + entity_id.encode())]
+
+    def saying(self, entity_id: str, content: str) -> list[Observation]:
+        """The entity's living observations that say just this, in the order they were added: one, but for what old
+        merges left."""
+        living = b"O" + entity_id.encode()
+        listed = self._tables.under(saying_key(entity_id, content))
+        rows = self._tables.get_each([living + key[-8:] for key, _ in listed])
+        return [decode_observation(row) for row in rows if row is not None]
 
     def updated_us(self, row: Entity) -> int:
         """When the entity, or what is known of it, was last changed."""

@@ -6,6 +6,7 @@ import pytest
 
 from memlog.commands import (
     AddObservations,
+    AnyCommand,
     CreateEntities,
     CreateRelations,
     DeleteEntities,
@@ -18,6 +19,7 @@ from memlog.commands import (
     NewObservation,
     NewRelation,
     ObservationDeletion,
+    UpdateObservation,
 )
 from memlog.context import Context
 from memlog.errors import (
@@ -39,6 +41,7 @@ from memlog.events import (
     RelationDeleted,
 )
 from memlog.events import ProjectArchived as ProjectWasArchived
+from memlog.state import Observation, decode_observation
 from tests.specs import Given
 
 JON = EntityCreated("ent_1", "Jon", "person")
@@ -319,6 +322,47 @@ def test_relations_are_deleted_only_when_all_three_parts_match() -> None:
         Edge(source="Jon", target="Gina", relation_type="knows"),
     ]
     Given(JON, GINA, KNOWS).when(DeleteRelations(relations=edges)).then(RelationDeleted("rel_1"))
+
+
+# -- what it costs
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        add("Jon", "news"),
+        add("Jon", NewObservation(content="news", supersedes="fact 3")),
+        add("Jon", NewObservation(content="news", supersedes="obs_7")),
+        create(jon("news"), if_exists="merge"),
+        DeleteObservations(
+            deletions=[ObservationDeletion(entity_name="Jon", observations=["obs_9"])]
+        ),
+        UpdateObservation(entity_name="Jon", observation="fact 3", new_content="news"),
+    ],
+    ids=str,
+)
+def test_a_command_about_one_fact_reads_no_more_where_there_are_many(
+    command: AnyCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded = 0
+
+    def counted(row: bytes) -> Observation:
+        nonlocal decoded
+        decoded += 1
+        return decode_observation(row)
+
+    monkeypatch.setattr("memlog.state.decode_observation", counted)
+    monkeypatch.setattr("memlog.state._decode_said", counted)
+
+    def read_of(count: int) -> int:
+        nonlocal decoded
+        facts = (ObservationAdded(f"obs_{n}", "ent_1", f"fact {n}") for n in range(count))
+        given = Given(JON, *facts)
+        decoded = 0
+        assert given.run(command)
+        return decoded
+
+    assert read_of(10) == read_of(200)
 
 
 # -- a project put away

@@ -312,9 +312,7 @@ def update_observation(call: Call, arguments: UpdateObservation) -> UpdateObserv
         ]
         entity = outcome.after.entity_named(arguments.entity_name)
         assert entity is not None, "the decision found it"
-        facts = Facts(outcome.after.said(entity.id))
-        found = facts.find(new[0] if new else arguments.observation)
-        row = None if found is None else outcome.after.observation(found.id)
+        row = Facts(outcome.after, entity.id).find(new[0] if new else arguments.observation)
         assert row is not None, "it was there, or was made in this very transaction"
         return UpdateObservationResult(
             project=project,

@@ -20,7 +20,6 @@ from memlog.errors import (
     refusal,
 )
 from memlog.events import EntityCreated, RelationAdded
-from memlog.facts import Facts
 from memlog.graph import missing_entity
 from memlog.project import Outcome
 from memlog.saving import quality_score, warnings
@@ -175,8 +174,9 @@ def get_observation_history(call: Call, arguments: GetObservationHistory) -> His
 
 def _chain(observation_id: str, rows: list[Observation], state: State) -> list[Observation]:
     """All versions of the fact. In the midst of a merge some are still the other entity's."""
-    found = Facts(rows).find(observation_id)
-    start = None if found is None else state.observation(found.id)
+    text = canonical(observation_id)
+    found = (row for row in rows if row.id == observation_id or canonical(row.content) == text)
+    start = next(found, None)
     if start is None:
         problem = Problem(
             "observationId",
