@@ -126,6 +126,7 @@ class Resources:
                 self._memory(address)
             case ListAddress():
                 self._listing(address)
+                self._session.project(address.project)
             case GraphAddress():
                 self._session.project(address.project)
 

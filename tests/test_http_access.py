@@ -312,6 +312,19 @@ def test_another_project_is_not_found_by_uri_or_id(guarded: Guarded, era: Era) -
         client("forget_memory", id=guarded.memory_of_b)
 
 
+@pytest.mark.parametrize(
+    "uri", ["mem://recent", "mem://by-tags/x", "mem://by-type/note", "memory://knowledge-graph"]
+)
+@pytest.mark.parametrize("project", ["b", "no-such-project"])
+def test_what_is_out_of_reach_is_not_subscribed_to(
+    guarded: Guarded, uri: str, project: str
+) -> None:
+    client = HttpClient(guarded.server, "2025-11-25", token=guarded.tokens["of-a"])
+    answer = client.request("resources/subscribe", uri=f"{uri}?project={project}")
+    told = f"Project '{project}' not found. Within reach here: 'a'."
+    assert answer.json["error"]["message"] == told
+
+
 def test_other_projects_are_in_no_list(guarded: Guarded) -> None:
     client = HttpClient(guarded.server, token=guarded.tokens["of-a"])
     assert [each["name"] for each in client("list_projects", status="all")["projects"]] == ["a"]

@@ -186,6 +186,8 @@ def test_what_is_not_there_is_not_subscribed_to(tmp_path: Path) -> None:
                 ("mem://everything", RESOURCE_NOT_FOUND),
                 ("mem://item/mem_01h455vb4pex5vsknk084sn02q", RESOURCE_NOT_FOUND),
                 (f"{GRAPH}?project=nowhere", RESOURCE_NOT_FOUND),
+                ("mem://recent?project=nowhere", RESOURCE_NOT_FOUND),
+                ("mem://by-type/note?project=nowhere", RESOURCE_NOT_FOUND),
                 ("mem://recent?limit=0", INVALID_PARAMS),
             ):
                 error = await server.refusal(server.client.session.subscribe_resource(uri))
