@@ -181,9 +181,10 @@ class Prompts:
 
     def _saving(self, project: str, call: Mapping[str, Any], typed: bool) -> Iterator[str]:
         yield f"Save the following to memory, in project '{project}'."
-        look = _json({"query": headline(call["content"]), "tags": call["tags"]})
+        look = {"query": headline(call["content"]), "tags": call["tags"]}
+        look |= {"project": call["project"]} if "project" in call else {}
         yield (
-            f"1. Look whether it is known already: call memory_search with {look}. Saving the same "
+            f"1. Look whether it is known already: call memory_search with {_json(look)}. Saving the same "
             "again makes no second record; it unites the tags."
         )
         yield f"2. Call memory_create with:\n\n```json\n{_json(call, indent=2)}\n```"

@@ -170,6 +170,21 @@ def test_saving_takes_json_as_it_is_and_names_the_project(tmp_path: Path) -> Non
     run(scenario)
 
 
+def test_saving_looks_for_what_is_known_in_the_project_that_is_named(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with joined(tmp_path) as server:
+            await server.call("create_project", name="shop")
+            known = await server.note("Use /healthz")
+            await server.call("create_project", name="other")
+            text = await prompt(server, "memory_save", content="Use /healthz", project="shop")
+            _, _, look = text.partition("call memory_search with ")
+            arguments, _ = json.JSONDecoder().raw_decode(look)
+            found = await server.call("memory_search", **arguments)
+            assert [each["id"] for each in found["results"]] == [known]
+
+    run(scenario)
+
+
 def test_saving_offers_types_in_use_where_none_was_given(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with joined(tmp_path) as server:
