@@ -7,15 +7,16 @@ from functools import lru_cache
 
 from memlog.settings import TOOLSETS
 from server.grants import Grant
-from server.registry import Call, tools
+from server.registry import tools
+from server.session import Session
 
 _SENTENCES = re.compile(r"(?<=[.!?]) (?=[A-Z])")
 
 
-def followable(call: Call, advice: str | None) -> str | None:
+def followable(session: Session, advice: str | None) -> str | None:
     """What is left of it for this client; None where nothing is."""
-    settings = call.service.settings
-    lacking = _lacking(settings.toolsets, settings.read_only, call.session.grant)
+    settings = session.service.settings
+    lacking = _lacking(settings.toolsets, settings.read_only, session.grant)
     if advice is None or lacking is None:
         return advice
     told = [each for each in _SENTENCES.split(advice) if not lacking.search(each)]

@@ -72,10 +72,11 @@ def not_found_code(protocol_version: str) -> int:
 
 
 @contextmanager
-def refusing(protocol_version: str | None = None, **data: Any) -> Iterator[None]:
+def refusing(advice: Advice, protocol_version: str | None = None, **data: Any) -> Iterator[None]:
     """Turns a MemlogError raised within into a JSON-RPC error with `data` and its description.
 
-    `protocol_version` is given where a resource is asked for, and what is not there has a code.
+    `advice` is that of `describe`. `protocol_version` is given where a resource is asked for, and what is not
+    there has a code.
     """
     try:
         yield
@@ -85,11 +86,14 @@ def refusing(protocol_version: str | None = None, **data: Any) -> Iterator[None]
             code = INTERNAL_ERROR
         elif protocol_version is not None and isinstance(error, _NOT_THERE):
             code = not_found_code(protocol_version)
-        raise MCPError(code, in_words(error), {**data, **describe(error)}) from error
+        raise MCPError(
+            code, in_words(error, advice), {**data, **describe(error, advice)}
+        ) from error
 
 
-def in_words(error: MemlogError) -> str:
-    """The message and what to do instead, as one text."""
-    if error.suggestion is None:
+def in_words(error: MemlogError, advice: Advice) -> str:
+    """The message and what to do instead, as one text; `advice` is that of `describe`."""
+    suggestion = advice(error.suggestion)
+    if suggestion is None:
         return error.message
-    return f"{error.message.rstrip('.')}. {error.suggestion}"
+    return f"{error.message.rstrip('.')}. {suggestion}"

@@ -8,6 +8,7 @@ forms there are. Telling clients about changes is left to `subscriptions`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -48,6 +49,7 @@ from server.addresses import (
     item_uri,
     read_address,
 )
+from server.advice import followable
 from server.arguments import decode
 from server.memories import require_memory
 from server.reading import read_in_thread
@@ -228,7 +230,7 @@ class Resources:
     ) -> ReadResourceResult:
         uri = params.uri
         address = self.found(uri, context.protocol_version)
-        with refusing(context.protocol_version, uri=shorten(uri)):
+        with self.refusing(uri, context.protocol_version):
             text = await read_in_thread(type(address).__name__, partial(self.read, address))
         contents = TextResourceContents(uri=uri, mime_type=JSON, text=text.decode())
         return ReadResourceResult(contents=[contents])
@@ -236,7 +238,7 @@ class Resources:
     def found(self, uri: str, protocol_version: str) -> Address:
         """`address`, its refusals as JSON-RPC errors."""
         try:
-            with refusing(uri=shorten(uri)):
+            with self.refusing(uri):
                 return self.address(uri)
         except UnknownResource:
             raise MCPError(
@@ -244,6 +246,13 @@ class Resources:
                 f"Resource not found: {shorten(uri)}. {self.forms()}",
                 {"uri": shorten(uri)},
             ) from None
+
+    def refusing(
+        self, uri: str, protocol_version: str | None = None
+    ) -> AbstractContextManager[None]:
+        """Turns a MemlogError raised within, about `uri`, into the JSON-RPC error for this client."""
+        advice = partial(followable, self._session)
+        return refusing(advice, protocol_version, uri=shorten(uri))
 
     def forms(self) -> str:
         """A sentence that says which URIs there are."""

@@ -36,11 +36,10 @@ from mcp_types import (
     UnsubscribeRequestParams,
 )
 
-from memlog.errors import MemlogError, shorten
+from memlog.errors import MemlogError
 from memlog.project import Project
 from memlog.state import State
 from server.addresses import Address, GraphAddress, ItemAddress, UnknownResource
-from server.refusals import refusing
 from server.resources import Resources
 from server.session import Session
 
@@ -128,7 +127,7 @@ class Subscriptions:
     async def _on_subscribe(self, context: Context, params: SubscribeRequestParams) -> EmptyResult:
         uri = params.uri
         address = self._resources.found(uri, context.protocol_version)
-        with refusing(context.protocol_version, uri=shorten(uri)):
+        with self._resources.refusing(uri, context.protocol_version):
             await anyio.to_thread.run_sync(self._resources.require, address)
         if uri not in self._subscribed:
             self._watch({uri: address}, listened=len(self._subscribed))

@@ -12,12 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
-from memlog.settings import Settings
+from memlog.settings import TOOLSETS, Settings
 from server.grants import Grant, Right
+from server.registry import tools
 from server.tokens import Tokens, tokens_path
 from tests.http_served import HttpClient, HttpServer, get_stream, served_http
 from tests.served import Era, run_memlog
@@ -44,6 +45,8 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         for name in ("a", "b"):
             client("create_project", name=name)
             client("create_entities", entities=[{**JON, "name": f"Jon of {name}"}], project=name)
+        client("create_project", name="away")
+        client("archive_project", name="away")
         memory_of_b: str = client("memory_create", **NOTE, project="b")["id"]
     kept = Tokens(tokens_path(Settings(data_dir=data_dir)))
     grants = [
@@ -53,6 +56,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         Grant("of-a", "write", ("a",)),
         Grant("admin-of-a", "admin", ("a",)),
         Grant("graphs", "read", None, ("graph",)),
+        Grant("records", "write", None, ("records",)),
     ]
     tokens = {str(grant.name): kept.new(grant) for grant in grants}
     tokens["expired"] = kept.new(Grant("expired"), expires_us=1)
@@ -251,6 +255,24 @@ def test_resources_follow_the_toolsets(guarded: Guarded) -> None:
     assert "error" in client.request("resources/read", uri=uri).json
     templates = client.request("resources/templates/list").json["result"]["resourceTemplates"]
     assert [each["uriTemplate"] for each in templates] == ["memory://knowledge-graph{?project}"]
+
+
+@WIRE_ERAS
+@pytest.mark.parametrize(
+    ("method", "asked"),
+    [
+        ("resources/read", {"uri": "mem://recent?project=away"}),
+        ("resources/read", {"uri": "mem://item/mem_01h455vb4pex5vsknk084sn02q?project=a"}),
+        ("prompts/get", {"name": "memory_recall", "arguments": {"query": "x", "project": "away"}}),
+    ],
+)
+def test_outside_of_tools_too_no_tool_is_advised_that_is_not_granted(
+    guarded: Guarded, era: Era, method: str, asked: dict[str, Any]
+) -> None:
+    client = HttpClient(guarded.server, era, token=guarded.tokens["records"])
+    error = client.request(method, **asked).json["error"]
+    assert error["data"]["code"] in {"PROJECT_ARCHIVED", "MEMORY_NOT_FOUND"}
+    assert not [tool for tool in tools(TOOLSETS) if tool in json.dumps(error)]
 
 
 @WIRE_ERAS

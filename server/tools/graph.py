@@ -128,7 +128,7 @@ def delete_entities(call: Call, arguments: DeleteEntities) -> DeleteEntitiesResu
         meant = said(_by_former_names(arguments.entity_names, outcome.before), "former names")
         if meant:
             back = f'To take it back: undo {{"position": {outcome.entries[0].position}}}.'
-            meant.extend(filter(None, [followable(call, back)]))
+            meant.extend(filter(None, [followable(call.session, back)]))
         return DeleteEntitiesResult(
             project=project,
             success=True,
