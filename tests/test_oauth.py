@@ -246,6 +246,19 @@ def test_who_has_a_token_that_holds_longer_is_not_ended_with_a_shorter_one(
     assert issuer.still_holds(grant)
 
 
+def test_a_session_goes_on_with_a_token_of_the_same_scopes_in_another_order(
+    server: HttpServer, authority: Authority
+) -> None:
+    """RFC 6749, 3.3: their order does not matter."""
+    scopes = ["memlog:read", *(f"memlog:{each}" for each in ("project:a", "project:b"))]
+    scopes += ["memlog:toolset:graph", "memlog:toolset:facts"]
+    session = HttpClient(server, "2025-11-25", token=authority.token(scope=" ".join(scopes)))
+    for given in (scopes[::-1], [*scopes, *scopes]):
+        token = authority.token(scope=" ".join(given))
+        session.headers["Authorization"] = f"Bearer {token}"
+        assert session.request("tools/list").status == 200
+
+
 def test_who_has_no_token_is_told_where_to_get_one(
     server: HttpServer, authority: Authority
 ) -> None:
@@ -268,6 +281,8 @@ def test_who_has_no_token_is_told_where_to_get_one(
         ("memlog:read memlog:toolset:none", Grant("oauth:ann", "read", None, ())),
         ("memlog:write memlog:project:b", Grant("oauth:ann", "write", ("b",))),
         ("memlog:project:b", None),
+        ("memlog:project:b memlog:read memlog:project:a", Grant("oauth:ann", "read", ("a", "b"))),
+        ("memlog:read memlog:project:b memlog:project:b", Grant("oauth:ann", "read", ("b",))),
         ("memlog:everything", None),
     ],
 )

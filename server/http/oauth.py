@@ -178,9 +178,10 @@ def grant_of(claims: Claims) -> Grant | None:
     rights = [right for right in RIGHTS if right in named]
     if not rights:
         return None
-    projects = tuple(each[8:] for each in named if each.startswith("project:"))
-    toolsets = tuple(each[8:] for each in named if each.startswith("toolset:"))
-    known = tuple(each for each in toolsets if each in TOOLSETS)
+    # Scopes in any order, or said twice, are the same grant (RFC 6749, 3.3): a session goes on with it.
+    projects = tuple(sorted({each[8:] for each in named if each.startswith("project:")}))
+    toolsets = {each[8:] for each in named if each.startswith("toolset:")}
+    known = tuple(each for each in TOOLSETS if each in toolsets)
     return Grant(
         f"oauth:{claims.sub}",
         rights[-1],
