@@ -46,6 +46,11 @@ class Grant(msgspec.Struct, frozen=True):
         projects = (project,) if self.reaches(project) else ()
         return msgspec.structs.replace(self, projects=projects)
 
+    @property
+    def within_reach(self) -> str:
+        """A sentence for who asked for a project that is out of reach."""
+        return f"Within reach here: {listed(self.projects or ())}."
+
     def starting_project(self, usual: str) -> str:
         """Which project is active at first: the usual one, else the only one there is, else none."""
         if self.projects is None or self.reaches(usual):

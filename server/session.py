@@ -11,7 +11,7 @@ from memlog.errors import InvalidParameter, NoActiveProject, ProjectExists, Proj
 from memlog.project import Origin, Project
 from memlog.state import Project as ProjectRow
 from memlog.store import Wanted
-from server.grants import EVERYTHING, Grant, listed
+from server.grants import EVERYTHING, Grant
 from server.service import Opened, Service
 
 Found = TypeVar("Found")
@@ -125,5 +125,5 @@ class Session:
     def _not_found(self, name: str) -> ProjectNotFound:
         return ProjectNotFound(
             f"Project '{name}' not found",
-            suggestion=f"Within reach here: {listed(self.grant.projects or ())}.",
+            suggestion=self.grant.within_reach,
         )

@@ -361,6 +361,24 @@ def test_other_projects_are_in_no_list(guarded: Guarded) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("admin", "Create it first, at /mcp with create_project."),
+        ("writer", None),
+        ("of-a", "Within reach here: 'a'."),
+        ("admin-of-a", "Within reach here: 'a'."),
+    ],
+)
+def test_who_asks_for_a_path_of_no_project_is_advised_what_the_token_can_do(
+    guarded: Guarded, name: str, advice: str | None
+) -> None:
+    client = HttpClient(guarded.server, path="/mcp/p/none", token=guarded.tokens[name])
+    answer = client.request("tools/list")
+    assert answer.status == 404
+    assert answer.json["error"]["data"].get("suggestion") == advice
+
+
 def test_the_only_project_of_a_token_is_active_from_the_start(guarded: Guarded) -> None:
     client = HttpClient(guarded.server, token=guarded.tokens["of-a"])
     assert client("read_graph")["entities"][0]["name"] == "Jon of a"

@@ -146,7 +146,7 @@ class App:
             answer = refused(
                 HTTPStatus.NOT_FOUND,
                 f"Project {project[:100]!r} not found",
-                f"Create it first, at {self._service.settings.http_path} with create_project.",
+                self._advice(grant, project),
             )
             await answer(scope, receive, send)
             return
@@ -163,6 +163,16 @@ class App:
         except MemlogError:
             return False
         return True
+
+    def _advice(self, grant: Grant, project: str) -> str | None:
+        """What can be done about a project that is not there, with this grant."""
+        if not grant.reaches(project):
+            return grant.within_reach
+        settings = self._service.settings
+        offered = tools(settings.toolsets, read_only=settings.read_only, grant=grant)
+        if "create_project" not in offered:
+            return None
+        return f"Create it first, at {settings.http_path} with create_project."
 
     # -- for those who run it
 
