@@ -39,7 +39,7 @@ from mcp_types import (
 from memlog.errors import MemlogError
 from memlog.project import Project
 from memlog.state import State
-from server.addresses import Address, GraphAddress, ItemAddress, UnknownResource
+from server.addresses import ITEM, Address, GraphAddress, ItemAddress, UnknownResource
 from server.resources import Resources
 from server.session import Session
 
@@ -249,7 +249,8 @@ class Subscriptions:
             if changes is not None and changes.concern(watched.address):
                 await self._tell(uri)
         _, active = found.get(None, (None, None))
-        if active is not None and (active.everything or active.memories):
+        holds_records = ITEM.place in self._resources.offered
+        if active is not None and holds_records and (active.everything or active.memories):
             await self._bus.publish(ResourcesListChanged())
 
     async def _tell(self, uri: str) -> None:

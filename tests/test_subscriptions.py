@@ -11,11 +11,13 @@ import pytest
 from mcp.client.subscriptions import ResourcesListChanged, ResourceUpdated
 from mcp_types import INVALID_PARAMS, INVALID_REQUEST
 
+from memlog.settings import TOOLSETS
 from server import subscriptions
 from server.refusals import RESOURCE_NOT_FOUND
+from server.registry import tools
 from tests.connected import ERAS, Joined, Mode, joined, run
 from tests.served import Message, Pipe, served
-from tests.service import client_on
+from tests.service import Client, client_on
 
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
 
@@ -156,6 +158,25 @@ def test_a_client_that_asked_hears_of_a_changed_list(tmp_path: Path) -> None:
             async with server.client.listen(resource_subscriptions=["mem://recent"]) as events:
                 await server.note("y")
                 assert await anext(events) == ResourceUpdated("mem://recent")
+
+    run(scenario)
+
+
+def test_a_list_that_holds_no_records_does_not_change_with_them(tmp_path: Path) -> None:
+    """A client that is offered the graph alone is not told that somebody stores facts."""
+
+    async def scenario() -> None:
+        async with joined(tmp_path, toolsets=("graph",)) as server:
+            other = Client(server.service)
+            other.tools = tools(TOOLSETS)
+            watched = server.client.listen(
+                resources_list_changed=True, resource_subscriptions=[GRAPH]
+            )
+            async with watched as events:
+                for name in ("Jon", "Ann"):
+                    other("store_memory", content=f"{name} likes dancing")
+                    await server.call("create_entities", entities=[{**JON, "name": name}])
+                    assert await anext(events) == ResourceUpdated(GRAPH)
 
     run(scenario)
 
