@@ -62,17 +62,23 @@ def decode(line: bytearray | Oversized) -> JSONRPCMessage:
         message = jsonrpc_message_adapter.validate_json(line, by_name=False)
     except ValidationError as error:
         raise Refused(_refusal(bytes(line), error)) from None
-    if isinstance(message, JSONRPCNotification) and b'"id"' in line:
-        # The union falls through to a notification when the id is not one MCP allows: dropping
-        # such a request would leave its sender waiting. A null id is a notification to us.
-        odd = from_json(line).get("id")
-        if odd is not None:
-            reason = f"`id` must be a string or an integer, not {_shown(odd)}"
-            raise Refused(error_reply(None, INVALID_REQUEST, reason))
+    odd = odd_id(message, line)
+    if odd is not None:
+        raise Refused(error_reply(None, INVALID_REQUEST, odd))
     if isinstance(message, JSONRPCRequest) and message.method == "initialize" and message.params:
         # The SDK insists on it; clients that were written by hand leave out what they have none of.
         message.params.setdefault("capabilities", {})
     return message
+
+
+def odd_id(message: JSONRPCMessage, line: bytes | bytearray) -> str | None:
+    """What is wrong with the id in `line`, where that alone makes a notification of a request."""
+    if not isinstance(message, JSONRPCNotification) or b'"id"' not in line:
+        return None
+    # The union falls through to a notification when the id is not one MCP allows: dropping
+    # such a request would leave its sender waiting. A null id is a notification to us.
+    odd = from_json(line).get("id")
+    return None if odd is None else f"`id` must be a string or an integer, not {_shown(odd)}"
 
 
 def encode(message: JSONRPCMessage) -> bytes:

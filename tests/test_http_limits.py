@@ -202,6 +202,22 @@ def test_json_that_is_no_message_is_refused_in_words(
     assert b"secret" not in answer.body
 
 
+@pytest.mark.parametrize("flags", [[], ["--stateless"]])
+def test_a_request_with_an_id_that_none_may_have_is_refused_and_not_dropped(
+    tmp_path: Path, flags: list[str]
+) -> None:
+    """The SDK takes it for a notification, answers 202 and does nothing."""
+    with served_http(tmp_path, *flags) as server:
+        client = HttpClient(server, "2025-11-25")
+        for odd in ("1.5", "true", "[7]", "{}"):
+            called = b'"method":"tools/call","params":{"name":"read_graph"}'
+            answer = client.post(b'{"jsonrpc":"2.0","id":%b,%b}' % (odd.encode(), called))
+            error = answer.json["error"]
+            assert (answer.status, answer.json["id"], error["code"]) == (400, None, -32600), odd
+            assert error["message"].startswith("`id` must be a string or an integer, not ")
+        assert client.post(b'{"jsonrpc":"2.0","id":null,"method":"notifications/x"}').status == 202
+
+
 # -- time
 
 

@@ -24,7 +24,7 @@ from mcp.server.streamable_http import LAST_EVENT_ID_HEADER, MCP_SESSION_ID_HEAD
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
-from mcp_types import JSONRPCRequest, jsonrpc_message_adapter
+from mcp_types import JSONRPCMessage, JSONRPCRequest, jsonrpc_message_adapter
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic_core import from_json
 from starlette.datastructures import Headers
@@ -37,6 +37,7 @@ from server.http.access import client_of
 from server.http.direct import Direct
 from server.http.errors import refused
 from server.http.limits import Whole
+from server.wire import odd_id
 
 SWEEP_SECONDS = 5.0
 
@@ -95,7 +96,13 @@ class _Connection:
     async def _hand_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         """To the SDK. In a session it knows requests by their ids: of two with the same, one would never be answered,
         and keep its place among the requests worked on."""
-        asked = None if self.manager.stateless else _request_id(receive)
+        body = receive.body if isinstance(receive, Whole) else b""
+        message = _message(body)
+        odd = None if message is None else odd_id(message, body)
+        if odd is not None:  # the SDK would drop it with 202
+            await refused(HTTPStatus.BAD_REQUEST, odd)(scope, receive, send)
+            return
+        asked = None if self.manager.stateless else _request_id(message)
         if asked is not None and asked in self._asked:
             answer = refused(
                 HTTPStatus.CONFLICT,
@@ -309,14 +316,16 @@ def _begun_anew(scope: Scope) -> Scope:
     return {**scope, "headers": [each for each in scope["headers"] if each[0] != resumed]}
 
 
-def _request_id(receive: Receive) -> str | None:
-    """As the SDK reads it; None where this is no request."""
-    if not isinstance(receive, Whole):
-        return None
+def _message(body: bytes) -> JSONRPCMessage | None:
+    """As the SDK reads it; None where this is none."""
     try:
-        message = jsonrpc_message_adapter.validate_python(from_json(receive.body), by_name=False)
+        return jsonrpc_message_adapter.validate_python(from_json(body), by_name=False)
     except ValueError:  # a ValidationError is one
         return None
+
+
+def _request_id(message: JSONRPCMessage | None) -> str | None:
+    """None where this is no request."""
     return str(message.id) if isinstance(message, JSONRPCRequest) else None
 
 
