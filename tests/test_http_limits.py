@@ -380,3 +380,23 @@ def test_more_requests_at_a_time_than_are_worked_on_are_refused(tmp_path: Path) 
         while statuses != {200, 503} and time.monotonic() < deadline:
             statuses |= set(pool.map(write, range(8)))
         assert statuses == {200, 503}
+
+
+def test_who_has_no_token_takes_no_place_from_who_has(tmp_path: Path) -> None:
+    """Bodies that are announced and never come, within the time that one may take."""
+    token = "a-token-that-nobody-guesses-at-all"
+    with (
+        served_http(tmp_path, MEMLOG_TOKEN=token, MEMLOG_HTTP_REQUESTS_MAX="2") as guarded,
+        ExitStack() as silent,
+    ):
+        for _ in range(4):
+            connection = silent.enter_context(guarded.connect())
+            connection.sendall(HEAD + b"Content-Length: 10\r\n\r\n")
+            assert connection.recv(65_536).startswith(b"HTTP/1.1 401")
+        assert HttpClient(guarded, token=token).request("tools/list").status == 200
+
+
+def test_the_page_of_metrics_counts_for_the_rate_of_its_token(tmp_path: Path) -> None:
+    with served_http(tmp_path, MEMLOG_HTTP_REQUESTS_PER_SECOND="2") as limited:
+        statuses = {limited.ask("GET", "/metrics", b"", {}).status for _ in range(20)}
+        assert statuses == {200, 429}

@@ -1,8 +1,8 @@
 """The ASGI application: what is served at which path, and what every request passes on its way.
 
-Logged ─ InJson ─ KnownHosts ─ Limits ─ token (SDK) ─ POST, GET, DELETE  /mcp  /mcp/p/{project}
-                                                   └─ GET  /metrics
-                                       └─ GET  /healthz  /readyz  /.well-known/oauth-protected-resource…
+Logged ─ InJson ─ KnownHosts ─ head (Limits) ─ token (SDK) ─ rate ─ body (Limits) ─ /mcp  /mcp/p/{project}
+                                                                └─ GET  /metrics
+                                            └─ GET  /healthz  /readyz  /.well-known/oauth-protected-resource…
 """
 
 from __future__ import annotations
@@ -75,13 +75,13 @@ class App:
         self._started = False
         self._watching = anyio.CapacityLimiter(WATCHING_MAX)
         self.limits = Limits(
-            self._routes(),
             body_bytes_max=settings.http_body_bytes_max,
             requests_max=settings.http_requests_max,
             request_s=settings.http_request_seconds,
             patience_s=settings.http_patience_seconds,
         )
-        known = KnownHosts(answering_pages(self.limits, settings), settings)
+        routes = self.limits.first(self._routes())
+        known = KnownHosts(answering_pages(routes, settings), settings)
         self.asgi: ASGIApp = Logged(InJson(known), self._metrics.answered)
 
     @asynccontextmanager
@@ -129,16 +129,6 @@ class App:
 
     async def _mcp(self, scope: Scope, receive: Receive, send: Send) -> None:
         grant = self._access.granted(scope)
-        wait_s = self._rates.take(client_of(grant, scope))
-        if wait_s:
-            answer = refused(
-                HTTPStatus.TOO_MANY_REQUESTS,
-                f"More than {self._rates.per_second:g} requests a second",
-                "Send fewer, or put more items into one call.",
-                retry_after=str(math.ceil(wait_s)),
-            )
-            await answer(scope, receive, send)
-            return
         project = scope["path_params"].get("project")
         if project is not None and not await anyio.to_thread.run_sync(
             self._is_there, grant, project
@@ -207,30 +197,44 @@ class App:
 
     # -- putting it together
 
+    def _rated(self, app: ASGIApp) -> ASGIApp:
+        async def take(scope: Scope, receive: Receive, send: Send) -> None:
+            wait_s = self._rates.take(client_of(self._access.granted(scope), scope))
+            if not wait_s:
+                await app(scope, receive, send)
+                return
+            answer = refused(
+                HTTPStatus.TOO_MANY_REQUESTS,
+                f"More than {self._rates.per_second:g} requests a second",
+                "Send fewer, or put more items into one call.",
+                retry_after=str(math.ceil(wait_s)),
+            )
+            await answer(scope, receive, send)
+
+        return take
+
     def _routes(self) -> ASGIApp:
         settings, issuer = self._service.settings, self._access.issuer
         resource = None if issuer is None else _ADDRESS.validate_python(issuer.resource)
         metadata = None if resource is None else build_resource_metadata_url(resource)
 
         def guarded(endpoint: ASGIApp) -> ASGIApp:
-            """The SDK reads the token and refuses with 401, from the first token on."""
+            """The SDK reads the token and refuses with 401, from the first token on; each has its rate."""
+            rated = self._rated(endpoint)
             required = AuthenticationMiddleware(
-                RequireAuthMiddleware(endpoint, [], metadata),
+                RequireAuthMiddleware(rated, [], metadata),
                 backend=BearerAuthBackend(self._access, resource_server_url=None),
             )
 
             async def let_in(scope: Scope, receive: Receive, send: Send) -> None:
-                await (required if self._access.required else endpoint)(scope, receive, send)
+                await (required if self._access.required else rated)(scope, receive, send)
 
             return let_in
 
+        mcp = _Endpoint(guarded(self.limits.bounded(self._mcp)))
         routes = [
-            Route(settings.http_path, _Endpoint(guarded(self._mcp)), methods=METHODS),
-            Route(
-                f"{settings.http_path}/p/{{project}}",
-                _Endpoint(guarded(self._mcp)),
-                methods=METHODS,
-            ),
+            Route(settings.http_path, mcp, methods=METHODS),
+            Route(f"{settings.http_path}/p/{{project}}", mcp, methods=METHODS),
             Route("/metrics", _Endpoint(guarded(self._metrics_page)), methods=["GET"]),
             Route("/healthz", self._healthz, methods=["GET"]),
             Route("/readyz", self._readyz, methods=["GET"]),

@@ -8,6 +8,8 @@
 What answers with 504 is not stopped if it writes: it ends as it began, whole, and holds its place
 among the requests worked on until then. Streams that last count only until they begin; they are bounded
 by the connections that `sockets` lets in.
+
+The head is looked at before the token, the body taken in behind it: whoever has no token holds no place.
 """
 
 from __future__ import annotations
@@ -51,18 +53,16 @@ class Rates:
 
 
 class Limits:
-    """Middleware around everything else."""
+    """Two middlewares: `first` around everything else, `bounded` around what requests with a body are for."""
 
     def __init__(
         self,
-        app: ASGIApp,
         *,
         body_bytes_max: int,
         requests_max: int,
         request_s: float,
         patience_s: float,
     ) -> None:
-        self._app = app
         self._body_bytes_max = body_bytes_max
         self._requests_max = requests_max
         self._request_s = request_s
@@ -75,51 +75,69 @@ class Limits:
         for stream in self._lasting:
             stream.cancel()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def first(self, app: ASGIApp) -> ASGIApp:
+        """`app`, which is asked by requests with a head that is right, and has the time of one if it has no body."""
+
+        async def look(scope: Scope, receive: Receive, send: Send) -> None:
+            refusal = self._refusal(scope)
+            if refusal is not None:
+                await refusal(scope, receive, send)
+            elif scope["method"] == "GET":  # streams, and those who look whether it is alive
+                # Without its body: it has no business here, and may never come.
+                await self._answer(app, scope, Whole(b"", receive), send, None)
+            else:
+                await app(scope, receive, send)
+
+        return look
+
+    def _refusal(self, scope: Scope) -> ASGIApp | None:
+        """Of a head that is too large, or tells of a body that is, or of two."""
         if _head_bytes(scope) > HEAD_BYTES_MAX:  # `sockets` sees it only where the rest is to come
-            answer = refused(
+            return refused(
                 HTTPStatus.BAD_REQUEST,
                 f"The head is larger than {HEAD_BYTES_MAX} bytes",
                 connection="close",
             )
-            await answer(scope, receive, send)
-            return
         headers = Headers(scope=scope)
         if "content-length" in headers and "transfer-encoding" in headers:  # RFC 9112, 6.1
-            answer = refused(
+            return refused(
                 HTTPStatus.BAD_REQUEST,
                 "There is both a Content-Length and a Transfer-Encoding",
                 "Send one of them.",
                 connection="close",
             )
-            await answer(scope, receive, send)
-            return
         declared = headers.get("content-length", "0")
         if not declared.isdecimal() or int(declared) > self._body_bytes_max:
-            await self._too_large()(scope, receive, send)
-            return
-        if (
-            scope["method"] == "GET"
-        ):  # streams, and those who look whether it is alive, most of all now
-            # Without its body: it has no business here, and may never come.
-            await self._answer(scope, Whole(b"", receive), send, None)
-            return
-        if self.working >= self._requests_max:
-            answer = refused(
-                HTTPStatus.SERVICE_UNAVAILABLE,
-                f"{self._requests_max} requests are being worked on; this one is not begun",
-                "Send it again in a moment.",
-                retry_after=str(RETRY_SECONDS),
-            )
-            await answer(scope, receive, send)
-            return
-        working = _Working(self)
-        try:
-            await self._take(scope, receive, send, working)
-        finally:
-            working.end()
+            return self._too_large()
+        return None
 
-    async def _take(self, scope: Scope, receive: Receive, send: Send, working: _Working) -> None:
+    def bounded(self, app: ASGIApp) -> ASGIApp:
+        """`app`, which is given bodies whole, and so many requests at a time."""
+
+        async def work(scope: Scope, receive: Receive, send: Send) -> None:
+            if isinstance(receive, Whole):
+                await app(scope, receive, send)
+                return
+            if self.working >= self._requests_max:
+                answer = refused(
+                    HTTPStatus.SERVICE_UNAVAILABLE,
+                    f"{self._requests_max} requests are being worked on; this one is not begun",
+                    "Send it again in a moment.",
+                    retry_after=str(RETRY_SECONDS),
+                )
+                await answer(scope, receive, send)
+                return
+            working = _Working(self)
+            try:
+                await self._take(app, scope, receive, send, working)
+            finally:
+                working.end()
+
+        return work
+
+    async def _take(
+        self, app: ASGIApp, scope: Scope, receive: Receive, send: Send, working: _Working
+    ) -> None:
         body = bytearray()
         with anyio.move_on_after(self._patience_s) as waiting:
             more = True
@@ -140,10 +158,10 @@ class Limits:
             )
             await answer(scope, receive, send)
             return
-        await self._answer(scope, Whole(bytes(body), receive), send, working)
+        await self._answer(app, scope, Whole(bytes(body), receive), send, working)
 
     async def _answer(
-        self, scope: Scope, receive: Receive, send: Send, working: _Working | None
+        self, app: ASGIApp, scope: Scope, receive: Receive, send: Send, working: _Working | None
     ) -> None:
         begun = False
         late: asyncio.Task[None] | None = None
@@ -174,7 +192,7 @@ class Limits:
         timer = loop.call_later(self._request_s, expire)
         try:
             with stream:
-                await self._app(scope, receive, send_in_time)
+                await app(scope, receive, send_in_time)
         finally:
             timer.cancel()
             self._lasting.discard(stream)
