@@ -212,14 +212,18 @@ def warnings(command: SaveMemory, before: State) -> list[str]:
     """What is accepted but could be better. `before` is the state that the request met."""
     known = dict.fromkeys([*COMMON_TYPES, *(entity.entity_type for entity in _some(before))])
     found: dict[str, None] = {}
+    saved: dict[str, str] = {}  # the types of those that the request itself brings
     for item in command.entities:
+        entity = before.entity_named(item.name)
+        wanted = stored_type(item.entity_type)
+        kept = (
+            saved.setdefault(canonical(item.name), wanted) if entity is None else entity.entity_type
+        )
+        if kept != wanted:
+            found[f"Entity '{item.name}' exists with type '{kept}', which it keeps"] = None
+            continue  # how a type is written that is not stored is nobody's concern
         for text in _type_warnings(item.entity_type, known):
             found[text] = None
-        entity = before.entity_named(item.name)
-        if entity is not None and entity.entity_type != stored_type(item.entity_type):
-            found[
-                f"Entity '{item.name}' exists with type '{entity.entity_type}', which it keeps"
-            ] = None
     return list(found)
 
 

@@ -97,3 +97,39 @@ def test_an_entity_with_a_new_fact_was_updated_after_the_others(client: Client) 
     found = client("query_nodes", updatedAfter=made[0]["updatedAt"])["entities"]
     assert [each["name"] for each in found] == ["Gina"]
     assert found[0]["updatedAt"] > made[0]["updatedAt"] == found[0]["createdAt"]
+
+
+def warned(client: Client, *named: tuple[str, str]) -> list[str]:
+    """What saving entities of these names and types is warned of."""
+    entities = [
+        {
+            "name": name,
+            "entityType": kind,
+            "observations": ["likes tea"],
+            "relations": [{"targetEntity": name, "relationType": "is"}],
+        }
+        for name, kind in named
+    ]
+    told: list[str] = client("save_memory", threadId="t", entities=entities)["warnings"]
+    return told
+
+
+def test_another_type_for_an_entity_of_the_same_request_is_not_dropped_without_a_word(
+    client: Client,
+) -> None:
+    kept = ["Entity 'Ann' exists with type 'Person', which it keeps"]
+    assert warned(client, ("Ann", "Person"), ("Ann", "Robot"), ("Ann", "Person")) == kept
+    assert client("open_nodes", names=["Ann"])["entities"][0]["entityType"] == "Person"
+
+
+def test_a_type_is_said_to_be_stored_only_where_it_is(client: Client) -> None:
+    kept = ["Entity 'Ann' exists with type 'Person', which it keeps"]
+    stored = ["Entity type 'person' starts with a small letter: stored as 'Person'"]
+    assert warned(client, ("Ann", "person")) == stored
+    assert warned(client, ("Ann", "person")) == stored
+    assert warned(client, ("Ann", "robot")) == kept
+    assert warned(client, ("Ann", "Persn")) == kept
+    client("create_entities", entities=[{"name": "Bob", "entityType": "person"}])
+    assert warned(client, ("Bob", "Person")) == [
+        "Entity 'Bob' exists with type 'person', which it keeps"
+    ]
