@@ -55,8 +55,6 @@ class MemlogError(Exception):
         self.message = message
         self.suggestion = suggestion
         self.problems = tuple(problems)
-        self.details: dict[str, Any] = {}
-        """What a tool's answer says beside the error."""
 
 
 class InvalidParameter(MemlogError):

@@ -14,7 +14,14 @@ import msgspec
 
 from memlog.blank import SUGGESTION, is_blank, says_blank
 from memlog.commands import AnyCommand, ProjectName
-from memlog.errors import DamagedLog, InvalidParameter, Problem, shorten
+from memlog.errors import (
+    DamagedLog,
+    InvalidParameter,
+    LimitExceeded,
+    MemlogError,
+    Problem,
+    shorten,
+)
 from memlog.project import Origin, Outcome
 from server.grants import EVERYTHING, Grant, Right
 from server.service import Opened, Service
@@ -98,7 +105,7 @@ Handler = Callable[[Call, Any], Result]
 
 class Tool(msgspec.Struct, frozen=True):
     """A tool as it was declared. `bare` gives what stands in the text of the answer, `links` the
-    resources that are offered beside it."""
+    resources that are offered beside it, `unfit` what stands beside the error of a request that was wrong."""
 
     name: str
     toolset: str
@@ -112,6 +119,7 @@ class Tool(msgspec.Struct, frozen=True):
     idempotent: bool
     bare: Callable[[Any], Any] | None
     links: Callable[[Any], Iterable[Link]] | None
+    unfit: Callable[[MemlogError], dict[str, Any]] | None
 
     @property
     def right(self) -> Right:
@@ -119,6 +127,12 @@ class Tool(msgspec.Struct, frozen=True):
         if not self.writes:
             return "read"
         return "admin" if self.toolset == "projects" else "write"
+
+    def beside(self, error: MemlogError) -> dict[str, Any]:
+        """What the answer says beside `error`."""
+        if self.unfit is None or not isinstance(error, (InvalidParameter, LimitExceeded)):
+            return {}
+        return self.unfit(error)
 
     def call(self, call: Call, arguments: msgspec.Struct) -> Result:
         """Runs the tool; the thread that the arguments name is recorded on every event."""
@@ -150,6 +164,7 @@ def tool(
     idempotent: bool = True,
     bare: Callable[[Any], Any] | None = None,
     links: Callable[[Any], Iterable[Link]] | None = None,
+    unfit: Callable[[MemlogError], dict[str, Any]] | None = None,
     in_project: bool = True,
     thread_required: bool = False,
 ) -> Callable[[_Handler], _Handler]:
@@ -157,7 +172,8 @@ def tool(
 
     A tool that works inside a project takes `project` beside the fields of that type, one that writes
     takes `threadId`. `bare` picks the part of the result that stands alone in the text, where the
-    contract wants it so; `links` names the resources that the result leads to.
+    contract wants it so; `links` names the resources that the result leads to; `unfit` gives what clients look for
+    beside the error where the request itself was wrong, whoever found that.
     """
 
     def declare(handler: _Handler) -> _Handler:
@@ -182,6 +198,7 @@ def tool(
             idempotent=idempotent,
             bare=bare,
             links=links,
+            unfit=unfit,
         )
         return handler
 

@@ -193,6 +193,34 @@ def test_a_relation_to_an_entity_that_is_not_there_is_refused(client: Client) ->
     assert "same save_memory call" in answer["error"]["suggestion"]
 
 
+@pytest.mark.parametrize(
+    ("mistake", "told"),
+    [
+        ({"relations": None}, "relations: expected a list of objects, got null"),
+        ({"importance": 8}, "importance: 8 is out of range"),
+        ({"observation": "Works at Google"}, "observation: unknown key 'observation'"),
+    ],
+)
+def test_a_save_that_is_not_even_of_the_right_form_is_refused_with_the_same_fields(
+    client: Client, mistake: dict[str, Any], told: str
+) -> None:
+    andrii = PORTFOLIO["entities"][0] | mistake
+    answer = refused_save(client, {"entities": [andrii], "threadId": "test"})
+    assert answer["validation_errors"] == [f"entities[0].{told}"]
+    assert (answer["warnings"], answer["quality_score"]) == ([], 0.0)
+
+
+def test_a_save_without_a_thread_or_without_relations_is_refused_with_the_same_fields(
+    client: Client,
+) -> None:
+    bare = {"name": "Andrii", "entityType": "Person", "observations": ["Works at Google"]}
+    answer = refused_save(client, {"entities": [bare]})
+    assert answer["validation_errors"] == [
+        "entities[0].relations: required, but missing",
+        "threadId: required, but missing",
+    ]
+
+
 def test_a_fact_that_changed_shows_both_versions_in_its_history(client: Client) -> None:
     client("save_memory", PORTFOLIO)
     replaced = {"content": "Uses python-docx 1.3.0", "supersedes": "Uses python-docx 1.2.0"}

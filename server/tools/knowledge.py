@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, field
@@ -51,7 +51,30 @@ class SaveMemoryResult(Result, frozen=True, omit_defaults=False):
     quality_score: float
 
 
-@tool("knowledge", "Save entities with their relations", writes=True, thread_required=True)
+def _unsaved(error: MemlogError) -> dict[str, Any]:
+    """The fields that clients of save_memory look for, where it was refused."""
+    return {
+        "success": False,
+        "created": {"entities": 0, "relations": 0},
+        "warnings": [],
+        "quality_score": 0.0,
+        "validation_errors": said([_as_text(problem) for problem in error.problems], "problems"),
+    }
+
+
+def _as_text(problem: Problem) -> str:
+    """Of an entity in the very words that clients know; of the form of the request with the place, without which
+    they say nothing."""
+    return problem.problem if problem.entity is not None else f"{problem.path}: {problem.problem}"
+
+
+@tool(
+    "knowledge",
+    "Save entities with their relations",
+    writes=True,
+    thread_required=True,
+    unfit=_unsaved,
+)
 def save_memory(call: Call, arguments: SaveMemory) -> SaveMemoryResult:
     """Save entities with facts AND relations in one step, all or nothing. The preferred way to store knowledge.
 
@@ -77,9 +100,9 @@ def save_memory(call: Call, arguments: SaveMemory) -> SaveMemoryResult:
     usage = call.service.usage
     try:
         result = call.execute(opened, arguments, answer, SaveMemoryResult)
-    except InvalidParameter as error:
+    except InvalidParameter:
         usage.count(saves_key(opened.project.folder.name, refused=True))
-        raise _unsaved(error) from error
+        raise
     usage.count(saves_key(opened.project.folder.name, refused=False))
     return result
 
@@ -87,18 +110,6 @@ def save_memory(call: Call, arguments: SaveMemory) -> SaveMemoryResult:
 def saves_key(project_id: str, *, refused: bool) -> str:
     """Under which the calls of save_memory are counted, for the error rate."""
     return f"{project_id} save_memory {'refused' if refused else 'accepted'}"
-
-
-def _unsaved(error: MemlogError) -> MemlogError:
-    """The refusal, with the fields that clients of save_memory look for."""
-    error.details = {
-        "success": False,
-        "created": {"entities": 0, "relations": 0},
-        "warnings": [],
-        "quality_score": 0.0,
-        "validation_errors": said([problem.problem for problem in error.problems], "problems"),
-    }
-    return error
 
 
 # -- get_observation_history
