@@ -482,3 +482,14 @@ def test_a_relation_between_two_names_of_one_entity_is_warned_of(client: Client)
     ]
     itself = {"from": "Jon", "to": "Jon", "relationType": "knows"}
     assert client("create_relations", relations=[itself])["warnings"] == []
+
+
+def test_what_an_overwrite_of_the_same_request_retired_is_counted_too(client: Client) -> None:
+    """Facts of one entity in two items of a call: the second overwrites the first, and says so."""
+    twice = [{"name": "Jon", "entityType": "person", "observations": [fact]} for fact in ("a", "b")]
+    (made,) = client("create_entities", entities=twice)["entities"]
+    assert (made["observations"], made["replaced"]) == (["b"], 1)
+    (again,) = client("create_entities", entities=twice)["entities"]
+    assert (again["observations"], again["replaced"]) == (["b"], 2)
+    history = client("get_observation_history", entityName="Jon")["history"]
+    assert sum("deleted_at" in version for version in history) == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from msgspec import field
@@ -18,11 +19,12 @@ from memlog.errors import shorten
 from memlog.events import (
     EntityCreated,
     EntityDeleted,
+    ObservationDeleted,
     RelationAdded,
     RelationDeleted,
 )
 from memlog.project import Outcome
-from memlog.state import Entity, State
+from memlog.state import State
 from server.advice import followable
 from server.cutting import Room, said
 from server.portions import OPEN_ALONE, cut_notice, view_portion
@@ -62,13 +64,17 @@ def create_entities(call: Call, arguments: CreateEntities) -> CreateEntitiesResu
     def answer(outcome: Outcome) -> CreateEntitiesResult:
         if_exists = arguments.if_exists or call.service.settings.if_exists
         created = {e.event.entity_id for e in outcome.entries if isinstance(e.event, EntityCreated)}
+        retired = _retired(outcome)
         views: dict[str, CreatedEntity] = {}  # each entity once, by whichever of its names
         for item in arguments.entities:
             entity = outcome.after.entity_named(item.name)
             if entity is None or (if_exists == "skip" and entity.id not in created):
                 continue
             if entity.id not in views:
-                views[entity.id] = _created(entity, outcome)
+                replaced = retired[entity.id]
+                views[entity.id] = view_portion(
+                    CreatedEntity, entity, outcome.after, replaced=replaced
+                )
         room = Room()
         told = room.take(list(views.values()), "entities")
         return CreateEntitiesResult(
@@ -83,10 +89,11 @@ def create_entities(call: Call, arguments: CreateEntities) -> CreateEntitiesResu
     return call.execute(opened, arguments, answer, CreateEntitiesResult)
 
 
-def _created(entity: Entity, outcome: Outcome) -> CreatedEntity:
-    living = {row.id for row in outcome.after.observations(entity.id)}
-    retired = [row for row in outcome.before.observations(entity.id) if row.id not in living]
-    return view_portion(CreatedEntity, entity, outcome.after, replaced=len(retired))
+def _retired(outcome: Outcome) -> Counter[str]:
+    """How many facts of each entity the command retired, by its id; also those that it had brought itself."""
+    deleted = [e.event for e in outcome.entries if isinstance(e.event, ObservationDeleted)]
+    rows = map(outcome.after.observation, (event.observation_id for event in deleted))
+    return Counter(row.entity_id for row in rows if row is not None)
 
 
 class DeleteEntitiesResult(Result, frozen=True, omit_defaults=False):
