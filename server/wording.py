@@ -26,6 +26,7 @@ Sizeable = mi.StrType | mi.DictType | Sequential
 INTEGER_MIN, INTEGER_MAX = -(2**63), 2**64 - 1
 SURROGATE = re.compile("[\ud800-\udfff]")
 EMPTY = '"…"'
+LEAVE_OUT = "Say something in it; a key that is not required may be left out."
 SKETCH_LEVELS_MAX = 4
 SKETCH_CHARACTERS_MAX = 200
 KEY_CHARACTERS_MAX = 64  # a longer key is no misspelling, and difflib is slow on long texts
@@ -330,7 +331,10 @@ def too_long(kind: Sizeable, count: int) -> Words:
 def too_short(kind: Sizeable, count: int, annotated: mi.Type) -> Words:
     unit, _ = _unit(kind)
     size = f"too short ({count} characters)" if not unit else f"too few {unit} ({count})"
-    return f"{size}. Min {kind.min_length}.", f"For example: {example(annotated)}."
+    sample = example(annotated)
+    if sample == EMPTY:  # it stands for a text that nobody thought of, and is none to be sent
+        return f"{size}. Min {kind.min_length}.", LEAVE_OUT
+    return f"{size}. Min {kind.min_length}.", f"For example: {sample}."
 
 
 def _unit(kind: Sizeable) -> tuple[str, str]:
