@@ -1,16 +1,21 @@
-"""Advice that can be followed: a sentence that names a tool which is not offered here is left out."""
+"""Advice that can be followed: a sentence that names a tool which is not offered here is left out, of what is advised
+in an error and of what describes the other tools."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
 
 from memlog.settings import TOOLSETS
 from server.grants import Grant
-from server.registry import tools
+from server.registry import Tool, tools
 from server.session import Session
 
 _SENTENCES = re.compile(r"(?<=[.!?]) (?=[A-Z])")
+_DESCRIBING = re.compile(r"(?<=[.!?]) (?=[A-Za-z])")
+"""In a description a sentence may begin with the name of a tool."""
 
 
 def followable(session: Session, advice: str | None) -> str | None:
@@ -23,11 +28,25 @@ def followable(session: Session, advice: str | None) -> str | None:
     return " ".join(told) or None
 
 
+def described(tool: Tool, offered: Iterable[str]) -> str:
+    """The description of the tool for who is offered these; line by line as it was written."""
+    lacking = _naming(tools(TOOLSETS).keys() - set(offered))
+    if lacking is None:
+        return tool.description
+    lines = (
+        " ".join(each for each in _DESCRIBING.split(line) if not lacking.search(each))
+        for line in tool.description.split("\n")
+    )
+    return "\n".join(lines)
+
+
 @lru_cache(64)
 def _lacking(toolsets: tuple[str, ...], read_only: bool, grant: Grant) -> re.Pattern[str] | None:
-    """Finds a tool that is not offered: by its name where that is no word, else by its name with arguments."""
     offered = tools(toolsets, read_only=read_only, grant=grant)
-    names = [
-        name if "_" in name else f"{name} {{" for name in tools(TOOLSETS) if name not in offered
-    ]
+    return _naming(tools(TOOLSETS).keys() - offered.keys())
+
+
+def _naming(lacking: AbstractSet[str]) -> re.Pattern[str] | None:
+    """Finds a tool that is not offered: by its name where that is no word, else by its name with arguments."""
+    names = [name if "_" in name else f"{name} {{" for name in sorted(lacking)]
     return re.compile("|".join(rf"\b{re.escape(name)}" for name in names)) if names else None

@@ -33,7 +33,7 @@ from mcp_types import (
 from memlog import __version__
 from memlog.errors import DamagedLog, MemlogError
 from memlog.project import Origin
-from server.advice import followable
+from server.advice import described, followable
 from server.arguments import decode
 from server.completions import Completions
 from server.credentials import judge
@@ -110,7 +110,10 @@ def build_server(
     `on_first_answer` is called once, after the first listing or call of a tool: the moment to load
     what the client need not wait for.
     """
-    offered = [listed(tool) for tool in tools.values()]
+    offered = [
+        listed(tool).model_copy(update={"description": described(tool, tools)})
+        for tool in tools.values()
+    ]
     answered = once(on_first_answer)
 
     async def list_tools(

@@ -11,6 +11,7 @@ import pytest
 
 from memlog.settings import TOOLSETS
 from server.registry import tools
+from tests.connected import joined, run
 from tests.mistakes import MISTAKES
 from tests.service import Client, Refused, client_on
 from tests.test_mistakes import World
@@ -96,3 +97,26 @@ def test_who_names_no_project_that_there_is_is_told_where_the_names_are(
     told = refused.value.error["suggestion"]
     assert "Call list_projects to see all." in told
     assert ("create_project" in told) is not read_only
+
+
+@pytest.mark.parametrize("toolset", TOOLSETS)
+def test_a_tool_is_not_described_by_others_that_are_not_listed_with_it(
+    tmp_path: Path, toolset: str
+) -> None:
+    async def scenario() -> None:
+        async with joined(tmp_path, toolsets=(toolset,)) as server:
+            offered = {each.name: each for each in (await server.client.list_tools()).tools}
+            for each in offered.values():
+                assert named(each.description or "") <= {*offered}
+                assert "Example: {" in (each.description or "")
+
+    run(scenario)
+
+
+def test_with_all_tools_a_tool_is_described_as_it_was_written(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with joined(tmp_path) as server:
+            for each in (await server.client.list_tools()).tools:
+                assert each.description == tools(TOOLSETS)[each.name].description
+
+    run(scenario)
