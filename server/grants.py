@@ -18,6 +18,12 @@ Right = Literal["read", "write", "admin"]
 
 RIGHTS: tuple[Right, ...] = get_args(Right)
 
+ENVIRONMENT = "environment"
+"""The name of who comes with the token of the environment."""
+
+OAUTH = "oauth:"
+"""So the names of those begin who come with an access token of an authorization server."""
+
 
 class Grant(msgspec.Struct, frozen=True):
     """`name` is recorded as the actor on every event; None for `projects` or `toolsets` means all. `token` is the

@@ -26,7 +26,7 @@ from memlog.private import make_private
 from memlog.settings import Settings
 from memlog.storage_errors import reason, storage_error
 from memlog.times import iso
-from server.grants import Grant, Right
+from server.grants import ENVIRONMENT, OAUTH, Grant, Right
 
 PREFIX = "memlog_"
 FILE_NAME = "tokens.json"
@@ -104,6 +104,11 @@ class Tokens:
     def new(self, grant: Grant, *, expires_us: int | None = None) -> str:
         """Makes a token for the grant, whose name no other has, and returns it, the only time."""
         assert grant.name is not None
+        if grant.name == ENVIRONMENT or grant.name.startswith(OAUTH):
+            raise InvalidParameter(
+                f"{grant.name!r} is the name under which others write who come without a token of this file",
+                suggestion="Choose another name: it stands as the actor on every event.",
+            )
         token = PREFIX + secrets.token_urlsafe(32)
         with self._changing():
             tokens = self.all()

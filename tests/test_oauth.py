@@ -284,6 +284,10 @@ def test_who_has_no_token_is_told_where_to_get_one(
         ("memlog:project:b memlog:read memlog:project:a", Grant("oauth:ann", "read", ("a", "b"))),
         ("memlog:read memlog:project:b memlog:project:b", Grant("oauth:ann", "read", ("b",))),
         ("memlog:everything", None),
+        ("memlog:read memlog:Project:a", None),
+        ("memlog:read memlog:projects:a", None),
+        ("memlog:read memlog:project:", None),
+        ("memlog:read openid others:project:a", Grant("oauth:ann", "read")),
     ],
 )
 def test_scopes_say_what_is_granted(scopes: object, grant: Grant | None) -> None:

@@ -54,6 +54,16 @@ def test_a_name_is_taken_until_it_is_revoked(tmp_path: Path) -> None:
     assert "laptop" in (refused.value.suggestion or "")
 
 
+@pytest.mark.parametrize("name", ["environment", "oauth:ann"])
+def test_nobody_can_be_named_as_who_comes_without_a_token_of_the_file(
+    tmp_path: Path, name: str
+) -> None:
+    tokens = Tokens(tmp_path / "tokens.json")
+    with pytest.raises(InvalidParameter, match=f"{name!r} is the name"):
+        tokens.new(Grant(name))
+    assert tokens.all() == ()
+
+
 def test_a_change_by_another_process_is_seen_at_once(tmp_path: Path) -> None:
     one, other = Tokens(tmp_path / "tokens.json"), Tokens(tmp_path / "tokens.json")
     token = one.new(Grant("laptop"))

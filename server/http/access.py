@@ -18,12 +18,9 @@ from starlette.types import Scope
 
 from memlog.errors import InvalidParameter, MemlogError
 from memlog.settings import Settings
-from server.grants import EVERYTHING, Grant
+from server.grants import ENVIRONMENT, EVERYTHING, Grant
 from server.http.oauth import Issuer
 from server.tokens import GIVEN_CHARACTERS_MIN, Tokens, digest, tokens_path
-
-ENVIRONMENT_NAME = "environment"
-"""The actor of what is written with the token of the environment."""
 
 _SENDABLE = re.compile(r"[\t -~\x80-\xff]*")
 
@@ -74,7 +71,7 @@ class Access:
 
     async def verify_token(self, token: str) -> Admitted | None:
         if self._given is not None and hmac.compare_digest(digest(token), self._given):
-            return _admitted(token, Grant(ENVIRONMENT_NAME))
+            return _admitted(token, Grant(ENVIRONMENT))
         try:
             found = self._tokens.find(token)
             if found is not None:
@@ -95,7 +92,7 @@ class Access:
 
     def still_holds(self, grant: Grant) -> bool:
         """Whether a token of the file, or whatever else it was, still grants this."""
-        if not self.required or (self._given and grant == Grant(ENVIRONMENT_NAME)):
+        if not self.required or (self._given and grant == Grant(ENVIRONMENT)):
             return True
         try:
             kept = any(each.grant == grant and not each.expired for each in self._tokens.all())

@@ -6,6 +6,7 @@ that it has not expired. Its scopes say what it grants:
     memlog:read  memlog:write  memlog:admin     one right; the highest counts, without one nothing is
     memlog:project:NAME  memlog:toolset:NAME    narrows it to those named; otherwise all
 
+A token with another scope that begins with `memlog:` does not count: it may have been meant to narrow.
 `oauth:` and the subject (`sub`) is the actor. Claims of another shape than theirs count for nothing. Keys are
 fetched when an unknown one is named, and when they are older than `KEYS_SECONDS`, so that one which was withdrawn
 counts no more; but not more often than every `FETCH_SECONDS`, so that nobody makes this server knock at the other by
@@ -17,6 +18,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import re
 import threading
 import time
 from http.client import HTTPException
@@ -33,7 +35,7 @@ import msgspec
 from memlog.errors import InvalidParameter
 from memlog.settings import TOOLSETS
 from memlog.times import LATEST_US
-from server.grants import RIGHTS, Grant
+from server.grants import OAUTH, RIGHTS, Grant
 from server.http.hosts import is_loopback
 
 ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA"]
@@ -45,6 +47,7 @@ FETCH_SECONDS_MAX = 10.0
 FETCHED_BYTES_MAX = 1_000_000
 SUBJECT_CHARACTERS_MAX = 255
 _SCOPE = "memlog:"
+_NARROWING = re.compile("(project|toolset):.+", re.DOTALL)
 SCOPES = [f"{_SCOPE}{right}" for right in RIGHTS]
 
 logger = logging.getLogger("memlog.http.oauth")
@@ -175,6 +178,10 @@ class Issuer:
 
 def grant_of(claims: Claims) -> Grant | None:
     named = [each.removeprefix(_SCOPE) for each in claims.scopes if each.startswith(_SCOPE)]
+    unknown = [each for each in named if each not in RIGHTS and not _NARROWING.fullmatch(each)]
+    if unknown:
+        logger.info("an access token was refused: no such scope as %s%s", _SCOPE, unknown[0])
+        return None
     rights = [right for right in RIGHTS if right in named]
     if not rights:
         return None
@@ -183,7 +190,7 @@ def grant_of(claims: Claims) -> Grant | None:
     toolsets = {each[8:] for each in named if each.startswith("toolset:")}
     known = tuple(each for each in TOOLSETS if each in toolsets)
     return Grant(
-        f"oauth:{claims.sub}",
+        f"{OAUTH}{claims.sub}",
         rights[-1],
         projects or None,
         known if toolsets else None,
