@@ -34,6 +34,9 @@ log = logging.getLogger("memlog.environment")
 
 Result = TypeVar("Result")
 
+FileIdentity = tuple[int, int]
+"""Device and number: what a file keeps when it is moved, and no other has meanwhile."""
+
 MAP_BYTES_START = 1024**3
 """Of addresses, not of disk or memory. So few files grow out of their map: to grow it waits for who reads in this
 process, in the background of a busy machine for long, others wait behind it, and what was written is written again."""
@@ -94,7 +97,8 @@ class Environment:
             self._bytes = self._swept_at_bytes = self._turn.stat().st_size
             self._env.reader_check()
             self.databases = {name: self._open(name) for name in databases}
-            self._identity = _identity(path)
+            self.identity = _identity(path)
+            """Of the file that is open here, whatever stands at its path by now."""
         except BaseException as error:  # an interrupt, too
             self._env.close()  # a process opens a file once: the next try needs it closed
             if isinstance(error, (lmdb.Error, OSError)):
@@ -301,7 +305,7 @@ class Environment:
     def was_replaced(self, path: str) -> bool:
         """Whether the file at `path`, where this one is now, is another one."""
         try:
-            return _identity(path) != self._identity
+            return _identity(path) != self.identity
         except FileNotFoundError:
             return False
 
@@ -427,6 +431,6 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def _identity(path: Path | str) -> tuple[int, int]:
+def _identity(path: Path | str) -> FileIdentity:
     found = os.stat(path)
     return found.st_dev, found.st_ino

@@ -24,7 +24,7 @@ from memlog.codec import Entry
 from memlog.commands import AnyCommand
 from memlog.context import Context
 from memlog.decider import decide, require_active
-from memlog.environment import MAP_BYTES_START, Environment
+from memlog.environment import MAP_BYTES_START, Environment, FileIdentity
 from memlog.errors import (
     DamagedLog,
     InvalidParameter,
@@ -249,6 +249,11 @@ class Project:
     def head(self) -> int:
         with self._snapshot() as transaction:
             return self._log(transaction).position()
+
+    @property
+    def identity(self) -> FileIdentity:
+        """Which file this is: a log that takes its place has another one, whatever its length."""
+        return self._environment.identity
 
     def verify(self) -> Iterator[int | Damage]:
         with self._snapshot() as transaction:

@@ -36,6 +36,7 @@ from mcp_types import (
     UnsubscribeRequestParams,
 )
 
+from memlog.environment import FileIdentity
 from memlog.errors import MemlogError
 from memlog.project import Project
 from memlog.state import State
@@ -62,10 +63,15 @@ logger = logging.getLogger("memlog.subscriptions")
 
 
 class _Head(msgspec.Struct, frozen=True):
-    """Which project a name means and where its log ends; neither where it cannot be read."""
+    """Which log a name means and where it ends; neither where it cannot be read."""
 
     project_id: str = ""
+    file: FileIdentity | None = None
+    """A restore, a repair or a purge puts another one in its place, which may end at the same position."""
     position: int = 0
+
+    def goes_on_from(self, before: _Head) -> bool:
+        return (self.project_id, self.file) == (before.project_id, before.file)
 
 
 class _Changes(msgspec.Struct):
@@ -271,13 +277,13 @@ class Subscriptions:
     def _head(self, asked: Asked) -> _Head:
         try:
             project = self._project(asked)
-            return _Head(project.folder.name, project.head())
+            return _Head(project.folder.name, project.identity, project.head())
         except MemlogError:
             return _Head()
 
     def _changes(self, asked: Asked, before: _Head, head: _Head) -> _Changes:
         entries = head.position - before.position
-        if before.project_id != head.project_id or not 0 < entries <= ENTRIES_READ_MAX:
+        if not head.goes_on_from(before) or not 0 < entries <= ENTRIES_READ_MAX:
             return _Changes(everything=True)
         try:
             with self._project(asked).read() as state:

@@ -11,7 +11,10 @@ import pytest
 from mcp.client.subscriptions import ResourcesListChanged, ResourceUpdated
 from mcp_types import INVALID_PARAMS, INVALID_REQUEST
 
+from memlog.backup import back_up
+from memlog.purging import Target
 from memlog.settings import TOOLSETS
+from memlog.taking_in import restore
 from server import subscriptions
 from server.refusals import RESOURCE_NOT_FOUND
 from server.registry import tools
@@ -304,6 +307,44 @@ def test_who_listens_to_the_service_hears_of_each_write_until_it_stops(tmp_path:
         client("delete_entities", entityNames=["Jon"])
         client("read_graph")
     assert heard == ["one", "other", "other"]
+
+
+# -- another log in the place of the one that was looked at, which may end where that did
+
+
+@ERAS
+def test_what_was_erased_for_good_is_told(tmp_path: Path, mode: Mode) -> None:
+    async def scenario() -> None:
+        async with joined(tmp_path, mode) as server:
+            await server.call("create_entities", entities=[JON])
+            async with listening(server, mode, GRAPH) as told:
+                server.service.purge("default", Target(entities=("Jon",)))
+                assert await told() == GRAPH
+
+    run(scenario)
+
+
+@ERAS
+def test_a_backup_of_the_same_length_that_takes_the_place_of_a_log_is_told(
+    tmp_path: Path, mode: Mode
+) -> None:
+    older, newer = tmp_path / "older", tmp_path / "newer"
+
+    async def scenario() -> None:
+        async with joined(tmp_path / "data", mode) as server:
+            store = server.service.store
+            await server.call("create_entities", entities=[JON])
+            back_up(store, older)
+            await server.call("create_entities", entities=[{**JON, "name": "Ann"}])
+            back_up(store, newer)
+            store.delete("default")
+            restore(store, older)
+            await server.call("create_entities", entities=[{**JON, "name": "Mia"}])
+            async with listening(server, mode, GRAPH) as told:
+                restore(store, newer, replace=True)
+                assert await told() == GRAPH
+
+    run(scenario)
 
 
 # -- several processes
