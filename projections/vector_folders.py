@@ -17,6 +17,7 @@ import fcntl
 import logging
 import os
 import shutil
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -69,10 +70,10 @@ class VectorFolders:
 
 
 class Use:
-    """A folder of vectors, made if need be, that nobody removes until `end`."""
+    """A folder of vectors, made if need be, that nobody removes until `end`, or until this is let go."""
 
     def __init__(self, folder: Path) -> None:
-        self._descriptor: int | None = None
+        self._close: weakref.finalize[..., Use] | None = None
         for _ in range(TRIES):  # it may be removed between the making and the lock
             try:
                 folder.mkdir(exist_ok=True)
@@ -81,14 +82,14 @@ class Use:
                 log.debug("the folder %s is used without a lock: %s", folder, error)
                 return
             if _lock(descriptor, fcntl.LOCK_SH) and _is_still(folder, descriptor):
-                self._descriptor = descriptor
+                # A project that was not used for long is let go, and not closed.
+                self._close = weakref.finalize(self, os.close, descriptor)
                 return
             os.close(descriptor)
 
     def end(self) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        if self._close is not None:
+            self._close()
 
 
 @contextmanager

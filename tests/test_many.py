@@ -15,6 +15,8 @@ import pytest
 
 from memlog.recent import Recent
 from memlog.store import Store
+from projections import embeddings
+from tests.embedder_by_hash import opened_by_hash
 from tests.served import Pipe, served
 from tests.service import client_on
 
@@ -79,6 +81,23 @@ def test_a_project_that_nobody_uses_is_closed_at_once(
             assert [each() for each in held[:6]] == [None] * 6
         finally:
             gc.enable()
+
+
+def test_projects_searched_by_meaning_in_turn_leave_no_folder_of_vectors_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Recent.__init__, "__defaults__", (2,))
+    monkeypatch.setattr(embeddings, "open_embedder", opened_by_hash)
+    with client_on(tmp_path, embedder="minilm") as client:
+        for number in range(6):
+            name = f"project {number}"
+            client("create_project", name=name)
+            client("create_entities", project=name, entities=[entity("n")])
+            client("search_nodes", project=name, query="fact", mode="semantic")
+        client.service.close()
+    links = [Path("/proc/self/fd") / each for each in os.listdir("/proc/self/fd")]
+    folders = [os.readlink(each) for each in links if each.exists() and each.is_dir()]
+    assert [each for each in folders if each.startswith(str(tmp_path))] == []
 
 
 def mixed(dice: random.Random, who: int, number: int) -> tuple[str, dict[str, Any]]:
