@@ -122,6 +122,16 @@ def test_in_a_narrow_terminal_nothing_of_a_table_is_left_out(
     assert "…" not in shown
 
 
+@pytest.mark.parametrize("columns", ["0", "1", "10"])
+@pytest.mark.parametrize("command", ["projects", "stats", "token list", "doctor", "log"])
+def test_where_hardly_a_column_is_said_to_be_there_all_is_printed(
+    memlog: CommandLine, command: str, columns: str
+) -> None:
+    assert memlog("token", "new", "laptop").code == 0
+    shown = memlog(*command.split(), COLUMNS=columns).stdout
+    assert shown and shown == memlog(*command.split(), COLUMNS="40").stdout
+
+
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="a terminal of POSIX")
 def test_who_types_serve_is_told_what_it_waits_for(tmp_path: Path) -> None:
     ours, theirs = os.openpty()

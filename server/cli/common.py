@@ -38,6 +38,8 @@ Command = Callable[..., Any]
 _OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Every control character but tab and line feed. A log may hold some: older versions imported them."""
 
+COLUMNS_MIN = 40
+"""Of a table: in fewer, as where nobody set how many there are and COLUMNS is 0, it would leave out what it shows."""
 RUNS_MAX = 12
 """Of positions that are told in words."""
 
@@ -308,7 +310,9 @@ def open_console(*, stderr: bool = False) -> Console:
     """Where coloured text and tables are printed."""
     from server.cli.terminal import Terminal
 
-    return Terminal(stderr=stderr, highlight=False, soft_wrap=True)
+    console = Terminal(stderr=stderr, highlight=False, soft_wrap=True)
+    console.width = max(console.width, COLUMNS_MIN)
+    return console
 
 
 def print_json(value: Any) -> None:
