@@ -15,6 +15,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,7 +26,7 @@ import lmdb
 from memlog.errors import StorageError
 from memlog.gates import READERS_MAX, Gate, Turn, make_room_for_lock
 from memlog.pages import Pages
-from memlog.patience import require_time
+from memlog.patience import require_patience, require_time
 from memlog.resident import give_back_freed, give_back_mapped
 from memlog.storage_errors import DAMAGES, is_damage, storage_error
 from memlog.structure import Stamp, is_sealed, problem, problem_of_metas, seal, stamp
@@ -56,10 +57,16 @@ REWRITING = "rewriting"
 """The folder, beside a file, in which another is made to take its place."""
 
 
+class _Replaced(Exception):
+    """The file that is open stands nowhere any more."""
+
+
 class Environment:
     """An LMDB file with named databases. One per path and process: LMDB's locks demand it.
 
-    With `proven` a file that somebody else may have written to is looked through before LMDB may read it.
+    With `proven` a file that somebody else may have written to is looked through before LMDB may read it. With
+    `following`, once another file took the place of the one that is open, that one is opened by the next call: within
+    what `following` gives, which whoever replaces the file holds, too.
     """
 
     def __init__(
@@ -69,14 +76,17 @@ class Environment:
         *,
         map_bytes: int = MAP_BYTES_START,
         proven: bool = False,
+        following: Callable[[], AbstractContextManager[object]] | None = None,
     ) -> None:
         self.path = path
         """Where the file is, as far as is known; whoever moves it says so."""
         self.damaged = False
         """Whether it was found so since it was opened: nothing is read through it any more."""
         self._closed = False
+        self._following = following
         self._stuck = False
-        """Whether LMDB refuses all transactions, because it could not write where the newest commit ends."""
+        """Whether the file has to be opened again: it was replaced, or LMDB refuses all transactions, because it could
+        not write where the newest commit ends."""
         self._writer = threading.Lock()
         self._gate = Gate()
         self._ours: Stamp | None = None
@@ -152,6 +162,8 @@ class Environment:
         """A file never gets shorter; LMDB would go on as if it were there, and end the process."""
         known = self._bytes  # first: another thread may see it grow meanwhile
         found = self._turn.stat()
+        if self._following is not None and not found.st_nlink:
+            raise _Replaced
         if self.damaged or found.st_size < known:
             self.damaged = True
             raise lmdb.CorruptedError("it was cut or damaged while it was in use")
@@ -237,6 +249,8 @@ class Environment:
                 self._open_again()
             try:
                 return attempt()
+            except _Replaced:
+                self._stuck = True
             except lmdb.PanicError:
                 if not self.path.exists() or self.was_replaced(os.fspath(self.path)):
                     raise
@@ -254,14 +268,20 @@ class Environment:
             self._env.set_mapsize(map_bytes)
 
     def _open_again(self) -> None:
-        """LMDB goes on from the commit before once the file is opened anew."""
-        with self._gate.closed():
+        """The file that stands there now. Of the same, LMDB goes on from the commit before once it is opened anew."""
+        require_patience()
+        with (self._following or nullcontext)(), self._gate.closed():
             if not self._stuck or self._closed:  # another thread was here first
                 return
             self._env.close()
+            make_room_for_lock(self.path)
             self._env = _opened_alone(self.path, MAP_BYTES_START, len(self.databases))
+            self._turn.close()
+            self._turn = Turn(self.path)
             with self._turn:
                 self.databases = {name: self._env.open_db(name.encode()) for name in self.databases}
+            self._bytes = self._swept_at_bytes = self._turn.stat().st_size
+            self._ours, self.identity = None, _identity(self.path)
             self._stuck = False
 
     def rewrite(self, fill: Callable[[lmdb.Transaction, Path], None]) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -110,6 +113,45 @@ def test_the_map_grows_with_what_is_stored_here_and_elsewhere(tmp_path: Path) ->
     cache.put_many(["after"], np.ones((1, 384), np.float32))
     assert cache.get_many(["after"])[0] is not None
     cache.close()
+
+
+def open_files() -> Iterator[os.stat_result]:
+    """Those of this process."""
+    for handle in os.listdir("/dev/fd"):
+        with suppress(OSError):  # that of the listing
+            yield os.fstat(int(handle))
+
+
+FORGET = """
+import sys
+from pathlib import Path
+from projections.embedding import VectorCache
+cache = VectorCache(Path(sys.argv[1]))
+cache.discard(["forgotten"])
+cache.compact()
+cache.close()
+"""
+
+
+def test_a_cache_that_another_process_writes_anew_is_followed(cache: VectorCache) -> None:
+    """As a purge does beside a running server: what that embeds is kept, and what was erased is let go."""
+    hashing = Hashing()
+    cache.put_many(["kept", "forgotten"], hashing.embed(["kept", "forgotten"]))
+    before = os.stat(cache.path).st_ino
+    subprocess.run([sys.executable, "-c", FORGET, str(cache.path)], cwd=ROOT, check=True)
+    with ThreadPoolExecutor(4) as threads:
+        for found in threads.map(cache.get_many, [["kept", "forgotten"]] * 8):
+            assert [each is None for each in found] == [False, True]
+    cache.put_many(["came later"], hashing.embed(["came later"]))
+    assert before not in {status.st_ino for status in open_files()}
+    cache.close()
+    kept = VectorCache(cache.path)
+    assert [each is None for each in kept.get_many(["kept", "forgotten", "came later"])] == [
+        False,
+        True,
+        False,
+    ]
+    kept.close()
 
 
 @pytest.mark.parametrize("content", [b"not LMDB" * 2000, b"short", b"\x00" * 8192])

@@ -2,7 +2,8 @@
 lies.
 
 Promises: what `get_many` returns was stored whole, by this or another process, for exactly this
-text. A file that is not, or no longer, an LMDB file is put away and begun anew. Leaves to `cached`
+text. A file that is not, or no longer, an LMDB file is put away and begun anew; one that another process
+wrote anew is followed. Leaves to `cached`
 what is worth storing, and to the file's name which embedder made it.
 
 Every commit is synced, which costs 0.3 ms a batch. LMDB without sync would keep its promise
@@ -16,6 +17,8 @@ import hashlib
 import logging
 import unicodedata
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -108,8 +111,7 @@ class VectorCache:
         self._environment.write(body)
 
     def compact(self) -> None:
-        """Writes the file anew. Other processes keep the old one, and what they add to it is lost."""
-        from filelock import FileLock
+        """Writes the file anew. Whoever has it open, this process or another, opens the new one when it next asks."""
 
         def fill(transaction: lmdb.Transaction, path: Path) -> None:
             fresh = Environment(path, DATABASES)
@@ -119,10 +121,8 @@ class VectorCache:
             fresh.close()
 
         try:
-            with FileLock(f"{self.path}.opening"):
+            with _opening(self.path):
                 self._environment.rewrite(fill)
-                self._environment.close()
-                self._environment = Environment(self.path, DATABASES)
         except OSError as error:
             raise storage_error(self.path, error) from error
 
@@ -135,25 +135,31 @@ def key_of(text: str) -> bytes:
     return hashlib.sha256(normal(text).encode()).digest()[:KEY_BYTES]
 
 
-def _opened(path: Path, map_bytes: int) -> Environment:
-    """Under a lock, so that nobody opens the file between the removal of its two halves.
+def _opening(path: Path) -> AbstractContextManager[object]:
+    """Held so that nobody opens the file between the removal of its two halves.
 
     LMDB's lock file says which pages are current; next to another data file it would say it wrongly.
-    Processes that have the old pair open keep both.
     """
     from filelock import FileLock
 
+    return FileLock(
+        f"{path}.opening", is_singleton=True
+    )  # who replaces a file may have to follow another first
+
+
+def _opened(path: Path, map_bytes: int) -> Environment:
+    following = partial(_opening, path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{path}.opening"):
+        with following():
             try:
-                return Environment(path, DATABASES, map_bytes=map_bytes)
+                return Environment(path, DATABASES, map_bytes=map_bytes, following=following)
             except StorageError as error:
                 if not is_damage(error):
                     raise
                 log.warning("the cache of vectors %s is damaged and begun anew: %s", path, error)
             path.unlink()
             Path(f"{path}-lock").unlink(missing_ok=True)
-            return Environment(path, DATABASES, map_bytes=map_bytes)
+            return Environment(path, DATABASES, map_bytes=map_bytes, following=following)
     except OSError as error:
         raise storage_error(path, error) from error
