@@ -6,9 +6,12 @@ is a new struct with a new tag, and an upcast from the old one in `codec`. Old t
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
+
+Id: TypeAlias = Annotated[str, "an id"]
+"""A text that memlog made (`ids`), in distinction from what somebody wrote."""
 
 
 class _Event(msgspec.Struct, frozen=True, array_like=True):
@@ -16,7 +19,7 @@ class _Event(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ProjectCreated(_Event, frozen=True, tag="project_created.v1"):
-    project_id: str
+    project_id: Id
     name: str
     description: str
 
@@ -30,7 +33,7 @@ class ProjectRestored(_Event, frozen=True, tag="project_restored.v1"):
 
 
 class EntityCreated(_Event, frozen=True, tag="entity_created.v1"):
-    entity_id: str
+    entity_id: Id
     name: str
     entity_type: str
     confidence: float = 1.0
@@ -38,18 +41,18 @@ class EntityCreated(_Event, frozen=True, tag="entity_created.v1"):
 
 
 class EntityTypeChanged(_Event, frozen=True, tag="entity_type_changed.v1"):
-    entity_id: str
+    entity_id: Id
     entity_type: str
 
 
 class EntityDeleted(_Event, frozen=True, tag="entity_deleted.v1"):
     """Its observations and relations were deleted by events of their own, just before."""
 
-    entity_id: str
+    entity_id: Id
 
 
 class EntityRated(_Event, frozen=True, tag="entity_rated.v1"):
-    entity_id: str
+    entity_id: Id
     confidence: float
     importance: float
 
@@ -57,7 +60,7 @@ class EntityRated(_Event, frozen=True, tag="entity_rated.v1"):
 class EntityRenamed(_Event, frozen=True, tag="entity_renamed.v1"):
     """Its relations follow; the old name stays an alias."""
 
-    entity_id: str
+    entity_id: Id
     name: str
 
 
@@ -68,13 +71,13 @@ class EntityMerged(_Event, frozen=True, tag="entity_merged.v1"):
     by events of their own, just before.
     """
 
-    entity_id: str
-    into: str
+    entity_id: Id
+    into: Id
 
 
 class ObservationAdded(_Event, frozen=True, tag="observation_added.v1"):
-    observation_id: str
-    entity_id: str
+    observation_id: Id
+    entity_id: Id
     content: str
     confidence: float = 1.0
     importance: float = 0.5
@@ -83,28 +86,28 @@ class ObservationAdded(_Event, frozen=True, tag="observation_added.v1"):
 class ObservationSuperseded(_Event, frozen=True, tag="observation_superseded.v1"):
     """`observation_id` with `content` is the next version of the observation `supersedes`."""
 
-    observation_id: str
-    supersedes: str
+    observation_id: Id
+    supersedes: Id
     content: str
     confidence: float = 1.0
     importance: float = 0.5
 
 
 class ObservationDeleted(_Event, frozen=True, tag="observation_deleted.v1"):
-    observation_id: str
+    observation_id: Id
 
 
 class ObservationMoved(_Event, frozen=True, tag="observation_moved.v1"):
     """To another entity, with its history."""
 
-    observation_id: str
-    entity_id: str
+    observation_id: Id
+    entity_id: Id
 
 
 class RelationAdded(_Event, frozen=True, tag="relation_added.v1"):
     """An edge between two names; either end may be missing from the graph for now."""
 
-    relation_id: str
+    relation_id: Id
     source: str
     target: str
     relation_type: str
@@ -112,13 +115,13 @@ class RelationAdded(_Event, frozen=True, tag="relation_added.v1"):
 
 
 class RelationDeleted(_Event, frozen=True, tag="relation_deleted.v1"):
-    relation_id: str
+    relation_id: Id
 
 
 class MemoryStored(_Event, frozen=True, tag="memory_stored.v1"):
     """A fact or a record. `content` is a text or a JSON object."""
 
-    memory_id: str
+    memory_id: Id
     memory_type: str
     content: str | dict[str, Any]
     source: str
@@ -129,18 +132,18 @@ class MemoryStored(_Event, frozen=True, tag="memory_stored.v1"):
 class MemoryMerged(_Event, frozen=True, tag="memory_merged.v1"):
     """The same record was saved again; `tags` and `confidence` are what it has from now on."""
 
-    memory_id: str
+    memory_id: Id
     tags: tuple[str, ...]
     confidence: float
 
 
 class MemorySuperseded(_Event, frozen=True, tag="memory_superseded.v1"):
-    memory_id: str
-    superseded_by: str
+    memory_id: Id
+    superseded_by: Id
 
 
 class MemoryDeleted(_Event, frozen=True, tag="memory_deleted.v1"):
-    memory_id: str
+    memory_id: Id
 
 
 class CommandUndone(_Event, frozen=True, tag="command_undone.v1"):

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -39,20 +40,6 @@ from memlog.tables import MemoryRows, Timeline
 from memlog.touching import entity_ids
 
 _encode = msgspec.json.Encoder().encode
-
-_IDS = frozenset(
-    [
-        "project_id",
-        "entity_id",
-        "observation_id",
-        "relation_id",
-        "memory_id",
-        "into",
-        "supersedes",
-        "superseded_by",
-    ]
-)
-"""Fields of events that hold an id, in which a short name may stand by chance."""
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -151,8 +138,14 @@ def _texts(event: events.Event) -> list[Any]:
     """What somebody wrote: neither the ids of an event nor its numbers, nor what every fact has as its source."""
     if isinstance(event, events.MemoryStored) and event.memory_type == FACT:
         return [event.content]
-    said = (getattr(event, field) for field in event.__struct_fields__ if field not in _IDS)
+    said = (getattr(event, field) for field in _written(type(event)))
     return [each for each in said if not isinstance(each, (int, float))]
+
+
+@cache
+def _written(kind: type[events.Event]) -> tuple[str, ...]:
+    """Its fields but for ids, in which a short name may stand by chance."""
+    return tuple(each.name for each in msgspec.structs.fields(kind) if each.type != events.Id)
 
 
 class _Purge:

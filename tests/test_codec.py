@@ -10,11 +10,13 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import fields
 
 from memlog import codec
 from memlog.codec import CHAIN_END, GENESIS, decode, digest, encode
 from memlog.errors import StorageError
-from memlog.events import EntityCreated, Erased, Event, ObservationAdded
+from memlog.events import EntityCreated, Erased, Event, Id, ObservationAdded
+from memlog.ids import Prefix
 
 GOLDEN: list[dict[str, Any]] = json.loads(
     (Path(__file__).parent / "golden" / "entries.json").read_text(encoding="utf-8")
@@ -28,11 +30,11 @@ EVENTS: dict[str, type[msgspec.Struct]] = {
 
 def _event(golden: dict[str, Any]) -> msgspec.Struct:
     """The event as its fields describe it; a list in JSON is a tuple in an event."""
-    fields = {
+    values = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in golden["fields"].items()
     }
-    return EVENTS[golden["event"]](**fields)
+    return EVENTS[golden["event"]](**values)
 
 
 @pytest.mark.parametrize("number", range(len(GOLDEN)), ids=lambda n: GOLDEN[n]["event"])
@@ -55,6 +57,16 @@ def test_an_entry_written_long_ago_is_read_and_written_alike(number: int) -> Non
 
 def test_every_event_has_a_golden_entry() -> None:
     assert {golden["event"] for golden in GOLDEN} == set(EVENTS)
+
+
+@pytest.mark.parametrize("golden", GOLDEN, ids=lambda golden: golden["event"])
+def test_the_fields_of_type_id_are_those_in_which_an_id_stands(golden: dict[str, Any]) -> None:
+    """A purge looks for names in what somebody wrote, which is all else."""
+    declared = {each.name for each in fields(EVENTS[golden["event"]]) if each.type == Id}
+    prefixes = tuple(f"{prefix}_" for prefix in get_args(Prefix))
+    assert declared == {
+        name for name, value in golden["fields"].items() if str(value).startswith(prefixes)
+    }
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
