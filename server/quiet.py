@@ -10,6 +10,7 @@ import logging
 import threading
 
 from memlog.environment import give_back_all
+from server.background import in_background
 
 log = logging.getLogger("memlog.quiet")
 
@@ -44,14 +45,12 @@ class Quiet:
     def _start(self) -> None:
         with self._starting:
             if self._thread is None and not self._stopping.is_set():
-                thread = threading.Thread(target=self._run, name="quiet", daemon=True)
-                try:
-                    thread.start()
-                except RuntimeError as error:  # the next call tries again
+                without = "memory is not given back"
+                self._thread = in_background(
+                    self._run, "quiet", without=without, level=logging.DEBUG
+                )
+                if self._thread is None:  # the next call tries again
                     self._called.clear()
-                    log.debug("memory is not given back: %s", error)
-                    return
-                self._thread = thread
 
     def _run(self) -> None:
         while not self._stopping.is_set():

@@ -31,6 +31,7 @@ from projections.embeddings import Embeddings
 from projections.follow import Projections
 from projections.search import Searcher
 from server import credentials
+from server.background import in_background
 from server.cutting import together
 from server.quiet import Quiet
 from server.usage import Usage
@@ -226,7 +227,7 @@ class Follower:
 
     def warm_up(self) -> None:
         """Loads the model in a thread of normal priority, which the model's own threads inherit."""
-        threading.Thread(target=self._warm, name="warm-up", daemon=True).start()
+        in_background(self._warm, "warm-up", without="whoever asks first waits for the model")
 
     def stop(self) -> None:
         with self._changed:
@@ -236,14 +237,11 @@ class Follower:
             self._thread.join(SLICE_SECONDS + ENDING_SECONDS)
 
     def _wake(self) -> None:
-        if self._thread is None:
-            thread = threading.Thread(target=self._run, name="follower", daemon=True)
-            try:
-                thread.start()
-            except RuntimeError as error:  # the next write tries again; this one is on disk
-                log.warning("indexes fall behind until they are searched: %s", error)
-                return
-            self._thread = thread
+        if (
+            self._thread is None
+        ):  # and stays so where there is no thread: the next write tries again
+            without = "indexes fall behind until they are searched"
+            self._thread = in_background(self._run, "follower", without=without)
         self._changed.notify_all()
 
     def _run(self) -> None:

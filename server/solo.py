@@ -26,6 +26,7 @@ from typing import Self
 import anyio
 from mcp_types import RequestId
 
+from server.background import in_background
 from server.calls import PlainCall
 from server.descriptors import read_chunk
 from server.direct import Direct
@@ -76,17 +77,16 @@ class Solo:
             return None
         return cls(source, cutter, direct, returned)
 
-    def lend(self) -> None:
-        """Lends the reading, which is the event loop's and now nobody's.
-
-        Raises RuntimeError where no thread is to be had; then it is still nobody's.
-        """
+    def lend(self) -> bool:
+        """Lends the reading, which is the event loop's and now nobody's; still nobody's where it cannot be lent."""
         if self._thread is None:
-            thread = threading.Thread(target=self._listen, name="solo", daemon=True)
-            thread.start()
-            self._thread = thread
+            without = "reading stays in the event loop"
+            self._thread = in_background(self._listen, "solo", without=without, level=logging.DEBUG)
+            if self._thread is None:
+                return False
         self._home = anyio.Event()
         self._lent.release()
+        return True
 
     def recall(self) -> None:
         """Asks for the reading, for good: the thread ends with the call that it runs, if it runs one."""

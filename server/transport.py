@@ -247,10 +247,7 @@ class _Inbox(Stream):
         if self._reading and self._solo is not None:
             self._loop.remove_reader(self._fd)
             self._reading = False
-            try:
-                self._solo.lend()
-            except RuntimeError as error:
-                logger.debug("reading stays in the event loop: %s", error)
+            if not self._solo.lend():
                 self._listen()
 
     def _returned(self, lines: Iterable[bytearray | Oversized], ended: bool) -> None:
