@@ -67,7 +67,7 @@ def _among(items: Sequence[Any], path: str) -> Iterator[Problem]:
 
 
 def _blank(text: str, path: str) -> Iterator[Problem]:
-    if _SHOWS.search(text) is None:
+    if is_blank(text):
         yield Problem(path, says_blank(text), SUGGESTION, shorten(ascii(text)))
 
 

@@ -163,8 +163,7 @@ def follows(before: bytes, position: int, value: bytes) -> bool:
     if is_mended(value):
         body = value[DIGEST_END:]
         return value[CHAIN_END:DIGEST_END] == _seal(position, value[1:CHAIN_END], body)
-    link = sha256(before + position.to_bytes(8, "big") + digest(value)).digest()
-    return link == value[1:CHAIN_END]
+    return chain(before, position, digest(value)) == value[1:CHAIN_END]
 
 
 def require_follows(before: bytes, position: int, value: bytes) -> None:

@@ -104,8 +104,8 @@ def _create_project(command: CreateProject, state: State, context: Context) -> I
 
 
 def _archive_project(state: State) -> Iterator[Event]:
-    if require_active(state.project()):
-        yield ProjectWasArchived()
+    require_active(state.project())
+    yield ProjectWasArchived()
 
 
 def _restore_project(state: State) -> Iterator[Event]:

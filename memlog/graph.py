@@ -67,9 +67,8 @@ def create_entities(command: CreateEntities, state: State, context: Context) -> 
         match if_exists:
             case "replace" if canonical(item.name) == canonical(entity.name):
                 yield from _replace(entity, item, state, context)
-            case (
-                "replace" | "merge"
-            ):  # who calls it by a former name does not know what it holds by now
+            case "replace" | "merge":
+                # Who replaces it by a former name does not know what it holds by now.
                 yield from _add_texts(entity.id, item.observations, state, context)
             case "skip" | "error":
                 continue

@@ -102,7 +102,7 @@ class Log:
         chain = self.chain_at(after) if after else GENESIS
         known = last = self._passed.position
         try:
-            for position, value in self._values(after):
+            for position, value in self.stored(after):
                 if position > known:
                     codec.require_follows(chain, position, value)
                     last = position
@@ -151,10 +151,6 @@ class Log:
                 high = middle - 1
         return low
 
-    def stored(self, after: int = 0) -> Iterator[tuple[int, bytes]]:
-        """Each position beyond `after` with the value that is stored there, for those who copy a log."""
-        return self._values(after)
-
     def chain_at(self, position: int) -> bytes:
         """The chain up to and with the entry at `position`; empty where there is none."""
         value = self._transaction.get(place(position), b"", db=self._database)
@@ -162,7 +158,7 @@ class Log:
 
     def verify(self) -> Iterator[int | Damage]:
         """See `verified`."""
-        return verified(self._values(0))
+        return verified(self.stored())
 
     def lengths(self, after: int) -> Iterator[int]:
         """How many bytes are stored for each position beyond `after`."""
@@ -170,7 +166,8 @@ class Log:
         found = cursor.set_range(place(after + 1))
         return map(len, cursor.iternext(keys=False)) if found else iter(())
 
-    def _values(self, after: int) -> Iterator[tuple[int, bytes]]:
+    def stored(self, after: int = 0) -> Iterator[tuple[int, bytes]]:
+        """Each position beyond `after` with the value that is stored there, unchecked."""
         cursor = self._transaction.cursor(db=self._database)
         if cursor.set_range(place(after + 1)):
             value: bytes  # transactions are opened without `buffers`

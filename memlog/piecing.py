@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
+from functools import partial
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -97,10 +98,10 @@ class _Assembly:
                 return at - 1, b""
             links = {value[1:CHAIN_END] for value in self._at(at)}
             proved = [link for link in links if self._written_after(link, at)]
-            if proved:
-                return at, max(proved, key=lambda link: self._run(link, at)) if proved[
-                    1:
-                ] else proved[0]
+            if len(proved) > 1:
+                return at, max(proved, key=partial(self._run, position=at))
+            if proved:  # without going along all that follows
+                return at, proved[0]
         return None
 
     def _run(self, link: bytes, position: int) -> int:

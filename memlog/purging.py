@@ -117,7 +117,8 @@ def _bearers(name: str, state: State) -> list[str]:
 
 def _last_row(entity_id: str, state: State) -> Entity | None:
     """The entity as it is, or as it was last."""
-    return next(iter(_rows(entity_id, state)[::-1]), None)
+    rows = _rows(entity_id, state)
+    return rows[-1] if rows else None
 
 
 def _rows(entity_id: str, state: State) -> list[Entity]:

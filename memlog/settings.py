@@ -271,24 +271,20 @@ SETTINGS = (
 _YES, _NO = {"1", "true", "yes", "on"}, {"0", "false", "no", "off", ""}
 
 
-def load(
-    flags: Mapping[str, Any] | None = None, environment: Mapping[str, str] | None = None
-) -> tuple[Settings, dict[str, str]]:
+def load(flags: Mapping[str, Any] | None = None) -> tuple[Settings, dict[str, str]]:
     """The effective settings, and for each field where it came from: a variable, a flag, "default".
 
     Flags that are None were not given, nor were empty variables, but for that of the project. Raises
     InvalidParameter with every value that does not fit.
     """
-    environment = os.environ if environment is None else environment
     values: dict[str, Any] = {}
     origins = {setting.field: "default" for setting in SETTINGS}
     abouts = {setting.field: f"{setting.about}." for setting in SETTINGS}
     for setting in SETTINGS:
         for variable in setting.variables:
-            if environment.get(variable) or (
-                variable in environment and setting.field == "project"
-            ):
-                values[setting.field] = environment[variable]
+            value = os.environ.get(variable)
+            if value or (value is not None and setting.field == "project"):
+                values[setting.field] = value
                 origins[setting.field] = variable
                 break
     for field, value in (flags or {}).items():
@@ -308,13 +304,12 @@ def load(
     return Settings(**values), origins
 
 
-def unknown(environment: Mapping[str, str] | None = None) -> dict[str, str]:
+def unknown() -> dict[str, str]:
     """The variables that look like settings and are none, and for each the nearest that is one."""
-    given = os.environ if environment is None else environment
     known = [variable for setting in SETTINGS for variable in setting.variables]
     return {
         variable: did_you_mean(variable, known) or "docs/settings.md lists them all."
-        for variable in sorted(given)
+        for variable in sorted(os.environ)
         if variable.startswith("MEMLOG_") and variable not in known
     }
 
