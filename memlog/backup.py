@@ -27,11 +27,11 @@ import msgspec
 
 from memlog import codec
 from memlog.codec import CHAIN_END
-from memlog.environment import Environment, sync_folder
+from memlog.disk import make_private, sync_folder
+from memlog.environment import Environment
 from memlog.errors import Conflict, InvalidParameter, MemlogError, StorageError
 from memlog.folders import OURS
 from memlog.log import Damage, Log
-from memlog.private import make_private
 from memlog.project import DATABASES, GENERATION_KEY, LOG_FILE, Project
 from memlog.shell import command_line
 from memlog.storage_errors import is_damage

@@ -23,13 +23,14 @@ from weakref import WeakSet, ref
 
 import lmdb
 
+from memlog.disk import sync_folder
 from memlog.errors import StorageError
 from memlog.gates import READERS_MAX, Gate, Turn, make_room_for_lock
-from memlog.pages import Pages
 from memlog.patience import require_patience, require_time
+from memlog.proving import require_metas, require_sound, require_uncut
 from memlog.resident import give_back_freed, give_back_mapped
 from memlog.storage_errors import DAMAGES, is_damage, storage_error
-from memlog.structure import Stamp, is_sealed, problem, problem_of_metas, seal, stamp
+from memlog.structure import Stamp, seal, stamp
 
 log = logging.getLogger("memlog.environment")
 
@@ -45,8 +46,6 @@ SWEEP_BYTES = 16 * 1024 * 1024
 """Each time the file has grown by so much, the places of readers that died are looked for."""
 GROWTH_STEP_BYTES_MAX = 4 * 1024**3
 ROWS_PER_COMMIT = 10_000
-TRIES = 100
-"""To look at a file between two commits of others; who writes as often as that has looked through it."""
 CLOSING_SECONDS_MAX, CLOSING_POLL_SECONDS = 2.0, 0.02
 """How long a file that this process has let go of may take to be closed."""
 
@@ -94,7 +93,7 @@ class Environment:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             if proven:
-                self._require_metas()
+                require_metas(path)
             make_room_for_lock(path)
             self._env = _opened_alone(path, map_bytes, len(databases))
         except (lmdb.Error, OSError) as error:
@@ -102,8 +101,9 @@ class Environment:
         try:
             self._turn = Turn(path)
             if proven:
-                self._prove()
-            self._require_uncut()
+                self._ours = stamp(self._turn.stat())
+                require_sound(path, self._env, self._turn)
+            require_uncut(path, self._env)
             self._bytes = self._swept_at_bytes = self._turn.stat().st_size
             self._env.reader_check()
             self.databases = {name: self._open(name) for name in databases}
@@ -116,47 +116,6 @@ class Environment:
             raise
         with _opening:
             _open.add(self)
-
-    def _require_uncut(self) -> None:
-        """LMDB maps the file as long as it should be, and reading beyond its end ends the process."""
-        bytes_wanted = (self._env.info()["last_pgno"] + 1) * self._env.stat()["psize"]
-        if self.path.stat().st_size >= bytes_wanted:
-            return
-        pages = Pages(self.path)
-        unsound = problem(pages)
-        pages.close()
-        if unsound:
-            raise lmdb.CorruptedError(unsound)
-        with self.path.open("rb+") as file:  # only pages that nothing refers to were never written
-            os.posix_fallocate(file.fileno(), bytes_wanted - 1, 1)
-
-    def _require_metas(self) -> None:
-        unsound = unsound_metas(self.path) if self.path.exists() else None
-        if unsound:
-            raise lmdb.CorruptedError(unsound)
-
-    def _prove(self) -> None:
-        """Looks through the newest commit, whose pages nobody uses again meanwhile."""
-        self._ours = stamp(self._turn.stat())
-        if is_sealed(self.path):
-            return
-        if self._problem() is None:
-            return
-        with self._turn:  # nobody writes, so what was seen half written is not seen again
-            unsound = self._problem()
-        if unsound:
-            raise lmdb.CorruptedError(unsound)
-
-    def _problem(self) -> str | None:
-        for _ in range(TRIES):
-            with self._env.begin() as transaction:
-                pages = Pages(self.path, transaction.id())
-                current = pages.transaction == transaction.id()
-                unsound = problem(pages) if current else None
-                pages.close()
-            if current:
-                return unsound
-        return None
 
     def _require_length(self) -> os.stat_result:
         """A file never gets shorter; LMDB would go on as if it were there, and end the process."""
@@ -428,27 +387,6 @@ def derived(path: Path, databases: tuple[str, ...]) -> Environment:
 def _require_damage(error: StorageError) -> None:
     if not is_damage(error):
         raise error
-
-
-def unsound_metas(path: Path) -> str | None:
-    """What is wrong with the pages that LMDB reads first, seen while nobody writes them."""
-    if problem_of_metas(path) is None:
-        return None
-    turn = Turn(path)
-    try:
-        with turn:
-            return problem_of_metas(path)
-    finally:
-        turn.close()
-
-
-def sync_folder(folder: Path) -> None:
-    """A rename is on disk once its folders are."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _identity(path: Path | str) -> FileIdentity:

@@ -19,10 +19,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from memlog.environment import sync_folder
+from memlog.disk import make_private, sync_folder
 from memlog.errors import StorageError
 from memlog.ids import Prefix
-from memlog.private import make_private
 from memlog.project import LOG_FILE
 from memlog.state import Status
 

@@ -17,7 +17,7 @@ import msgspec
 
 from memlog.backup import Copy, copies, of_project, raise_first
 from memlog.canonical import canonical
-from memlog.environment import sync_folder
+from memlog.disk import sync_folder
 from memlog.errors import (
     InvalidParameter,
     MemlogError,

@@ -9,11 +9,11 @@ from pathlib import Path
 import lmdb
 
 from memlog.damage import examine
-from memlog.environment import TRIES, unsound_metas
 from memlog.errors import StorageError
 from memlog.gates import make_room_for_lock
 from memlog.log import Damage
 from memlog.pages import Pages
+from memlog.proving import TRIES, unsound_metas
 
 
 def verify_file(path: Path) -> Iterator[int | Damage]:

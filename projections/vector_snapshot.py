@@ -32,7 +32,7 @@ from pathlib import Path
 
 import msgspec
 
-from memlog.environment import sync_folder
+from memlog.disk import sync_folder
 from memlog.errors import ProjectNotFound, StorageError
 from projections.protocol import put_away
 

@@ -21,8 +21,8 @@ import msgspec
 from filelock import FileLock
 
 from memlog.closest import did_you_mean
+from memlog.disk import make_private
 from memlog.errors import InvalidParameter, StorageError
-from memlog.private import make_private
 from memlog.settings import Settings
 from memlog.storage_errors import reason, storage_error
 from memlog.times import iso

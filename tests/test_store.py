@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from memlog import environment
+from memlog import environment, proving
 from memlog.commands import CreateEntities, NewEntity
 from memlog.context import Context
 from memlog.environment import Environment
@@ -293,7 +293,7 @@ def test_who_is_interrupted_while_a_log_is_opened_has_let_go_of_it(
 ) -> None:
     monkeypatch.setattr(environment, "CLOSING_SECONDS_MAX", 0.0)
     with monkeypatch.context() as opening:
-        opening.setattr(environment, "is_sealed", lambda path: signal.raise_signal(signal.SIGINT))
+        opening.setattr(proving, "is_sealed", lambda path: signal.raise_signal(signal.SIGINT))
         with pytest.raises(KeyboardInterrupt) as kept:  # with all that it went through
             store.create("one")
     assert store.create("one").name == "one"

@@ -1,0 +1,79 @@
+"""When a file may be given to LMDB, which trusts it and ends the process over one that is damaged.
+
+What makes a file unsound is told by `structure`; here it is looked at, before LMDB opens it and once it has, while
+others may write to it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import lmdb
+
+from memlog.gates import Turn
+from memlog.pages import Pages
+from memlog.structure import is_sealed, problem, problem_of_metas
+
+TRIES = 100
+"""To look at a file between two commits of others; who writes as often as that has looked through it."""
+
+
+def unsound_metas(path: Path) -> str | None:
+    """What is wrong with the pages that LMDB reads first, seen while nobody writes them."""
+    if problem_of_metas(path) is None:
+        return None
+    turn = Turn(path)
+    try:
+        with turn:
+            return problem_of_metas(path)
+    finally:
+        turn.close()
+
+
+def require_metas(path: Path) -> None:
+    """Raises CorruptedError where LMDB cannot open the file; one that is not there it makes."""
+    _require_none(unsound_metas(path) if path.exists() else None)
+
+
+def require_sound(path: Path, environment: lmdb.Environment, turn: Turn) -> None:
+    """Looks through the newest commit of a file that is open, unless it is sealed. Raises CorruptedError."""
+    if is_sealed(path) or _problem(path, environment) is None:
+        return
+    with turn:  # nobody writes, so what was seen half written is not seen again
+        unsound = _problem(path, environment)
+    _require_none(unsound)
+
+
+def require_uncut(path: Path, environment: lmdb.Environment) -> None:
+    """LMDB maps the file as long as it should be, and reading beyond its end ends the process.
+
+    A file that lacks only what was never written is made longer. Raises CorruptedError for any other.
+    """
+    bytes_wanted = (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
+    if path.stat().st_size >= bytes_wanted:
+        return
+    pages = Pages(path)
+    unsound = problem(pages)
+    pages.close()
+    _require_none(unsound)
+    with path.open("rb+") as file:
+        os.posix_fallocate(file.fileno(), bytes_wanted - 1, 1)
+
+
+def _require_none(unsound: str | None) -> None:
+    if unsound:
+        raise lmdb.CorruptedError(unsound)
+
+
+def _problem(path: Path, environment: lmdb.Environment) -> str | None:
+    """That of the newest commit, whose pages nobody uses again meanwhile."""
+    for _ in range(TRIES):
+        with environment.begin() as transaction:
+            pages = Pages(path, transaction.id())
+            current = pages.transaction == transaction.id()
+            unsound = problem(pages) if current else None
+            pages.close()
+        if current:
+            return unsound
+    return None
