@@ -9,7 +9,6 @@ before; so a crash between any two steps is mended by settling the pending proje
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -33,14 +32,13 @@ from memlog.errors import (
 from memlog.folders import Folders
 from memlog.gates import Turn
 from memlog.log import Log
-from memlog.patience import Held, require_patience
+from memlog.opening import OpenProjects
 from memlog.project import LOG_FILE, Origin, Project, clock_us
 from memlog.purging import Plan, Target, plan
-from memlog.recent import Recent
-from memlog.salvaging import forget, salvage
+from memlog.salvaging import forget
 from memlog.state import Project as ProjectRow
-from memlog.state import State, text_key
-from memlog.storage_errors import is_damage, storage_error
+from memlog.state import State
+from memlog.storage_errors import storage_error
 
 Wanted = Literal["active", "archived", "all"]
 
@@ -56,15 +54,13 @@ class Store:
         self.data_dir = data_dir
         self.context = context
         self._clock = clock
-        self._open: Recent[Project] = Recent()
-        self._opening = threading.RLock()
-        self._locked = False
         self._folders = Folders(data_dir, context.new_id)
         self._folders.make()
         self._catalog = Catalog(data_dir / "catalog.mdb")
+        self._open = OpenProjects(data_dir / "catalog.lock", self._folders, self._catalog, clock)
         try:
             if self._folders.trash.exists():
-                with self._lock():  # nobody is throwing anything away
+                with self._open.locked():  # nobody is throwing anything away
                     self._folders.empty_trash()
             pending = self._catalog.pending()
             if pending or self._folders.ids() != {row.id for row in self._catalog.rows()}:
@@ -88,7 +84,7 @@ class Store:
         """The catalogue's row. Raises ProjectNotFound with the nearest names, also where its folder was taken away."""
         row = self._catalog.row(name)
         if row is not None and not self._is_there(row):
-            with self._lock():  # nobody is moving it
+            with self._open.locked():  # nobody is moving it
                 row = row if self._is_there(row) else None
         if row is None:
             raise self._not_found(name)
@@ -106,18 +102,18 @@ class Store:
         if row.status == "archived":
             raise ProjectArchived.named(name)
         try:
-            return self._opened(row.id)
+            return self._open.get(row.id)
         except ProjectNotFound:
             self._mend()
             raise self._not_found(name) from None
 
     def by_id(self, project_id: str) -> Project:
         """The project of this id, whatever its status. Raises ProjectNotFound."""
-        return self._opened(project_id)
+        return self._open.get(project_id)
 
     def file(self, project_id: str) -> Path:
         """The log's file, for those who read it when it cannot be opened. Raises ProjectNotFound."""
-        return self._there(project_id) / LOG_FILE
+        return self._open.folder_of(project_id) / LOG_FILE
 
     # -- lives
 
@@ -129,8 +125,7 @@ class Store:
             known = self._catalog.row(name)
             if known is not None and self._is_there(known):
                 return self._made_before(known, command, origin)
-            project = Project(self._folders.home(project_id), clock=self._clock)
-            self._open.put(project_id, project)
+            project = self._open.new(project_id)
             context = msgspec.structs.replace(self.context, new_id=lambda _: project_id)
             project.execute(command, context, lambda _: None, origin)
         return self.find(name)
@@ -140,7 +135,7 @@ class Store:
         if origin.command_id is None or row.status == "archived":
             raise _taken(row)
         try:
-            self._opened(row.id).execute(command, self.context, lambda _: None, origin)
+            self._open.get(row.id).execute(command, self.context, lambda _: None, origin)
         except ProjectExists:
             raise _taken(row) from None
         return row
@@ -155,7 +150,7 @@ class Store:
         row = self.find(name)
         with self._changing(row.id):
             command = ArchiveProject(name=name)
-            self._opened(row.id).execute(command, self.context, lambda _: None, origin)
+            self._open.get(row.id).execute(command, self.context, lambda _: None, origin)
             let_go()
         return self.find(name)
 
@@ -163,14 +158,14 @@ class Store:
         row = self.find(name)
         with self._changing(row.id):
             command = RestoreProject(name=name)
-            self._opened(row.id).execute(command, self.context, lambda _: None, origin)
+            self._open.get(row.id).execute(command, self.context, lambda _: None, origin)
         return self.find(name)
 
     def delete(self, name: str) -> ProjectRow:
         """Removes the project and its log for good: the one change that is not an event."""
         row = self.find(name)
         with self._changing(row.id):
-            self._opened(row.id).remove()
+            self._open.get(row.id).remove()
         return row
 
     def purge(self, name: str, target: Target) -> Plan:
@@ -178,7 +173,7 @@ class Store:
 
         Other processes that have the project open find another file in its place and open that.
         """
-        with self.staging(), self._lock():
+        with self.staging(), self._open.locked():
             project = self.project(name)
             made: list[Plan] = []
 
@@ -189,7 +184,7 @@ class Store:
                 return made[-1].positions
 
             project.erase(chosen)
-            self._discard(project.folder.name)
+            self._open.forget(project.folder.name)
             self._forget_derived(project.folder)  # what another process derived meanwhile
         return made[-1]
 
@@ -211,7 +206,7 @@ class Store:
             project.close()
         if row is None or row.id != folder.name:
             raise InvalidParameter(f"{folder.name} holds no project of this id")
-        with self._lock():
+        with self._open.locked():
             there = [each for each in self.projects("all") if row.name == each.name]
             present = self._folders.of(row.id)
             if any(each.id != row.id for each in there) or (present is not None and not replace):
@@ -221,7 +216,7 @@ class Store:
                     "same one: the present one is then put aside, not removed.",
                 )
             with self._changing(row.id), ExitStack() as turn:
-                self._discard(row.id)
+                self._open.forget(row.id)
                 aside = None
                 if present is not None:  # who waits for a turn at writing then sees another file
                     turn.enter_context(Turn(present / LOG_FILE))
@@ -257,15 +252,12 @@ class Store:
 
     def rebuild_catalog(self) -> None:
         """Makes the catalogue and the places of the folders agree with the logs, as far as those can be opened."""
-        with self._lock():
+        with self._open.locked():
             known = {row.id for row in self._catalog.rows()}
             self._settle_all(known | self._folders.ids() | self._catalog.pending())
 
     def close(self) -> None:
-        with self._opening:
-            for project in self._open.all():
-                project.close()
-            self._open.clear()
+        self._open.close()
         self._catalog.close()
 
     # -- inside
@@ -273,7 +265,7 @@ class Store:
     @contextmanager
     def _changing(self, project_id: str) -> Iterator[None]:
         """A change of one life: noted, then settled, whether it succeeded or was refused."""
-        with self._lock():
+        with self._open.locked():
             if project_id in self._catalog.pending():  # an earlier one, that could not be settled
                 self._settle(project_id)
             self._catalog.begin(project_id)
@@ -304,7 +296,7 @@ class Store:
         A change that is under way ends first.
         """
         try:
-            with self._lock():
+            with self._open.locked():
                 self._settle_all(self._catalog.pending())
         except StorageError as error:
             log.warning("the list of projects is not up to date: %s", error.message)
@@ -322,7 +314,7 @@ class Store:
         """Makes the folder's place and the catalogue's row agree with the project's log."""
         folder = self._folders.of(project_id) or self._brought_back(project_id)
         try:
-            project = None if folder is None else self._opened(project_id)
+            project = None if folder is None else self._open.get(project_id)
         except DamagedLog as error:  # nothing of it can be read
             log.warning("project %s stays where it is: %s", project_id, error.message)
             return
@@ -331,7 +323,7 @@ class Store:
             self._settle_damaged(row)
             return
         if folder is not None and row is None:
-            self._discard(project_id)
+            self._open.forget(project_id)
             self._folders.throw_away(folder)
         elif folder is not None and project is not None and row is not None:
             right = self._folders.home(project_id, row.status)
@@ -362,21 +354,6 @@ class Store:
         if all(each.id != row.id for each in self._catalog.rows()) and not self._has_namesake(row):
             self._catalog.write(row.id, row)
 
-    def _opened(self, project_id: str) -> Project:
-        with Held(self._opening):  # by who opens another, or waits for another process
-            project = self._open.get(project_id)
-            if project is not None and project.moved:
-                with self._lock():  # nobody is moving it
-                    project.folder = self._there(project_id)
-            if project is None or project.replaced or project.unreadable:
-                text_key.cache_clear()  # a file is replaced when something was erased for good
-                with self._lock():  # nobody is replacing the file
-                    folder = self._there(project_id)
-                    unreadable = project is not None and not project.replaced
-                    read = self._salvaged if unreadable else self._read
-                    project = self._open.put(project_id, read(folder))
-            return project
-
     def _not_found(self, name: str) -> ProjectNotFound:
         near = did_you_mean(name, (row.name for row in self.projects("all")))
         return ProjectNotFound(
@@ -386,56 +363,6 @@ class Store:
 
     def _is_there(self, row: ProjectRow) -> bool:
         return self._folders.of(row.id) is not None
-
-    def _there(self, project_id: str) -> Path:
-        """Where its folder stands. Raises ProjectNotFound."""
-        folder = self._folders.of(project_id)
-        if folder is None:
-            self._discard(project_id)
-            raise ProjectNotFound("This project was deleted a moment ago")
-        return folder
-
-    def _read(self, folder: Path) -> Project:
-        """The project in `folder`, or what can be read of it."""
-        file = folder / LOG_FILE
-        if not file.stat().st_size and any(row.id == folder.name for row in self._catalog.rows()):
-            raise DamagedLog(
-                0, "the file is empty", nothing_left=True
-            )  # LMDB would take it for a new one
-        try:
-            return Project(folder, clock=self._clock)
-        except StorageError as error:
-            if not is_damage(error) and not isinstance(error, DamagedLog):
-                raise
-            return self._salvaged(folder)
-
-    def _salvaged(self, folder: Path) -> Project:
-        created = self._catalog.created(folder.name)
-        return salvage(folder / LOG_FILE, self._folders.salvaged, self._clock, created)
-
-    def _discard(self, project_id: str) -> None:
-        """Forgets it without closing it: a call under way still reads there that it was deleted."""
-        with self._opening:
-            self._open.pop(project_id)
-
-    @contextmanager
-    def _lock(self) -> Iterator[None]:
-        from filelock import FileLock
-
-        require_patience()
-        with self._opening:
-            if self._locked:  # by this thread, further up
-                yield
-                return
-            try:
-                with FileLock(self.data_dir / "catalog.lock"):
-                    self._locked = True
-                    try:
-                        yield
-                    finally:
-                        self._locked = False
-            except OSError as error:
-                raise storage_error(self.data_dir, error) from error
 
 
 def _taken(row: ProjectRow) -> ProjectExists:

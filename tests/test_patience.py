@@ -221,7 +221,7 @@ def taken(lock: AbstractContextManager[Any]) -> Iterator[None]:
 @pytest.mark.parametrize(
     "lock_of",
     [
-        lambda opened, service: service.store._opening,
+        lambda opened, service: service.store._open._opening,
         lambda opened, service: service._opening,
         lambda opened, service: opened.projections._opening,
         lambda opened, service: opened.projections.text()._taking,
@@ -463,7 +463,7 @@ def test_a_read_behind_a_project_that_waits_for_another_process_holds_up_nobody(
                 late.start()
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(client.call, "create_project", {"name": "new"})
-                    opening = app._service.store._opening
+                    opening = app._service.store._open._opening
                     while opening.acquire(blocking=False):
                         opening.release()
                         await anyio.sleep(0.01)

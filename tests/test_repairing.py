@@ -499,7 +499,7 @@ def test_who_waits_while_a_log_is_repaired_that_was_cut_under_it_reads_the_repai
     os.truncate(log, log.stat().st_size - PAGE)
     with pytest.raises(StorageError, match="cut"):
         project.head()
-    lock = store._lock
+    lock = store._open.locked
 
     def waited() -> Any:
         monkeypatch.undo()
@@ -507,7 +507,7 @@ def test_who_waits_while_a_log_is_repaired_that_was_cut_under_it_reads_the_repai
         assert ended.returncode == 0, ended.stderr
         return lock()
 
-    monkeypatch.setattr(store, "_lock", waited)
+    monkeypatch.setattr(store._open, "locked", waited)
     remember(store.project("default"), "what came after")
     store.close()
 
