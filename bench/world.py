@@ -176,8 +176,8 @@ class World:
         )
 
     @contextmanager
-    def service(self, *, model: bool, folder: Path | None = None) -> Iterator[Service]:
-        service = Service(self.settings(model=model, folder=folder))
+    def service(self, *, model: bool) -> Iterator[Service]:
+        service = Service(self.settings(model=model))
         try:
             yield service
         finally:

@@ -1,4 +1,4 @@
-"""Folders on the disk: made for their owner alone, and what was renamed in them kept."""
+"""Files and folders for nobody but their owner to look into, and what makes a rename last."""
 
 from __future__ import annotations
 
@@ -12,6 +12,24 @@ def make_private(folder: Path) -> None:
     One that is there is left as it is, for somebody may share it on purpose. Raises OSError.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Makes this all of the file, for its owner alone: whoever reads it, be it after a loss of power, finds what was
+    there before or all of this. Raises OSError.
+    """
+    import tempfile
+
+    descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    except BaseException:
+        Path(draft).unlink(missing_ok=True)
+        raise
 
 
 def sync_folder(folder: Path) -> None:

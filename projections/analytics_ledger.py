@@ -8,7 +8,6 @@ and all in order. What is kept grows with the batch, about a kilobyte an entry.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 from typing import cast
 
 import lmdb
@@ -19,7 +18,8 @@ _Kept = dict[bytes, bytes | None]
 
 
 class Ledger(Timeline):
-    """A timeline over two LMDB databases inside one transaction. Nothing is written before `flush`."""
+    """A timeline over two LMDB databases inside one transaction. Nothing is written before `flush`,
+    and of what is kept until then `get` alone knows: `scan` tells what was written before."""
 
     def __init__(
         self, transaction: lmdb.Transaction, now: lmdb._Database, past: lmdb._Database
@@ -58,10 +58,6 @@ class Ledger(Timeline):
             if old[:SINCE_BYTES] != self._place:
                 self._replaced[key[0]][key + self._place] = old
             kept[key] = None
-
-    def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        """What was written before: nothing that is kept is seen."""
-        return super().scan(prefix, start)
 
     def flush(self) -> None:
         now, past = self._databases

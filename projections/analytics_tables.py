@@ -152,7 +152,7 @@ RANKED = b"V"
 
 
 def counts_key(born: int) -> bytes:
-    return b"E" + born.to_bytes(8, "big")
+    return b"E" + place(born)
 
 
 @lru_cache(HASHES_KEPT_MAX)

@@ -108,5 +108,5 @@ def _parsed(line: bytearray | Oversized) -> dict[str, Any]:
 
 def _link(before: bytes, said: dict[str, Any]) -> bytes:
     """No sorting: members in another order are another request, which costs a miss at most."""
-    parts = [said["method"], *(said[name] for name in ("params",) if name in said)]
+    parts = [said["method"], *([said["params"]] if "params" in said else [])]
     return sha256(before + json.dumps(parts).encode()).digest()

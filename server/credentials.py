@@ -87,10 +87,12 @@ def judge_lines(lines: Iterable[tuple[str, bytes]], secrets: Secrets) -> list[Fi
     for place, text in lines if secrets != "off" else ():
         try:
             value = msgspec.json.decode(text)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            value = {
-                "text": text.decode("utf-8", "replace")
-            }  # what is wrong with it the import says
+        except (
+            msgspec.DecodeError,
+            UnicodeDecodeError,
+            RecursionError,
+        ):  # the import says what is wrong
+            value = {"text": text.decode("utf-8", "replace")}
         found += (Finding(f"{place}, {each.path}", each.kind) for each in look(value, Place()))
     if found and secrets == "reject":
         raise _refused(found)

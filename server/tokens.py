@@ -8,7 +8,6 @@ revoked token is refused at once. A file that cannot be read lets nobody in.
 from __future__ import annotations
 
 import hmac
-import os
 import secrets
 import time
 from contextlib import AbstractContextManager
@@ -21,7 +20,7 @@ import msgspec
 from filelock import FileLock
 
 from memlog.closest import did_you_mean
-from memlog.disk import make_private
+from memlog.disk import make_private, write_whole
 from memlog.errors import InvalidParameter, StorageError
 from memlog.settings import Settings
 from memlog.storage_errors import reason, storage_error
@@ -166,15 +165,8 @@ class Tokens:
         )
 
     def _write(self, tokens: tuple[Token, ...]) -> None:
-        """In one step, for nobody but the owner to read."""
-        fresh = self.path.with_name(f"{self.path.name}.{secrets.token_hex(4)}")
         text = msgspec.json.format(msgspec.json.encode(_Kept(tokens)), indent=2)
         try:
-            with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                file.write(text + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
-            fresh.replace(self.path)
+            write_whole(self.path, text + b"\n")
         except OSError as error:
-            fresh.unlink(missing_ok=True)
             raise storage_error(self.path, error) from error

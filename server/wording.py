@@ -314,7 +314,7 @@ def _named(key: str) -> str:
     return f"'{shorten(key)}'"
 
 
-def lone_surrogate(text: str, position: int, what: str = "") -> Words:
+def lone_surrogate(text: str, position: int, what: str) -> Words:
     """`position` counts characters from 1, here and below."""
     problem = (
         f"{what}contains a lone surrogate U+{ord(text[position - 1]):04X} at character {position}"

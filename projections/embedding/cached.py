@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -30,8 +30,6 @@ QUERIES_MAX = 1024
 SOON_CHARACTERS_MAX = 250
 """Of a question that is embedded in some 10 ms. Of one of 10,000 characters, that takes five times as long."""
 
-Progress = Callable[[int, int], None]
-
 
 class CachedEmbedder:
     """`embedder` in front of `cache`. Safe to call from several threads at once."""
@@ -49,11 +47,10 @@ class CachedEmbedder:
         """Questions that wait to be embedded together with texts."""
         self._queries_lock = threading.Lock()
 
-    def vectors(self, texts: Sequence[str], *, progress: Progress | None = None) -> Vectors:
+    def vectors(self, texts: Sequence[str]) -> Vectors:
         """The vectors of `texts`, float32 (len(texts), dimensions), embedding what is not stored.
 
-        Calls progress(done, all), in distinct texts: first with what was stored, then after each
-        batch. Raises EmbeddingError or StorageError.
+        Raises EmbeddingError or StorageError.
         """
         import numpy as np
 
@@ -62,12 +59,8 @@ class CachedEmbedder:
         found = self._stored(distinct)
         # Texts of like length share a batch, for the model pads all of it to the longest.
         missing = sorted((text for text in distinct if text not in found), key=len)
-        if progress:
-            progress(len(found), len(distinct))
         for start in range(0, len(missing), BATCH_TEXTS_MAX):
             found |= self._embedded_once(missing[start : start + BATCH_TEXTS_MAX])
-            if progress:
-                progress(len(found), len(distinct))
         rows = np.empty((len(texts), self.dimensions), np.float32)
         for row, text in enumerate(wanted):
             rows[row] = found[text]

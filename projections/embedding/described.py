@@ -7,14 +7,13 @@ endpoint, and of its address neither query nor fragment, where some carry one.
 from __future__ import annotations
 
 import logging
-import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import msgspec
 
+from memlog.disk import write_whole
 from memlog.settings import Embedder as Backend
 
 if TYPE_CHECKING:
@@ -42,16 +41,7 @@ def describe(folder: Path, key: str, description: Description) -> None:
         return
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        descriptor, draft = tempfile.mkstemp(dir=folder, prefix=f"{key}.json")
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(msgspec.json.encode(description))
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(draft, _file(folder, key))
-        except BaseException:
-            Path(draft).unlink(missing_ok=True)
-            raise
+        write_whole(_file(folder, key), msgspec.json.encode(description))
     except OSError as error:
         log.warning("what the embedder %s is cannot be written down: %s", key, error)
 

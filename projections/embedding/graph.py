@@ -18,13 +18,12 @@ Source of the architecture: Devlin et al., BERT (2019), post-norm, with the exac
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from memlog.disk import write_whole
 from memlog.errors import EmbeddingError
 
 if TYPE_CHECKING:
@@ -54,7 +53,8 @@ def graph(path: Path, encoder: Encoder) -> bytes:
             return content[DIGEST_BYTES:]
     built = build(encoder)
     with suppress(OSError):  # a cache that cannot be written costs a moment at the next start
-        _write(path, hashlib.sha256(built).digest() + built)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, hashlib.sha256(built).digest() + built)
     return built
 
 
@@ -73,18 +73,6 @@ def build(encoder: Encoder) -> bytes:
 def layers_of(names: Iterable[str]) -> int:
     """How many layers an encoder has whose tensors are called so."""
     return sum(name.endswith("attention.self.query.weight") for name in names)
-
-
-def _write(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        os.replace(draft, path)
-    except OSError:
-        Path(draft).unlink(missing_ok=True)
-        raise
 
 
 class Encoder:

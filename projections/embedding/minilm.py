@@ -35,9 +35,8 @@ MODEL_NAMES = (
 )
 DIMENSIONS = 384
 HEADS = 12
-PIECES_MAX = (
-    256  # of one text, [CLS] and [SEP] included: max_seq_length in the model's configuration
-)
+PIECES_MAX = 256
+"""Of one text, [CLS] and [SEP] included: max_seq_length in the model's configuration."""
 CHARACTERS_MAX = 8192  # of one text: far more than 256 pieces of any script, far less than a book
 BATCH_TEXTS_MAX = 16  # more are hardly quicker, a text
 BATCH_PIECES_MAX = 1024  # of one batch, padding included: bounds what a run takes to 15 MB

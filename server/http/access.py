@@ -50,9 +50,7 @@ class Access:
             if settings.oauth_issuer
             else None
         )
-        named = (
-            settings.tokens_file is not None
-        )  # whoever names a file wants tokens, there or not yet
+        named = settings.tokens_file is not None  # which is to hold tokens, be it there or not yet
         self._required = bool(self._given or self.issuer or named)
         self._required = self.required  # one that goes away before the first request counts
         self.usable = bool(self._given or self.issuer or self._tokens.all())
