@@ -126,7 +126,10 @@ def test_json_in_a_page_is_a_call_an_answer_or_a_client_s_configuration(page: Pa
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
-    for match in LINK.finditer(page.read_text()):
+    text = page.read_text()
+    links = list(LINK.finditer(text))
+    assert len(links) == text.count("](") - text.count("](http")
+    for match in links:
         target = page.parent / match["file"] if match["file"] else page
         assert target.exists(), match[0]
         if match["heading"]:

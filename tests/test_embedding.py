@@ -393,6 +393,7 @@ def test_a_weight_in_eight_bits_is_the_weight_to_within_half_a_level() -> None:
     weights = random_weights()
     reach = {name: np.ones(matrix.shape[1]) for name, matrix in matrices(weights)}
     given = quantized(weights, {name: np.array([-each, each]) for name, each in reach.items()})
+    assert len(reach) == 4 * LAYERS
     for name, matrix in matrices(weights):
         levels, scales = given[f"{name}.int8"], given[f"{name}.scales"]
         assert np.abs(levels).max() == WEIGHT_MAX

@@ -300,7 +300,7 @@ def test_what_was_written_is_counted_whole_and_told_in_part(empty: Client) -> No
     (one,) = added["results"]
     assert one["leftOut"] == 599 - len(one["observations"]) > 0
     assert one["addedObservations"] == [each["content"] for each in one["observations"]]
-    assert all(each["leftOut"] for each in several["results"])
+    assert several["results"] and all(each["leftOut"] for each in several["results"])
     assert undone["leftOut"] == 800 - len(undone["undone"])
     assert f"{undone['leftOut']} of the 800 events" in undone["notice"]
     assert facts["deleted"] == 300

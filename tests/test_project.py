@@ -275,7 +275,7 @@ def test_the_map_grows_while_other_threads_read(tmp_path: Path) -> None:
                 failures.append(error)
                 return
 
-    readers = [threading.Thread(target=read) for _ in range(3)]
+    readers = [threading.Thread(target=read, daemon=True) for _ in range(3)]
     for reader in readers:
         reader.start()
     for number in range(40):
@@ -283,6 +283,7 @@ def test_the_map_grows_while_other_threads_read(tmp_path: Path) -> None:
     stop.set()
     for reader in readers:
         reader.join(timeout=30)
+    assert not any(reader.is_alive() for reader in readers)
     assert failures == []
     project.close()
 

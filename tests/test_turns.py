@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
 from projections.turns import Turns
 
 DEADLINE_SECONDS = 30
@@ -36,12 +38,16 @@ def test_a_writer_is_alone() -> None:
                     wrong.append(list(inside))
                 inside.remove(kind)
 
-    takers = [threading.Thread(target=take, args=(k,)) for k in ("writer", "writer", "reader") * 2]
+    takers = [
+        threading.Thread(target=take, args=(kind,), daemon=True)
+        for kind in ("writer", "writer", "reader") * 2
+    ]
     for taker in takers:
         taker.start()
     for taker in takers:
         taker.join(timeout=DEADLINE_SECONDS)
 
+    assert not any(taker.is_alive() for taker in takers)
     assert wrong == []
     assert inside == []
 
@@ -77,11 +83,8 @@ def _until_waiting(turns: Turns) -> None:
 def test_a_turn_that_fails_is_given_back() -> None:
     turns = Turns()
     for turn in (turns.reading, turns.writing):
-        try:
-            with turn():
-                raise RuntimeError("in the middle")
-        except RuntimeError:
-            pass
+        with pytest.raises(RuntimeError, match="in the middle"), turn():
+            raise RuntimeError("in the middle")
     done = threading.Thread(target=lambda: _read(turns, []), daemon=True)
     with turns.writing():
         pass

@@ -92,12 +92,15 @@ def test_many_that_save_at_once_leave_only_whole_snapshots(tmp_path: Path) -> No
         except StorageError as error:
             failures.append(error)
 
-    writers = [threading.Thread(target=write, args=(first,)) for first in (1, 2, 3, 10)]
+    writers = [
+        threading.Thread(target=write, args=(first,), daemon=True) for first in (1, 2, 3, 10)
+    ]
     for writer in writers:
         writer.start()
     for writer in writers:
         writer.join(timeout=60)
 
+    assert not any(writer.is_alive() for writer in writers)
     assert failures == []
     newest = folder.positions()[0]
     assert newest == 39

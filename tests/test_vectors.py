@@ -314,16 +314,18 @@ def test_searches_see_whole_batches_while_they_are_applied(tmp_path: Path) -> No
     past = projector.search(query("text 7"), at=100, limit=20)
     finished = threading.Event()
     wrong: list[object] = []
+    looked: list[int] = []
 
     def search() -> None:
         while not finished.is_set():
             if projector.search(query("text 7"), at=100, limit=20) != past:
                 wrong.append("the past changed")
             seen = len(projector.search(query("text 7"), limit=2_000))
+            looked.append(seen)
             if seen % 100:
                 wrong.append(seen)
 
-    searchers = [threading.Thread(target=search) for _ in range(3)]
+    searchers = [threading.Thread(target=search, daemon=True) for _ in range(3)]
     for searcher in searchers:
         searcher.start()
     for first in range(101, 1_001, 100):
@@ -332,5 +334,6 @@ def test_searches_see_whole_batches_while_they_are_applied(tmp_path: Path) -> No
     for searcher in searchers:
         searcher.join(timeout=30)
 
-    assert wrong == []
+    assert not any(searcher.is_alive() for searcher in searchers)
+    assert looked and wrong == []
     assert len(projector.search(query("x"), limit=2_000)) == 1_000
