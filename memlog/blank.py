@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect as mi
 
-from memlog.errors import InvalidParameter, Problem, refusal, shorten
+from memlog.errors import InvalidParameter, Problem, invalid_at, refusal, shorten
 
 _SHOWS = re.compile(
     "[^\\s\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"
@@ -41,8 +41,7 @@ def require_visible(command: msgspec.Struct) -> None:
     problems = list(blanks(command))
     if len(problems) == 1:
         (only,) = problems
-        message = f"{only.path}: {only.problem}"
-        raise InvalidParameter(message, suggestion=SUGGESTION, problems=problems)
+        raise invalid_at(only.path, only.problem, SUGGESTION, only.value)
     if problems:
         raise refusal([(InvalidParameter, problem) for problem in problems])
 

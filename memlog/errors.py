@@ -160,6 +160,14 @@ def shorten(value: Any) -> Any:
     return value
 
 
+def invalid_at(
+    path: str, problem: str, suggestion: str | None = None, value: Any = None
+) -> InvalidParameter:
+    """The error for the one thing that is wrong with a request; its message begins with where that sits."""
+    told = Problem(path, problem, suggestion, value)
+    return InvalidParameter(f"{path}: {problem}", suggestion=suggestion, problems=[told])
+
+
 def refusal(found: Sequence[tuple[type[MemlogError], Problem]]) -> MemlogError:
     """One error for everything wrong with a request; of the kind all problems share, if they do."""
     kinds = {kind for kind, _ in found}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
-from memlog.errors import InvalidParameter, Problem, shorten
+from memlog.errors import invalid_at, shorten
 
 LATEST_US = 253_402_300_799_999_999
 """The last microsecond that has a date, in the year 9999: no later one can be told."""
@@ -32,11 +32,7 @@ def parse_iso(text: str, path: str, suggestion: str = A_TIME) -> int:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
         problem = f"{shorten(text)!r} is not a time"
-        raise InvalidParameter(
-            f"{path}: {problem}",
-            suggestion=suggestion,
-            problems=[Problem(path, problem, suggestion, shorten(text))],
-        ) from error
+        raise invalid_at(path, problem, suggestion, shorten(text)) from error
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return (moment - _EPOCH) // timedelta(microseconds=1)

@@ -33,7 +33,7 @@ from memlog.commands import (
     TypeName,
 )
 from memlog.controls import CONTROL, control_character
-from memlog.errors import InvalidParameter, Problem, refusal, shorten
+from memlog.errors import InvalidParameter, Problem, invalid_at, refusal, shorten
 from memlog.state import State
 
 ITEMS_PER_COMMAND = 200
@@ -164,7 +164,7 @@ def _decoded(text: bytes) -> Line:
 def objects(data: bytes) -> Iterator[tuple[str, bytes]]:
     """Each object of the file as JSON, with its place. Raises InvalidParameter for a file that is no such thing."""
     if data.startswith(UTF_16):
-        raise _unreadable("the file", "it is UTF-16", "Save it as UTF-8.")
+        raise invalid_at("the file", "it is UTF-16", "Save it as UTF-8.")
     data = data.removeprefix(b"\xef\xbb\xbf")
     lines = [line.strip() for line in data.splitlines()]
     begins = [line for line in lines[:LINES_LOOKED_AT] if line][:2]
@@ -202,7 +202,7 @@ def _value(data: bytes, kind: type[Value]) -> Value:
         end = len(data) if at is None else int(at[1])
         told = at is not None or "truncated" in str(error)
         place = f"line {data[:end].count(NEWLINE) + 1}" if told else "the file"
-        raise _unreadable(
+        raise invalid_at(
             place, _said(error, data), "Mend it there: the file is one JSON value."
         ) from error
 
@@ -216,11 +216,6 @@ def _said(error: Exception, data: bytes) -> str:
     except (ValueError, RecursionError):
         return str(error)
     return "JSON is malformed: unexpected end of escaped utf-16 surrogate pair"
-
-
-def _unreadable(place: str, problem: str, suggestion: str) -> InvalidParameter:
-    told = Problem(place, problem, suggestion)
-    return InvalidParameter(f"{place}: {problem}", suggestion=suggestion, problems=[told])
 
 
 def _require_known_keys(data: bytes) -> None:

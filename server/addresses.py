@@ -20,7 +20,7 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from memlog.errors import InvalidParameter, Problem, shorten
+from memlog.errors import InvalidParameter, invalid_at, shorten
 from memlog.state import type_label
 
 GRAPH_URI = "memory://knowledge-graph"
@@ -168,6 +168,4 @@ def _decoded(uri: str, part: str) -> str:
 
 
 def _malformed(uri: str, problem: str) -> InvalidParameter:
-    return InvalidParameter(
-        f"uri: {problem}", problems=[Problem("uri", problem, value=shorten(uri))]
-    )
+    return invalid_at("uri", problem, value=shorten(uri))

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 from msgspec import inspect as mi
 
-from memlog.errors import InvalidParameter, Problem
+from memlog.errors import InvalidParameter, invalid_at
 from server.diagnosis import LEVELS_MAX, Diagnosis, Place
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -83,7 +83,7 @@ def _refused(refusal: Exception) -> InvalidParameter:
     found = _PLACE_IN_REFUSAL.match(str(refusal))
     assert found is not None
     path, problem = found["path"] or "arguments", found["problem"].replace("`", "")
-    return InvalidParameter(f"{path}: {problem}", problems=[Problem(path, problem)])
+    return invalid_at(path, problem)
 
 
 class _Plan(NamedTuple):

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from memlog.errors import InvalidParameter, Problem
+from memlog.errors import invalid_at
 from memlog.project import Project, clock_us
 from memlog.times import parse_iso
 
@@ -38,9 +38,5 @@ def position_of(moment: int | str | None, project: Project, path: str = "asOf") 
     time_us = parse_moment(moment, path)
     if time_us > clock_us():
         problem, suggestion = f"{moment} lies in the future", f"Leave {path} out to ask for now."
-        raise InvalidParameter(
-            f"{path}: {problem}",
-            suggestion=suggestion,
-            problems=[Problem(path, problem, suggestion, moment)],
-        )
+        raise invalid_at(path, problem, suggestion, moment)
     return project.position_at(time_us)

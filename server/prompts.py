@@ -44,7 +44,7 @@ from server.cutting import together, within_budget
 from server.findings import Group, findings
 from server.memories import MEMORY_KINDS, found_memories
 from server.reading import read_in_thread
-from server.refusals import refusing
+from server.refusals import refuse_cursor, refusing
 from server.registry import Tool
 from server.resources import headline
 from server.session import Session
@@ -107,8 +107,7 @@ class Prompts:
         server.add_request_handler("prompts/get", GetPromptRequestParams, self._on_get)
 
     async def _on_list(self, context: Context, params: PaginatedRequestParams) -> ListPromptsResult:
-        if params.cursor is not None:
-            raise MCPError(INVALID_PARAMS, "cursor: there is only one page; leave it out")
+        refuse_cursor(params)
         return ListPromptsResult(prompts=list(self.offered.values()))
 
     async def _on_get(self, context: Context, params: GetPromptRequestParams) -> GetPromptResult:

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 from mcp.shared.exceptions import MCPError
-from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
+from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, PaginatedRequestParams
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from memlog.errors import (
@@ -97,3 +97,9 @@ def in_words(error: MemlogError, advice: Advice) -> str:
     if suggestion is None:
         return error.message
     return f"{error.message.rstrip('.')}. {suggestion}"
+
+
+def refuse_cursor(params: PaginatedRequestParams) -> None:
+    """For a list that is told on one page. Raises MCPError."""
+    if params.cursor is not None:
+        raise MCPError(INVALID_PARAMS, "cursor: there is only one page; leave it out")

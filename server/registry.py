@@ -19,7 +19,7 @@ from memlog.errors import (
     InvalidParameter,
     LimitExceeded,
     MemlogError,
-    Problem,
+    invalid_at,
     shorten,
 )
 from memlog.project import Origin, Outcome
@@ -146,9 +146,7 @@ class Tool(msgspec.Struct, frozen=True):
 
 def _require_visible(thread: str) -> None:
     if is_blank(thread):
-        problem = Problem("threadId", says_blank(thread), SUGGESTION, shorten(ascii(thread)))
-        message = f"threadId: {problem.problem}"
-        raise InvalidParameter(message, suggestion=SUGGESTION, problems=[problem])
+        raise invalid_at("threadId", says_blank(thread), SUGGESTION, shorten(ascii(thread)))
 
 
 _Handler = TypeVar("_Handler", bound=Callable[..., Result])

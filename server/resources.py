@@ -18,7 +18,6 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
-    INVALID_PARAMS,
     ListResourcesResult,
     ListResourceTemplatesResult,
     PaginatedRequestParams,
@@ -53,7 +52,7 @@ from server.advice import followable
 from server.arguments import decode
 from server.memories import require_memory
 from server.reading import read_in_thread
-from server.refusals import not_found_code, refusing
+from server.refusals import not_found_code, refuse_cursor, refusing
 from server.registry import Call, Tool
 from server.session import Session
 from server.tools.records import record_content
@@ -216,13 +215,13 @@ class Resources:
     async def _on_list(
         self, context: Context, params: PaginatedRequestParams
     ) -> ListResourcesResult:
-        _refuse_cursor(params)
+        refuse_cursor(params)
         return ListResourcesResult(resources=await read_in_thread("resources/list", self.listed))
 
     async def _on_list_templates(
         self, context: Context, params: PaginatedRequestParams
     ) -> ListResourceTemplatesResult:
-        _refuse_cursor(params)
+        refuse_cursor(params)
         return ListResourceTemplatesResult(resource_templates=self.templates())
 
     async def _on_read(
@@ -273,8 +272,3 @@ def headline(content: str | dict[str, Any]) -> str:
     if len(text) <= HEADLINE_CHARACTERS_MAX:
         return text
     return text[:HEADLINE_CHARACTERS_MAX].rstrip() + "…"
-
-
-def _refuse_cursor(params: PaginatedRequestParams) -> None:
-    if params.cursor is not None:
-        raise MCPError(INVALID_PARAMS, "cursor: there is only one page; leave it out")

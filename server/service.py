@@ -237,9 +237,8 @@ class Follower:
             self._thread.join(SLICE_SECONDS + ENDING_SECONDS)
 
     def _wake(self) -> None:
-        if (
-            self._thread is None
-        ):  # and stays so where there is no thread: the next write tries again
+        if self._thread is None:
+            # Where no thread is to be had the next write tries again; this one is on disk.
             without = "indexes fall behind until they are searched"
             self._thread = in_background(self._run, "follower", without=without)
         self._changed.notify_all()

@@ -12,7 +12,7 @@ from msgspec import Meta, field
 
 from memlog import state
 from memlog.codec import Entry
-from memlog.errors import InvalidParameter, Problem, refusal, shorten
+from memlog.errors import InvalidParameter, Problem, invalid_at, refusal, shorten
 from memlog.state import State
 from memlog.times import iso
 from server.registry import Result
@@ -176,11 +176,7 @@ def read_cursor(
     except (ValueError, msgspec.DecodeError) as error:
         problem = "not a cursor that an answer of this tool gave out for this project"
         suggestion = "Pass `nextCursor` of the answer before, unchanged, or leave it out."
-        raise InvalidParameter(
-            f"cursor: {problem}",
-            suggestion=suggestion,
-            problems=[Problem("cursor", problem, suggestion, shorten(text))],
-        ) from error
+        raise invalid_at("cursor", problem, suggestion, shorten(text)) from error
     _require_same(given, data[MARK_BYTES:digests])
     return decoded  # type: ignore[no-any-return]
 

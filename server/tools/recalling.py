@@ -9,7 +9,7 @@ from msgspec import Meta, field
 
 from memlog import events
 from memlog.codec import Entry
-from memlog.errors import InvalidParameter, Problem
+from memlog.errors import invalid_at
 from memlog.log import Log
 from memlog.project import Project, clock_us
 from memlog.sentences import CUT, sentence
@@ -169,11 +169,7 @@ def _since(moment: int | str, project: Project) -> int:
         return position
     problem = f"position {position} is not in the log, which ends at {head}"
     suggestion = "Pass the `position` of an earlier answer, a time, or 0 for everything."
-    raise InvalidParameter(
-        f"since: {problem}",
-        suggestion=suggestion,
-        problems=[Problem("since", problem, suggestion, position)],
-    )
+    raise invalid_at("since", problem, suggestion, position)
 
 
 def _not_yet(moment: int | str) -> str | None:
