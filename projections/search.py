@@ -209,7 +209,6 @@ class Searcher:
         self,
         text: str,
         *,
-        at: int | None = None,
         kinds: frozenset[Kind] | None = None,
         labels: tuple[str, ...] = (),
         limit: int,
@@ -222,7 +221,7 @@ class Searcher:
         asking = self._embeddings.asking
         ask = partial(self._asked, _Text(text), "hybrid")
         vector, meaning, notice = asking.answer(asking.begin(ask, "hybrid"), "hybrid")
-        found = meaning.vectors.search(vector, at=at, limit=limit, kinds=kinds, labels=labels)
+        found = meaning.vectors.search(vector, limit=limit, kinds=kinds, labels=labels)
         return found, notice
 
     def _by_words(self, query: str, parsed: Query, scope: _Scope) -> tuple[TextProjector, _Worded]:

@@ -87,11 +87,8 @@ def judge_lines(lines: Iterable[tuple[str, bytes]], secrets: Secrets) -> list[Fi
     for place, text in lines if secrets != "off" else ():
         try:
             value = msgspec.json.decode(text)
-        except (
-            msgspec.DecodeError,
-            UnicodeDecodeError,
-            RecursionError,
-        ):  # the import says what is wrong
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            # The import says what is wrong.
             value = {"text": text.decode("utf-8", "replace")}
         found += (Finding(f"{place}, {each.path}", each.kind) for each in look(value, Place()))
     if found and secrets == "reject":

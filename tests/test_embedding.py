@@ -138,7 +138,7 @@ def test_vectors_of_fastembed_are_brought_to_length_one(
     class TextEmbedding:
         """Has the shape of fastembed's class, whose models cannot be had without a network."""
 
-        def __init__(self, model_name: str, cache_dir: str, threads: int | None) -> None:
+        def __init__(self, model_name: str, cache_dir: str) -> None:
             if model_name != "known":
                 raise ValueError(f"Model {model_name} is not supported")
 

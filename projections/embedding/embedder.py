@@ -77,7 +77,6 @@ class EmbedderSpec(msgspec.Struct, frozen=True, kw_only=True):
     api_key: str | None = None
     model_dir: Path | None = None
     max_retries: int = 3
-    threads: int | None = None
 
     def __repr__(self) -> str:
         """Leaves out the key and the address, which may carry one: this ends up in logs."""

@@ -33,9 +33,7 @@ def open_fastembed(spec: EmbedderSpec) -> FastEmbed:
         ) from error
     model = spec.model or MODEL_DEFAULT
     try:
-        loaded = fastembed.TextEmbedding(
-            model, cache_dir=str(spec.cache_dir / "fastembed"), threads=spec.threads
-        )
+        loaded = fastembed.TextEmbedding(model, cache_dir=str(spec.cache_dir / "fastembed"))
     except Exception as error:  # its own, the hub's, onnxruntime's
         raise EmbeddingError(
             f"fastembed cannot load the model {model!r}: {error}",

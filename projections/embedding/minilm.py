@@ -55,7 +55,7 @@ def open_minilm(spec: EmbedderSpec) -> MiniLM:
             suggestion="Set MEMLOG_EMBEDDER to fastembed or openai to use another model.",
         )
     weights = Weights(find_folder(spec.model_dir, spec.cache_dir))
-    return MiniLM(weights, spec.cache_dir, threads=spec.threads)
+    return MiniLM(weights, spec.cache_dir)
 
 
 class MiniLM:
@@ -69,14 +69,7 @@ class MiniLM:
     key = f"all-minilm-l6-v2-{MODEL_SHA256[:12]}-int8-known"
     dimensions = DIMENSIONS
 
-    def __init__(
-        self,
-        weights: Weights,
-        cache_dir: Path,
-        *,
-        threads: int | None = None,
-        float32: bool = False,
-    ) -> None:
+    def __init__(self, weights: Weights, cache_dir: Path, *, float32: bool = False) -> None:
         """With `float32` it computes as its weights are written, which only measurements are to do."""
         from tokenizers import Tokenizer
 
@@ -84,7 +77,7 @@ class MiniLM:
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(PIECES_MAX)
         self._unknown = int(self._tokenizer.token_to_id("[UNK]") or 0)
-        self._threads = threads or _threads_by_default()
+        self._threads = min(THREADS_MAX, os.cpu_count() or 1)
         # Who helps has the priority of whom it helps: a search that waits for a few texts must not wait for a thread
         # that lets everybody go first, nor searches for those who help with an import.
         helpers = max(1, self._threads - 1)
@@ -276,10 +269,6 @@ def batches(lengths: Sequence[int], texts_max: int = BATCH_TEXTS_MAX) -> Iterato
         batch.append(index)
     if batch:
         yield batch
-
-
-def _threads_by_default() -> int:
-    return min(THREADS_MAX, os.cpu_count() or 1)
 
 
 def session(serialized: bytes, given: Mapping[str, Any]) -> Any:

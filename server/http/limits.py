@@ -46,9 +46,8 @@ class Rates:
         wait_s = 0.0 if left >= 1 else (1 - left) / self.per_second
         self._buckets[client] = (left if wait_s else left - 1, now)
         if len(self._buckets) > CLIENTS_MAX:
-            self._buckets.popitem(
-                last=False
-            )  # the one that was away longest, so its bucket is full
+            # The one that was away longest, so its bucket is full.
+            self._buckets.popitem(last=False)
         return wait_s
 
 

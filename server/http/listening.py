@@ -67,9 +67,8 @@ def listening(settings: Settings) -> Iterator[Listener]:
         # Accepted sockets inherit both. asyncio sets TCP_NODELAY itself only on sockets that name their
         # protocol, which these do not: without it an answer in two writes waits 40 ms for an ACK.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        listener.setsockopt(
-            socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1
-        )  # finds clients that vanished
+        # The second finds clients that vanished.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         yield listener
 
 
