@@ -4,6 +4,9 @@ Long conversations between two people in sessions on different days, and questio
 the turns that answer it as its evidence. Questions of category 5 have no answer and are left out, and so
 is evidence that names no turn. The data is for measuring only (CC BY-NC 4.0) and no part of this project.
 
+Its authors had the facts of each session noted down as well, each about one of the two and with the turns that
+tell it: what an agent stores that keeps facts and no transcript. A conversation is given either way.
+
 `store` keeps a turn as an observation of the entity that spoke, in the thread of its session, each
 conversation in a project of its own: what a memory server's nine tools offer, and so what other servers
 can be measured with too. What was said belongs to someone, and several things said in one session belong
@@ -14,8 +17,11 @@ in the data: commands take no time.
 from __future__ import annotations
 
 import json
+import re
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -33,9 +39,12 @@ CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop"}
 """As the paper of the data names them (Maharana et al. 2024)."""
 
 UNANSWERABLE = 5
+_TURN = re.compile(r"D\d+:\d+")
 
 
 class Turn(msgspec.Struct, frozen=True):
+    """What one of them said in a session; or what was noted down about one."""
+
     session: str
     speaker: str
     text: str
@@ -57,7 +66,9 @@ class Conversation(msgspec.Struct, frozen=True):
     questions: list[Question]
 
 
-def conversations(path: Path) -> Iterator[Conversation]:
+def conversations(path: Path, *, noted: bool = False) -> Iterator[Conversation]:
+    """As they were said, or `noted`: the evidence of a question is then the facts that the turns tell which are its
+    evidence, and questions whose evidence nobody noted down are left out."""
     for sample in json.loads(path.read_text()):
         turns = {
             turn["dia_id"]: Turn(session, turn["speaker"], one_line(turn["text"]))
@@ -72,7 +83,29 @@ def conversations(path: Path) -> Iterator[Conversation]:
             if each["category"] != UNANSWERABLE
             and (evidence := dict.fromkeys(turn for turn in each["evidence"] if turn in turns))
         ]
-        yield Conversation(sample["sample_id"], turns, questions)
+        said = Conversation(sample["sample_id"], turns, questions)
+        yield _noted(said, sample["observation"]) if noted else said
+
+
+def _noted(said: Conversation, sessions: dict[str, dict[str, list[Any]]]) -> Conversation:
+    """`sessions` are those of the data: `session_1_observation`, and in it for each speaker pairs of a fact and a turn,
+    or several turns."""
+    facts: dict[str, Turn] = {}
+    telling = defaultdict[str, list[str]](list)
+    for name, speakers in sessions.items():
+        session = name.removesuffix("_observation")
+        for speaker, notes in speakers.items():
+            for text, turns in notes:
+                fact = f"{session}:{len(facts)}"
+                facts[fact] = Turn(session, speaker, one_line(text))
+                for turn in _TURN.findall(str(turns)):
+                    telling[turn].append(fact)
+    questions = [
+        Question(each.text, tuple(evidence), each.category)
+        for each in said.questions
+        if (evidence := dict.fromkeys(fact for turn in each.evidence for fact in telling[turn]))
+    ]
+    return Conversation(said.name, facts, questions)
 
 
 def store(service: Service, conversation: Conversation) -> dict[str, str]:

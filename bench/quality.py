@@ -7,7 +7,8 @@ PATH is a file of LoCoMo; how its conversations are stored is `locomo`'s. Every 
     hit@10      whether any of them is among the first ten
     MRR         1 / the place of the first of them, 0 where none comes back
 
-and the same by session, where a session has the place of the best of its turns. Two places for two turns
+With `--noted` the facts that were noted down of a conversation take the place of its turns. Also told is the same by
+session, where a session has the place of the best of its turns. Two places for two turns
 that were said word for word alike are one, for they are one observation. The latency is that of the whole
 search with the question's embedding, each question asked once.
 """
@@ -191,8 +192,9 @@ def ablation_table(service: Service, known: Sequence[Stored]) -> Table:
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("path", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option("--words-only", is_flag=True, help="Without the model.")
+@click.option("--noted", is_flag=True, help="The facts that were noted down, not what was said.")
 @click.option("--ablation", is_flag=True, help="Hybrid search without one of its parts at a time.")
-def main(path: Path, words_only: bool, ablation: bool) -> None:
+def main(path: Path, words_only: bool, noted: bool, ablation: bool) -> None:
     """Measure what a search finds of the evidence of questions, over the LoCoMo file at PATH."""
     console = open_console()
     with tempfile.TemporaryDirectory(prefix="memlog-quality-") as folder:
@@ -205,9 +207,10 @@ def main(path: Path, words_only: bool, ablation: bool) -> None:
         service = Service(settings)
         try:
             known = []
-            for conversation in conversations(path):
+            for conversation in conversations(path, noted=noted):
+                what = "facts" if noted else "turns"
                 console.print(
-                    f"{conversation.name}: {len(conversation.turns):,} turns, "
+                    f"{conversation.name}: {len(conversation.turns):,} {what}, "
                     f"{len(conversation.questions):,} questions"
                 )
                 known.append(stored(service, conversation))

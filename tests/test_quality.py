@@ -37,7 +37,18 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
         {"question": "When did they see the lynx?", "evidence": ["D1:5", "D2:5"], "category": 2},
         {"question": "Who is the queen?", "evidence": ["D1:1"], "category": 5},
     ]
-    sample = {"sample_id": "made up", "conversation": sessions, "qa": questions}
+    noted = {
+        "session_1_observation": {"Bob": [["Bob saw a lynx.", "D1:5"]]},
+        "session_2_observation": {
+            "Ann": [["Ann saw an otter.", "D2:2"], ["Ann met a lynx.", ["D2:5", "D2:0"]]]
+        },
+    }
+    sample = {
+        "sample_id": "made up",
+        "conversation": sessions,
+        "qa": questions,
+        "observation": noted,
+    }
     written: Path = tmp_path_factory.mktemp("quality") / "made-up.json"
     written.write_text(json.dumps([sample]))
     return written
@@ -49,6 +60,17 @@ def test_what_has_no_answer_and_what_is_no_turn_is_left_out(path: Path) -> None:
         (("D2:2",), 4),
         (("D1:5", "D2:5"), 2),
     ]
+
+
+def test_the_evidence_of_a_question_about_notes_is_those_of_its_turns(path: Path) -> None:
+    (conversation,) = conversations(path, noted=True)
+    assert [turn.text for turn in conversation.turns.values()] == [
+        "Bob saw a lynx.",
+        "Ann saw an otter.",
+        "Ann met a lynx.",
+    ]
+    told = [[conversation.turns[each].text for each in q.evidence] for q in conversation.questions]
+    assert told == [["Ann saw an otter."], ["Bob saw a lynx.", "Ann met a lynx."]]
 
 
 def test_recall_hits_and_ranks_are_those_of_the_places() -> None:
