@@ -236,9 +236,9 @@ class _Evolution:
 
     def _bear(self, row: Observation) -> None:
         key = tables.observation_key(row.entity_id, row.born)
-        self._timeline.put(key, encode_row(row))
+        self._timeline.add(key, encode_row(row))
         self._timeline.put(tables.observation_index_key(row.id), key)
-        self._timeline.put(_said_at(row), _PRESENT)
+        self._timeline.add(_said_at(row), _PRESENT)
 
     def _lose(self, row: Observation) -> None:
         self._timeline.delete(tables.observation_key(row.entity_id, row.born))

@@ -6,7 +6,7 @@ Tables, by first byte of the key (text keys are hashed to 16 bytes, so that any 
     E entity id                        living entities
     N hash(name)                       name -> entity id
     O entity id, position of birth     living observations, in the order they were added
-    C entity id, hash(content), birth  the same by what they say
+    C entity id, hash(content), birth  the same by what they say, in eight bytes
     I observation id                   -> its key under O or H
     H entity id, position of birth     retired observations: superseded or deleted
     R relation id                      living relations
@@ -195,8 +195,9 @@ def retired_key(entity_id: str, born: int) -> bytes:
 
 
 def saying_key(entity_id: str, content: str) -> bytes:
-    """With the `place` of its birth behind it, that of an observation that says so."""
-    return b"C" + entity_id.encode() + hashed(content)
+    """With the `place` of its birth behind it, that of an observation that says so, most likely."""
+    said = blake2b(canonical(content).encode(), digest_size=8).digest()
+    return b"C" + entity_id.encode() + said
 
 
 def observation_index_key(observation_id: str) -> bytes:
@@ -341,10 +342,13 @@ class State:
     def saying(self, entity_id: str, content: str) -> list[Observation]:
         """The entity's living observations that say just this, in the order they were added: one, but for what old
         merges left."""
-        living = b"O" + entity_id.encode()
         listed = self._tables.under(saying_key(entity_id, content))
-        rows = self._tables.get_each([living + key[-8:] for key, _ in listed])
-        return [decode_observation(row) for row in rows if row is not None]
+        if not listed:
+            return []
+        living, text = b"O" + entity_id.encode(), canonical(content)
+        stored = self._tables.get_each([living + key[-8:] for key, _ in listed])
+        rows = [decode_observation(row) for row in stored if row is not None]
+        return [row for row in rows if canonical(row.content) == text]
 
     def updated_us(self, row: Entity) -> int:
         """When the entity, or what is known of it, was last changed."""
