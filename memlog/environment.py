@@ -65,7 +65,7 @@ class Environment:
 
     With `proven` a file that somebody else may have written to is looked through before LMDB may read it. With
     `following`, once another file took the place of the one that is open, that one is opened by the next call: within
-    what `following` gives, which whoever replaces the file holds, too.
+    what `following` gives, as the file is replaced.
     """
 
     def __init__(
@@ -173,10 +173,13 @@ class Environment:
         transaction. Whatever it raises aborts the transaction.
         """
         with self._writer:
-            try:
-                return self._retrying(lambda: self._write_once(body))
-            except lmdb.Error as error:
-                raise self.told(error) from error
+            return self._written(body)
+
+    def _written(self, body: Callable[[lmdb.Transaction], Result]) -> Result:
+        try:
+            return self._retrying(lambda: self._write_once(body))
+        except lmdb.Error as error:
+            raise self.told(error) from error
 
     def told(self, error: lmdb.Error) -> StorageError:
         self.damaged |= isinstance(error, DAMAGES)
@@ -226,10 +229,14 @@ class Environment:
         with self._gate.closed():
             self._env.set_mapsize(map_bytes)
 
+    def _alone(self) -> AbstractContextManager[object]:
+        """Held while the file is replaced, or opened because it was."""
+        return (self._following or nullcontext)()
+
     def _open_again(self) -> None:
         """The file that stands there now. Of the same, LMDB goes on from the commit before once it is opened anew."""
         require_patience()
-        with (self._following or nullcontext)(), self._gate.closed():
+        with self._alone(), self._gate.closed():
             if not self._stuck or self._closed:  # another thread was here first
                 return
             self._env.close()
@@ -265,7 +272,9 @@ class Environment:
             sync_folder(self.path.parent)
             shutil.rmtree(folder, ignore_errors=True)
 
-        self.write(body)
+        # In this order: who writes may have to follow another file.
+        with self._writer, self._alone():
+            self._written(body)
 
     def fill(
         self, name: str, rows: Iterable[tuple[bytes, bytes]], *, in_order: bool = True

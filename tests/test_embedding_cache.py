@@ -154,6 +154,42 @@ def test_a_cache_that_another_process_writes_anew_is_followed(cache: VectorCache
     kept.close()
 
 
+REWRITE_BESIDE_WRITERS = """
+import subprocess, sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+import numpy as np
+from projections.embedding import VectorCache
+path, forget = Path(sys.argv[1]), sys.argv[2]
+cache = VectorCache(path)
+elsewhere = [sys.executable, "-c", forget, str(path)]
+
+def store(thread):
+    for number in range(300):
+        cache.put_many([f"{thread} {number}"], np.ones((1, 8), np.float32))
+
+def rewrite():
+    for _ in range(15):
+        cache.compact()
+
+with ThreadPoolExecutor() as threads:
+    work = [*(threads.submit(store, thread) for thread in range(3)), threads.submit(rewrite)]
+    for _ in range(4):
+        subprocess.run(elsewhere, check=True)
+    for each in work:
+        each.result()
+kept = cache.get_many([f"{thread} {number}" for thread in range(3) for number in range(300)])
+assert all(each is not None for each in kept)
+"""
+
+
+def test_two_processes_and_several_threads_write_a_cache_anew_and_lose_nothing(
+    tmp_path: Path,
+) -> None:
+    command = [sys.executable, "-c", REWRITE_BESIDE_WRITERS, str(tmp_path / "shared.mdb"), FORGET]
+    subprocess.run(command, cwd=ROOT, check=True, timeout=DEADLINE_SECONDS)
+
+
 @pytest.mark.parametrize("content", [b"not LMDB" * 2000, b"short", b"\x00" * 8192])
 def test_a_damaged_file_is_begun_anew(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "damaged.mdb"

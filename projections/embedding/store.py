@@ -121,8 +121,7 @@ class VectorCache:
             fresh.close()
 
         try:
-            with _opening(self.path):
-                self._environment.rewrite(fill)
+            self._environment.rewrite(fill)
         except OSError as error:
             raise storage_error(self.path, error) from error
 
