@@ -236,19 +236,26 @@ class Environment:
     def _open_again(self) -> None:
         """The file that stands there now. Of the same, LMDB goes on from the commit before once it is opened anew."""
         require_patience()
-        with self._alone(), self._gate.closed():
-            if not self._stuck or self._closed:  # another thread was here first
-                return
-            self._env.close()
-            make_room_for_lock(self.path)
-            self._env = _opened_alone(self.path, MAP_BYTES_START, len(self.databases))
-            self._turn.close()
-            self._turn = Turn(self.path)
-            with self._turn:
-                self.databases = {name: self._env.open_db(name.encode()) for name in self.databases}
-            self._bytes = self._swept_at_bytes = self._turn.stat().st_size
-            self._ours, self.identity = None, _identity(self.path)
-            self._stuck = False
+        try:
+            with self._alone(), self._gate.closed():
+                if self._stuck and not self._closed:  # else another thread was here first
+                    self._open_what_stands_there()
+        except OSError as error:
+            raise storage_error(self.path, error) from error
+
+    def _open_what_stands_there(self) -> None:
+        self._env.close()
+        make_room_for_lock(self.path)
+        self._env = _opened_alone(self.path, MAP_BYTES_START, len(self.databases))
+        turn, identity = Turn(self.path), _identity(self.path)
+        self._turn.close()
+        self._turn = turn
+        with self._turn:
+            self.databases = {name: self._env.open_db(name.encode()) for name in self.databases}
+        self._bytes = self._swept_at_bytes = self._turn.stat().st_size
+        self.damaged &= identity == self.identity
+        self._ours, self.identity = None, identity
+        self._stuck = False
 
     def rewrite(self, fill: Callable[[lmdb.Transaction, Path], None]) -> None:
         """Puts a new file in the place of this one, so that nothing of what was removed is left in a page.

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from filelock import FileLock, Timeout
 
-from memlog.errors import EmbeddingError
+from memlog.errors import EmbeddingError, StorageError
 from projections import embeddings
 from projections.embedding import CachedEmbedder, VectorCache
 from projections.embedding.cached import QUERIES_MAX
@@ -188,6 +188,53 @@ def test_two_processes_and_several_threads_write_a_cache_anew_and_lose_nothing(
 ) -> None:
     command = [sys.executable, "-c", REWRITE_BESIDE_WRITERS, str(tmp_path / "shared.mdb"), FORGET]
     subprocess.run(command, cwd=ROOT, check=True, timeout=DEADLINE_SECONDS)
+
+
+def test_a_cache_that_was_damaged_is_followed_once_another_process_began_it_anew(
+    cache: VectorCache,
+) -> None:
+    cache.put_many(["a"], Hashing().embed(["a"]))
+    cache.path.write_bytes(b"not LMDB")
+    with pytest.raises(StorageError):
+        cache.get_many(["a"])
+    subprocess.run([sys.executable, "-c", FORGET, str(cache.path)], cwd=ROOT, check=True)
+    assert cache.get_many(["a"]) == [None]
+    cache.put_many(["a"], Hashing().embed(["a"]))
+    assert cache.get_many(["a"])[0] is not None
+
+
+FOLLOW_WITHOUT_FILES = """
+import os, resource, subprocess, sys
+from contextlib import suppress
+from pathlib import Path
+import numpy as np
+from memlog.errors import StorageError
+from projections.embedding import VectorCache
+cache = VectorCache(Path(sys.argv[1]))
+cache.put_many(["kept"], np.ones((1, 8), np.float32))
+subprocess.run([sys.executable, "-c", sys.argv[2], sys.argv[1]], check=True)
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+held = []
+with suppress(OSError):
+    while True:
+        held.append(os.open("/dev/null", os.O_RDONLY))
+for _ in range(5):
+    try:
+        assert cache.get_many(["kept"])[0] is not None
+        break
+    except StorageError as error:
+        print(error.message, error.suggestion)
+        os.close(held.pop())
+"""
+
+
+def test_where_no_file_can_be_opened_a_cache_that_was_written_anew_says_so_and_is_followed_later(
+    tmp_path: Path,
+) -> None:
+    command = [sys.executable, "-c", FOLLOW_WITHOUT_FILES, str(tmp_path / "shared.mdb"), FORGET]
+    told = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
+    assert "Too many open files" in told
+    assert "ulimit -n" in told
 
 
 @pytest.mark.parametrize("content", [b"not LMDB" * 2000, b"short", b"\x00" * 8192])
