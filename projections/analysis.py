@@ -83,9 +83,17 @@ def is_unpaired(word: str) -> bool:
     return len(word) == 1 and _CJK_RUN.fullmatch(word) is not None
 
 
-def is_symbols(chunk: str) -> bool:
-    """Whether a chunk without white space has no word but a symbol, such as an emoji."""
-    return _WORD.search(chunk) is None and any(unicodedata.category(each) == "So" for each in chunk)
+def symbols(chunk: str) -> list[str]:
+    """What a chunk without white space has instead of words: emoji and the like, without the marks around them."""
+    if chunk.isascii() or _WORD.search(chunk):
+        return []
+    apart = "".join(each if _is_of_a_symbol(each) else " " for each in chunk).split()
+    return [run for run in apart if any(unicodedata.category(each) == "So" for each in run)]
+
+
+def _is_of_a_symbol(character: str) -> bool:
+    """A tone of skin is a modifier, the key around a digit an enclosing mark."""
+    return not character.isascii() and unicodedata.category(character) in ("So", "Sk", "Me")
 
 
 def words(text: str) -> list[str]:

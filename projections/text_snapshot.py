@@ -168,11 +168,11 @@ class TextSnapshot:
                 return self._any_of(text, at, keep_stop_words=alone)
             case Phrase(text):
                 words = self._exact(text)
-                return self._phrase(words) if words else None
+                return self._phrase(words) if words else self._symbols(text)
             case Prefix(text):
                 words = self._exact(text)
                 words[-1:] = [word[:PREFIX_MAX] for word in words[-1:]]
-                return self._phrase(words, begins=True) if words else None
+                return self._phrase(words, begins=True) if words else self._symbols(text)
 
     def _any_of(self, text: str, at: int | None, *, keep_stop_words: bool) -> Clause | None:
         """Any word of `text`, or emoji. A word like `X-4471-b` is its words, and more where they stand together."""
@@ -181,8 +181,7 @@ class TextSnapshot:
         identifiers: list[list[str]] = []
         symbols: dict[str, None] = {}
         for chunk in analysis.spaced(analysis.normalise(text)).split():
-            if analysis.is_symbols(chunk):
-                symbols[chunk] = None
+            symbols |= dict.fromkeys(analysis.symbols(chunk))
             telling = 0
             plain = analysis.exact.analyze(chunk)
             for word, stem in zip(plain, analysis.stemming.analyze(chunk), strict=True):
@@ -198,7 +197,7 @@ class TextSnapshot:
         for stem in list(stems)[:TERMS_MAX]:
             clauses += self._word(stem, at)
         clauses += [self._phrase(plain) for plain in identifiers[:TERMS_MAX]]
-        clauses += [self._anywhere(chunk) for chunk in list(symbols)[:TERMS_MAX]]
+        clauses += [self._anywhere(symbol) for symbol in list(symbols)[:TERMS_MAX]]
         return Joined(should=tuple(clauses)) if clauses else None
 
     def _word(self, stem: str, at: int | None) -> list[Clause]:
@@ -223,6 +222,13 @@ class TextSnapshot:
 
     def _exact(self, text: str) -> list[str]:
         return analysis.exact.analyze(analysis.spaced(analysis.normalise(text)))[:TERMS_MAX]
+
+    def _symbols(self, text: str) -> Clause | None:
+        """All those of a text that has no word."""
+        chunks = analysis.normalise(text).split()
+        symbols = dict.fromkeys(each for chunk in chunks for each in analysis.symbols(chunk))
+        every = tuple(self._anywhere(symbol) for symbol in list(symbols)[:TERMS_MAX])
+        return Joined(must=every) if every else None
 
     def _anywhere(self, needle: str) -> Clause:
         anywhere = Part(needle)
