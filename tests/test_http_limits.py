@@ -400,3 +400,21 @@ def test_the_page_of_metrics_counts_for_the_rate_of_its_token(tmp_path: Path) ->
     with served_http(tmp_path, MEMLOG_HTTP_REQUESTS_PER_SECOND="2") as limited:
         statuses = {limited.ask("GET", "/metrics", b"", {}).status for _ in range(20)}
         assert statuses == {200, 429}
+
+
+@pytest.mark.parametrize("version", [b"1.0", b"1.1"])
+@pytest.mark.parametrize("path", [b"/mcp", b"/nowhere"])
+def test_who_wants_the_connection_closed_is_told_why_its_large_body_is_refused(
+    tmp_path: Path, version: bytes, path: bytes
+) -> None:
+    """As most proxies do. Closed with the half of the body on its way, it would be a broken connection."""
+    status = {b"/mcp": b"401", b"/nowhere": b"404"}[path]
+    start = b"POST %s HTTP/%s\r\nHost: localhost\r\nConnection: close\r\n" % (path, version)
+    with (
+        served_http(tmp_path, MEMLOG_TOKEN="a-token-that-nobody-guesses-at-all") as guarded,
+        guarded.connect() as connection,
+    ):
+        connection.sendall(start + b"Content-Length: 4000000\r\n\r\n")
+        for _ in range(400):
+            connection.sendall(b" " * 10_000)
+        assert until_closed(connection).split(b" ", 2)[1] == status

@@ -84,10 +84,38 @@ class Limits:
             elif scope["method"] == "GET":  # streams, and those who look whether it is alive
                 # Without its body: it has no business here, and may never come.
                 await self._answer(app, scope, Whole(b"", receive), send, None)
+            elif _ends_connection(scope):
+                await self._answer_behind_body(app, scope, receive, send)
             else:
                 await app(scope, receive, send)
 
         return look
+
+    async def _answer_behind_body(
+        self, app: ASGIApp, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Of a body that nobody reads the rest is taken in, and dropped, before the answer: the connection is closed
+        behind that, and whoever still sends then is told of a broken connection instead."""
+        more = True
+
+        async def take() -> Message:
+            nonlocal more
+            message = await receive()
+            more = message["type"] == "http.request" and message.get("more_body", False)
+            return message
+
+        async def drop_the_rest() -> None:
+            left = self._body_bytes_max
+            with anyio.move_on_after(self._patience_s):
+                while more and left >= 0:
+                    left -= len((await take()).get("body", b""))
+
+        async def send_behind(message: Message) -> None:
+            if message["type"] == "http.response.start" and not _closes(message):
+                await drop_the_rest()
+            await send(message)
+
+        await app(scope, take, send_behind)
 
     def _refusal(self, scope: Scope) -> ASGIApp | None:
         """Of a head that is too large, or tells of a body that is, or of two."""
@@ -227,6 +255,18 @@ class _Working:
         if self._limits is not None:
             self._limits.working -= 1
             self._limits = None
+
+
+def _ends_connection(scope: Scope) -> bool:
+    """Whether the client wants it closed behind the answer; not one that sends no body before it is told to."""
+    headers = Headers(scope=scope)
+    ends = scope["http_version"] == "1.0" or "close" in headers.get("connection", "").lower()
+    return ends and "expect" not in headers
+
+
+def _closes(start: Message) -> bool:
+    """Whether an answer says so itself: its body is too large, or did not come."""
+    return Headers(raw=start["headers"]).get("connection") == "close"
 
 
 def _head_bytes(scope: Scope) -> int:
