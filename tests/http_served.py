@@ -1,6 +1,6 @@
 """A real `memlog serve --transport http` process, and a client that sends what it is told to.
 
-The log goes to a file: a pipe that nobody reads would stop the server.
+The log goes to a file, and so is whole: of a pipe that nobody reads a server leaves out what does not fit.
 """
 
 from __future__ import annotations

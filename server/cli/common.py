@@ -7,7 +7,6 @@ import json
 import logging
 import math
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ import click
 from memlog.errors import EmbeddingError
 from memlog.runs import runs
 from memlog.settings import LogLevel, Settings, load
+from server.unread import stderr_handler
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -164,7 +164,7 @@ def address_options(command: Command) -> Command:
 
 
 def log_to_stderr(level: LogLevel) -> None:
-    handler = logging.StreamHandler(sys.stderr)
+    handler = stderr_handler()
     handler.setFormatter(SafeFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=LEVELS[level], handlers=[handler])
     # Its loader tells at INFO which variants it tried.

@@ -10,7 +10,6 @@ import json
 import logging
 import re
 import secrets
-import sys
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -23,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memlog.times import iso
 from server.http.errors import refused
+from server.unread import stderr_handler
 
 REQUEST_ID_HEADER = "X-Request-Id"
 _PLAIN = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -55,7 +55,7 @@ class JsonLines(logging.Formatter):
 
 
 def log_json_to_stderr(level: int) -> None:
-    handler = logging.StreamHandler(sys.stderr)
+    handler = stderr_handler()
     handler.setFormatter(JsonLines())
     logging.basicConfig(level=level, handlers=[handler], force=True)
     # Each request is one line of ours. The loader of faiss would tell which variants it tried,
