@@ -44,7 +44,7 @@ LOCK, BESIDE, ERASED = "backup.lock", "beside", ".erased"
 log = logging.getLogger("memlog.backup")
 
 Progress = Callable[[str, int, int], None]
-"""Told a project's name, how far it is, and how far it goes."""
+"""Told a project's name, how far it is, and how far it goes; and of `projects`, how many of how many are done."""
 
 
 class Copied(msgspec.Struct, frozen=True):
@@ -141,11 +141,14 @@ def back_up(store: Store, folder: Path, progress: Progress = lambda *_: None) ->
             _clear(folder)
             done: list[Copied] = []
             failures = []
-            for row in store.projects("all"):
+            rows = store.projects("all")
+            for number, row in enumerate(rows):
+                progress("projects", number, len(rows))
                 try:
                     done.append(_copied(store.by_id(row.id), row.name, folder, progress))
                 except MemlogError as error:
                     failures.append(of_project(row.name, error))
+            progress("projects", len(rows), len(rows))
             raise_first(failures, [each.name for each in done])
             return done
     except OSError as error:

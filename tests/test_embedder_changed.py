@@ -339,8 +339,8 @@ def test_the_doctor_counts_what_each_embedder_has_of_a_project(tmp_path: Path) -
     with on(tmp_path, "new") as client:
         tell(client, "later")
         client.service.embeddings.get().vectors(["e001: fact of e001"])
-        reports = doctor._projects(client.service)
-    assert reports["default"]["vectors"] == {
+        report = doctor._project(client.service, client.service.store.find("default"))
+    assert report["vectors"] == {
         "by-hash-new": {"embedded": 1, "pending": 141},
         "by-hash-old": {"embedded": 140, "pending": 2},
     }

@@ -21,7 +21,7 @@ from server.unread import stderr_handler
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import Progress, TaskID
 
     from memlog.store import Store
     from server.service import Opened, Service
@@ -42,6 +42,9 @@ COLUMNS_MIN = 40
 """Of a table: in fewer, as where nobody set how many there are and COLUMNS is 0, it would leave out what it shows."""
 RUNS_MAX = 12
 """Of positions that are told in words."""
+
+BARS_LAST = 4
+"""Of those that show progress."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for other programs.")
 
@@ -235,13 +238,20 @@ def progress_bar(*, hidden: bool = False) -> Iterator[Progress]:
         yield progress
 
 
+def new_bar(progress: Progress, name: str, total: int | None) -> TaskID:
+    """One bar more. Of many the first stays and the last few: with each that comes all are drawn again."""
+    for gone in progress.task_ids[1:-BARS_LAST]:
+        progress.remove_task(gone)
+    return progress.add_task(name, total=total)
+
+
 def bar_for(progress: Progress) -> Callable[[str, int, int], None]:
     """A callback for projections: one bar for each that reports."""
     tasks: dict[str, Any] = {}
 
     def show(name: str, position: int, head: int) -> None:
         if name not in tasks:
-            tasks[name] = progress.add_task(name, total=head)
+            tasks[name] = new_bar(progress, name, head)
         progress.update(tasks[name], completed=position, total=head)
 
     return show

@@ -16,7 +16,15 @@ from memlog.errors import MemlogError
 from memlog.project import Project, clock_us
 from memlog.settings import SETTINGS, Settings, load, unknown
 from memlog.shell import command_line
-from server.cli.common import json_option, open_console, print_json, service_of, with_settings
+from memlog.state import Project as ProjectRow
+from server.cli.common import (
+    json_option,
+    open_console,
+    print_json,
+    progress_bar,
+    service_of,
+    with_settings,
+)
 from server.service import Opened, Service
 
 OF_OTHERS = S_IRWXG | S_IRWXO
@@ -42,10 +50,12 @@ def doctor_command(ctx: click.Context, settings: Settings, as_json: bool) -> Non
         "settings": _settings(settings, ctx.params.get("data_dir")),
         "unknown": unknown(),
     }
-    with service_of(settings) as service:
+    with service_of(settings) as service, progress_bar(hidden=as_json) as progress:
         report["data_dir"] = _data_dir(settings.data_dir)
         report["embedder"] = _embedder(service)
-        report["projects"] = _projects(service)
+        rows = service.store.projects("all")
+        shown = progress.track(rows, description="projects")
+        report["projects"] = {row.name: _project(service, row) for row in shown}
     sick = [name for name, each in report["projects"].items() if "error" in each]
     if as_json:
         print_json(report)
@@ -88,24 +98,21 @@ def _embedder(service: Service) -> dict[str, str]:
     return {"state": "well", "key": embedder.key, "dimensions": str(embedder.dimensions)}
 
 
-def _projects(service: Service) -> dict[str, dict[str, Any]]:
-    reports: dict[str, dict[str, Any]] = {}
-    for row in service.store.projects("all"):
-        report: dict[str, Any] = {"status": row.status}
-        if row.status == "active":
-            try:
-                opened = service.open(row.name)
-                opened.projections.text(), opened.projections.analytics()
-                if (damage := opened.project.damage) is not None:
-                    report["error"], report["hint"] = damage.message, damage.suggestion
-                report["head"] = opened.project.head()
-                report |= _ahead(opened.project)
-                report["projections"] = opened.projections.positions()
-                report["vectors"] = _vectors(service, opened)
-            except MemlogError as error:
-                report["error"], report["hint"] = error.message, error.suggestion
-        reports[row.name] = report
-    return reports
+def _project(service: Service, row: ProjectRow) -> dict[str, Any]:
+    report: dict[str, Any] = {"status": row.status}
+    if row.status == "active":
+        try:
+            opened = service.open(row.name)
+            opened.projections.text(), opened.projections.analytics()
+            if (damage := opened.project.damage) is not None:
+                report["error"], report["hint"] = damage.message, damage.suggestion
+            report["head"] = opened.project.head()
+            report |= _ahead(opened.project)
+            report["projections"] = opened.projections.positions()
+            report["vectors"] = _vectors(service, opened)
+        except MemlogError as error:
+            report["error"], report["hint"] = error.message, error.suggestion
+    return report
 
 
 def _ahead(project: Project) -> dict[str, str]:

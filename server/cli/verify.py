@@ -18,6 +18,7 @@ from memlog.verifying import verify_file
 from server.cli.common import (
     json_option,
     many,
+    new_bar,
     positions_in_words,
     print_json,
     progress_bar,
@@ -66,8 +67,9 @@ def verify_command(settings: Settings, project: str | None, as_json: bool) -> No
     reports: dict[str, Report] = {}
     gone: set[str] = set()
     with store_of(settings) as store, progress_bar(hidden=as_json) as progress:
-        for row in store.projects("all") if project is None else [store.find(project)]:
-            task = progress.add_task(row.name, total=None)
+        rows = store.projects("all") if project is None else [store.find(project)]
+        for row in progress.track(rows, description="projects"):
+            task = new_bar(progress, row.name, None)
             report, file = Report(), store.file(row.id)
             for found in verify_file(file):
                 progress.advance(task)
