@@ -2,17 +2,21 @@
 
 What changed is read off the log: the entries since the last look say which rows they touched. A write
 of this process is looked at right away, those of others within `POLL_SECONDS`, for which the heads of
-the projects concerned are compared; while nobody listens nothing is done at all. A notification means
-"read it again": changes that come together are one, and a client may be told once too often.
+the projects concerned are compared, each looked up once for all sessions; while nobody listens nothing
+is done at all. A notification means "read it again": changes that come together are one, and a client
+may be told once too often.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import anyio
 import anyio.to_thread
@@ -42,6 +46,7 @@ from memlog.project import Project
 from memlog.state import State
 from server.addresses import ITEM, Address, GraphAddress, ItemAddress, UnknownResource
 from server.resources import Resources
+from server.service import Service
 from server.session import Session
 
 POLL_SECONDS = 0.5
@@ -72,6 +77,27 @@ class _Head(msgspec.Struct, frozen=True):
 
     def goes_on_from(self, before: _Head) -> bool:
         return (self.project_id, self.file) == (before.project_id, before.file)
+
+
+class _Glances:
+    """The heads of projects as they were in the present tick, for all sessions of a service: a tick is one poll."""
+
+    def __init__(self) -> None:
+        self._tick = 0
+        self._heads: dict[str, _Head] = {}
+        self._looking = anyio.Lock()
+
+    async def head(self, name: str, look: Callable[[], _Head]) -> _Head:
+        """The head of the project of this name, at some moment since the tick began; `look` is run by a thread."""
+        async with self._looking:
+            if (tick := int(time.monotonic() / POLL_SECONDS)) != self._tick:
+                self._tick, self._heads = tick, {}
+            if name not in self._heads:
+                self._heads[name] = await anyio.to_thread.run_sync(look)
+            return self._heads[name]
+
+
+_glances: WeakKeyDictionary[Service, _Glances] = WeakKeyDictionary()
 
 
 class _Changes(msgspec.Struct):
@@ -114,6 +140,7 @@ class Subscriptions:
         self._subscribed: dict[str, ServerSession] = {}
         """By URI, through which the one client of this server is told, until 2025-11-25."""
         self._heads: dict[Asked, _Head] = {}
+        self._glances = _glances.setdefault(session.service, _Glances())
 
     def add_to(self, server: Server[Any]) -> None:
         if self._session.lasting:  # else nobody could be told, nor would ever unsubscribe
@@ -234,13 +261,30 @@ class Subscriptions:
 
     async def _run(self) -> None:
         while True:
-            with anyio.move_on_after(POLL_SECONDS if self._projects() else None):
+            until_tick = POLL_SECONDS - time.monotonic() % POLL_SECONDS
+            with anyio.move_on_after(until_tick if self._projects() else None):
                 await self._awake.wait()
+            woken = self._awake.is_set()
             self._awake = anyio.Event()
             try:
-                await self._look()
+                if woken or await self._moved():
+                    await self._look()
             except Exception:
                 logger.exception("could not look for changes; the next look tries again")
+
+    async def _moved(self) -> bool:
+        """Whether a head is another one than noted."""
+        heads = {asked: self._heads[asked] for asked in self._projects() & self._heads.keys()}
+        for asked, before in heads.items():
+            try:
+                name = self._session.project_name(asked)
+            except MemlogError:  # none is active, or it is out of reach
+                if before != _Head():
+                    return True
+                continue
+            if await self._glances.head(name, partial(self._head, name)) != before:
+                return True
+        return False
 
     async def _look(self) -> None:
         heads = {asked: self._heads[asked] for asked in self._projects() & self._heads.keys()}

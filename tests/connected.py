@@ -86,6 +86,23 @@ async def joined(data_dir: Path, mode: Mode = "auto", **settings: Any) -> AsyncI
     """A client on a service over `data_dir`; search by words only unless `embedder` is given."""
     chosen = Settings(data_dir=data_dir, **{"embedder": "none", **settings})
     service = Service(chosen)
+    try:
+        async with _served(service, mode) as server:
+            yield server
+    finally:
+        service.close()
+
+
+@asynccontextmanager
+async def beside(server: Joined) -> AsyncIterator[Joined]:
+    """One session more on the same service, of a client until 2025-11-25."""
+    async with _served(server.service, "legacy") as another:
+        yield another
+
+
+@asynccontextmanager
+async def _served(service: Service, mode: Mode) -> AsyncIterator[Joined]:
+    chosen = service.settings
     offered = tools(chosen.toolsets, read_only=chosen.read_only)
     server = build_server(Session(service, chosen.project), offered, on_first_answer=lambda: None)
     guard(server)
@@ -95,9 +112,6 @@ async def joined(data_dir: Path, mode: Mode = "auto", **settings: Any) -> AsyncI
         if isinstance(message, ResourceUpdatedNotification):
             await send.send(message.params.uri)
 
-    try:
-        with send, receive:
-            async with Client(server, mode=mode, message_handler=take) as client:
-                yield Joined(client, service, receive)
-    finally:
-        service.close()
+    with send, receive:
+        async with Client(server, mode=mode, message_handler=take) as client:
+            yield Joined(client, service, receive)

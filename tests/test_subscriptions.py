@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from mcp.client.subscriptions import ResourcesListChanged, ResourceUpdated
 from mcp_types import INVALID_PARAMS, INVALID_REQUEST
@@ -18,7 +19,7 @@ from memlog.taking_in import restore
 from server import subscriptions
 from server.refusals import RESOURCE_NOT_FOUND
 from server.registry import tools
-from tests.connected import ERAS, Joined, Mode, joined, run
+from tests.connected import ERAS, Joined, Mode, beside, joined, run
 from tests.served import Message, Pipe, served
 from tests.service import Client, client_on
 
@@ -388,3 +389,44 @@ def test_a_listener_is_told_of_a_write_of_another_process(tmp_path: Path) -> Non
         }
         server.close_stdin()
         assert server.end() == (0, "")
+
+
+def test_all_sessions_of_a_server_are_told_of_a_write_of_another_process(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with AsyncExitStack() as stack:
+            first = await stack.enter_async_context(joined(tmp_path, "legacy"))
+            sessions = [first, *[await stack.enter_async_context(beside(first)) for _ in range(2)]]
+            for each in sessions:
+                await each.client.session.subscribe_resource(GRAPH)
+            with served(tmp_path) as other:
+                for name in ("Jon", "Gina"):
+                    other("create_entities", entities=[{"name": name, "entityType": "person"}])
+                    assert [await each.told() for each in sessions] == [GRAPH] * len(sessions)
+
+    run(scenario)
+
+
+def test_the_head_of_a_project_is_looked_up_once_in_a_tick_however_many_sessions_ask(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked: list[str] = []
+
+    def look(name: str) -> Callable[[], subscriptions._Head]:
+        def found() -> subscriptions._Head:
+            looked.append(name)
+            return subscriptions._Head(position=len(looked))
+
+        return found
+
+    async def scenario() -> None:
+        glances = subscriptions._Glances()
+        monkeypatch.setattr(subscriptions, "POLL_SECONDS", 1e12)
+        async with anyio.create_task_group() as tasks:
+            for _ in range(5):
+                tasks.start_soon(glances.head, "one", look("one"))
+        assert (await glances.head("two", look("two"))).position == 2
+        assert looked == ["one", "two"]
+        monkeypatch.setattr(subscriptions, "POLL_SECONDS", 1e-9)
+        assert (await glances.head("one", look("one"))).position == 3
+
+    run(scenario)
