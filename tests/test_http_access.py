@@ -413,7 +413,7 @@ def test_who_opens_one_session_after_another_keeps_nobody_else_out(crowded: Open
     modest = crowded["modest"]()
     greedy = [crowded["greedy"]() for _ in range(10)]
     assert is_open(modest)
-    assert [is_open(session) for session in greedy] == [False] * 7 + [True] * 3
+    assert sum(is_open(session) for session in greedy) == 3
     late = crowded["late"]()
     assert is_open(modest) and is_open(late)
     assert sum(is_open(session) for session in greedy) == 2
