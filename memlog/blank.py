@@ -16,13 +16,15 @@ from msgspec import inspect as mi
 
 from memlog.errors import InvalidParameter, Problem, invalid_at, refusal, shorten
 
-_SHOWS = re.compile(
-    "[^\\s\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"
-    "\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
-    "\U000e0000-\U000e0fff]"
+IGNORABLE = (
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
+    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-"""A character that shows: neither white space, nor of Unicode's Default_Ignorable_Code_Point, nor the empty Braille
-cell."""
+"""Unicode's Default_Ignorable_Code_Point (DerivedCoreProperties.txt), such as soft hyphens and the selectors of emoji,
+as it stands in a class of a regular expression."""
+
+_SHOWS = re.compile(f"[^\\s{IGNORABLE}\u2800]")
+"""A character that shows: neither white space, nor ignorable, nor the empty Braille cell."""
 
 SUGGESTION = "Say it in characters that show, or leave it out."
 

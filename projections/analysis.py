@@ -14,6 +14,8 @@ from functools import lru_cache
 
 from tantivy import Filter, Index, TextAnalyzer, TextAnalyzerBuilder, Tokenizer
 
+from memlog.blank import IGNORABLE
+
 TRIGRAM = 3
 END = "\n\n"
 """Closes a text before it is cut into trigrams, so that each of its characters begins one, and a part
@@ -37,15 +39,10 @@ STOP_WORDS = frozenset(_STOP_WORDS.split())
 _CJK = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003134f"
 _CJK_RUN = re.compile(f"[{_CJK}]+")
 _WORD = re.compile(r"[^\W_]+")
-_UNSEEN = re.compile(
-    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200c-\u200f\u202a-\u202e\u2060-\u206f"
-    "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
-    "\U000e0000-\U000e0fff]+"
-)
-"""Characters that nobody sees, such as soft hyphens and the selectors of emoji: Unicode's Default_Ignorable_Code_Point
-(DerivedCoreProperties.txt), but for the space of no width, which stands between words."""
-
+_UNSEEN = re.compile(f"[{IGNORABLE}]+")
 _SPACE_OF_NO_WIDTH = "\u200b"
+"""Of those nobody sees the one that stands between words."""
+
 _BETWEEN_WORDS = bytes(code for code in range(128) if not chr(code).isalnum())
 _SPACES_BETWEEN_WORDS = bytes.maketrans(_BETWEEN_WORDS, b" " * len(_BETWEEN_WORDS))
 _QUESTION_MARKS = "?\uff1f\u061f"  # the full-width one and the Arabic one
@@ -61,8 +58,8 @@ def normalise(text: str) -> str:
     if text.isascii():
         return " ".join(text.lower().split())
     whole = text.encode("utf-8", "replace").decode("utf-8")  # a lone surrogate is no character
-    seen = _UNSEEN.sub("", unicodedata.normalize("NFKC", whole).casefold())
-    folded = unicodedata.normalize("NFKC", seen).replace(_SPACE_OF_NO_WIDTH, " ")
+    spread = unicodedata.normalize("NFKC", whole).replace(_SPACE_OF_NO_WIDTH, " ")
+    folded = unicodedata.normalize("NFKC", _UNSEEN.sub("", spread.casefold()))
     return " ".join(folded.split())
 
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from typing import get_args
 
@@ -98,14 +98,12 @@ class TextSnapshot:
 
         root = query.root
         if isinstance(root, Words | Phrase | Prefix):
-            asked = self._leaf(root, at, alone=True)
+            asked = self._leaf(root, at=at, alone=True)
             return [] if asked is None else self._best(narrowed(asked), limit)
 
-        stop_words_only = all(self._leaf(leaf, at) is None for leaf in wanted(root))
-
-        @cache
-        def clause(leaf: Leaf) -> Clause | None:
-            return self._leaf(leaf, at, alone=stop_words_only)
+        looked_up = cache(partial(self._leaf, at=at))
+        stop_words_only = all(looked_up(leaf, alone=False) is None for leaf in wanted(root))
+        clause = partial(looked_up, alone=stop_words_only)
 
         leaves = [found for leaf in wanted(root) if (found := clause(leaf)) is not None]
         if satisfied_by_nothing(root, lambda leaf: clause(leaf) is None):
@@ -161,7 +159,7 @@ class TextSnapshot:
 
     # -- a query as the index understands it
 
-    def _leaf(self, leaf: Leaf, at: int | None, *, alone: bool = False) -> Clause | None:
+    def _leaf(self, leaf: Leaf, *, at: int | None, alone: bool) -> Clause | None:
         """None where there is nothing to look up."""
         match leaf:
             case Words(text):

@@ -4,8 +4,7 @@ in an error and of what describes the other tools."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 from memlog.settings import TOOLSETS
@@ -28,25 +27,27 @@ def followable(session: Session, advice: str | None) -> str | None:
     return " ".join(told) or None
 
 
-def described(tool: Tool, offered: Iterable[str]) -> str:
-    """The description of the tool for who is offered these; line by line as it was written."""
-    lacking = _naming(tools(TOOLSETS).keys() - set(offered))
-    if lacking is None:
-        return tool.description
-    lines = (
-        " ".join(each for each in _DESCRIBING.split(line) if not lacking.search(each))
-        for line in tool.description.split("\n")
-    )
-    return "\n".join(lines)
+def descriptions(offered: Mapping[str, Tool]) -> Iterator[str]:
+    """Those of the tools, for who is offered these and no others; line by line as they were written."""
+    lacking = _naming_others(offered)
+    for tool in offered.values():
+        if lacking is None:
+            yield tool.description
+            continue
+        lines = (
+            " ".join(each for each in _DESCRIBING.split(line) if not lacking.search(each))
+            for line in tool.description.split("\n")
+        )
+        yield "\n".join(lines)
 
 
 @lru_cache(64)
 def _lacking(toolsets: tuple[str, ...], read_only: bool, grant: Grant) -> re.Pattern[str] | None:
-    offered = tools(toolsets, read_only=read_only, grant=grant)
-    return _naming(tools(TOOLSETS).keys() - offered.keys())
+    return _naming_others(tools(toolsets, read_only=read_only, grant=grant))
 
 
-def _naming(lacking: AbstractSet[str]) -> re.Pattern[str] | None:
+def _naming_others(offered: Mapping[str, Tool]) -> re.Pattern[str] | None:
     """Finds a tool that is not offered: by its name where that is no word, else by its name with arguments."""
-    names = [name if "_" in name else f"{name} {{" for name in sorted(lacking)]
+    lacking = sorted(tools(TOOLSETS).keys() - offered.keys())
+    names = [name if "_" in name else f"{name} {{" for name in lacking]
     return re.compile("|".join(rf"\b{re.escape(name)}" for name in names)) if names else None

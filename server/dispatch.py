@@ -33,7 +33,7 @@ from mcp_types import (
 from memlog import __version__
 from memlog.errors import DamagedLog, MemlogError
 from memlog.project import Origin
-from server.advice import described, followable
+from server.advice import descriptions, followable
 from server.arguments import decode
 from server.completions import Completions
 from server.credentials import judge
@@ -111,8 +111,10 @@ def build_server(
     what the client need not wait for.
     """
     offered = [
-        listed(tool).model_copy(update={"description": described(tool, tools)})
-        for tool in tools.values()
+        listed(tool)
+        if description == tool.description
+        else listed(tool).model_copy(update={"description": description})
+        for tool, description in zip(tools.values(), descriptions(tools), strict=True)
     ]
     answered = once(on_first_answer)
 

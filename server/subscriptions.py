@@ -272,10 +272,13 @@ class Subscriptions:
             except Exception:
                 logger.exception("could not look for changes; the next look tries again")
 
+    def _noted(self) -> dict[Asked, _Head]:
+        """The heads at the last look, of what somebody listens to."""
+        return {asked: self._heads[asked] for asked in self._projects() & self._heads.keys()}
+
     async def _moved(self) -> bool:
         """Whether a head is another one than noted."""
-        heads = {asked: self._heads[asked] for asked in self._projects() & self._heads.keys()}
-        for asked, before in heads.items():
+        for asked, before in self._noted().items():
             try:
                 name = self._session.project_name(asked)
             except MemlogError:  # none is active, or it is out of reach
@@ -287,7 +290,7 @@ class Subscriptions:
         return False
 
     async def _look(self) -> None:
-        heads = {asked: self._heads[asked] for asked in self._projects() & self._heads.keys()}
+        heads = self._noted()
         if not heads:
             return
         found = await anyio.to_thread.run_sync(self._compare, heads)

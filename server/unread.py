@@ -22,9 +22,8 @@ PATIENCE_SECONDS = 1.0
 
 def stderr_handler() -> logging.Handler:
     """Writes what is logged to stderr, whatever that is."""
-    with suppress(
-        AttributeError, OSError, ValueError
-    ):  # there may be none, or one without a descriptor
+    # There may be none, or one without a descriptor.
+    with suppress(AttributeError, OSError, ValueError):
         descriptor = sys.stderr.fileno()
         mode = os.fstat(descriptor).st_mode
         if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):

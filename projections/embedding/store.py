@@ -141,9 +141,8 @@ def _opening(path: Path) -> AbstractContextManager[object]:
     """
     from filelock import FileLock
 
-    return FileLock(
-        f"{path}.opening", is_singleton=True
-    )  # who replaces a file may have to follow another first
+    # One for a thread, however often: who replaces a file may have to follow another first.
+    return FileLock(f"{path}.opening", is_singleton=True)
 
 
 def _opened(path: Path, map_bytes: int) -> Environment:

@@ -29,6 +29,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from memlog.canonical import canonical
 from memlog.errors import MemlogError, ProjectNotFound
+from server.advice import followable
 from server.calls import Calls
 from server.dispatch import build_server
 from server.faults import guard
@@ -158,11 +159,8 @@ class App:
         """What can be done about a project that is not there, with this grant."""
         if not grant.reaches(project):
             return grant.within_reach
-        settings = self._service.settings
-        offered = tools(settings.toolsets, read_only=settings.read_only, grant=grant)
-        if "create_project" not in offered:
-            return None
-        return f"Create it first, at {settings.http_path} with create_project."
+        create = f"Create it first, at {self._service.settings.http_path} with create_project."
+        return followable(Session(self._service, project, grant), create)
 
     # -- for those who run it
 
