@@ -1,6 +1,6 @@
 """Hybrid search without one of its parts, or with another number in its place, for `quality`.
 
-A variant changes the numbers of `ranking`, `late` and `closely` in this process while it is entered.
+A variant changes the numbers of `ranking`, `late`, `weighing` and `closely` in this process while it is entered.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from projections import closely, late, ranking
+from projections import closely, late, ranking, weighing
 from projections.vector_rows import Rows
 
 Changes = Mapping[tuple[ModuleType | type, str], Any]
@@ -38,6 +38,10 @@ def _unknown(asked: object, weight: object, stored: list[bytes | None], beside: 
     return np.full(len(stored), np.nan, np.float32)
 
 
+def _as_embedded(own: object, asked: object, rarity: object) -> None:
+    """Leaves the question the vector that the model gave it."""
+
+
 def _alike(asked: Any, rarity: object) -> Any:
     return np.ones(len(asked.vectors), np.float32)
 
@@ -46,6 +50,7 @@ def _nobody(rows: Rows, among: Any, at: int | None) -> Any:
     return np.empty(0, np.int64)
 
 
+NOT_POINTED: Changes = {(weighing, "pointed"): _as_embedded}
 NO_LATE: Changes = {(closely, "interaction"): _unknown}
 NO_LENDING: Changes = {(ranking, "BESIDE_SHARES"): NOTHING_LENT}
 NO_COMPANIONS: Changes = {(Rows, "companions"): _nobody}
@@ -54,6 +59,7 @@ NO_ASKING: Changes = {(ranking, "ASKING_DEDUCTION"): 0.0}
 
 _CHANGES: Mapping[str, Changes] = {
     "as it is": {},
+    "the question's vector: all words count alike": NOT_POINTED,
     "without late interaction": NO_LATE,
     "late interaction: all words count alike": {(closely, "weights"): _alike},
     "late interaction: in the text alone": {(late, "BESIDE_SHARE"): 0.0},
@@ -66,6 +72,7 @@ _CHANGES: Mapping[str, Changes] = {
     "looking at 20": {(closely, "CLOSE_MAX"): 20},
     "looking at 75": {(closely, "CLOSE_MAX"): 75},
     "words and meaning alone": {
+        **NOT_POINTED,
         **NO_LATE,
         **NO_LENDING,
         **NO_COMPANIONS,

@@ -15,9 +15,10 @@ from projections import analysis
 from projections.candidates import NO_ROW, Candidates, Places
 from projections.documents import Kind
 from projections.embedding import CachedEmbedder
-from projections.late import interaction, weights
+from projections.late import interaction
 from projections.ranking import BESIDE_SHARES, Features, Scores, scores
 from projections.vector_look import Look
+from projections.weighing import weights
 
 CLOSE_MAX = 40
 """How many of the candidates are looked at, besides what is beside them. Fewer find less, more find as much and take

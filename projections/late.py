@@ -10,8 +10,7 @@ counts too, a little less.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,20 +22,6 @@ BESIDE_SHARE = 0.9
 
 Scores = NDArray[np.float32]
 Places = NDArray[np.int64]
-
-
-def weights(asked: Asked, rarity: Callable[[str], float]) -> Scores:
-    """What each piece of the question counts: the rarity of its word, shared among the word's pieces.
-
-    Words of no rarity (stop words, punctuation) count nothing, unless there are no others.
-    """
-    pieces = Counter(asked.numbers)
-    shares = [
-        rarity(word) / pieces[number]
-        for word, number in zip(asked.words, asked.numbers, strict=True)
-    ]
-    found = np.array(shares, np.float32)
-    return found if found.any() else np.ones(len(found), np.float32)
 
 
 def interaction(

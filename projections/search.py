@@ -3,6 +3,7 @@
 A document is found by its words (BM25), by its meaning (cosine of embeddings) or because the query is
 a part of it (substring). The best of what was found are looked at closely, word by word (`late`), together
 with what was written down right beside them in the same conversation; `ranking` orders them all.
+What a question means is told by its rare words more than by others (`weighing`).
 A document found by neither words nor part counts only with a cosine of at least `COSINE_MIN`, or beside
 one that was found; so a query that nothing answers finds nothing.
 """
@@ -10,7 +11,7 @@ one that was found; so a query that nothing answers finds nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -41,7 +42,10 @@ if TYPE_CHECKING:
 DEPTH = 60
 """How many documents each way of finding brings. Of more, hardly any ends up among the best (docs/search.md)."""
 
-COSINE_MIN = 0.35
+COSINE_MIN, POINTED_COSINE_MIN = 0.35, 0.30
+"""Of the vector that the model gave the question, and of one that its rare words point, which lies further from all
+texts."""
+
 PATIENCE_SECONDS: dict[Mode, float] = {"hybrid": 2.0, "semantic": 20.0}
 """How long a search waits for texts to be embedded; the rest is searched by words, and it says so."""
 WAITED_EVENTS_MAX = 500
@@ -138,6 +142,7 @@ class _Asked(NamedTuple):
     vector: Vectors
     meaning: Meaning
     notice: str | None
+    cosine_min: float = COSINE_MIN
 
 
 class _Near(NamedTuple):
@@ -194,7 +199,7 @@ class Searcher:
             asked = asking.answer(begun.pop(), mode)
             if asked.meaning.vectors.rows >= ROWS_MANY:
                 meanwhile()
-            near = _near(asked, scope)
+            near = _near(self._pointed(query, asked, looked and looked[0]), scope)
         except EmbeddingError as error:
             if mode == "semantic":
                 raise
@@ -220,9 +225,9 @@ class Searcher:
         """
         asking = self._embeddings.asking
         ask = partial(self._asked, _Text(text), "hybrid")
-        vector, meaning, notice = asking.answer(asking.begin(ask, "hybrid"), "hybrid")
-        found = meaning.vectors.search(vector, limit=limit, kinds=kinds, labels=labels)
-        return found, notice
+        asked = asking.answer(asking.begin(ask, "hybrid"), "hybrid")
+        found = asked.meaning.vectors.search(asked.vector, limit=limit, kinds=kinds, labels=labels)
+        return found, asked.notice
 
     def _by_words(self, query: str, parsed: Query, scope: _Scope) -> tuple[TextProjector, _Worded]:
         text = self._projections.text_ahead()
@@ -259,6 +264,21 @@ class Searcher:
             labels=scope.labels,
         )
         return Found(_hits(candidates, closely), asked.notice, deeper)
+
+    def _pointed(self, query: str, asked: _Asked, text: TextProjector | None) -> _Asked:
+        """With the vector that the question's rare words give it; as it is where `text`, which knows what is rare, is
+        damaged: the next search by words mends it."""
+        from projections.weighing import pointed
+
+        _, pieces = asked.meaning.embedder.query(query)
+        if pieces is None:
+            return asked
+        with suppress(StorageError):
+            text = text or self._projections.text_ahead()
+            vector = pointed(asked.vector, pieces, text.rarity)
+            if vector is not None:
+                return asked._replace(vector=vector, cosine_min=POINTED_COSINE_MIN)
+        return asked
 
     def _asked(self, wanted: _Question | _Text, mode: Mode) -> _Asked:
         """What to search with: the present embedder, or the one before while that reaches further."""
@@ -347,7 +367,7 @@ def _add_near(near: _Near, candidates: Candidates, scope: _Scope) -> bool:
     look, rows, cosines = near.look, near.rows, near.cosines
     candidates.row = look.rows_of(candidates.refs)
     candidates.cosine = look.cosines(candidates.row).astype(float)
-    count = int((cosines >= COSINE_MIN).sum())
+    count = int((cosines >= near.asked.cosine_min).sum())
     known = set(candidates.row.tolist())
     new = [place for place, row in enumerate(rows[:count].tolist()) if row not in known]
     candidates.add(look.described(rows[new]), cosine=cosines[new], row=rows[new])

@@ -21,8 +21,9 @@ from projections.embedding.pieces import (
     unpack,
 )
 from projections.embedding.store import key_of
-from projections.late import interaction, weights
+from projections.late import interaction
 from projections.vector_index import Vectors
+from projections.weighing import pointed, weights
 
 DRAW = np.random.default_rng(7)
 
@@ -94,6 +95,8 @@ def test_a_question_that_is_taken_along_is_what_it_is_alone_and_changes_nothing_
         vector_alone, told_alone = minilm.asked(question)
         np.testing.assert_allclose(vector, vector_alone, atol=1e-3)
         np.testing.assert_allclose(told.vectors, told_alone.vectors, atol=5e-3)
+        np.testing.assert_allclose(told.states, told_alone.states, atol=5e-3)
+        assert told.states.shape == (len(told.words), 384)
         assert (told.words, told.numbers) == (told_alone.words, told_alone.numbers)
 
 
@@ -213,7 +216,7 @@ def test_a_text_that_was_embedded_without_its_pieces_is_embedded_again_for_them(
 
 
 def asked_for(vectors: Vectors, *words: str) -> Asked:
-    return Asked(unit(vectors), words, tuple(range(len(words))))
+    return Asked(unit(vectors), words, tuple(range(len(words))), vectors.astype(np.float16))
 
 
 def test_what_one_text_has_not_its_neighbour_may_have_a_little_less() -> None:
@@ -239,6 +242,35 @@ def test_a_text_without_pieces_has_no_score_and_lends_none() -> None:
 
 
 def test_a_word_shares_its_rarity_among_its_pieces_and_stop_words_count_nothing() -> None:
-    asked = Asked(drawn(4), ("the", "zebra", "zebra", "?"), (0, 1, 1, 2))
+    drawn_at_random = drawn(4)
+    states = drawn_at_random.astype(np.float16)
+    asked = Asked(drawn_at_random, ("the", "zebra", "zebra", "?"), (0, 1, 1, 2), states)
     assert weights(asked, lambda word: 3.0 * (word == "zebra")).tolist() == [0, 1.5, 1.5, 0]
     assert weights(asked, lambda word: 0.0).tolist() == [1, 1, 1, 1]
+
+
+def test_the_vector_of_a_question_is_most_of_all_that_of_the_pieces_that_count() -> None:
+    states = np.array([[1, 0, 0], [0, 2, 0], [0, 0, 4]], np.float32)
+    asked = Asked(unit(states), ("the", "zebra", "sings"), (0, 1, 2), states.astype(np.float16))
+    rarities = {"zebra": 3.0, "sings": 2.0}
+    found = pointed(states[0], asked, lambda word: rarities.get(word, 0.0))
+    assert found is not None
+    assert np.linalg.norm(found) == pytest.approx(1)
+    assert found.tolist() == pytest.approx([x / np.hypot(0.3, 0.7) for x in (0.3, 0.42, 0.56)])
+
+
+def test_a_question_whose_words_count_alike_keeps_the_vector_that_the_model_gave_it() -> None:
+    own = drawn(1)[0]
+    asked = asked_for(drawn(3), "who", "are", "they")
+    assert pointed(own, asked, lambda word: 0.0) is None
+    assert pointed(own, asked, lambda word: 1.5) is None
+    assert pointed(own, asked_for(drawn(0)), lambda word: 1.0) is None
+
+
+def test_a_question_is_pointed_to_what_its_rare_words_mean(minilm: PieceEmbedder) -> None:
+    own, asked = minilm.asked("What did Melanie tell Caroline about her telescope?")
+    found = pointed(own, asked, lambda word: {"telescope": 3.0, "tell": 1.0}.get(word, 0.0))
+    assert found is not None
+    wanted, talk = minilm.embed(["a spyglass to look at the stars", "Melanie told Caroline"])
+    assert found @ wanted > own @ wanted
+    assert found @ talk < own @ talk - 0.2

@@ -116,18 +116,22 @@ class MiniLM:
 
         every = [*texts, *questions]
         vectors = np.empty((len(every), DIMENSIONS), np.float32)
-        states_of: list[Vectors] = [vectors[:0]] * len(every)
         packed = [b""] * len(texts)
+        states_of: dict[int, Vectors] = {}
 
         def fill(batch: Batch) -> None:
             rows, pieces = batch
-            pooled, states = self._run(["pooled", "reduced"], pieces)
+            asks = max(rows) >= len(texts)
+            pooled, reduced, *states = self._run(["pooled", "reduced", *["tokens"] * asks], pieces)
             vectors[rows] = self._meant(pooled, pieces)
-            for row, own, ids in zip(rows, _own(states, pieces), pieces, strict=True):
-                states_of[row] = self._known(own, ids)
-            stored = [row for row in rows if row < len(texts)]
-            for row, each in zip(stored, pack([states_of[row] for row in stored]), strict=True):
+            own = map(self._known, _own(reduced, pieces), pieces)
+            stored = [(row, each) for row, each in zip(rows, own, strict=True) if row < len(texts)]
+            for (row, _), each in zip(stored, pack([each for _, each in stored]), strict=True):
                 packed[row] = each
+            for whole in states:
+                states_of.update(
+                    zip(rows, map(self._known, _own(whole, pieces), pieces), strict=True)
+                )
 
         self._each(fill, every)
         asked = [
@@ -139,11 +143,13 @@ class MiniLM:
     def asked(self, text: str) -> tuple[Vectors, Asked]:
         encoded = self._encoded(text)
         ids = encoded.ids
-        pooled, states = self._run(["pooled", "reduced"], [ids])
+        pooled, states = self._run(["pooled", "tokens"], [ids])
         known = self._known(states[0, 1:-1], ids)
         return self._meant(pooled, [ids])[0], self._question(text, encoded, known)
 
-    def _question(self, text: str, encoded: Any, known: Vectors) -> Asked:
+    def _question(self, text: str, encoded: Any, states: Vectors) -> Asked:
+        import numpy as np
+
         words = [
             word  # None of [CLS] and [SEP]
             for word, piece in zip(encoded.word_ids, encoded.ids, strict=True)
@@ -151,7 +157,8 @@ class MiniLM:
         ]
         spans = [encoded.word_to_chars(word) or (0, 0) for word in words]
         said = tuple(text[start:stop] for start, stop in spans)
-        return Asked(unit(known), said, tuple(words))
+        reduced = unit(states @ directions())
+        return Asked(reduced, said, tuple(words), states.astype(np.float16))
 
     def _encoded(self, text: str) -> Any:
         return self._tokenizer.encode(text[:CHARACTERS_MAX])

@@ -46,6 +46,8 @@ class Asked(msgspec.Struct, frozen=True):
     words: tuple[str, ...]
     numbers: tuple[int, ...]
     """Of the word of each piece, by which a word that is said twice is two."""
+    states: NDArray[np.float16]
+    """The last hidden states of the pieces, (pieces, width)."""
 
 
 class Packed(msgspec.Struct, frozen=True):
