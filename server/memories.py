@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
+from itertools import accumulate, islice
 
 from memlog.errors import EmbeddingError, MemoryNotFound, refusal
 from memlog.events import MemoryMerged, MemoryStored
@@ -19,20 +19,23 @@ MEMORY_KINDS: frozenset[Kind] = frozenset({"memory"})
 SIMILAR_MAX = 5
 
 
-def found_memories(hits: Sequence[Hit], state: State, limit: int) -> list[tuple[Memory, Hit]]:
-    """The memories behind hits that are active in `state`, best first."""
+def found_memories(hits: Sequence[Hit], state: State, limit: int) -> list[tuple[Memory, float]]:
+    """The memories behind hits that are active in `state`, best first, each with how relevant it is, 0..1: no more
+    than what stands before it, for the seeds' clients read the order of a list from these numbers."""
     rows = ((state.memory(hit.ref), hit) for hit in hits)
-    return list(islice(((row, hit) for row, hit in rows if row is not None and row.active), limit))
+    found = list(islice(((row, hit) for row, hit in rows if row is not None and row.active), limit))
+    falling = accumulate((_relevance(hit) for _, hit in found), min)
+    return [(row, relevance) for (row, _), relevance in zip(found, falling, strict=True)]
+
+
+def _relevance(hit: Hit) -> float:
+    """How relevant a hit is on its own, 0..1: its cosine, or how much of the query its words cover."""
+    return max(hit.cosine, hit.part, min(1.0, hit.score))
 
 
 def source_of(row: Memory, current: State, *, blame: bool) -> Provenance | None:
     """With `blame`, which event stored the memory first."""
     return view_provenance(row.id, row.born, current) if blame else None
-
-
-def relevance(hit: Hit) -> float:
-    """How relevant a hit is on its own, 0..1: its cosine, or how much of the query its words cover."""
-    return max(hit.cosine, hit.part, min(1.0, hit.score))
 
 
 def stored(outcome: Outcome) -> Memory:

@@ -399,6 +399,24 @@ def test_the_documented_searches_for_records_find_them(with_model: Client) -> No
     assert answer["results"] == [], "no record has all of these"
 
 
+def test_what_is_found_is_in_the_order_of_the_numbers_that_are_told(with_model: Client) -> None:
+    for content in (
+        "User prefers short answers",
+        "User's mother Joan lives in York",
+        "User drives a blue Skoda Fabia",
+        "User moved to Manchester in May",
+    ):
+        with_model("store_memory", content=content)
+    found = with_model("search_memories", query="Where does the user live?")["memories"]
+    told = [each["relevance_score"] for each in found]
+    assert told == sorted(told, reverse=True), found
+    assert len(told) == 4 and min(told) > 0
+    results = with_model("memory_search", query="Where does the user live?")["results"]
+    assert [each["similarity"] for each in results] == told
+    best = with_model("search_memories", query="Where does the user live?", limit=2)["memories"]
+    assert [each["relevance_score"] for each in best] == told[:2], "whatever else is asked for"
+
+
 def test_records_are_listed_by_type_and_by_tags(client: Client) -> None:
     for record in (DECISION, HEALTH, BACKUP, ROLLBACK):
         client("memory_create", record)

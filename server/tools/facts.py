@@ -18,7 +18,6 @@ from server.cutting import Room, together, within_budget
 from server.memories import (
     MEMORY_KINDS,
     found_memories,
-    relevance,
     similar_memories,
     source_of,
     stored,
@@ -165,10 +164,10 @@ def search_memories(call: Call, arguments: SearchMemories) -> FactsResult:
             view_fact(
                 row,
                 usage.accessed_us(row.id),
-                relevance(hit),
+                relevance,
                 source_of(row, state, blame=arguments.provenance),
             )
-            for row, hit in rows
+            for row, relevance in rows
         ]
     usage.read(row.id for row, _ in rows)
     return _facts(project, views, found.notice)

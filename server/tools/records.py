@@ -18,7 +18,7 @@ from memlog.state import Memory, State, type_label
 from memlog.times import iso
 from server.addresses import item_uri
 from server.cutting import together, within_budget
-from server.memories import MEMORY_KINDS, found_memories, relevance, source_of, stored
+from server.memories import MEMORY_KINDS, found_memories, source_of, stored
 from server.moments import AsOf, position_of
 from server.registry import Arguments, Call, Link, Result, tool
 from server.views import Blame, Provenance, read_cursor, write_cursor
@@ -139,10 +139,10 @@ def memory_search(call: Call, arguments: MemorySearch) -> RecordsResult:
             view_record(
                 row,
                 item_uri(row.id, project, call.session.active),
-                relevance(hit),
+                similarity,
                 source_of(row, state, blame=arguments.provenance),
             )
-            for row, hit in found_memories(found.hits, state, limit)
+            for row, similarity in found_memories(found.hits, state, limit)
         ]
         notice = found.notice if views else together(found.notice, _lacking(wanted, state))
     return RecordsResult(project=project, results=views, notice=notice)
