@@ -218,18 +218,46 @@ def _superseded_twice(wanted: str, path: str, first: str) -> Refusal:
 def unfit_observation(
     wanted: str, path: str, facts: Facts, state: State, near: Suggestions
 ) -> Refusal:
-    retired = state.observation(wanted) if is_id(wanted, "obs") else None
-    if retired is not None and retired.superseded_by is not None:
-        problem = f"Observation {wanted} was superseded already by {retired.superseded_by}"
-        newest = near.newest(retired.id, partial(_successor, state))
-        suggestion = f"Supersede its newest version instead: {newest}."
-        return Conflict, Problem(path, problem, suggestion, wanted)
+    named = state.observation(wanted) if is_id(wanted, "obs") else None
+    elsewhere = None
+    if named is not None:
+        newest = _newest(named, state, near)
+        if newest.entity_id != facts.entity_id:
+            elsewhere = _elsewhere(newest, wanted, state)
+        elif named.superseded_by is not None:
+            problem = f"Observation {wanted} was superseded already by {named.superseded_by}"
+            return Conflict, Problem(path, problem, _instead(newest), wanted)
     suggestion = (
-        near.did_you_mean(wanted, facts, facts.contents)
+        elsewhere
+        or near.did_you_mean(wanted, facts, facts.contents)
         or "Pass the id or the exact text of a living observation of this entity."
     )
     problem = f"Observation {shorten(wanted)!r} not found on this entity"
     return ObservationNotFound, Problem(path, problem, suggestion, shorten(wanted))
+
+
+def _elsewhere(newest: Observation, wanted: str, state: State) -> str | None:
+    """Of which entity it is a fact, if it is one still."""
+    owner = state.entity(newest.entity_id)
+    if owner is None or not newest.living:
+        return None
+    which = "It" if newest.id == wanted else f"Its newest version, {newest.id},"
+    return f"{which} is a fact of '{shorten(owner.name)}': pass that as entityName."
+
+
+def _newest(version: Observation, state: State, near: Suggestions) -> Observation:
+    newest = state.observation(near.newest(version.id, partial(_successor, state)))
+    assert newest is not None, "a chain of versions has no gaps"
+    return newest
+
+
+def _instead(newest: Observation) -> str:
+    if newest.living:
+        return f"Supersede its newest version instead: {newest.id}."
+    return (
+        f"Its newest version, {newest.id}, was deleted. "
+        "Pass what is true now to add_observations, without `supersedes`."
+    )
 
 
 def _successor(state: State, observation_id: str) -> str | None:

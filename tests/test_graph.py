@@ -268,6 +268,37 @@ def test_superseding_twice_names_the_newest_version() -> None:
     Given(JON, *chain).when(add("Jon", late)).refused(Conflict, "obs_2", "obs_3")
 
 
+def test_superseding_what_was_superseded_by_something_deleted_does_not_advise_what_is_gone() -> (
+    None
+):
+    first = "obs_01h455vb4pex5vsknk084sn02q"
+    chain = (
+        ObservationAdded(first, "ent_1", "a"),
+        ObservationSuperseded("obs_2", first, "b"),
+        ObservationDeleted("obs_2"),
+    )
+    late = NewObservation(content="d", supersedes=first)
+    Given(JON, *chain).when(add("Jon", late)).refused(
+        Conflict, "Its newest version, obs_2, was deleted", "without `supersedes`"
+    )
+
+
+def test_superseding_a_fact_of_another_entity_names_that() -> None:
+    first, second = "obs_01h455vb4pex5vsknk084sn02q", "obs_01h2xcejqtf2nbrexx3vqjhp41"
+    chain = (
+        ObservationAdded(first, "ent_1", "a"),
+        ObservationSuperseded(second, first, "b"),
+    )
+    for wanted, told in (
+        (second, "It is a fact of 'Jon': pass that as entityName."),
+        (first, f"Its newest version, {second}, is a fact of 'Jon'"),
+    ):
+        late = NewObservation(content="d", supersedes=wanted)
+        Given(JON, GINA, *chain).when(add("Gina", late)).refused(
+            ObservationNotFound, wanted, "not found on this entity", told
+        )
+
+
 def test_problems_of_several_kinds_are_one_invalid_request() -> None:
     request = AddObservations(
         observations=[
