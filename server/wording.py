@@ -250,7 +250,7 @@ def _mended(kind: mi.Type, value: Any) -> str:
             return _unquoted(value, meant)
     for each in map(bare, members(kind)):
         if isinstance(each, Sequential) and suits(each.item_type, value):
-            return f"Pass a list: [{_inner(value)}]"
+            return f"Pass a list: [{_as_items(value, each.item_type)}]"
         if isinstance(each, mi.StrType) and isinstance(value, (int, float)):
             written = f": {quoted(_inner(value))}" if _written_out(value) else "."
             return f"Pass it in quotes{written}"
@@ -278,6 +278,18 @@ def _inner(value: Any) -> str:
     if isinstance(value, (list, dict)):
         return "[…]" if isinstance(value, list) else "{…}"
     return quoted(value)
+
+
+def _as_items(value: Any, item: mi.Type) -> str:
+    """What to write in a list for `value`: where its items match a pattern, what does, each between commas."""
+    pattern = getattr(bare(item), "pattern", None)
+    if pattern is None or not isinstance(value, str) or re.search(pattern, value):
+        return _inner(value)
+    if len(value) > SKETCH_CHARACTERS_MAX:
+        return example(item)
+    parts = [_matching(part, pattern) for part in value.split(",") if part.strip()]
+    fitting = [quoted(part) for part in parts if part is not None]
+    return ",".join(fitting) if fitting and len(fitting) == len(parts) else example(item)
 
 
 def _parsed(text: str) -> Any:
@@ -347,11 +359,19 @@ def _unit(kind: Sizeable) -> tuple[str, str]:
 
 def unmatched(text: str, pattern: str, annotated: mi.Type) -> Words:
     problem = f"{quoted(text)} does not match {pattern}"
-    plain = re.sub(r"[^a-z0-9:_-]+", "-", text[:SKETCH_CHARACTERS_MAX].lower()).strip("-")
-    if text.isascii() and len(text) <= SKETCH_CHARACTERS_MAX and re.search(pattern, plain):
+    plain = _matching(text, pattern)
+    if plain is not None:
         return problem, f'Pass "{plain}".'
     has_example = any(each.get("examples") for each in _annotations(annotated))
     return problem, f"For example: {example(annotated)}." if has_example else None
+
+
+def _matching(text: str, pattern: str) -> str | None:
+    """`text` as a tag would be written, if that matches."""
+    if not text.isascii() or len(text) > SKETCH_CHARACTERS_MAX:
+        return None
+    plain = re.sub(r"[^a-z0-9:_-]+", "-", text.lower()).strip("-")
+    return plain if re.search(pattern, plain) else None
 
 
 def not_one_of(values: Sequence[Any], value: Any) -> Words:
