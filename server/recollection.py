@@ -193,8 +193,13 @@ class Recollection:
 
     def _relation(self, row: Relation, entity: Entity) -> Item:
         leaves = self._state.entity_id_of(row.source) == entity.id
-        arrow, other = ("→", row.target) if leaves else ("←", row.source)
-        line = clipped(f"{arrow} {row.relation_type} {other}", self._budget_tokens)
+        # Read without its arrow, each still says who does what to whom.
+        said = (
+            f"→ {row.relation_type} {row.target}"
+            if leaves
+            else f"← {row.source} {row.relation_type}"
+        )
+        line = clipped(said, self._budget_tokens)
         return Item("relation", row.id, entity.id, _heading(entity), line)
 
 
