@@ -313,7 +313,7 @@ def missing_entity(
     `at` is the position as of which was asked, where that was not for now.
     """
     near = near or Suggestions()
-    suggestion = near.did_you_mean(name, State, state.names) or far
+    suggestion = pass_its_name(name, state) or near.did_you_mean(name, State, state.names) or far
     gone = near.gone(name, partial(gone_at, state=state))
     came = None if at is None else came_after(at, name, state)
     if came is not None:
@@ -322,6 +322,18 @@ def missing_entity(
         back = f'undo {{"position": {gone}}} brings it back.'
         suggestion = f"{suggestion} It was there until position {gone}: {back}"
     return Problem(path, f"Entity with name {shorten(name)} not found", suggestion, shorten(name))
+
+
+def named_by_id(text: str, state: State) -> str | None:
+    """The name of the entity whose id stands where its name belongs."""
+    entity = state.entity(text) if is_id(text, "ent") else None
+    return None if entity is None else entity.name
+
+
+def pass_its_name(text: str, state: State) -> str | None:
+    """What to say of such an id; None of any other text."""
+    name = named_by_id(text, state)
+    return None if name is None else f"That is the id of '{shorten(name)}': pass the name."
 
 
 def _refuse(found: Iterable[Refusal]) -> None:

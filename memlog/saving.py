@@ -20,6 +20,7 @@ from memlog.commands import CONFIDENCE, IMPORTANCE, SavedEntity, SavedRelation, 
 from memlog.context import Context
 from memlog.errors import InvalidParameter, Problem, refusal, shorten
 from memlog.events import EntityCreated, EntityRated, Event, ObservationAdded, RelationAdded
+from memlog.graph import pass_its_name
 from memlog.state import Entity, State
 
 NAME_MAX, TYPE_MAX, RELATION_TYPE_MAX = 100, 50, 50
@@ -149,7 +150,9 @@ def _relation_problems(
     )
     target = relation.target_entity
     if canonical(target) not in names and state.entity_id_of(target) is None:
-        found = near.did_you_mean(target, State, lambda: (*names, *state.names()))
+        found = pass_its_name(target, state) or near.did_you_mean(
+            target, State, lambda: (*names, *state.names())
+        )
         suggestion = (
             f"{found or 'Add that entity to `entities`.'} targetEntity must name an entity in the "
             "same save_memory call, or one that is in memory"

@@ -78,6 +78,31 @@ def test_a_mistake_is_told_so_that_the_right_call_can_be_written(
     world.call(mistake.tool, mistake.right)
 
 
+def test_the_id_of_an_entity_where_its_name_belongs_is_answered_with_the_name(world: World) -> None:
+    (john,) = world.call("open_nodes", {"names": ["john-doe"]})["entities"]
+    edge = {"targetEntity": john["id"], "relationType": "knows"}
+    ann = {
+        "name": "Ann",
+        "entityType": "Person",
+        "observations": ["Likes tea"],
+        "relations": [edge],
+    }
+    fact = {"entityName": john["id"], "contents": ["Likes tea"]}
+    for tool, arguments in (
+        ("add_observations", {"observations": [fact]}),
+        ("save_memory", {"threadId": "t1", "entities": [ann]}),
+        ("get_history", {"entityName": john["id"]}),
+        ("rename_entity", {"name": john["id"], "newName": "john"}),
+        ("find_relation_path", {"from": john["id"], "to": "techcorp"}),
+    ):
+        with pytest.raises(Refused) as refused:
+            world.call(tool, arguments)
+        told = refused.value.error["suggestion"]
+        assert told.startswith("That is the id of 'john-doe': pass the name."), tool
+    answer = world.call("open_nodes", {"names": [john["id"]]})
+    assert answer["suggestions"] == {john["id"]: ["john-doe"]}
+
+
 def test_the_table_meets_every_code_that_a_wrong_call_can_have() -> None:
     assert {mistake.code for mistake in MISTAKES} == CODES
 

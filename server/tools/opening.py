@@ -16,6 +16,7 @@ from memlog.canonical import canonical
 from memlog.closest import Names
 from memlog.commands import ITEMS_MAX, EntityName
 from memlog.gates import SMALL_CALLS
+from memlog.graph import named_by_id
 from memlog.patience import Held
 from memlog.state import Entity, State
 from server.cutting import within_budget
@@ -149,5 +150,6 @@ def _closest_names(missing: Sequence[str], state: State) -> dict[str, list[str]]
     if not missing:
         return {}
     names = Names(state.names())
-    near = ((name, names.closest(name)) for name in missing[:SUGGESTED_FOR_MAX])
+    meant = ((name, named_by_id(name, state)) for name in missing[:SUGGESTED_FOR_MAX])
+    near = ((name, names.closest(name) if by_id is None else [by_id]) for name, by_id in meant)
     return dict(within_budget((each for each in near if each[1]), most=SUGGESTIONS_CHARACTERS))
