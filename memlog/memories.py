@@ -10,6 +10,8 @@ from memlog.commands import CreateMemory, StoreMemory, SupersedeMemory
 from memlog.context import Context
 from memlog.errors import Conflict, LimitExceeded, MemoryNotFound, Problem, refusal, shorten
 from memlog.events import Event, MemoryMerged, MemoryStored, MemorySuperseded
+from memlog.graph import named_by_id
+from memlog.ids import is_id
 from memlog.state import Memory, State
 
 FACT = "fact"
@@ -94,9 +96,27 @@ def missing_memory(memory_id: str, path: str, state: State) -> Problem:
         f"Memory with ID {shorten(memory_id)} not found",
         f"Did you mean '{meant}'?"
         if meant
-        else "Pass an id as store_memory, search_memories or list_recent_memories gave it: "
+        else _of_another_kind(memory_id, state)
+        or "Pass an id as store_memory, search_memories or list_recent_memories gave it: "
         "mem_ and 26 characters.",
         shorten(memory_id),
+    )
+
+
+def _of_another_kind(memory_id: str, state: State) -> str | None:
+    """What to do with it where it is the id of something that is no memory."""
+    name = named_by_id(memory_id, state)
+    if name is not None:
+        return (
+            f"That is the id of the entity '{shorten(name)}': the tools for entities take its name."
+        )
+    fact = state.observation(memory_id) if is_id(memory_id, "obs") else None
+    owner = state.entity(fact.entity_id) if fact is not None and fact.living else None
+    if owner is None:
+        return None
+    return (
+        f"That is the id of a fact of '{shorten(owner.name)}': "
+        "update_observation and delete_observations take it, with that name."
     )
 
 
@@ -105,6 +125,7 @@ def _meant(memory_id: str, state: State) -> str | None:
     from rapidfuzz.distance import OSA
 
     text, wanted = canonical(memory_id), memory_id.strip().lower().rstrip(".…")
+    wanted = wanted.rpartition("/")[2].partition("?")[0]  # an address ends in the id
     near = []
     for memory in islice(state.memories(), IDS_COMPARED_MAX):
         if isinstance(memory.content, str) and canonical(memory.content) == text:

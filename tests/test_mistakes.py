@@ -103,6 +103,25 @@ def test_the_id_of_an_entity_where_its_name_belongs_is_answered_with_the_name(wo
     assert answer["suggestions"] == {john["id"]: ["john-doe"]}
 
 
+def test_an_id_that_is_none_of_a_memory_is_answered_with_what_it_is(world: World) -> None:
+    (john,) = world.call("open_nodes", {"names": ["john-doe"]})["entities"]
+    recalled = world.call("recall", {"query": "Who lives in Paris?"})
+    fact = next(each for each in recalled["ids"] if each.startswith("obs_"))
+    address = f"mem://item/{world.ids['austin']}"
+    for wanted, told in (
+        (fact, "That is the id of a fact of 'john-doe': update_observation and"),
+        (john["id"], "That is the id of the entity 'john-doe': the tools for"),
+        (address, f"Did you mean '{world.ids['austin']}'?"),
+        (f"{address}?project=default", f"Did you mean '{world.ids['austin']}'?"),
+    ):
+        with pytest.raises(Refused) as refused:
+            world.call("forget_memory", {"id": wanted})
+        assert refused.value.error["code"] == "MEMORY_NOT_FOUND"
+        assert refused.value.error["suggestion"].startswith(told), wanted
+    gone = {"deletions": [{"entityName": "john-doe", "observations": [fact]}]}
+    assert world.call("delete_observations", gone)["deleted"] == 1
+
+
 def test_the_table_meets_every_code_that_a_wrong_call_can_have() -> None:
     assert {mistake.code for mistake in MISTAKES} == CODES
 
