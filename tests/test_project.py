@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 
 import lmdb
@@ -14,15 +15,21 @@ from memlog.commands import (
     AddObservations,
     AnyCommand,
     CreateEntities,
+    CreateMemory,
     CreateProject,
+    CreateRelations,
     EntityObservations,
     NewEntity,
+    NewRelation,
+    RenameEntity,
+    StoreMemory,
 )
 from memlog.context import Context
 from memlog.environment import Environment
 from memlog.errors import Conflict, EntityNotFound, InvalidParameter, ProjectNotFound, StorageError
 from memlog.log import Damage
-from memlog.project import DATABASES, Origin, Outcome, Project
+from memlog.project import DATABASES, STATE_VERSION, VERSION_KEY, Origin, Outcome, Project
+from memlog.state import hashed
 
 TINY_MAP_BYTES = 128 * 1024
 
@@ -190,6 +197,50 @@ def test_tables_of_another_version_are_evolved_anew(project: Project, tmp_path: 
     again = Project(tmp_path / "prj_1")
     assert again.digest() == digest
     again.close()
+
+
+def test_a_fact_is_said_once_also_where_the_tables_list_what_is_said_by_longer_hashes(
+    project: Project, tmp_path: Path
+) -> None:
+    run(project, create("Jon", "a"))
+    digest = project.digest()
+    project.close()
+    environment = lmdb.open(str(tmp_path / "prj_1" / "log.mdb"), subdir=False, max_dbs=5)
+    with environment.begin(write=True) as transaction:
+        now = environment.open_db(b"now", transaction)
+        said = next(key for key, _ in transaction.cursor(now) if key.startswith(b"C"))
+        longer = said[:-16] + hashed("a") + said[-8:]
+        transaction.put(longer, transaction.pop(said, db=now) or b"", db=now)
+        meta = environment.open_db(b"meta", transaction)
+        transaction.put(VERSION_KEY, (5).to_bytes(2, "big"), db=meta)
+    environment.close()
+    again = Project(tmp_path / "prj_1")
+    assert again.digest() == digest
+    assert run(again, add("Jon", "a")) == []
+    again.close()
+
+
+def test_tables_of_another_layout_have_another_version(tmp_path: Path) -> None:
+    """Who changes what stands in a table raises STATE_VERSION, and writes both down here."""
+    numbers = count(1)
+    context = Context(new_id=lambda prefix: f"{prefix}_{next(numbers):026}")
+    project = Project(tmp_path / "prj_1", clock=lambda: 1_750_000_000_000_000)
+    relation = NewRelation(source="Jon", target="Gina", relation_type="knows")
+    for command in (
+        CreateProject(name="one"),
+        create("Jon", "a", "b"),
+        create("Jon", "b", "c"),
+        CreateRelations(relations=[relation]),
+        RenameEntity(name="Jon", new_name="Jonathan"),
+        CreateMemory(
+            memory_type="note", content="text", source="here", confidence=0.5, tags=["tag"]
+        ),
+        StoreMemory(content="fact"),
+    ):
+        project.execute(command, context, nothing)
+    digest = project.digest()
+    project.close()
+    assert (STATE_VERSION, digest[:16]) == (6, "eccaafdd03a1c1a6")
 
 
 def taken_over(project: Project) -> None:
