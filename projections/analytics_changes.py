@@ -18,7 +18,16 @@ import msgspec
 
 from memlog.codec import Entry
 from memlog.saving import OBSERVATION_MAX, characters
-from memlog.state import ROW_TYPES, Entity, Memory, Observation, Relation, State, text_key
+from memlog.state import (
+    ROW_TYPES,
+    Entity,
+    Memory,
+    Observation,
+    Relation,
+    State,
+    observation_key,
+    text_key,
+)
 from projections.analytics_tables import Counts, Effect, What
 
 _DECODE: dict[bytes, Callable[[bytes], Any]] = {
@@ -132,12 +141,23 @@ class Changes:
                 self.entities[row.born] = pair[1]
                 self.touched.add(row.born)
                 self.types["entity", row.entity_type] += change
+                if None in pair:
+                    self._facts_left(row.id)
+
+    def _facts_left(self, entity_id: str) -> None:
+        """Counts what is said of an entity that comes or goes alone: a repair leaves facts behind where it found
+        lost what took them along."""
+        (before, _), (after, _) = self._sides
+        for fact in after.state.observations(entity_id):
+            key = observation_key(entity_id, fact.born)
+            if before.state.row(key) == after.state.row(key):
+                self._observation((fact, fact))
 
     def _observation(self, pair: tuple[Observation | None, Observation | None]) -> None:
+        """A fact counts while its entity lives."""
         for row, (side, change) in zip(pair, self._sides, strict=True):
-            if row is not None:
-                owner = side.entity(row.entity_id)
-                assert owner is not None, "an observation lives no longer than its entity"
+            owner = None if row is None else side.entity(row.entity_id)
+            if row is not None and owner is not None:
                 self.counts[owner.born].observations += change
                 self._facts.add(owner.born)
                 self.touched.add(owner.born)

@@ -24,6 +24,8 @@ from memlog.commands import (
     SaveMemory,
     Undo,
 )
+from memlog.events import ObservationDeleted
+from memlog.mending import mend
 from memlog.project import Project
 from memlog.tables import MemoryRows, Timeline
 from projections.analytics import FILE, AnalyticsProjector
@@ -31,6 +33,7 @@ from projections.analytics_counting import Counting
 from projections.analytics_tables import UNRANKED_MAX, Analytics, Order, Reason
 from projections.protocol import Batch
 from tests.counted import catch_up, do
+from tests.test_mending import CREATED, made_of, project_of, with_holes
 
 ORDERS: tuple[Order, ...] = ("recent", "important", "connected", "orphaned")
 
@@ -174,6 +177,32 @@ def test_undoing_the_creation_of_an_entity_breaks_the_relations_at_it(
 
 
 # -- how it is ranked
+
+
+def test_a_fact_that_a_repair_left_without_its_entity_counts_when_that_is_there_again(
+    tmp_path: Path, analytics: AnalyticsProjector
+) -> None:
+    commands = create("Jon"), add("Jon", "dances"), DeleteEntities(entity_names=["Jon"])
+    history = made_of(tmp_path, *commands)
+    hole = next(e.position for e in history.entries if isinstance(e.event, ObservationDeleted))
+    mended = mend(with_holes(history, {hole}), None, CREATED)
+    with project_of(mended) as project:
+
+        def counted() -> tuple[int, int, int]:
+            catch_up(analytics, project)
+            with analytics.read() as read:
+                totals = read.totals()
+            return totals.entities, totals.observations, totals.atomic
+
+        assert counted() == (0, 0, 0)
+        do(project, Undo(position=len(history.entries)))
+        assert counted() == (1, 1, 1)
+        do(project, Undo(position=len(history.entries) + 1))
+        assert counted() == (0, 0, 0)
+        do(project, Undo(position=3))  # the fact alone, while its entity is not there
+        assert counted() == (0, 0, 0)
+        do(project, create("Jon"))
+        assert counted() == (1, 0, 0)
 
 
 def test_each_order_begins_with_its_first_and_the_newest_among_equals(
