@@ -92,6 +92,9 @@ def changes(entries: Iterable[Entry], state_at: Callable[[int], State]) -> Itera
                 yield Born(_entity(entity.id, entity.name, entity.entity_type, position))
             case events.EntityDeleted() as event:
                 yield Died(event.entity_id, position)
+                # A repair leaves facts behind where it found lost what took them along.
+                for left in state_at(position).observations(event.entity_id):
+                    yield Died(left.id, position)
             case events.ObservationSuperseded() as event:
                 state = state_at(position)
                 row = _present(state.observation(event.observation_id))

@@ -20,16 +20,21 @@ import tantivy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memlog.commands import CreateEntities, DeleteEntities, NewEntity, Undo
 from memlog.errors import StorageError
+from memlog.events import ObservationDeleted
+from memlog.mending import mend
 from projections import text, text_filling
-from projections.documents import Born, Change, Died, Document
+from projections.documents import Born, Change, Died, Document, changes
 from projections.protocol import Batch
 from projections.query import parse
 from projections.text import TextProjector
 from projections.text_newest import Newest
 from projections.text_rows import Row
 from projections.things import TextHit
+from tests.counted import do
 from tests.damaged import garble
+from tests.test_mending import CREATED, made_of, project_of, with_holes
 
 QUERIES = ["alpha", "beta gamma", "alpha AND NOT beta", '"alpha beta"', "gam*", "NOT alpha"]
 PARTS = ["alpha", "a b", "et", "g", "x"]
@@ -501,3 +506,26 @@ def test_what_fails_before_anything_is_written_keeps_nobody_from_writing(
     assert found(projector, "alpha") == ["d3", "d1"]
     assert kept.value.suggestion is not None
     projector.close()
+
+
+def test_what_a_repair_left_without_its_entity_is_born_once_when_that_is_there_again(
+    tmp_path: Path,
+) -> None:
+    jon = NewEntity(name="Jon", entity_type="person", observations=["dances"])
+    deletion = DeleteEntities(entity_names=["Jon"])
+    history = made_of(tmp_path, CreateEntities(entities=[jon]), deletion)
+    hole = next(e.position for e in history.entries if isinstance(e.event, ObservationDeleted))
+    mended = mend(with_holes(history, {hole}), None, CREATED)
+    living: list[str] = []
+    with project_of(mended) as project:
+        do(project, Undo(position=len(history.entries)))
+        do(project, deletion)
+        do(project, CreateEntities(entities=[jon]))
+        with project.snapshot() as (log, state_at):
+            for change in changes(log.read(), state_at):
+                if isinstance(change, Born):
+                    assert change.document.ref not in living
+                    living.append(change.document.ref)
+                elif change.ref in living:
+                    living.remove(change.ref)
+    assert len(living) == 2
