@@ -24,8 +24,9 @@ from projections.embedding import CachedEmbedder, VectorCache
 from projections.embedding.cached import QUERIES_MAX
 from projections.embedding.embedder import unit_rows
 from projections.embedding.turns import Turns
+from server import service
 from tests.embedder_by_hash import opened_by_hash
-from tests.service import Refused, client_on
+from tests.service import Client, Refused, client_on
 
 if TYPE_CHECKING:
     from projections.embedding.embedder import Vectors
@@ -426,3 +427,39 @@ def test_words_answer_where_vectors_cannot_be_stored(
         with pytest.raises(Refused) as refused:
             client("search_nodes", query="sings in a choir", mode="semantic")
     assert refused.value.error["code"] == "EMBEDDING_ERROR"
+
+
+class Idle:
+    """In place of the follower: nothing is caught up in the background."""
+
+    def behind(self, opened: object) -> None:
+        return None
+
+    def stop(self) -> None:
+        return None
+
+
+def told_of(client: Client, name: str) -> str | None:
+    """Tells something new and looks for it by words and by meaning; what the search has to say."""
+    new = {"name": name, "entityType": "person", "observations": [f"{name} sings in a choir"]}
+    client("create_entities", entities=[new])
+    told = client("search_nodes", query=f"{name} sings in a choir")
+    assert told["entities"][0]["name"] == name
+    notice: str | None = told.get("notice")
+    return notice
+
+
+def test_words_answer_where_the_vectors_in_use_are_damaged_and_they_are_begun_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embeddings, "open_embedder", opened_by_hash)
+    monkeypatch.setattr(service, "Follower", lambda _: Idle())
+    with client_on(tmp_path, embedder="local") as client:
+        assert told_of(client, "Ada") is None
+        os.truncate(tmp_path / "embeddings" / "by-hash.mdb", 4096)
+        assert "Vectors can be neither read nor stored" in (told_of(client, "Bob") or "")
+        assert told_of(client, "Cleo") is None
+        os.truncate(tmp_path / "embeddings" / "by-hash.mdb", 4096)
+        stored = client("store_memory", content="Ada sings no more")
+        assert "Similar memories were not looked for" in stored["notice"]
+        assert told_of(client, "Dora") is None

@@ -18,9 +18,11 @@ from typing import Any
 import pytest
 
 from memlog.store import Store
+from projections import embeddings
 from tests.command_line import JON, holding_lines, written
+from tests.embedder_by_hash import opened_by_hash
 from tests.served import Pipe, run_memlog, served
-from tests.service import Refused
+from tests.service import Refused, client_on
 
 WRITES_MAX = 400
 ROOM_BYTES = 6 * 1024 * 1024
@@ -125,6 +127,26 @@ def test_what_is_begun_on_a_full_disk_ends_in_words(tmp_path: Path, free_kilobyt
         for ended in (backup, begun):
             assert (ended.returncode, ended.stdout) == (1, "")
             assert "No space left" in ended.stderr or "Free some space" in ended.stderr
+
+
+def test_words_answer_where_the_disk_has_no_room_for_new_vectors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embeddings, "open_embedder", opened_by_hash)
+    with small_disk(tmp_path / "embeddings") as mounted:
+        if not mounted:
+            pytest.skip("this user may not mount a file system")
+        with client_on(tmp_path, embedder="local") as client:
+            client("search_nodes", query="n0")
+            fill_up(tmp_path / "embeddings")
+            client("create_entities", entities=[big("n1")])
+            told = client("search_nodes", query="1 of n1")
+            assert [each["name"] for each in told["entities"]] == ["n1"]
+            assert "Vectors can be neither read nor stored" in told["notice"]
+            assert client("store_memory", content="told on a full disk")["notice"]
+            assert client("search_memories", query="full disk")["memories"]
+            (tmp_path / "embeddings" / "ballast").unlink()
+            assert "notice" not in client("search_memories", query="full disk")
 
 
 def test_a_token_that_a_full_disk_does_not_take_leaves_nothing_behind(tmp_path: Path) -> None:

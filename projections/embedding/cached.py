@@ -11,11 +11,12 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from memlog.errors import EmbeddingError
+from memlog.errors import EmbeddingError, StorageError
 from memlog.patience import require_patience
+from memlog.storage_errors import is_damage
 from projections.embedding.computing import computes
 from projections.embedding.embedder import PieceEmbedder
 from projections.embedding.store import VectorCache, halved, key_of, normal
@@ -50,27 +51,29 @@ class CachedEmbedder:
     def vectors(self, texts: Sequence[str]) -> Vectors:
         """The vectors of `texts`, float32 (len(texts), dimensions), embedding what is not stored.
 
-        Raises EmbeddingError or StorageError.
+        Raises EmbeddingError, also where they can be neither read nor stored.
         """
         import numpy as np
 
         wanted = [normal(text) for text in texts]
         distinct = list(dict.fromkeys(wanted))
-        found = self._stored(distinct)
-        # Texts of like length share a batch, for the model pads all of it to the longest.
-        missing = sorted((text for text in distinct if text not in found), key=len)
-        for start in range(0, len(missing), BATCH_TEXTS_MAX):
-            found |= self._embedded_once(missing[start : start + BATCH_TEXTS_MAX])
+        with self._of_the_cache():
+            found = self._stored(distinct)
+            # Texts of like length share a batch, for the model pads all of it to the longest.
+            missing = sorted((text for text in distinct if text not in found), key=len)
+            for start in range(0, len(missing), BATCH_TEXTS_MAX):
+                found |= self._embedded_once(missing[start : start + BATCH_TEXTS_MAX])
         rows = np.empty((len(texts), self.dimensions), np.float32)
         for row, text in enumerate(wanted):
             rows[row] = found[text]
         return rows
 
     def stored(self, texts: Sequence[str]) -> Vectors:
-        """The vectors of `texts` out of the cache. Raises EmbeddingError where one is not there."""
+        """The vectors of `texts` out of the cache. Raises EmbeddingError where one is not there, or cannot be read."""
         import numpy as np
 
-        found = self.cache.get_many(texts)
+        with self._of_the_cache():
+            found = self.cache.get_many(texts)
         rows = [row for row in found if row is not None and len(row) == self.dimensions]
         if len(rows) < len(texts):
             raise EmbeddingError(
@@ -112,8 +115,12 @@ class CachedEmbedder:
                 self._along.discard(text)
 
     def pieces(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The stored pieces of the texts with these keys; None for all where this embedder has none."""
-        return self.cache.pieces(keys) if self.has_pieces else [None] * len(keys)
+        """The stored pieces of the texts with these keys; None for all where this embedder has none, or none can be
+        read."""
+        if self.has_pieces:
+            with suppress(EmbeddingError), self._of_the_cache():
+                return self.cache.pieces(keys)
+        return [None] * len(keys)
 
     def discard(self, texts: Iterable[str]) -> None:
         """Forgets the vectors of these texts, on disk and in the memory of this process."""
@@ -122,6 +129,18 @@ class CachedEmbedder:
             for text in gone:
                 self._queries.pop(text, None)
         self.cache.discard(gone)
+
+    @contextmanager
+    def _of_the_cache(self) -> Iterator[None]:
+        """Words need no vectors: where the file of these fails, no more than they is missing. A damaged one goes."""
+        try:
+            yield
+        except StorageError as error:
+            anew = is_damage(error) and self.cache.put_away()
+            raise EmbeddingError(
+                f"Vectors can be neither read nor stored: {error.message}",
+                suggestion="The file is begun anew: call again." if anew else error.suggestion,
+            ) from error
 
     def _embedded_once(self, texts: Sequence[str]) -> dict[str, Vectors]:
         """At most one batch in one turn, so that a short call waits for no long one; but for one batch it may, and for

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import unicodedata
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -27,7 +28,7 @@ import lmdb
 from memlog.environment import MAP_BYTES_START, Environment
 from memlog.errors import StorageError
 from memlog.gates import SMALL_CALLS
-from memlog.patience import Held
+from memlog.patience import Held, require_patience
 from memlog.storage_errors import is_damage, storage_error
 
 if TYPE_CHECKING:
@@ -125,6 +126,21 @@ class VectorCache:
         except OSError as error:
             raise storage_error(self.path, error) from error
 
+    def put_away(self) -> bool:
+        """Removes the file that was found damaged: whoever has it open, this process or another, begins it anew when it
+        next asks. Whether it is away."""
+        require_patience()
+        try:
+            with _opening(self.path):
+                environment = self._environment
+                if environment.damaged and not environment.was_replaced(os.fspath(self.path)):
+                    log.warning("the cache of vectors %s is damaged and begun anew", self.path)
+                    _remove(self.path)
+        except OSError as error:
+            log.warning("the damaged cache of vectors %s cannot be removed: %s", self.path, error)
+            return False
+        return True
+
     def close(self) -> None:
         self._environment.close()
 
@@ -156,8 +172,12 @@ def _opened(path: Path, map_bytes: int) -> Environment:
                 if not is_damage(error):
                     raise
                 log.warning("the cache of vectors %s is damaged and begun anew: %s", path, error)
-            path.unlink()
-            Path(f"{path}-lock").unlink(missing_ok=True)
+            _remove(path)
             return Environment(path, DATABASES, map_bytes=map_bytes, following=following)
     except OSError as error:
         raise storage_error(path, error) from error
+
+
+def _remove(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    Path(f"{path}-lock").unlink(missing_ok=True)
