@@ -174,6 +174,16 @@ def test_a_redirect_is_not_followed_with_the_key(endpoint: Endpoint) -> None:
     assert len(endpoint.asked) == 1
 
 
+def test_however_often_an_endpoint_is_asked_again_the_pauses_stay_bounded(
+    endpoint: Endpoint,
+) -> None:
+    embedder = endpoint.embedder(max_retries=1_100)
+    endpoint.script = [saying(503, b"busy")] * 1_101
+    with pytest.raises(EmbeddingError, match="failed 1101 times"):
+        embedder.embed(["a"])
+    assert max(endpoint.pauses) <= 20
+
+
 def test_an_endpoint_that_does_not_answer_in_time_is_asked_again(endpoint: Endpoint) -> None:
     embedder = endpoint.embedder(timeout_seconds=0.2)
     stalled = threading.Event()

@@ -42,6 +42,7 @@ TEXT_BYTES_MAX = 8000  # a byte-level tokenizer makes at most one token a byte; 
 TIMEOUT_SECONDS = 30.0
 PAUSE_SECONDS_FIRST = 0.5
 PAUSE_SECONDS_MAX = 20.0
+DOUBLINGS_MAX = 10  # far beyond the longest pause; a thousand of them are no float
 EXCERPT_CHARACTERS_MAX = 200
 STATUS_OF_INPUT = frozenset({400, 413, 422})
 CUT_TO_CHARACTERS_MIN = 100
@@ -301,4 +302,5 @@ def _seconds(header: str | None) -> float | None:
 def _pause_seconds(tried: int, asked: float | None) -> float:
     if asked is not None:
         return min(asked, PAUSE_SECONDS_MAX)
-    return min(PAUSE_SECONDS_FIRST * 2.0**tried, PAUSE_SECONDS_MAX) * random.uniform(0.5, 1.0)
+    doubled = PAUSE_SECONDS_FIRST * 2.0 ** min(tried, DOUBLINGS_MAX)
+    return min(doubled, PAUSE_SECONDS_MAX) * random.uniform(0.5, 1.0)
