@@ -209,11 +209,16 @@ class Store:
         with self._open.locked():
             there = [each for each in self.projects("all") if row.name == each.name]
             present = self._folders.of(row.id)
-            if any(each.id != row.id for each in there) or (present is not None and not replace):
+            if any(each.id != row.id for each in there):
+                raise ProjectExists(
+                    f"Project '{row.name}' exists already, and is not the one to be restored",
+                    suggestion="--replace puts aside the very same project only. Keep what is in the other "
+                    "one with `memlog export --full FILE`, delete it, then call again.",
+                )
+            if present is not None and not replace:
                 raise ProjectExists(
                     f"Project '{row.name}' exists already",
-                    suggestion="Delete it, or name the backup's project with --replace if it is the "
-                    "same one: the present one is then put aside, not removed.",
+                    suggestion="Name it with --replace: the present one is then put aside, not removed.",
                 )
             with self._changing(row.id), ExitStack() as turn:
                 self._open.forget(row.id)

@@ -179,6 +179,8 @@ def _holds(store: Store, project_id: str, position: int, chain: bytes) -> bool:
         with project.stored() as (found, _):
             whole = not any(isinstance(each, Damage) for each in found.verify())
             return whole and found.chain_at(position) == chain
-    except (StorageError, ProjectNotFound) as error:
+    except ProjectNotFound:  # the name is another's
+        return False
+    except StorageError as error:
         log.warning("project %s cannot be read: %s", project_id, error.message)
         return False

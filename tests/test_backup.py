@@ -535,3 +535,18 @@ def test_a_page_that_is_none_ends_neither_a_restore_nor_a_backup(
             if ended.returncode:
                 assert f"the backup {backup}" in ended.stderr
                 assert "is damaged" in ended.stderr
+
+
+def test_a_restore_where_another_project_has_the_name_says_that_it_is_another_one(
+    tmp_path: Path,
+) -> None:
+    for each in ("lost", "begun anew"):
+        run_memlog("projects", "create", "shop", data_dir=tmp_path / each)
+    run_memlog("backup", tmp_path / "backup", data_dir=tmp_path / "lost")
+    told = run_memlog(
+        "restore", tmp_path / "backup", "shop", "--replace", data_dir=tmp_path / "begun anew"
+    )
+    assert told.returncode == 1
+    assert told.stderr.startswith("error: Project 'shop' exists already, and is not the one to be")
+    assert "deleted a moment ago" not in told.stderr
+    assert "memlog export --full FILE" in told.stderr
