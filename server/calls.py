@@ -281,5 +281,9 @@ class Calls:
             told = error.error
         except Exception as error:
             told = internal_error(error)
-        message = form.error(JSONRPCError(jsonrpc="2.0", id=call.id, error=told))
-        return Told(message, UNFORESEEN, told)
+        return self.refused(call, form, told)
+
+    def refused(self, call: PlainCall, form: Form, error: ErrorData) -> Told:
+        """The answer to a call that no tool answers."""
+        message = form.error(JSONRPCError(jsonrpc="2.0", id=call.id, error=error))
+        return Told(message, UNFORESEEN, error)

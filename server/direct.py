@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import NamedTuple
 
@@ -23,6 +22,7 @@ from server.lines import Oversized
 from server.pending import Pending
 from server.registry import Tool
 from server.session import Session
+from server.threads import Crew, NoThread
 
 _FORM = HandshakeForm()
 
@@ -43,7 +43,7 @@ class Direct:
     ) -> None:
         self._calls = Calls(session, tools)
         self._answered = once(on_first_answer)
-        self._threads = ThreadPoolExecutor(THREADS_MAX, "call")
+        self._threads = Crew(THREADS_MAX, "call")
         self._working = Pending()
         self._cancelled: set[RequestId] = set()
         self._opened = False
@@ -72,7 +72,10 @@ class Direct:
         if call is None:
             return False
         self.adopt(call.id)
-        self._threads.submit(self._work, call)
+        try:
+            self._threads.submit(self._work, call)
+        except NoThread:  # there is one client, whom it keeps waiting
+            self._work(call)
         return True
 
     def only(self, lines: Sequence[bytearray | Oversized]) -> PlainCall | None:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any, NamedTuple
 
-import anyio.to_thread
 import msgspec
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
@@ -46,6 +45,7 @@ from server.resources import JSON, Resources
 from server.schemas import input_schema, output_schema
 from server.session import Session
 from server.subscriptions import Subscriptions
+from server.threads import in_thread
 
 COMMAND_ID_META = "memlog/commandId"
 """A key in a call's `_meta`: the client's own id for a command, with which a retry is safe."""
@@ -134,7 +134,7 @@ def build_server(
         try:
             performed = partial(_performed, tool, call, params.arguments)
             if tool.writes:
-                outcome, result = await anyio.to_thread.run_sync(performed)
+                outcome, result = await in_thread(performed)
             else:
                 outcome, result = await read_in_thread(tool.name, performed)
         finally:

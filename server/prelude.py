@@ -12,15 +12,16 @@ signal, or a start that fails, ends the process as it did before. POSIX only.
 
 from __future__ import annotations
 
+import logging
 import os
 import select
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from threading import Thread
 
 import msgspec
 
 from server.answers import Answers
+from server.background import in_background
 from server.conversation import Conversation, RequestId, answer_line
 from server.descriptors import Sink, private_wire, read_chunk
 from server.lines import LineCutter, Oversized
@@ -63,15 +64,16 @@ class Prelude:
         self._answering = True
         self._stopping, self._stop = os.pipe()
         # A daemon, lest a failed import wait for a client.
-        self._thread = Thread(target=self._listen, name="prelude", daemon=True)
-        self._thread.start()
+        without = "the first answers wait for the SDK"
+        self._thread = in_background(self._listen, "prelude", without=without, level=logging.DEBUG)
 
     @contextmanager
     def handed_over(self) -> Iterator[Opening]:
         """What there is to go on from; stdin and stdout are as before at the end."""
         with self._wire:
             os.close(self._stop)
-            self._thread.join()
+            if self._thread is not None:
+                self._thread.join()
             os.close(self._stopping)
             yield self._opening
 

@@ -14,11 +14,11 @@ from contextlib import suppress
 from typing import TypeVar
 
 import anyio
-import anyio.to_thread
 from anyio.lowlevel import RunVar
 
 from memlog.errors import LogReplaced
 from memlog.patience import Impatient, Leave, taking
+from server.threads import in_thread
 
 Result = TypeVar("Result")
 
@@ -61,8 +61,8 @@ async def read_in_thread(kind: str, read: Callable[[], Result]) -> Result:
 
     if _seconds.get(kind, 0.0) > SLOW_SECONDS:
         with suppress(Impatient):
-            return await anyio.to_thread.run_sync(impatient, limiter=_limiter())
-    return await anyio.to_thread.run_sync(timed)
+            return await in_thread(impatient, limiter=_limiter())
+    return await in_thread(timed)
 
 
 def _limiter() -> anyio.CapacityLimiter:

@@ -3,18 +3,19 @@
 Promises that each question has one answer on the wire: one that `prelude` gave is not sent again
 when the SDK, to whom the question was told too, gives its own. Were the two ever to differ, that is
 logged and everything kept is thrown away. Nothing here delays an answer: files are written by a
-thread, and only when an answer is new.
+thread, where one is to be had, and only when an answer is new.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from server.answers import Answers
 from server.conversation import Conversation, RequestId, result_in
 from server.lines import Oversized
+from server.threads import Crew, NoThread
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +31,7 @@ class Recorder:
         self._given = dict(given)
         self._asked: dict[RequestId, bytes] = {}
         self._conversation = Conversation()
-        self._writer = ThreadPoolExecutor(1, "recording")
+        self._writer = Crew(1, "recording")
 
     def heard(self, line: bytearray | Oversized) -> None:
         """The client's next line, before the SDK knows of it."""
@@ -67,9 +68,15 @@ class Recorder:
 
     def _note(self, key: bytes, result: bytes | None) -> None:
         if self._answers and result is not None and self._answers.get(key) != result:
-            self._writer.submit(self._answers.keep, key, result)
+            self._write(partial(self._answers.keep, key, result))
 
     def _forget(self) -> None:
         if self._answers:
-            self._writer.submit(self._answers.discard)
+            self._write(self._answers.discard)
         self._answers = None
+
+    def _write(self, write: Callable[[], None]) -> None:
+        try:
+            self._writer.submit(write)
+        except NoThread:
+            write()

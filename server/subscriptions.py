@@ -19,7 +19,6 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import anyio
-import anyio.to_thread
 import msgspec
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
@@ -48,6 +47,7 @@ from server.addresses import ITEM, Address, GraphAddress, ItemAddress, UnknownRe
 from server.resources import Resources
 from server.service import Service
 from server.session import Session
+from server.threads import in_thread
 
 POLL_SECONDS = 0.5
 URIS_MAX = 1_000
@@ -93,7 +93,7 @@ class _Glances:
             if (tick := int(time.monotonic() / POLL_SECONDS)) != self._tick:
                 self._tick, self._heads = tick, {}
             if name not in self._heads:
-                self._heads[name] = await anyio.to_thread.run_sync(look)
+                self._heads[name] = await in_thread(look)
             return self._heads[name]
 
 
@@ -161,7 +161,7 @@ class Subscriptions:
         uri = params.uri
         address = self._resources.found(uri, context.protocol_version)
         with self._resources.refusing(uri, context.protocol_version):
-            await anyio.to_thread.run_sync(self._resources.require, address)
+            await in_thread(partial(self._resources.require, address))
         if uri not in self._subscribed:
             self._watch({uri: address}, listened=len(self._subscribed))
         self._subscribed[uri] = context.session
@@ -227,7 +227,7 @@ class Subscriptions:
     async def _note_heads(self, projects: set[Asked]) -> None:
         """From here on changes count. The client hears of its subscription only after this."""
         for asked in projects - self._heads.keys():
-            head = await anyio.to_thread.run_sync(self._head, asked)
+            head = await in_thread(partial(self._head, asked))
             self._heads.setdefault(asked, head)
         self._wake()
 
@@ -293,7 +293,7 @@ class Subscriptions:
         heads = self._noted()
         if not heads:
             return
-        found = await anyio.to_thread.run_sync(self._compare, heads)
+        found = await in_thread(partial(self._compare, heads))
         self._heads.update((asked, head) for asked, (head, _) in found.items())
         self._forget_heads()
         # Matched with who listens by now: the head noted for someone new may be from before this look.

@@ -22,7 +22,10 @@ from server.direct import Direct
 from server.leaving import give_up_after
 from server.lines import LineCutter
 from server.solo import Solo
+from server.threads import Crew, NoThread
 from tests.embedder_by_hash import opened_by_hash
+from tests.http_served import HttpClient, served_http
+from tests.served import REPOSITORY, Era, served
 from tests.service import client_on
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the system grants such a stack")
@@ -117,3 +120,66 @@ def test_reading_that_no_thread_can_take_over_stays_where_it_was(tmp_path: Path)
         anyio.run(lend, source, direct)
     os.close(source)
     os.close(end)
+
+
+def without_threads(folder: Path) -> dict[str, str]:
+    """Variables of a server to which the system refuses each of Python's threads from its first moment on."""
+    (folder / "sitecustomize.py").write_text(
+        f"import threading; threading.stack_size({STACK_BYTES})"
+    )
+    return {"PYTHONPATH": f"{folder}:{REPOSITORY}"}
+
+
+@pytest.mark.parametrize("era", ["2025-11-25", "2026-07-28"])
+def test_a_server_on_stdio_without_threads_answers_each_request_and_ends_well(
+    tmp_path: Path, era: Era
+) -> None:
+    with served(tmp_path, era=era, **without_threads(tmp_path)) as server:
+        for number in range(3):
+            server.send_call("create_entities", entities=[entity(f"thing {number}")])
+        last = server.send_call("open_nodes", names=["thing 0"])
+        answers = [server.read() for _ in range(last - 3, last + 1)]
+        server.close_stdin()
+        assert server.end()[0] == 0
+    for answer in answers:
+        assert answer is not None
+        if era == "2026-07-28":  # the SDK's way
+            assert "grants the server no thread" in answer["error"]["message"]
+        else:
+            assert not answer["result"]["isError"]
+
+
+def test_a_server_over_http_without_threads_refuses_in_words_and_goes_on(tmp_path: Path) -> None:
+    with served_http(tmp_path, **without_threads(tmp_path)) as server:
+        assert server.get("/healthz").status == 200
+        client = HttpClient(server)
+        for tool, arguments in [
+            ("create_entities", {"entities": [entity("Jon")]}),
+            ("read_graph", {}),
+        ]:
+            answer = client.request("tools/call", name=tool, arguments=arguments)
+            assert "grants the server no thread" in answer.json["error"]["message"]
+        metrics = server.get("/metrics")
+        assert metrics.status == 503
+        assert "grants the server no thread" in metrics.json["error"]["message"]
+        assert server.end() == 0
+
+
+def test_what_was_handed_to_no_thread_is_not_run_by_one_that_comes_later() -> None:
+    ran: list[int] = []
+    with Crew(1) as crew:
+        with no_threads(), pytest.raises(NoThread, match="can't start new thread"):
+            crew.submit(ran.append, 1)
+        crew.submit(ran.append, 2).result(DEADLINE_SECONDS)
+    assert ran == [2]
+
+
+def test_where_no_more_threads_are_granted_those_that_are_there_do_all() -> None:
+    going = threading.Event()
+    with Crew(3) as crew:
+        first = crew.submit(going.wait, DEADLINE_SECONDS)
+        with no_threads():
+            others = [crew.submit(abs, -number) for number in (1, 2)]
+        going.set()
+        assert first.result(DEADLINE_SECONDS)
+        assert [other.result(DEADLINE_SECONDS) for other in others] == [1, 2]

@@ -10,11 +10,11 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from http import HTTPStatus
 
 import anyio
-import anyio.to_thread
 from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAuthMiddleware
 from mcp.server.auth.routes import build_resource_metadata_url, create_protected_resource_routes
 from pydantic import AnyHttpUrl, ConfigDict, TypeAdapter
@@ -48,6 +48,7 @@ from server.http.progress import progress
 from server.registry import tools
 from server.service import Service
 from server.session import Session
+from server.threads import NoThread, in_thread
 
 METHODS = ["POST", "GET", "DELETE"]
 WATCHING_MAX = 2
@@ -96,11 +97,15 @@ class App:
                 tasks.cancel_scope.cancel()
         finally:
             with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(self._threads.end)
+                try:
+                    await in_thread(self._threads.end)
+                except NoThread:
+                    self._threads.end()
 
     async def _start(self) -> None:
         """Catches up what clients will most likely ask first, and loads the model."""
-        await anyio.to_thread.run_sync(self._open_usual)
+        with suppress(NoThread):  # it is caught up by whoever asks first
+            await in_thread(self._open_usual)
         self._service.warm_up()
         self._started = True
 
@@ -131,9 +136,7 @@ class App:
     async def _mcp(self, scope: Scope, receive: Receive, send: Send) -> None:
         grant = self._access.granted(scope)
         project = scope["path_params"].get("project")
-        if project is not None and not await anyio.to_thread.run_sync(
-            self._is_there, grant, project
-        ):
+        if project is not None and not await in_thread(partial(self._is_there, grant, project)):
             answer = refused(
                 HTTPStatus.NOT_FOUND,
                 f"Project {project[:100]!r} not found",
@@ -171,9 +174,7 @@ class App:
         """Counts only: names of projects are for those with a token."""
         late: set[str] = set()
         if self._started:
-            reports = await anyio.to_thread.run_sync(
-                lambda: list(progress(self._service)), limiter=self._watching
-            )
+            reports = await in_thread(lambda: list(progress(self._service)), limiter=self._watching)
             for each in reports:
                 late.update(each.late)
         ready = self._started and not late
@@ -189,7 +190,7 @@ class App:
                 HTTPStatus.FORBIDDEN, "Metrics tell of all projects; this token reaches only some"
             )
         else:
-            page = await anyio.to_thread.run_sync(self._metrics.page, limiter=self._watching)
+            page = await in_thread(self._metrics.page, limiter=self._watching)
             answer = Response(page, media_type=CONTENT_TYPE)
         await answer(scope, receive, send)
 

@@ -44,6 +44,7 @@ from server.calls import Calls, EnvelopedForm, Form, HandshakeForm, PlainCall, T
 from server.dispatch import CANCELLED, Called
 from server.http.limits import Whole
 from server.http.pace import Pace, Threads
+from server.threads import NoThread
 from server.wire import Refused, decode, encode
 
 HEEDLESS_SECONDS = 0.25
@@ -181,7 +182,18 @@ class Direct:
         tell = asyncio.get_running_loop().call_soon_threadsafe
         threads = self._threads.many if running.leave.patient else self._threads.few
         # The thread logs under the id of this request.
-        threads.submit(copy_context().run, self._work, running, tell)
+        try:
+            threads.submit(copy_context().run, self._work, running, tell)
+        except NoThread as refusal:
+            self._refuse(running, refusal)
+
+    def _refuse(self, running: _Running, refusal: NoThread) -> None:
+        self._running.discard(running)
+        told = self._calls.refused(running.call, running.form, refusal.error)
+        try:
+            self._on_called(running.call.tool, told.outcome, 0.0)
+        finally:
+            _settle(running.told, told)
 
     def _work(self, running: _Running, tell: Callable[..., object]) -> None:
         began = time.perf_counter()

@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memlog.times import iso
 from server.http.errors import refused
+from server.threads import NoThread
 from server.unread import stderr_handler
 
 REQUEST_ID_HEADER = "X-Request-Id"
@@ -87,6 +88,13 @@ class Logged:
 
         try:
             await self._app(scope, receive, send_with_id)
+        except NoThread as error:
+            if status:
+                raise
+            refusal = refused(
+                HTTPStatus.SERVICE_UNAVAILABLE, error.message, error.data["suggestion"]
+            )
+            await refusal(scope, receive, send_with_id)
         except Exception:
             logger.exception("a request failed in a way nobody foresaw")
             if status:

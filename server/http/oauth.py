@@ -28,7 +28,6 @@ from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 import anyio
-import anyio.to_thread
 import jwt
 import msgspec
 
@@ -37,6 +36,7 @@ from memlog.settings import TOOLSETS
 from memlog.times import LATEST_US
 from server.grants import OAUTH, RIGHTS, Grant
 from server.http.hosts import is_loopback
+from server.threads import NoThread, in_thread
 
 ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA"]
 FETCH_SECONDS = 30.0
@@ -131,13 +131,13 @@ class Issuer:
                     try:
                         self._keys = await self._fetched_in_time()
                         self._had_s = time.monotonic()
-                    except (OSError, ValueError, HTTPException, jwt.PyJWTError) as error:
+                    except (OSError, ValueError, HTTPException, jwt.PyJWTError, NoThread) as error:
                         logger.warning("the keys of %s cannot be had: %s", self.issuer, error)
         return self._keys.get(name)
 
     async def _fetched_in_time(self) -> dict[str, jwt.PyJWK]:
         with anyio.move_on_after(FETCH_SECONDS_MAX):
-            return await anyio.to_thread.run_sync(self._fetch_alone, abandon_on_cancel=True)
+            return await in_thread(self._fetch_alone, abandon_on_cancel=True)
         raise ValueError(f"they did not come within {FETCH_SECONDS_MAX:g} seconds")
 
     def _are_old(self) -> bool:

@@ -12,13 +12,14 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from memlog.patience import without_patience
 from server.calls import THREADS_MAX
 from server.reading import FEW_THREADS
+from server.threads import Crew
 
 QUICK_SECONDS, ALONE_SECONDS = 0.0005, 0.02
 """So long at most the last call of a tool took, if the next is run by the event loop, which serves nobody meanwhile:
@@ -38,7 +39,7 @@ class Threads(NamedTuple):
 
     @classmethod
     def started(cls) -> Threads:
-        return cls(ThreadPoolExecutor(THREADS_MAX, "call"), ThreadPoolExecutor(FEW_THREADS, "slow"))
+        return cls(Crew(THREADS_MAX, "call"), Crew(FEW_THREADS, "slow"))
 
     def end(self) -> None:
         """Waits for what they are at; what they did not begin they never will."""

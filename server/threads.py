@@ -1,0 +1,76 @@
+"""Threads for what somebody waits for, where the system grants them.
+
+Where it grants no more, those that are there do what they are handed; where there is none, whoever asked is told so.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import anyio
+import anyio.to_thread
+from mcp.shared.exceptions import MCPError
+from mcp_types import INTERNAL_ERROR
+
+Result = TypeVar("Result")
+
+logger = logging.getLogger(__name__)
+
+
+class NoThread(MCPError):
+    """What was to be run was not begun, and never will be."""
+
+    def __init__(self, error: RuntimeError) -> None:
+        super().__init__(
+            INTERNAL_ERROR,
+            f"The system grants the server no thread for this ({error}); nothing was done",
+            {
+                "suggestion": "Send it again in a moment, or raise the limit of processes (ulimit -u)."
+            },
+        )
+
+
+class Crew(ThreadPoolExecutor):
+    """Up to so many threads, with as many as are granted. `submit` raises NoThread where there is none."""
+
+    def _adjust_thread_count(self) -> None:
+        try:
+            super()._adjust_thread_count()
+        except RuntimeError as error:
+            if self._threads:
+                return
+            # It waits alone, and would be run by the next thread that is granted, when nobody knows of it any more.
+            self._work_queue.get_nowait()
+            raise _refused(error) from error
+
+
+async def in_thread(
+    run: Callable[[], Result],
+    *,
+    limiter: anyio.CapacityLimiter | None = None,
+    abandon_on_cancel: bool = False,
+) -> Result:
+    """What `run` returns, run by a thread. Raises NoThread where none is to be had."""
+    begun = False
+
+    def begin() -> Result:
+        nonlocal begun
+        begun = True
+        return run()
+
+    try:
+        return await anyio.to_thread.run_sync(
+            begin, limiter=limiter, abandon_on_cancel=abandon_on_cancel
+        )
+    except RuntimeError as error:
+        if begun:
+            raise
+        raise _refused(error) from error
+
+
+def _refused(error: RuntimeError) -> NoThread:
+    logger.warning("no thread is to be had: %s", error)
+    return NoThread(error)
