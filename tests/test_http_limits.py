@@ -65,6 +65,30 @@ def test_a_body_that_says_it_is_huge_is_refused_before_it_is_read(server: HttpSe
     assert json.loads(body)["error"]["data"]["status"] == 413
 
 
+@pytest.mark.parametrize("said", [b"Content-Length: 20000000", b"Transfer-Encoding: chunked"])
+def test_who_sends_a_large_body_to_its_end_is_told_that_it_is_too_large(
+    tmp_path: Path, said: bytes
+) -> None:
+    """Closed with the rest of it on its way, it would be a broken connection."""
+    piece = b" " * 20_000
+    if b"chunked" in said:
+        piece = b"%x\r\n%b\r\n" % (len(piece), piece)
+    with served_http(tmp_path) as server, server.connect() as connection:
+        connection.sendall(HEAD + said + b"\r\n\r\n")
+        for _ in range(1_000):
+            connection.sendall(piece)
+        if b"chunked" in said:
+            connection.sendall(b"0\r\n\r\n")
+        assert until_closed(connection).startswith(b"HTTP/1.1 413")
+
+
+def test_who_asks_whether_to_send_a_large_body_is_told_not_to(server: HttpServer) -> None:
+    with server.connect() as connection:
+        expecting = b"Content-Length: 20000000\r\nExpect: 100-continue\r\n\r\n"
+        connection.sendall(HEAD + expecting)
+        assert until_closed(connection).startswith(b"HTTP/1.1 413")
+
+
 @pytest.mark.parametrize("length", [b"-1", b"1e3", b"99999999999999999999999", b"5, 6"])
 def test_a_length_that_is_none_is_refused(server: HttpServer, length: bytes) -> None:
     with server.connect() as connection:

@@ -27,6 +27,8 @@ from server.http.errors import refused
 from server.http.sockets import HEAD_BYTES_MAX
 
 RETRY_SECONDS = 1
+DROPPED_BYTES_MAX = 64 * 1024 * 1024
+"""Of a body that is too large."""
 CLIENTS_MAX = 10_000
 
 
@@ -104,18 +106,23 @@ class Limits:
             more = message["type"] == "http.request" and message.get("more_body", False)
             return message
 
-        async def drop_the_rest() -> None:
-            left = self._body_bytes_max
-            with anyio.move_on_after(self._patience_s):
-                while more and left >= 0:
-                    left -= len((await take()).get("body", b""))
-
         async def send_behind(message: Message) -> None:
-            if message["type"] == "http.response.start" and not _closes(message):
-                await drop_the_rest()
+            if message["type"] == "http.response.start" and not _closes(message) and more:
+                await self._drop_the_rest(receive, self._body_bytes_max)
             await send(message)
 
         await app(scope, take, send_behind)
+
+    async def _drop_the_rest(self, receive: Receive, bytes_max: int) -> None:
+        """Of a body that is not all here."""
+        more = True
+        with anyio.move_on_after(self._patience_s) as dropping:
+            self._lasting.add(dropping)
+            while more and bytes_max >= 0:
+                message = await receive()
+                more = message["type"] == "http.request" and message.get("more_body", False)
+                bytes_max -= len(message.get("body", b""))
+        self._lasting.discard(dropping)
 
     def _refusal(self, scope: Scope) -> ASGIApp | None:
         """Of a head that is too large, or tells of a body that is, or of two."""
@@ -175,7 +182,8 @@ class Limits:
                 body += message.get("body", b"")
                 more = message.get("more_body", False)
                 if len(body) > self._body_bytes_max:
-                    await self._too_large()(scope, receive, send)
+                    working.end()
+                    await self._too_large(more=more)(scope, receive, send)
                     return
         if waiting.cancelled_caught:
             answer = refused(
@@ -235,13 +243,29 @@ class Limits:
             "Look whether it was, or send it again with the same memlog/commandId in _meta.",
         )
 
-    def _too_large(self) -> ASGIApp:
-        return refused(
+    def _too_large(self, *, more: bool = True) -> ASGIApp:
+        """With what comes of the body behind the answer dropped, for a while: where the connection is closed at once,
+        whoever still sends is told of a broken connection instead."""
+        answer = refused(
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
             f"The body is larger than {self._body_bytes_max} bytes",
             "Send it in parts.",
             connection="close",
         )
+
+        async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
+            async def send_and_drop(message: Message) -> None:
+                if message["type"] == "http.response.body":
+                    await send({**message, "more_body": True})
+                    await self._drop_the_rest(receive, DROPPED_BYTES_MAX)
+                    message = {"type": "http.response.body", "body": b""}
+                await send(message)
+
+            # Who waits to be told to send is not: asking for the body would be telling.
+            comes = more and "expect" not in Headers(scope=scope)
+            await answer(scope, receive, send_and_drop if comes else send)
+
+        return refuse
 
 
 class _Working:
