@@ -16,7 +16,7 @@ import pytest
 
 from server.http.sockets import HEAD_BYTES_MAX
 from tests.http_served import HttpClient, HttpServer, get_stream, served_http
-from tests.served import DEADLINE_S, ENVELOPE
+from tests.served import DEADLINE_S, ENVELOPE, REPOSITORY
 
 PATIENCE_S = 0.5
 BODY_MAX = 100_000
@@ -318,6 +318,25 @@ def test_as_many_connections_as_are_let_in_leave_room_for_files(tmp_path: Path) 
         for _ in range(200):
             held.enter_context(crowded.connect())
         assert HttpClient(crowded)("create_project", name="one more")["name"] == "one more"
+
+
+def test_where_few_files_are_granted_connections_leave_room_for_files(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (80, 80))"
+    )
+    where = f"{tmp_path}:{REPOSITORY}"
+    with ExitStack() as held:
+        crowded = held.enter_context(served_http(tmp_path, PYTHONPATH=where))
+        client = HttpClient(crowded, "2025-11-25")
+        with crowded.connect() as kept:
+            kept.sendall(get_stream(client))
+            assert kept.recv(1_000).startswith(b"HTTP/1.1 200")
+            flood = [held.enter_context(crowded.connect()) for _ in range(200)]
+            assert until_closed(flood[-1]) == b""
+        assert not [line for line in crowded.log() if line["level"] == "error"]
+        for connection in flood:
+            connection.close()
+        assert client("create_project", name="one more")["name"] == "one more"
 
 
 def asking(method: str) -> bytes:

@@ -2,6 +2,7 @@
 
 Connections are counted here from the moment in which they are accepted: `sockets` counts those that have opened TLS,
 and a client that never does so would take a place that nobody counts, up to the last file that this process may open.
+Where the system grants few files, connections are fewer: without one for the next, asyncio would log that without end.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ def listening(settings: Settings) -> Iterator[Listener]:
     """The socket, bound before anything is opened, with room for files beside its connections. Raises
     InvalidParameter where it cannot be bound."""
     connections_max = settings.http_connections_max + OPENING_MAX
-    _make_room(connections_max + FILES_BESIDE_CONNECTIONS)
+    granted = _make_room(connections_max + FILES_BESIDE_CONNECTIONS)
+    connections_max = min(connections_max, granted - min(FILES_BESIDE_CONNECTIONS, granted // 2))
     host = settings.http_host.strip("[]")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -72,17 +74,18 @@ def listening(settings: Settings) -> Iterator[Listener]:
         yield listener
 
 
-def _make_room(files: int) -> None:
+def _make_room(files: int) -> int:
     """So many files and sockets open at a time: the usual 1,024 are fewer than the connections that are let in and
-    the logs that they write to, and a process has as many more as it asks for, up to the system's limit."""
+    the logs that they write to, and a process has as many more as it asks for, up to the system's limit.
+    Returns how many there may be."""
     now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if resource.RLIM_INFINITY != now < files:
-        wanted = files if most == resource.RLIM_INFINITY else min(files, most)
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
-        except (OSError, ValueError):
-            wanted = now
-        if wanted < files:
-            logger.warning(
-                "the system grants %s open files, fewer than the %s wanted", wanted, files
-            )
+    if now == resource.RLIM_INFINITY or now >= files:
+        return files
+    wanted = files if most == resource.RLIM_INFINITY else min(files, most)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+    except (OSError, ValueError):
+        wanted = now
+    if wanted < files:
+        logger.warning("the system grants %s open files, fewer than the %s wanted", wanted, files)
+    return wanted
