@@ -82,7 +82,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     http_host: str = "127.0.0.1"
     http_port: Annotated[int, Meta(ge=0, le=65_535)] = 8081
     http_path: Annotated[
-        str, Meta(pattern="^(/[A-Za-z0-9._~-]+)+$", description="a path such as /mcp")
+        str,
+        Meta(
+            # No client asks for a path with steps such as `..` in it, but for what is left of it.
+            pattern=r"^(?!/(healthz|readyz|metrics)$)(/(?!\.{1,2}(/|$))[A-Za-z0-9._~-]+)+$",
+            description="a path such as /mcp, not /healthz, /readyz or /metrics, which tell of the server",
+        ),
     ] = "/mcp"
     http_stateless: bool = False
     allowed_hosts: tuple[HostHeader, ...] = ()

@@ -619,6 +619,9 @@ def test_a_wrong_call_ends_with_2_and_the_usage(memlog: CommandLine, arguments: 
         ("MEMLOG_ALLOWED_HOSTS", "a.example, https://b", "is 'https://b': say a host such as mem"),
         ("MEMLOG_ALLOWED_ORIGINS", "app.example", "say an origin such as https://app.example"),
         ("MEMLOG_HTTP_PATH", "mcp", "http_path is 'mcp': say a path such as /mcp"),
+        ("MEMLOG_HTTP_PATH", "/healthz", "'/healthz': say a path such as /mcp, not /healthz"),
+        ("MEMLOG_HTTP_PATH", "/metrics", "/readyz or /metrics, which tell of the server"),
+        ("MEMLOG_HTTP_PATH", "/../mcp", "'/../mcp': say a path such as /mcp"),
     ],
 )
 def test_a_value_that_does_not_fit_is_refused_with_what_does(
