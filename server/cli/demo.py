@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import click
 
-from memlog.settings import Settings
+from memlog.settings import SETTINGS, Settings, load
 from server.cli.common import many, open_console, service_of
 
 if TYPE_CHECKING:
@@ -21,6 +21,14 @@ if TYPE_CHECKING:
     from mcp_types import CallToolResult
 
 console = open_console()
+
+ROOT = Path(__file__).parents[2]
+"""Of the packages, in a checkout or where they are installed."""
+
+EMBEDDING = frozenset(
+    {"embedder", "embedder_model", "embedder_url", "embedder_key", "embedder_retries", "model_dir"}
+)
+"""The settings that the demo goes by: which embedder is to be had here. By others it would show something else."""
 
 ASKED = ("editors dark", "who can bake bread?", "ohn")
 
@@ -47,14 +55,30 @@ def demo_command() -> None:
     Example: memlog demo
     """
     with tempfile.TemporaryDirectory(prefix="memlog-demo-") as folder:
-        before = anyio.run(_converse, Path(folder))
-        _from_the_log(Path(folder))
-        after = anyio.run(_ask_again, Path(folder))
+        chosen, _ = load({"data_dir": Path(folder)})
+        embedding = {field: getattr(chosen, field) for field in EMBEDDING}
+        before = _run(_converse, Path(folder))
+        _from_the_log(Settings(data_dir=Path(folder), **embedding))
+        after = _run(_ask_again, Path(folder))
     if before != after:
         console.print("[red]The answers differ after the replay.[/]")
         sys.exit(1)
     console.print("[green]After the replay the same questions have the same answers.[/]")
     console.print("\nTo give this memory to your agent, see README.md: claude, cursor, vscode.")
+
+
+def _run(talk: Callable[[Path], Awaitable[list[Any]]], folder: Path) -> list[Any]:
+    """What `talk` returns. Raises what ended it, without the groups of the tasks that it ended."""
+    from mcp import MCPError
+
+    try:
+        return anyio.run(talk, folder)
+    except BaseException as error:
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        if isinstance(error, MCPError):
+            raise click.ClickException(f"the server of the demo did not answer: {error}") from error
+        raise error from None
 
 
 async def _converse(folder: Path) -> list[Any]:
@@ -131,20 +155,22 @@ async def _client(folder: Path) -> AsyncIterator[ClientSession]:
     from mcp import ClientSession, StdioServerParameters
     from mcp.client.stdio import stdio_client
 
-    environment = {**os.environ, "MEMLOG_DATA_DIR": str(folder), "MEMLOG_LOG_LEVEL": "warn"}
-    server = StdioServerParameters(
-        command=sys.executable, args=["-m", "memlog", "serve"], env=environment
-    )
+    others = {name for each in SETTINGS if each.field not in EMBEDDING for name in each.variables}
+    environment = {name: value for name, value in os.environ.items() if name not in others}
+    environment |= {"MEMLOG_DATA_DIR": str(folder), "MEMLOG_LOG_LEVEL": "warn"}
+    # `-m` would take a module of the folder that the demo is called from for one of memlog's.
+    alone = "-I" if sys.flags.isolated else "-P"
+    run = f"import sys; sys.path.append({str(ROOT)!r}); from memlog.__main__ import serve; serve()"
+    server = StdioServerParameters(command=sys.executable, args=[alone, "-c", run], env=environment)
     async with stdio_client(server) as streams, ClientSession(*streams) as client:
         await client.initialize()
         yield client
 
 
-def _from_the_log(folder: Path) -> None:
+def _from_the_log(settings: Settings) -> None:
     """Shows the log, throws away everything derived from it, and builds it again."""
     from memlog.sentences import sentence
 
-    settings = Settings(data_dir=folder)
     with service_of(settings) as service:
         opened = service.open("default")
         console.print("[bold]Every change is an event in the log:[/]")
@@ -152,6 +178,7 @@ def _from_the_log(folder: Path) -> None:
             for entry in log.read():
                 console.print(f"  [cyan]{entry.position:>3}[/] {sentence(entry, state_at)}")
         opened.project.rebuild()
-        for name in ("text", "vectors"):
-            opened.projections.rebuild(name)
-        console.print("\n[bold]State and both indexes were thrown away and replayed.[/]")
+        opened.projections.rebuild("text")
+        if not service.embeddings.switched_off:
+            opened.projections.rebuild("vectors")
+        console.print("\n[bold]State and indexes were thrown away and replayed.[/]")
