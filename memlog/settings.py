@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from memlog.closest import did_you_mean
 from memlog.commands import MEMORY_CONTENT_CHARACTERS_MAX, TAGS_MAX, IfExists
-from memlog.errors import InvalidParameter, Problem, refusal
+from memlog.errors import InvalidParameter, Problem, invalid_at, refusal
 
 Mode = Literal["hybrid", "text", "semantic"]
 Embedder = Literal["minilm", "openai", "fastembed", "none"]
@@ -49,10 +49,17 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 def default_data_dir() -> Path:
-    """Where the system keeps a user's data: ~/.local/share/memlog on Linux."""
+    """Where the system keeps a user's data: ~/.local/share/memlog on Linux.
+
+    Raises InvalidParameter where this user has no home, as one of a container that only has a number.
+    """
     from platformdirs import user_data_path
 
-    return user_data_path("memlog", appauthor=False)
+    try:
+        return user_data_path("memlog", appauthor=False)
+    except RuntimeError as error:
+        problem = "there is none by default, for this user has no home directory"
+        raise invalid_at("MEMLOG_DATA_DIR", problem, "Name a folder, or set HOME.") from error
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -353,7 +360,7 @@ def _convert(name: str, value: Any, wanted: Any) -> Any:
         items = (each.strip() for each in value.split(","))
         return tuple(_convert(name, each, get_args(wanted)[0]) for each in items if each)
     if wanted in (Path, Path | None):
-        return Path(value).expanduser() if value else None
+        return _path(value) if value else None
     given = value.strip() if isinstance(value, str) and wanted is not str else value
     if isinstance(given, str) and (wanted is bool or get_origin(wanted) is Literal):
         given = given.lower()
@@ -363,6 +370,15 @@ def _convert(name: str, value: Any, wanted: Any) -> Any:
         return msgspec.convert(given, wanted, strict=wanted is bool)
     except msgspec.ValidationError as error:
         raise ValueError(f"{name} is {value!r}: say {' or '.join(allowed(wanted))}") from error
+
+
+def _path(value: str | Path) -> Path:
+    try:
+        return Path(value).expanduser()
+    except RuntimeError as error:
+        raise ValueError(
+            f"no home directory is known for the ~ in {str(value)!r}: write the path out"
+        ) from error
 
 
 def _toolsets(text: str) -> tuple[str, ...]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import stat
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -22,7 +25,7 @@ from memlog.tables import place
 from server.cli import COMMANDS, cli
 from server.registry import tools
 from tests.command_line import BARE, LINES, CommandLine, holding_lines, lines_of, written
-from tests.served import REPOSITORY
+from tests.served import DEADLINE_S, REPOSITORY, environment
 
 README = (REPOSITORY / "README.md").read_text()
 
@@ -676,3 +679,39 @@ def test_empty_variables_count_as_not_given(remembered: CommandLine) -> None:
     settings = remembered("doctor", "--json", **empty).json["settings"]
     assert settings["search_mode"] == {"value": "hybrid", "from": "default"}
     assert settings["embedder_retries"]["from"] == "default"
+
+
+def test_a_path_whose_tilde_stands_for_no_home_is_refused_in_words(tmp_path: Path) -> None:
+    ended = CommandLine(Path("~nobody-of-this-name/data"))("projects")
+    assert ended.code == 1
+    assert ended.stderr.startswith(
+        "error: MEMLOG_DATA_DIR: no home directory is known for the ~ in "
+    )
+    assert "'~nobody-of-this-name/data': write the path out" in ended.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become a user that has no home")
+def test_a_user_without_a_home_is_told_to_name_the_data_directory(tmp_path: Path) -> None:
+    script = """
+import contextlib, os, sys
+from server.cli import main
+with contextlib.suppress(SystemExit):
+    main(["projects"])  # imports what that user may have no right to read
+del os.environ["HOME"]
+os.setuid(2**31 - 5)
+main(["projects"])
+"""
+    home = environment(HOME=str(tmp_path), XDG_DATA_HOME="")
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=home,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (
+        1,
+        "error: MEMLOG_DATA_DIR: there is none by default, for this user has no home directory\n"
+        "hint: Name a folder, or set HOME.\n",
+    )
