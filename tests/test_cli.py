@@ -715,3 +715,30 @@ main(["projects"])
         "error: MEMLOG_DATA_DIR: there is none by default, for this user has no home directory\n"
         "hint: Name a folder, or set HOME.\n",
     )
+
+
+CLOSED = {
+    "import -": "Error: Invalid value for 'FILE': stdin is closed. Name a file",
+    "projects delete default": "Nobody can answer, stdin is closed: --yes answers for scripts.",
+    "purge default --entity Jon": "Nobody can answer, stdin is closed: --yes answers for scripts.",
+}
+
+
+@pytest.mark.parametrize("command", CLOSED)
+def test_a_command_that_would_read_from_a_closed_stdin_says_so_and_does_nothing(
+    remembered: CommandLine, command: str
+) -> None:
+    before = remembered("log", "--json").json
+    memlog = [sys.executable, "-m", "memlog", *command.split()]
+    done = subprocess.run(
+        ["sh", "-c", '"$@" <&-', "sh", *memlog],
+        env=environment(MEMLOG_DATA_DIR=str(remembered.data_dir)),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert done.returncode in (1, 2)
+    assert CLOSED[command] in done.stderr
+    assert "Traceback" not in done.stderr
+    assert remembered("log", "--json").json == before

@@ -7,6 +7,7 @@ import json
 import logging
 import math
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -76,6 +77,26 @@ class Folder(click.Path):
         if value == "":
             self.fail("it is empty. Name a folder; . is the one you are in.", param, ctx)
         return super().convert(value, param, ctx)
+
+
+class ToRead(click.File):
+    """A file, or - for stdin, which is none where the caller has closed it."""
+
+    def __init__(self) -> None:
+        super().__init__("rb")
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "-" and sys.stdin is None:
+            self.fail("stdin is closed. Name a file, or give it something to read.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+def confirm(question: str) -> None:
+    """Asks on stderr; where the answer is not yes, or nobody can give one, the command ends."""
+    if sys.stdin is None:
+        say(f"{question} Nobody can answer, stdin is closed: --yes answers for scripts.", err=True)
+        raise click.Abort
+    click.confirm(question, abort=True, err=True)
 
 
 class Helpful(click.Group):

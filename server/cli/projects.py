@@ -10,6 +10,7 @@ from memlog.store import Wanted
 from server.arguments import decode
 from server.cli.common import (
     Helpful,
+    confirm,
     json_option,
     open_console,
     print_json,
@@ -142,6 +143,6 @@ def delete(settings: Settings, name: str, yes: bool) -> None:
     with service_of(settings) as service:
         service.store.find(name)
         if not yes:
-            click.confirm(f"Delete project '{name}' and its history for good?", abort=True)
+            confirm(f"Delete project '{name}' and its history for good?")
         service.store.delete(name)
     say(f"Deleted project '{name}'.")

@@ -15,6 +15,7 @@ from memlog.settings import Settings
 from memlog.shell import command_line
 from projections.follow import PROJECTIONS
 from server.cli.common import (
+    confirm,
     indexed,
     json_option,
     many,
@@ -67,7 +68,7 @@ def purge_command(
         if not as_json:
             _tell(planned, others)
         if not yes:
-            click.confirm("Erase this for good?", abort=True, err=True)
+            confirm("Erase this for good?")
         erased = service.purge(project, target)
         try:
             with progress_bar(hidden=as_json) as progress:

@@ -16,6 +16,7 @@ from memlog.settings import Settings
 from memlog.shell import command_line
 from memlog.times import iso
 from server.cli.common import (
+    confirm,
     json_option,
     positions_in_words,
     print_json,
@@ -56,7 +57,7 @@ def repair_command(
             _tell(told)
         if not as_json and not yes:
             _advise(told, backup)
-            click.confirm("Go on with what is kept?", abort=True, err=True)
+            confirm("Go on with what is kept?")
             told = repair(store, project, backup=backup)
     if as_json:
         print_json(_report(told))

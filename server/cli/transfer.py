@@ -18,6 +18,7 @@ from memlog.errors import MemlogError, ProjectExists
 from memlog.project import Outcome
 from memlog.settings import Settings
 from server.cli.common import (
+    ToRead,
     indexed,
     json_option,
     many,
@@ -41,7 +42,7 @@ WHOLE_OR_NOT = "A history comes in whole or not at all: import the file again."
 
 
 @click.command("import")
-@click.argument("file", type=click.File("rb"))
+@click.argument("file", type=ToRead())
 @project_option
 @json_option
 @with_settings()
