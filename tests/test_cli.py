@@ -742,3 +742,21 @@ def test_a_command_that_would_read_from_a_closed_stdin_says_so_and_does_nothing(
     assert CLOSED[command] in done.stderr
     assert "Traceback" not in done.stderr
     assert remembered("log", "--json").json == before
+
+
+def test_what_is_to_be_undone_first_is_advised_for_the_project_at_hand(
+    memlog: CommandLine,
+) -> None:
+    """A whole command that leaves out the project would undo something of another one."""
+    assert memlog("projects", "create", "shop").code == 0
+    later = {**LINES[0], "observations": ["dances"]}
+    for lines in (LINES, [later]):  # two commands depend on the first
+        stdin = "\n".join(map(json.dumps, lines))
+        assert memlog("import", "-", "-p", "shop", stdin=stdin).code == 0
+    refused = memlog("undo", "-p", "shop", "--position", "2")
+    assert refused.code == 1
+    advised = re.search(r"Pass --position (\d+) to undo it first\.", refused.stderr)
+    assert advised is not None, refused.stderr
+    assert "memlog undo --position" not in refused.stderr
+    undone = memlog("undo", "-p", "shop", "--position", advised[1], "--dry-run", "--json").json
+    assert int(advised[1]) in [each["position"] for each in undone["undone"]]

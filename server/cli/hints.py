@@ -29,7 +29,7 @@ _SPOKEN: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"call again; nothing was written\.", "run the command again."),
     (r"then call again\.", "then run the command again."),
     (r"Pass cascade=true", "Pass --cascade"),
-    (r'Undo it first: \{"position": (\d+)\}\.', r"Run `memlog undo --position \1` first."),
+    (r'Undo it first: \{"position": (\d+)\}\.', r"Pass --position \1 to undo it first."),
     (r'undo \{"position": (\d+)\} brings', r"`memlog undo --position \1` brings"),
     (r"Pass last=", "Pass --last "),
     (r"Look for it with search_nodes", "Look for it with `memlog search`"),
