@@ -31,6 +31,10 @@ texts takes a good millisecond. Both of them running Python takes twice that, an
 AGAIN_SECONDS = 1.0
 """How long one waits that can do without, where the question before was not answered in time."""
 
+PATIENT_MAX, CROWDED_SECONDS = 16, 3.0
+"""So many wait as long as that, of the 40 calls that are served at once, and who comes while these wait no longer than
+so: an endpoint that hangs must not have all threads, and keep out writes and searches by words."""
+
 IN_A_WHILE = "Ask again in a while; `memlog doctor` says whether it is there."
 
 MEANWHILE: Executor = ThreadPoolExecutor(32, "meanwhile")
@@ -110,15 +114,22 @@ class Asking:
     def answer(self, asked: Future[Answer], mode: Mode) -> Answer:
         """Raises what `ask` raised, and EmbeddingError where it takes too long."""
         seconds = self._seconds(mode)
+        if crowded := self._is_crowded(asked):
+            seconds = min(seconds, CROWDED_SECONDS)
         try:
             return asked.result(seconds)
         except TimeoutError:
             if not asked.done():
-                self._in_vain = True
+                self._in_vain = self._in_vain or not crowded
                 raise _unanswered(seconds) from None
             return asked.result()  # it came in this very moment, or is what `ask` raised
         finally:
             del asked  # an exception keeps this frame, and would be kept by what the frame has
+
+    def _is_crowded(self, asked: Future[Any]) -> bool:
+        """Whether as many as may wait long were there before."""
+        with self._changing:
+            return asked in [*self._until][PATIENT_MAX:]
 
     def _seconds(self, mode: Mode) -> float:
         seconds = ANSWER_SECONDS[mode]

@@ -230,6 +230,28 @@ def test_words_are_looked_for_where_the_newest_texts_cannot_be_embedded(
     assert "out of order" in answer["notice"]
 
 
+def test_an_endpoint_that_hangs_keeps_no_more_than_some_waiting_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(asking, "CROWDED_SECONDS", 0.01)
+    answers = threading.Event()
+    questions = asking.Asking(lambda: None)
+
+    def ask() -> str:
+        require_patience()
+        assert answers.wait(WAITING_SECONDS_MAX)
+        return "an answer"
+
+    try:
+        begun = [questions.begin(ask, "semantic") for _ in range(asking.PATIENT_MAX + 2)]
+        for late in begun[asking.PATIENT_MAX :]:
+            with pytest.raises(EmbeddingError, match="does not answer"):
+                questions.answer(late, "semantic")
+    finally:
+        answers.set()
+    assert {questions.answer(each, "semantic") for each in begun} == {"an answer"}
+
+
 def test_where_all_threads_are_busy_it_is_done_by_who_asks_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
