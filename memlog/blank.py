@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect as mi
 
+from memlog.commands import only_finds
 from memlog.errors import InvalidParameter, Problem, invalid_at, refusal, shorten
 
 IGNORABLE = (
@@ -23,19 +24,20 @@ IGNORABLE = (
 """Unicode's Default_Ignorable_Code_Point (DerivedCoreProperties.txt), such as soft hyphens and the selectors of emoji,
 as it stands in a class of a regular expression."""
 
-_SHOWS = re.compile(f"[^\\s{IGNORABLE}\u2800]")
-"""A character that shows: neither white space, nor ignorable, nor the empty Braille cell."""
+SHOWS_NOT = f"\\s{IGNORABLE}\u2800"
+"""White space, what is ignorable, and the empty Braille cell; as they stand in such a class, too."""
 
-SUGGESTION = "Say it in characters that show, or leave it out."
+_SHOWS = re.compile(f"[^{SHOWS_NOT}]")
 
 
 def is_blank(text: str) -> bool:
     return _SHOWS.search(text) is None
 
 
-def says_blank(text: str) -> str:
-    """The problem with such a text, which no one could see in it."""
-    return f"{shorten(ascii(text))} has no character that shows"
+def blank_text(text: str, required: bool) -> tuple[str, str]:
+    """The problem with such a text, which no one could see in it, and what to do instead."""
+    problem = f"{shorten(ascii(text))} has no character that shows"
+    return problem, f"Say it in characters that show{'.' if required else ', or leave it out.'}"
 
 
 def require_visible(command: msgspec.Struct) -> None:
@@ -43,18 +45,18 @@ def require_visible(command: msgspec.Struct) -> None:
     problems = list(blanks(command))
     if len(problems) == 1:
         (only,) = problems
-        raise invalid_at(only.path, only.problem, SUGGESTION, only.value)
+        raise invalid_at(only.path, only.problem, only.suggestion, only.value)
     if problems:
         raise refusal([(InvalidParameter, problem) for problem in problems])
 
 
 def blanks(value: msgspec.Struct, path: str = "") -> Iterator[Problem]:
     """The blank texts of a struct that may not be empty, what its `looked_up` names passed over."""
-    for name, spelt in _judged(type(value)):
+    for name, spelt, required in _judged(type(value)):
         place = f"{path}.{spelt}" if path else spelt
         held = getattr(value, name)
         if isinstance(held, str):
-            yield from _blank(held, place)
+            yield from _blank(held, place, required)
         elif isinstance(held, (list, tuple)):
             yield from _among(held, place)
 
@@ -62,26 +64,26 @@ def blanks(value: msgspec.Struct, path: str = "") -> Iterator[Problem]:
 def _among(items: Sequence[Any], path: str) -> Iterator[Problem]:
     for index, item in enumerate(items):
         if isinstance(item, str):
-            yield from _blank(item, f"{path}[{index}]")
+            yield from _blank(item, f"{path}[{index}]", required=False)
         else:
             yield from blanks(item, f"{path}[{index}]")
 
 
-def _blank(text: str, path: str) -> Iterator[Problem]:
+def _blank(text: str, path: str, required: bool) -> Iterator[Problem]:
     if is_blank(text):
-        yield Problem(path, says_blank(text), SUGGESTION, shorten(ascii(text)))
+        yield Problem(path, *blank_text(text, required), shorten(ascii(text)))
 
 
 @cache
-def _judged(cls: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
-    """The fields that hold texts which may not be empty: their names in Python and on the wire."""
+def _judged(cls: type[msgspec.Struct]) -> tuple[tuple[str, str, bool], ...]:
+    """The fields that hold texts which may not be empty: their names in Python and on the wire, and whether they
+    are required."""
     kind = mi.type_info(cls)
     assert isinstance(kind, mi.StructType)
-    passed_over = {"project", *getattr(cls, "looked_up", ())}
     return tuple(
-        (field.name, field.encode_name)
+        (field.name, field.encode_name, field.required)
         for field in kind.fields
-        if field.name not in passed_over and _is_judged(field.type)
+        if not only_finds(cls, field.name) and _is_judged(field.type)
     )
 
 

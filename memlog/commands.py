@@ -40,6 +40,11 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Fields whose texts find what is stored already, and are not stored themselves."""
 
 
+def only_finds(cls: type[msgspec.Struct], field_name: str) -> bool:
+    """Whether the texts of this field find what is stored already, and are not stored themselves."""
+    return field_name == "project" or field_name in getattr(cls, "looked_up", ())
+
+
 # -- projects
 
 

@@ -1,11 +1,12 @@
 """From the JSON arguments of a tool call to the struct that the tool declares.
 
 Promises the struct, or one `InvalidParameter` or `LimitExceeded` that names every problem of the
-request; nothing else is raised, whatever JSON was sent. What arrives is valid Unicode without
-control characters, finite, and no deeper than 64 levels, so nothing behind has to ask again.
+request that can be seen without what is stored; nothing else is raised, whatever JSON was sent. What arrives is
+valid Unicode without control characters, finite, and no deeper than 64 levels; texts that are stored show something
+where they may not be empty, and times are times. So nothing behind has to ask again.
 
 A request spelt as the schema says costs one conversion and one encoding, both in C: the encoder
-refuses lone surrogates and escapes control characters, where a byte search finds them. Only when
+refuses lone surrogates and escapes control characters, where a search finds them. Only when
 something looks odd is the value walked, in `server.diagnosis`. That search may be wrong in the
 careful direction (a backslash before a b looks like an escape); the walk then finds nothing.
 """
@@ -20,14 +21,18 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 from msgspec import inspect as mi
 
+from memlog.blank import SHOWS_NOT
+from memlog.commands import only_finds
 from memlog.errors import InvalidParameter, invalid_at
 from server.diagnosis import LEVELS_MAX, Diagnosis, Place
+from server.wording import Reader, misread, reader
 
 T = TypeVar("T", bound=msgspec.Struct)
 
 _REFUSALS = (msgspec.MsgspecError, ValueError, ArithmeticError, TypeError, RecursionError)
 _ESCAPED_CONTROL = re.compile(rb"\\[bfu]")
 _C1_CONTROL = re.compile(b"\xc2[\x80-\x9f]")
+_BLANK = re.compile(rf'"(?:\\[nrt]|[{SHOWS_NOT}])+"')
 _PLACE_IN_REFUSAL = re.compile(r"^(?P<problem>.*?)(?: - at `\$\.?(?P<path>.*)`)?$", re.DOTALL)
 
 _encode_json = msgspec.json.Encoder().encode
@@ -72,6 +77,11 @@ def _odd(raw: Any, plan: _Plan) -> bool:
         return True
     if plan.patterned and b'\\n"' in encoded:  # msgspec's `$` also matches before a last line break
         return True
+    if plan.stores and _BLANK.search(encoded.decode()):
+        return True
+    for name, read in plan.read:
+        if isinstance(text := raw.get(name), str) and misread(read, text):
+            return True
     if not plan.unbounded:
         return False
     _encode_msgpack(raw)  # refuses what does not fit 64 bits
@@ -90,6 +100,10 @@ class _Plan(NamedTuple):
     kind: mi.Type
     unbounded: bool
     patterned: bool
+    stores: bool
+    """Whether any of its texts is stored."""
+    read: tuple[tuple[str, Reader], ...]
+    """The keys of texts that somebody reads, and who; none of them lies deeper."""
 
 
 @cache
@@ -101,7 +115,14 @@ def _plan(into: type[msgspec.Struct]) -> _Plan:
         if isinstance(part, mi.StructType) and not part.forbid_unknown_fields:
             raise TypeError(f"{part.cls.__name__} must be declared with forbid_unknown_fields")
     patterned = any(isinstance(part, mi.StrType) and part.pattern is not None for part in within)
-    return _Plan(kind, any(map(_unbounded, within)), patterned)
+    assert isinstance(kind, mi.StructType)
+    readers = ((field.encode_name, reader(field.type)) for field in kind.fields)
+    read = tuple((name, each) for name, each in readers if each is not None)
+    return _Plan(kind, any(map(_unbounded, within)), patterned, _stores(kind), read)
+
+
+def _stores(kind: mi.StructType) -> bool:
+    return any(not only_finds(kind.cls, field.name) for field in kind.fields)
 
 
 def parts(kind: mi.Type, holders: tuple[type, ...] = ()) -> Iterator[mi.Type]:

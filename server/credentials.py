@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from memlog.commands import only_finds
 from memlog.errors import InvalidParameter, LimitExceeded, MemlogError, Problem, refusal
 from memlog.settings import Secrets
 from server.diagnosis import Place
@@ -160,9 +161,8 @@ def _look_at_pair(key: str, item: Any, place: Place, until: float) -> Iterator[F
 @cache
 def _stored(cls: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
     """The fields of which texts are stored: their names in Python and on the wire."""
-    looked_up = {"project", *getattr(cls, "looked_up", ())}
     fields = msgspec.structs.fields(cls)
-    return tuple((each.name, each.encode_name) for each in fields if each.name not in looked_up)
+    return tuple((each.name, each.encode_name) for each in fields if not only_finds(cls, each.name))
 
 
 def kinds(text: str, until: float = float("inf")) -> list[str]:

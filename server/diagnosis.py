@@ -3,7 +3,8 @@
 This is the slow way, taken only when the quick one in `server.arguments` failed. It promises to
 end, for any JSON value, in a value in canonical spelling or in one error with every problem (of very
 many the first ones), its place and how to mend it. It judges what JSON can express: keys, types, sizes,
-ranges, patterns, choices, valid text, finite numbers and depth. What a type asks beyond that (a time, a
+ranges, patterns, choices, valid text, finite numbers and depth; that a text which is stored shows something; and
+what a type names a reader for (`wording.READ`), such as times. What a type asks beyond that (a `datetime`, a
 tagged union, `__post_init__`) stays as it was sent and is left to the conversion that follows.
 """
 
@@ -20,6 +21,8 @@ from typing import Any
 import msgspec
 from msgspec import inspect as mi
 
+from memlog.blank import blank_text, is_blank
+from memlog.commands import only_finds
 from memlog.controls import CONTROL, control_character
 from memlog.errors import (
     MEND_ALL,
@@ -44,17 +47,33 @@ _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,79}")
 
 
 class Place:
-    """Where a value sits, linked to what holds it; written out (`entities[3].name`) on demand."""
+    """Where a value sits, linked to what holds it; written out (`entities[3].name`) on demand.
 
-    __slots__ = ("depth", "outer", "step")
+    `required` says that it cannot be left out, `finds` that it is not stored.
+    """
 
-    def __init__(self, outer: Place | None = None, step: str | int = "") -> None:
+    __slots__ = ("depth", "finds", "outer", "required", "step")
+
+    def __init__(
+        self,
+        outer: Place | None = None,
+        step: str | int = "",
+        *,
+        required: bool = False,
+        finds: bool = False,
+    ) -> None:
         self.outer = outer
         self.step = step
         self.depth: int = 0 if outer is None else outer.depth + 1
+        self.required = required
+        self.finds: bool = finds or (outer is not None and outer.finds)
 
     def down(self, step: str | int) -> Place:
         return Place(self, step)
+
+    def held(self, key: str, field: mi.Field, cls: type[msgspec.Struct]) -> Place:
+        """That of a field of `cls`, under the key as it was spelt."""
+        return Place(self, key, required=field.required, finds=only_finds(cls, field.name))
 
     def __str__(self) -> str:
         steps: list[str] = []
@@ -169,10 +188,7 @@ class Diagnosis:
                 if not any(type(each) is type(value) and each == value for each in kind.values):
                     self.report(place, value, wording.not_one_of, kind.values, value)
             case mi.StrType():
-                self._text(value, place)
-                self._size(value, kind, annotated, place)
-                if kind.pattern is not None and not re.fullmatch(kind.pattern, value):
-                    self.report(place, value, wording.unmatched, value, kind.pattern, annotated)
+                self._string(value, kind, annotated, place)
             case mi.IntType() | mi.FloatType():
                 return self._number(value, kind, place)
             case mi.AnyType():
@@ -200,7 +216,9 @@ class Diagnosis:
             given.setdefault(at, key)
             if value is None and not field.required and not wording.nullable(field.type):
                 continue  # models write null for "not given", and here it can say nothing else
-            mended[field.encode_name] = self.walk(value, field.type, place.down(key))
+            mended[field.encode_name] = self.walk(
+                value, field.type, place.held(key, field, kind.cls)
+            )
         for key in self._unwrapped(raw, strays, kind, given, place):
             self._stray(key, raw[key], kind, given, place)
         for at, field in enumerate(fields):
@@ -242,7 +260,8 @@ class Diagnosis:
         self.report(place.down(key), value, wording.unknown, key, near, names)
         if near is not None and (at := names.index(near)) not in given:
             given[at] = key
-            self.walk(value, kind.fields[at].type, place.down(key))
+            field = kind.fields[at]
+            self.walk(value, field.type, place.held(key, field, kind.cls))
 
     def _dict(self, raw: dict[Any, Any], kind: mi.DictType, place: Place) -> dict[Any, Any]:
         self._size(raw, kind, kind, place)
@@ -272,6 +291,21 @@ class Diagnosis:
             self.report(place, value, wording.too_deep, LEVELS_MAX)
         return deep
 
+    def _string(self, text: str, kind: mi.StrType, annotated: mi.Type, place: Place) -> None:
+        """Valid text of the right size and form; of one that is, also whether it shows, and what it says."""
+        known = self.count
+        self._text(text, place)
+        self._size(text, kind, annotated, place)
+        if kind.pattern is not None and not re.fullmatch(kind.pattern, text):
+            self.report(place, text, wording.unmatched, text, kind.pattern, annotated)
+        if self.count > known:
+            return
+        if kind.min_length and not place.finds and is_blank(text):
+            self.report(place, ascii(text), blank_text, text, place.required)
+        read = wording.reader(annotated)
+        if read is not None and (unlike := wording.misread(read, text, str(place))):
+            self.report(place, text, lambda: unlike)
+
     def _text(self, text: str, place: Place, what: str = "") -> None:
         for pattern, words in _FAULTS:
             if found := pattern.search(text):
@@ -282,7 +316,7 @@ class Diagnosis:
         if kind.max_length is not None and count > kind.max_length:
             self.report(place, value, wording.too_long, kind, count, oversize=True)
         elif kind.min_length is not None and count < kind.min_length:
-            self.report(place, value, wording.too_short, kind, count, annotated)
+            self.report(place, value, wording.too_short, kind, count, annotated, place.required)
 
     def _number(self, value: float, kind: mi.IntType | mi.FloatType, place: Place) -> float:
         if isinstance(value, float) and not math.isfinite(value):

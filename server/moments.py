@@ -1,7 +1,11 @@
-"""The arguments `asOf` and `since`: a moment in the life of a project, as a log position or a time."""
+"""Arguments that are times, and `asOf` and `since`: a moment in the life of a project, as a log position or a time.
+
+Their types name who reads them, so that one which says no time is told together with all else that is wrong.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 from msgspec import Meta
@@ -9,19 +13,42 @@ from msgspec import Meta
 from memlog.errors import invalid_at
 from memlog.project import Project, clock_us
 from memlog.times import parse_iso
+from server.wording import READ
 
 MOMENT_CHARACTERS_MAX = 64
 POSITION_OR_TIME = "Pass a log position, as 12, or a time, as 2026-11-20T10:02:11Z or 2026-11-20."
-
-_Moment = int | Annotated[str, Meta(max_length=MOMENT_CHARACTERS_MAX)]
-
-AsOf = Annotated[_Moment, Meta(description="As of this ISO time or log position")]
-Since = Annotated[_Moment, Meta(description="Log position or ISO time")]
 
 
 def parse_moment(text: str, path: str) -> int:
     """Microseconds since 1970 of a time that stands where a position could."""
     return parse_iso(text, path, POSITION_OR_TIME)
+
+
+def parse_past(text: str, path: str) -> int:
+    """The same of a time that was; raises InvalidParameter for the future, too."""
+    time_us = parse_moment(text, path)
+    if time_us > clock_us():
+        problem, suggestion = f"{text} lies in the future", f"Leave {path} out to ask for now."
+        raise invalid_at(path, problem, suggestion, text)
+    return time_us
+
+
+def _or_position(parse: Callable[[str, str], int]) -> Callable[[str, str], int]:
+    return lambda text, path: int(text) if text.isdecimal() else parse(text, path)
+
+
+_EXAMPLE = "2026-11-20T10:02:11Z"
+_Text = Annotated[str, Meta(max_length=MOMENT_CHARACTERS_MAX, examples=[_EXAMPLE])]
+
+Time = Annotated[str, Meta(examples=[_EXAMPLE], extra={READ: parse_iso})]
+AsOf = Annotated[
+    int | Annotated[_Text, Meta(extra={READ: _or_position(parse_past)})],
+    Meta(description="As of this ISO time or log position"),
+]
+Since = Annotated[
+    int | Annotated[_Text, Meta(extra={READ: _or_position(parse_moment)})],
+    Meta(description="Log position or ISO time"),
+]
 
 
 def position_of(moment: int | str | None, project: Project, path: str = "asOf") -> int | None:
@@ -35,8 +62,4 @@ def position_of(moment: int | str | None, project: Project, path: str = "asOf") 
     if isinstance(moment, int) or moment.isdecimal():
         with project.read(int(moment)) as state:
             return state.position
-    time_us = parse_moment(moment, path)
-    if time_us > clock_us():
-        problem, suggestion = f"{moment} lies in the future", f"Leave {path} out to ask for now."
-        raise invalid_at(path, problem, suggestion, moment)
-    return project.position_at(time_us)
+    return project.position_at(parse_past(moment, path))

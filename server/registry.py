@@ -12,15 +12,12 @@ from typing import Annotated, Any, ClassVar, TypeVar
 
 import msgspec
 
-from memlog.blank import SUGGESTION, is_blank, says_blank
 from memlog.commands import AnyCommand, ProjectName
 from memlog.errors import (
     DamagedLog,
     InvalidParameter,
     LimitExceeded,
     MemlogError,
-    invalid_at,
-    shorten,
 )
 from memlog.project import Origin, Outcome
 from server.grants import EVERYTHING, Grant, Right
@@ -138,15 +135,9 @@ class Tool(msgspec.Struct, frozen=True):
         """Runs the tool; the thread that the arguments name is recorded on every event."""
         thread = getattr(arguments, "thread_id", None) if self.writes else None
         if thread is not None:
-            _require_visible(thread)
             origin = msgspec.structs.replace(call.origin, thread=thread)
             call = msgspec.structs.replace(call, origin=origin)
         return self.handler(call, arguments)
-
-
-def _require_visible(thread: str) -> None:
-    if is_blank(thread):
-        raise invalid_at("threadId", says_blank(thread), SUGGESTION, shorten(ascii(thread)))
 
 
 _Handler = TypeVar("_Handler", bound=Callable[..., Result])
@@ -188,7 +179,7 @@ def tool(
             toolset=toolset,
             title=title,
             description=inspect.cleandoc(handler.__doc__ or ""),
-            arguments=_extended(arguments.annotation, added),
+            arguments=_extended(arguments.annotation, added, stores=writes),
             result=signature.return_annotation,
             handler=handler,
             writes=writes,
@@ -204,11 +195,12 @@ def tool(
 
 
 def _extended(
-    arguments: type[msgspec.Struct], added: list[tuple[str, Any, Any]]
+    arguments: type[msgspec.Struct], added: list[tuple[str, Any, Any]], *, stores: bool
 ) -> type[msgspec.Struct]:
-    """The same arguments, and what every tool of its kind takes."""
+    """The same arguments, and what every tool of its kind takes; of those that only find nothing is stored."""
     if not added:
         return arguments
+    names = {*arguments.__struct_fields__, *(name for name, _, _ in added)}
     return msgspec.defstruct(
         arguments.__name__,
         added,
@@ -217,6 +209,7 @@ def _extended(
         kw_only=True,
         forbid_unknown_fields=True,
         module=arguments.__module__,
+        namespace={} if stores else {"looked_up": frozenset(names)},
     )
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect as mi
 
-from memlog.errors import shorten
+from memlog.errors import InvalidParameter, shorten
 
 Words = tuple[str, str | None]
 Sequential = mi.ListType | mi.VarTupleType | mi.SetType | mi.FrozenSetType
@@ -26,7 +26,10 @@ Sizeable = mi.StrType | mi.DictType | Sequential
 INTEGER_MIN, INTEGER_MAX = -(2**63), 2**64 - 1
 SURROGATE = re.compile("[\ud800-\udfff]")
 EMPTY = '"…"'
-LEAVE_OUT = "Say something in it; a key that is not required may be left out."
+READ = "read"
+"""In `Meta.extra`: what reads the text as something else, a time. Takes it and its place, raises InvalidParameter."""
+
+Reader = Callable[[str, str], object]
 SKETCH_LEVELS_MAX = 4
 SKETCH_CHARACTERS_MAX = 200
 KEY_CHARACTERS_MAX = 64  # a longer key is no misspelling, and difflib is slow on long texts
@@ -187,9 +190,8 @@ def example(kind: mi.Type) -> str:
 
 
 def sketch(kind: mi.Type, levels: int = SKETCH_LEVELS_MAX) -> Any:
-    for annotated in _annotations(kind):
-        if annotated.get("examples"):
-            return annotated["examples"][0]
+    for examples in _examples(kind):
+        return examples[0]
     kind = bare(next(iter(members(kind)), kind))
     if isinstance(kind, mi.LiteralType):
         return kind.values[0]
@@ -203,13 +205,33 @@ def sketch(kind: mi.Type, levels: int = SKETCH_LEVELS_MAX) -> Any:
     return {mi.BoolType: True, mi.DictType: {}, mi.NoneType: None}.get(type(kind), "…")
 
 
-def _annotations(kind: mi.Type) -> Iterator[dict[str, Any]]:
+def _examples(kind: mi.Type) -> Iterator[list[Any]]:
+    told = (each.extra_json_schema or {} for each in _annotations(kind))
+    return (each["examples"] for each in told if each.get("examples"))
+
+
+def _annotations(kind: mi.Type) -> Iterator[mi.Metadata]:
     while isinstance(kind, mi.Metadata):
-        yield kind.extra_json_schema or {}
+        yield kind
         kind = kind.type
     if isinstance(kind, mi.UnionType):
         for each in kind.types:
             yield from _annotations(each)
+
+
+def reader(kind: mi.Type) -> Reader | None:
+    """Who reads a text of this type, if it says more than a text."""
+    readers = ((each.extra or {}).get(READ) for each in _annotations(kind))
+    return next(filter(None, readers), None)
+
+
+def misread(read: Reader, text: str, path: str = "it") -> Words | None:
+    """What `read` has to say against `text`, which stands at `path`."""
+    try:
+        read(text, path)
+    except InvalidParameter as refused:
+        return refused.problems[0].problem, refused.suggestion
+    return None
 
 
 def nearest(word: str, known: Sequence[str]) -> str | None:
@@ -243,7 +265,7 @@ def wrong_type(kind: mi.Type, value: Any) -> Words:
     return f"expected {described(kind)}, got {given(value)}", _mended(kind, value)
 
 
-def _mended(kind: mi.Type, value: Any) -> str:
+def _mended(kind: mi.Type, value: Any) -> str | None:
     if isinstance(value, str):
         meant = _parsed(value)
         if meant is not None and suits(kind, meant):
@@ -252,6 +274,9 @@ def _mended(kind: mi.Type, value: Any) -> str:
         if isinstance(each, Sequential) and suits(each.item_type, value):
             return f"Pass a list: [{_as_items(value, each.item_type)}]"
         if isinstance(each, mi.StrType) and isinstance(value, (int, float)):
+            read = reader(kind)
+            if read is not None and (unlike := misread(read, _inner(value))):
+                return unlike[1]
             written = f": {quoted(_inner(value))}" if _written_out(value) else "."
             return f"Pass it in quotes{written}"
         if isinstance(each, mi.IntType) and isinstance(value, float) and math.isfinite(value):
@@ -340,12 +365,15 @@ def too_long(kind: Sizeable, count: int) -> Words:
     return f"{size}. Max {kind.max_length}.", advice
 
 
-def too_short(kind: Sizeable, count: int, annotated: mi.Type) -> Words:
+def too_short(kind: Sizeable, count: int, annotated: mi.Type, required: bool) -> Words:
     unit, _ = _unit(kind)
     size = f"too short ({count} characters)" if not unit else f"too few {unit} ({count})"
     sample = example(annotated)
     if sample == EMPTY:  # it stands for a text that nobody thought of, and is none to be sent
-        return f"{size}. Min {kind.min_length}.", LEAVE_OUT
+        return (
+            f"{size}. Min {kind.min_length}.",
+            f"Say something in it{'.' if required else ', or leave it out.'}",
+        )
     return f"{size}. Min {kind.min_length}.", f"For example: {sample}."
 
 
@@ -362,7 +390,7 @@ def unmatched(text: str, pattern: str, annotated: mi.Type) -> Words:
     plain = _matching(text, pattern)
     if plain is not None:
         return problem, f'Pass "{plain}".'
-    has_example = any(each.get("examples") for each in _annotations(annotated))
+    has_example = any(_examples(annotated))
     return problem, f"For example: {example(annotated)}." if has_example else None
 
 

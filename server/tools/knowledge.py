@@ -26,7 +26,7 @@ from memlog.saving import quality_score, warnings
 from memlog.state import Entity, Observation, State
 from memlog.times import iso, parse_iso
 from server.cutting import page_of, said
-from server.moments import AsOf, position_of
+from server.moments import AsOf, Time, position_of
 from server.portions import OPEN_ALONE, cut_notice, view_portion
 from server.registry import Arguments, Call, Result, ThreadId, tool
 from server.views import Blame, EntityView, read_cursor, write_cursor
@@ -229,10 +229,10 @@ class QueryNodes(Arguments, frozen=True):
     max_importance: Share | None = field(name="maxImportance", default=None)
     min_confidence: Share | None = field(name="minConfidence", default=None)
     max_confidence: Share | None = field(name="maxConfidence", default=None)
-    created_after: Annotated[str, Meta(description="ISO time")] | None = field(
+    created_after: Annotated[Time, Meta(description="ISO time")] | None = field(
         name="createdAfter", default=None
     )
-    updated_after: str | None = field(name="updatedAfter", default=None)
+    updated_after: Time | None = field(name="updatedAfter", default=None)
     limit: Annotated[int, Meta(ge=1, le=1_000)] | None = None
     cursor: str | None = None
     as_of: AsOf | None = field(name="asOf", default=None)

@@ -1,0 +1,114 @@
+"""All that is wrong with a request by itself is told in one refusal, whatever is looked at first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.service import Client, Refused, client_on
+
+KNOWS = {"from": "Jon", "to": "Gina", "relationType": "knows"}
+TIME = "is not a time"
+BLANK = "has no character that shows"
+SEVERAL: list[tuple[str, dict[str, Any], dict[str, str]]] = [
+    # the tool, its arguments, each place and part of what is said of it
+    ("query_nodes", {"createdAfter": "yesterday", "updatedAfter": 5},
+     {"createdAfter": TIME, "updatedAfter": "expected a string"}),
+    ("query_nodes", {"createdAfter": "yesterday", "updatedAfter": "today", "asOf": "now"},
+     {"createdAfter": TIME, "updatedAfter": TIME, "asOf": TIME}),
+    ("query_nodes", {"created_after": "", "max_confidence": 7},
+     {"created_after": TIME, "max_confidence": "out of range"}),
+    ("search_nodes", {"query": "x", "limit": 0, "asOf": "never"},
+     {"limit": "out of range", "asOf": TIME}),
+    ("read_graph", {"limit": 0, "asOf": "2999-01-01"},
+     {"limit": "out of range", "asOf": "lies in the future"}),
+    ("get_history", {"since": "never", "limit": 0}, {"since": TIME, "limit": "out of range"}),
+    ("changes_since", {"since": "never", "budgetTokens": 1},
+     {"since": TIME, "budgetTokens": "out of range"}),
+    ("read_graph", {"asOf": "never", "project": "no such"}, {"asOf": TIME}),
+    ("add_observations",
+     {"observations": [{"entityName": "Jon",
+                        "contents": [" ", {"content": "\u200b", "confidence": 7}]}]},
+     {"observations[0].contents[0]": BLANK, "observations[0].contents[1].content": BLANK,
+      "observations[0].contents[1].confidence": "out of range"}),
+    ("create_entities", {"entities": [{"name": "\n", "entityType": "x"}], "threadId": " "},
+     {"entities[0].name": BLANK, "threadId": BLANK}),
+    ("create_relations", {"relations": [KNOWS | {"to": " "}, KNOWS | {"importance": 2}]},
+     {"relations[0].to": BLANK, "relations[1].importance": "out of range"}),
+    ("memory_create", {"type": " ", "content": "\t", "source": "chat", "confidence": "high"},
+     {"type": BLANK, "content": BLANK, "confidence": "expected a number"}),
+    ("undo", {"last": 0, "threadId": " "}, {"last": "out of range", "threadId": BLANK}),
+]  # fmt: skip
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[Client]:
+    with client_on(tmp_path) as opened:
+        yield opened
+
+
+def told(client: Client, tool: str, arguments: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """What is said of each place in the refusal of this call."""
+    with pytest.raises(Refused) as refused:
+        client(tool, arguments)
+    return {each["path"]: each for each in refused.value.error["problems"]}
+
+
+@pytest.mark.parametrize(("tool", "arguments", "said"), SEVERAL)
+def test_whatever_is_wrong_with_a_request_by_itself_is_told_at_once(
+    client: Client, tool: str, arguments: dict[str, Any], said: dict[str, str]
+) -> None:
+    problems = told(client, tool, arguments)
+    assert problems.keys() == said.keys()
+    for path, words in said.items():
+        assert words in problems[path]["problem"]
+        assert problems[path]["suggestion"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "key", "value", "advice"),
+    [
+        ("read_graph", "asOf", True, "Pass a log position, as 12, or a time, as 2026-11-20"),
+        ("read_graph", "asOf", 10.5, "Pass a whole number: 10 or 11."),
+        ("read_graph", "asOf", {}, 'for example "2026-11-20T10:02:11Z"'),
+        ("query_nodes", "updatedAfter", 5, "Write it as 2026-11-20T10:02:11Z, or as a date"),
+        ("query_nodes", "updatedAfter", False, "Write it as 2026-11-20T10:02:11Z, or as a date"),
+        ("query_nodes", "createdAfter", 20261120, 'Pass it in quotes: "20261120"'),
+        ("query_nodes", "createdAfter", {}, 'for example "2026-11-20T10:02:11Z"'),
+        ("changes_since", "since", None, "for example 0"),
+    ],
+)
+def test_what_is_no_time_is_told_how_times_are_written(
+    client: Client, tool: str, key: str, value: Any, advice: str
+) -> None:
+    assert advice in told(client, tool, {key: value})[key]["suggestion"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "path", "may_be_left_out"),
+    [
+        ("save_memory", {"entities": [], "threadId": " "}, "threadId", False),
+        ("create_entities", {"entities": [], "threadId": " "}, "threadId", True),
+        ("rename_entity", {"name": "Jon", "newName": " "}, "newName", False),
+        ("open_nodes", {"names": [""]}, "names[0]", True),
+        ("search_nodes", {"query": "x", "project": ""}, "project", True),
+        ("memory_search", {"query": "x", "type": ""}, "type", True),
+        ("forget_memory", {"id": ""}, "id", False),
+        ("create_entities", {"entities": [{"name": "x", "entityType": "y", "observations": [" "]}]},
+         "entities[0].observations[0]", True),
+    ],
+)  # fmt: skip
+def test_only_what_is_not_required_is_advised_to_be_left_out(
+    client: Client, tool: str, arguments: dict[str, Any], path: str, may_be_left_out: bool
+) -> None:
+    advice = told(client, tool, arguments)[path]["suggestion"]
+    assert ("leave it out" in advice) is may_be_left_out
+
+
+def test_a_filter_that_only_finds_may_be_blank(client: Client) -> None:
+    assert client("query_nodes", threadId=" ", entityType="\u200b")["entities"] == []
+    assert client("get_history", threadId=" ")["events"] == []
+    assert client("memory_search", query=" ", type=" ")["results"] == []
