@@ -97,8 +97,8 @@ def missing_memory(memory_id: str, path: str, state: State) -> Problem:
         f"Did you mean '{meant}'?"
         if meant
         else _of_another_kind(memory_id, state)
-        or "Pass an id as store_memory, search_memories or list_recent_memories gave it: "
-        "mem_ and 26 characters.",
+        or "Pass an id as an answer gave it: mem_ and 26 characters. "
+        "Call search_memories or list_recent_memories to find it.",
         shorten(memory_id),
     )
 

@@ -310,7 +310,7 @@ NOT_THERE = [
         "Leave observationId out to see all facts", {"entityName": "john-doe"}),
     Mistake("supersede_memory", {"old_memory_id": "$austin", "new_memory_id": "mem_123"},
         "MEMORY_NOT_FOUND", "new_memory_id", "Memory with ID mem_123 not found",
-        "Pass an id as store_memory, search_memories or list_recent_memories gave it",
+        "Call search_memories or list_recent_memories to find it.",
         {"old_memory_id": "$austin", "new_memory_id": "$boise"}),
     Mistake("supersede_memory",
         {"old_memory_id": "User moved to Austin", "new_memory_id": "$boise"}, "MEMORY_NOT_FOUND",

@@ -120,3 +120,26 @@ def test_with_all_tools_a_tool_is_described_as_it_was_written(tmp_path: Path) ->
                 assert each.description == tools(TOOLSETS)[each.name].description
 
     run(scenario)
+
+
+def test_who_may_only_read_is_told_nothing_of_undo(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with joined(tmp_path, read_only=True) as server:
+            offered = {each.name: each for each in (await server.client.list_tools()).tools}
+            assert "Each event has its position" in (offered["get_history"].description or "")
+            for each in offered.values():
+                assert not re.search(r"\bundo\b", each.description or "")
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_what_is_no_id_of_a_memory_is_told_how_ids_look(read_only: bool, tmp_path: Path) -> None:
+    with client_on(tmp_path) as client:
+        client("get_current_project")
+    with (
+        client_on(tmp_path, read_only=read_only) as client,
+        pytest.raises(Refused, match="Memory with ID mem_1 not found") as refused,
+    ):
+        client("get_history", memoryId="mem_1")
+    assert "mem_ and 26 characters" in refused.value.error["suggestion"]

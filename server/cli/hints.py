@@ -33,10 +33,7 @@ _SPOKEN: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r'undo \{"position": (\d+)\} brings', r"`memlog undo --position \1` brings"),
     (r"Pass last=", "Pass --last "),
     (r"Look for it with search_nodes", "Look for it with `memlog search`"),
-    (
-        r"Pass an id as store_memory, search_memories or list_recent_memories gave it",
-        "Pass an id as `memlog search --json` gives it",
-    ),
+    (r"Call search_memories or list_recent_memories to find it", "`memlog search --json` finds it"),
     (r"Start the server with (\S+) to switch it on", r"Set \1 to switch it on"),
     (r"Leave --from out to ask for now\.", "Pass a moment that has passed."),
     (r"Leave \S+ out to ask for now\.", "Leave it out to ask for now."),

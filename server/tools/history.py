@@ -87,7 +87,8 @@ class _Before(msgspec.Struct, array_like=True):
 def get_history(call: Call, arguments: GetHistory) -> HistoryResult:
     """Show what happened to an entity, a memory, or in the whole project, newest first, in plain words.
 
-    Each event has its position (for undo and asOf), time, thread and command. Example: {"entityName": "john-doe"}
+    Each event has its position (for asOf), time, thread and command. undo {"position": 12} takes a command back.
+    Example: {"entityName": "john-doe"}
     """
     if arguments.entity_name is not None and arguments.memory_id is not None:
         raise InvalidParameter(
