@@ -269,9 +269,7 @@ class SavedEntity(Command, frozen=True):
 
 
 class SaveMemory(Command, frozen=True):
-    entities: Annotated[
-        Sequence[SavedEntity], Meta(max_length=ITEMS_MAX, extra_json_schema={"minItems": 1})
-    ]
+    entities: Annotated[Sequence[SavedEntity], Meta(min_length=1, max_length=ITEMS_MAX)]
 
 
 # -- history

@@ -10,7 +10,9 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
+from typing import Any
 
+import msgspec
 from msgspec import UNSET
 
 from memlog.blank import is_blank
@@ -39,6 +41,13 @@ COMMON_TYPES = (
 """The types the guide names; any other is as good."""
 
 EXAMPLES = {"Name": "Ann", "Entity type": "Person", "Relation type": "works at"}
+
+_SOUND = {
+    "entityType": "Person",
+    "observations": ["Works at Acme"],
+    "relations": [{"targetEntity": "Acme", "relationType": "works at"}],
+}
+"""What nothing is said against, in the place of what has no right form."""
 
 _SENTENCE_END = re.compile(r"[.!?]+(?=\s|$)")
 _CLAUSE_END = re.compile(r"(?<=[.!?;])\s+|,\s+(?:and\s+)?|\s+(?:and|which|with)\s+")
@@ -87,34 +96,42 @@ def _save_entity(item: SavedEntity, state: State, context: Context) -> Iterator[
 
 
 def _problems(entities: Sequence[SavedEntity], state: State) -> Iterator[Problem]:
-    if not entities:
-        suggestion = (
-            'Pass at least one: {"name": "Ann", "entityType": "Person", "observations": '
-            '["Works at Acme"], "relations": [{"targetEntity": "Acme", "relationType": "works at"}]}.'
-        )
-        yield Problem("entities", "entities is empty", suggestion)
     names = {canonical(item.name) for item in entities}
     near = Suggestions()
     for index, item in enumerate(entities):
         path = f"entities[{index}]"
-        yield from _length(item.name, f"{path}.name", item, "Name", NAME_MAX)
-        yield from _length(item.entity_type, f"{path}.entityType", item, "Entity type", TYPE_MAX)
-        if not item.observations:
-            suggestion = 'Add a fact, as in "observations": ["Works at Acme"].'
-            yield _said(
-                item, f"{path}.observations", "must have at least 1 observation", suggestion
-            )
-        for place, text in enumerate(item.observations):
-            yield from _observation_problems(text, f"{path}.observations[{place}]", item)
-        if not item.relations:
-            other = next((each.name for each in entities if each.name != item.name), "…")
-            example = f"{{ targetEntity: '{other}', relationType: 'relates to' }}"
-            suggestion = f"Add relations to show connections: e.g., {example}"
-            yield _said(item, f"{path}.relations", "must have at least 1 relation", suggestion)
+        yield from _by_itself(item, path, entities)
         for place, relation in enumerate(item.relations):
-            yield from _relation_problems(
-                relation, f"{path}.relations[{place}]", item, names, state, near
-            )
+            target_path = f"{path}.relations[{place}].targetEntity"
+            yield from _target_problems(relation, target_path, item, names, state, near)
+
+
+def unsound(given: Mapping[str, Any], path: str) -> Iterator[Problem]:
+    """What is wrong by itself with an entity of which only the fields `given` have the right form, by their names on
+    the wire. What its relations lead to is not looked at."""
+    if "name" in given:
+        yield from _by_itself(msgspec.convert({**_SOUND, **given}, SavedEntity), path, ())
+
+
+def _by_itself(item: SavedEntity, path: str, entities: Sequence[SavedEntity]) -> Iterator[Problem]:
+    """`entities` are those of the request, to name another one as an example."""
+    yield from _length(item.name, f"{path}.name", item, "Name", NAME_MAX)
+    yield from _length(item.entity_type, f"{path}.entityType", item, "Entity type", TYPE_MAX)
+    if not item.observations:
+        suggestion = 'Add a fact, as in "observations": ["Works at Acme"].'
+        yield _said(item, f"{path}.observations", "must have at least 1 observation", suggestion)
+    for place, text in enumerate(item.observations):
+        yield from _observation_problems(text, f"{path}.observations[{place}]", item)
+    if not item.relations:
+        other = next((each.name for each in entities if each.name != item.name), "…")
+        example = f"{{ targetEntity: '{other}', relationType: 'relates to' }}"
+        suggestion = f"Add relations to show connections: e.g., {example}"
+        yield _said(item, f"{path}.relations", "must have at least 1 relation", suggestion)
+    for place, relation in enumerate(item.relations):
+        type_path = f"{path}.relations[{place}].relationType"
+        yield from _length(
+            relation.relation_type, type_path, item, "Relation type", RELATION_TYPE_MAX
+        )
 
 
 def _observation_problems(text: str, path: str, item: SavedEntity) -> Iterator[Problem]:
@@ -137,7 +154,7 @@ def _observation_problems(text: str, path: str, item: SavedEntity) -> Iterator[P
         yield Problem(path, "Observation is empty", suggestion, shorten(ascii(text)), item.name)
 
 
-def _relation_problems(
+def _target_problems(
     relation: SavedRelation,
     path: str,
     item: SavedEntity,
@@ -145,9 +162,6 @@ def _relation_problems(
     state: State,
     near: Suggestions,
 ) -> Iterator[Problem]:
-    yield from _length(
-        relation.relation_type, f"{path}.relationType", item, "Relation type", RELATION_TYPE_MAX
-    )
     target = relation.target_entity
     if canonical(target) not in names and state.entity_id_of(target) is None:
         found = pass_its_name(target, state) or near.did_you_mean(
@@ -158,7 +172,7 @@ def _relation_problems(
             "same save_memory call, or one that is in memory"
         )
         problem = f"Target entity '{shorten(target)}' not found in request"
-        yield Problem(f"{path}.targetEntity", problem, suggestion, shorten(target), item.name)
+        yield Problem(path, problem, suggestion, shorten(target), item.name)
 
 
 def _length(text: str, path: str, item: SavedEntity, what: str, most: int) -> Iterator[Problem]:

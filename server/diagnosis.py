@@ -14,15 +14,16 @@ import json
 import math
 import re
 import sys
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from functools import cache
+from itertools import islice
 from typing import Any
 
 import msgspec
 from msgspec import inspect as mi
 
 from memlog.blank import blank_text, is_blank
-from memlog.commands import only_finds
+from memlog.commands import SavedEntity, only_finds
 from memlog.controls import CONTROL, control_character
 from memlog.errors import (
     MEND_ALL,
@@ -33,6 +34,7 @@ from memlog.errors import (
     Problem,
     shorten,
 )
+from memlog.saving import unsound
 from server import wording
 from server.wording import Words, bare
 
@@ -126,6 +128,7 @@ class Diagnosis:
         self.problems: list[Problem] = []
         self.count = 0
         self.count_oversize = 0
+        self._sound: list[tuple[dict[str, Any], type, Place]] = []
 
     def report(
         self,
@@ -147,19 +150,26 @@ class Diagnosis:
         """What was found as one error: LimitExceeded if all of it is size, None if nothing."""
         if not self.count:
             return None
-        kind = LimitExceeded if self.count_oversize == self.count else InvalidParameter
-        first = self.problems[0]
+        problems = [*self.problems, *islice(self._judged(), max(0, COUNTED_MAX - self.count))]
+        count = self.count + len(problems) - len(self.problems)
+        kind = LimitExceeded if self.count_oversize == count else InvalidParameter
+        first = problems[0]
         told = f"{first.path}: {first.problem}"
-        if self.count == 1:
-            return kind(told, suggestion=first.suggestion, problems=self.problems)
-        problems = self.problems
-        least = "at least " if self.count >= COUNTED_MAX else ""
-        if self.count > PROBLEMS_MAX:
-            more = self.count - PROBLEMS_MAX + 1
+        if count == 1:
+            return kind(told, suggestion=first.suggestion, problems=problems)
+        least = "at least " if count >= COUNTED_MAX else ""
+        if count > PROBLEMS_MAX:
+            more = count - PROBLEMS_MAX + 1
             rest = Problem("arguments", f"{least}{more} more problems", "Mend these first.")
             problems = [*problems[: PROBLEMS_MAX - 1], rest]
-        told = f"{least}{self.count} problems: first {told}"
+        told = f"{least}{count} problems: first {told}"
         return kind(told, suggestion=MEND_ALL, problems=problems)
+
+    def _judged(self) -> Iterator[Problem]:
+        """What others say against that of which the form is right. Where nothing else is wrong they are not asked:
+        they will be, and know more then."""
+        for sound, cls, place in self._sound:
+            yield from _JUDGES[cls](sound, str(place))
 
     def walk(self, value: Any, annotated: mi.Type, place: Place) -> Any:
         if self.count >= COUNTED_MAX:
@@ -204,6 +214,7 @@ class Diagnosis:
         given: dict[int, str] = {}
         strays: list[str] = []
         mended: dict[str, Any] = {}
+        sound: dict[str, Any] = {}
         for key, value in raw.items():
             at = spelt.get(key)
             if at is None:
@@ -216,9 +227,13 @@ class Diagnosis:
             given.setdefault(at, key)
             if value is None and not field.required and not wording.nullable(field.type):
                 continue  # models write null for "not given", and here it can say nothing else
-            mended[field.encode_name] = self.walk(
-                value, field.type, place.held(key, field, kind.cls)
-            )
+            known = self.count
+            within = self.walk(value, field.type, place.held(key, field, kind.cls))
+            mended[field.encode_name] = within
+            if self.count == known:
+                sound[field.encode_name] = within
+        if kind.cls in _JUDGES:
+            self._sound.append((sound, kind.cls, place))
         for key in self._unwrapped(raw, strays, kind, given, place):
             self._stray(key, raw[key], kind, given, place)
         for at, field in enumerate(fields):
@@ -330,6 +345,12 @@ class Diagnosis:
             self.report(place, value, wording.too_big, value)
         return value
 
+
+_JUDGES: Mapping[type, Callable[[Mapping[str, Any], str], Iterable[Problem]]] = {
+    SavedEntity: unsound
+}
+"""Who has words of their own for what may be wrong, beyond its form, with an object at a place: its fields that have
+the right form are given."""
 
 _FREE = mi.AnyType()
 _FREE_DICT = mi.DictType(key_type=mi.StrType(), value_type=_FREE)

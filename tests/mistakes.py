@@ -270,8 +270,8 @@ SAVING = [
         ann()),
     Mistake("save_memory", ann(entityType=""), BAD, "entities[0].entityType",
         "Entity type is empty", 'For example: "Person".', ann()),
-    Mistake("save_memory", saved(), BAD, "entities", "entities is empty",
-        'Pass at least one: {"name": "Ann"', ann()),
+    Mistake("save_memory", saved(), BAD, "entities", "too few items (0). Min 1.",
+        'For example: [{"name":"Ann"', ann()),
     Mistake("save_memory", ann(entityType="x" * 51), BAD, "entities[0].entityType",
         "Entity type too long (51 chars). Max 50.", "Shorten it", ann()),
 ]

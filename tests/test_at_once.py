@@ -112,3 +112,66 @@ def test_a_filter_that_only_finds_may_be_blank(client: Client) -> None:
     assert client("query_nodes", threadId=" ", entityType="\u200b")["entities"] == []
     assert client("get_history", threadId=" ")["events"] == []
     assert client("memory_search", query=" ", type=" ")["results"] == []
+
+
+ANN = {
+    "name": "Ann",
+    "entityType": "Person",
+    "observations": ["Works at Acme"],
+    "relations": [{"targetEntity": "Ann", "relationType": "knows"}],
+}
+LONG = "Observation too long (153 chars). Max 150."
+ALONE = "Entity 'Ann' must have at least 1 relation"
+
+
+@pytest.mark.parametrize(
+    ("changed", "beside", "said"),
+    [
+        ({"observations": ["x" * 153], "relations": []}, {},
+         {"threadId": "required, but missing", "entities[0].observations[0]": LONG,
+          "entities[0].relations": ALONE}),
+        ({"observations": ["x" * 153], "importance": 7}, {"threadId": " "},
+         {"threadId": BLANK, "entities[0].importance": "out of range",
+          "entities[0].observations[0]": LONG}),
+        ({"observations": "Works at Acme", "relations": [], "entity_type": "", "entityType": ""},
+         {"thread_id": "t"},
+         {"entities[0].entity_type": "given twice", "entities[0].observations": "expected a list",
+          "entities[0].relations": ALONE, "entities[0].entityType": "Entity type is empty"}),
+        ({"name": 5, "observations": ["x" * 153]}, {"threadId": "t"},
+         {"entities[0].name": "expected a string"}),
+    ],
+)  # fmt: skip
+def test_what_is_asked_of_entities_is_told_beside_what_is_wrong_with_the_form(
+    client: Client, changed: dict[str, Any], beside: dict[str, Any], said: dict[str, str]
+) -> None:
+    problems = told(client, "save_memory", {"entities": [{**ANN, **changed}], **beside})
+    assert {
+        path: words in problems[path]["problem"] for path, words in said.items()
+    } == dict.fromkeys(problems, True)
+    entities = {
+        each.get("entity") for path, each in problems.items() if said[path] in (LONG, ALONE)
+    }
+    assert entities <= {"Ann"}
+
+
+def test_where_the_form_is_right_all_is_told_by_who_knows_what_is_stored(client: Client) -> None:
+    relations = [{"target_entity": "Bob", "relation_type": "knows"}]
+    asked = {
+        "entities": [{**ANN, "observations": ["x" * 153], "relations": relations}],
+        "thread_id": "t",
+    }
+    assert list(told(client, "save_memory", asked)) == [
+        "entities[0].observations[0]",
+        "entities[0].relations[0].targetEntity",
+    ]
+
+
+def test_of_many_problems_of_both_kinds_the_rest_is_counted(client: Client) -> None:
+    asked = {"entities": [{**ANN, "importance": 7, "relations": []}] * 40, "threadId": "t"}
+    with pytest.raises(Refused, match="80 problems: first") as refused:
+        client("save_memory", asked)
+    *_, last = refused.value.error["problems"]
+    assert last["problem"] == "31 more problems"
+    asked = {"entities": [{**ANN, "observations": [5] * 1_000}] * 20}
+    with pytest.raises(Refused, match=r"at least 100\d\d problems: first"):
+        client("save_memory", asked)

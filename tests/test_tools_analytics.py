@@ -257,7 +257,8 @@ def test_stats_tell_totals_and_metrics_with_their_targets(tmp_path: Path) -> Non
     with client_on(tmp_path) as client:
         client("save_memory", PORTFOLIO)
         with pytest.raises(Refused):
-            client("save_memory", entities=[], threadId="other")
+            lonely = {"name": "Ann", "entityType": "Person", "observations": [], "relations": []}
+            client("save_memory", entities=[lonely], threadId="other")
         create(client, "Draft", threadId="other")
         client(
             "add_observations",
