@@ -24,7 +24,7 @@ STORE_AGAIN = "Store it again with store_memory first."
 
 
 def store_memory(command: StoreMemory, context: Context) -> Iterator[Event]:
-    _require_size(len(command.content), context)
+    _require_none(_too_long(len(command.content), context))
     yield MemoryStored(
         context.new_id("mem"), FACT, command.content, command.source, command.confidence
     )
@@ -32,9 +32,7 @@ def store_memory(command: StoreMemory, context: Context) -> Iterator[Event]:
 
 def create_memory(command: CreateMemory, state: State, context: Context) -> Iterator[Event]:
     content = command.content
-    _require_size(len(text_of(content)), context)
-    if len(command.tags) > context.tags_max:
-        raise refusal([_too_many_tags(command, context)])
+    _require_none(_too_long(len(text_of(content)), context), _too_many_tags(command, context))
     like = state.memory_like(command.memory_type, command.source, content)
     tags = tuple(dict.fromkeys(command.tags))
     if like is None:
@@ -166,16 +164,20 @@ def _reaches(start: str, end: str, state: State) -> bool:
     return False
 
 
-def _require_size(characters: int, context: Context) -> None:
-    if characters > context.content_characters_max:
-        problem = Problem(
-            "content",
-            f"content is too long ({characters} characters). Max {context.content_characters_max}.",
-            "Save a summary, or several memories that share a tag.",
-        )
-        raise refusal([(LimitExceeded, problem)])
+def _require_none(*exceeded: Problem | None) -> None:
+    if found := [(LimitExceeded, problem) for problem in exceeded if problem is not None]:
+        raise refusal(found)
 
 
-def _too_many_tags(command: CreateMemory, context: Context) -> tuple[type[LimitExceeded], Problem]:
+def _too_long(characters: int, context: Context) -> Problem | None:
+    if characters <= context.content_characters_max:
+        return None
+    text = f"content is too long ({characters} characters). Max {context.content_characters_max}."
+    return Problem("content", text, "Save a summary, or several memories that share a tag.")
+
+
+def _too_many_tags(command: CreateMemory, context: Context) -> Problem | None:
+    if len(command.tags) <= context.tags_max:
+        return None
     text = f"Too many tags ({len(command.tags)}). Max {context.tags_max}."
-    return LimitExceeded, Problem("tags", text, "Keep the tags that you will search by.")
+    return Problem("tags", text, "Keep the tags that you will search by.")

@@ -40,6 +40,9 @@ SEVERAL: list[tuple[str, dict[str, Any], dict[str, str]]] = [
      {"relations[0].to": BLANK, "relations[1].importance": "out of range"}),
     ("memory_create", {"type": " ", "content": "\t", "source": "chat", "confidence": "high"},
      {"type": BLANK, "content": BLANK, "confidence": "expected a number"}),
+    ("memory_create", {"type": "x", "content": "x" * 10_001, "source": "chat", "confidence": 1,
+                       "tags": [f"t{at}" for at in range(21)]},
+     {"content": "content is too long", "tags": "Too many tags"}),
     ("undo", {"last": 0, "threadId": " "}, {"last": "out of range", "threadId": BLANK}),
 ]  # fmt: skip
 
