@@ -16,6 +16,7 @@ from memlog.errors import InvalidParameter, Problem, invalid_at, refusal, shorte
 from memlog.state import State
 from memlog.times import iso
 from server.registry import Result
+from server.wording import READ
 
 MARK_BYTES = 6
 ARGUMENT_BYTES = 2
@@ -168,17 +169,36 @@ def read_cursor(
     out for other arguments."""
     given = _given(arguments)
     digests = MARK_BYTES + ARGUMENT_BYTES * len(given)
+    data = _data(text)
     try:
-        data = base64.urlsafe_b64decode((text + "=" * (-len(text) % 4)).encode())
         if not data.startswith(_mark(wanted, project_id, given)):
             raise ValueError("positions and ids mean something else there")
         decoded: Any = msgspec.msgpack.decode(data[digests:], type=wanted)
     except (ValueError, msgspec.DecodeError) as error:
-        problem = "not a cursor that an answer of this tool gave out for this project"
-        suggestion = "Pass `nextCursor` of the answer before, unchanged, or leave it out."
-        raise invalid_at("cursor", problem, suggestion, shorten(text)) from error
+        raise _no_cursor(text) from error
     _require_same(given, data[MARK_BYTES:digests])
     return decoded  # type: ignore[no-any-return]
+
+
+def _data(text: str, path: str = "cursor") -> bytes:
+    """What a cursor says. Raises InvalidParameter for a text that can be none of any tool."""
+    try:
+        data = base64.urlsafe_b64decode((text + "=" * (-len(text) % 4)).encode())
+    except ValueError:
+        data = b""
+    if len(data) < MARK_BYTES:
+        raise _no_cursor(text, path)
+    return data
+
+
+def _no_cursor(text: str, path: str = "cursor") -> InvalidParameter:
+    problem = "not a cursor that an answer of this tool gave out for this project"
+    suggestion = "Pass `nextCursor` of the answer before, unchanged, or leave it out."
+    return invalid_at(path, problem, suggestion, shorten(text))
+
+
+CursorText = Annotated[str, Meta(extra={READ: _data})]
+"""The argument `cursor`."""
 
 
 def _require_same(given: dict[str, Any], digests: bytes) -> None:

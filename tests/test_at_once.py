@@ -43,6 +43,10 @@ SEVERAL: list[tuple[str, dict[str, Any], dict[str, str]]] = [
     ("memory_create", {"type": "x", "content": "x" * 10_001, "source": "chat", "confidence": 1,
                        "tags": [f"t{at}" for at in range(21)]},
      {"content": "content is too long", "tags": "Too many tags"}),
+    ("list_threads", {"cursor": "page-2", "limit": 5},
+     {"cursor": "not a cursor", "limit": "unknown key"}),
+    ("query_nodes", {"cursor": "?", "createdAfter": "x"},
+     {"cursor": "not a cursor", "createdAfter": TIME}),
     ("undo", {"last": 0, "threadId": " "}, {"last": "out of range", "threadId": BLANK}),
 ]  # fmt: skip
 
@@ -82,9 +86,13 @@ def test_whatever_is_wrong_with_a_request_by_itself_is_told_at_once(
         ("query_nodes", "createdAfter", 20261120, 'Pass it in quotes: "20261120"'),
         ("query_nodes", "createdAfter", {}, 'for example "2026-11-20T10:02:11Z"'),
         ("changes_since", "since", None, "for example 0"),
+        *(
+            (tool, "cursor", 5, "Pass `nextCursor` of the answer before, unchanged")
+            for tool in ("read_graph", "open_nodes", "get_history", "memory_list", "list_projects")
+        ),
     ],
 )
-def test_what_is_no_time_is_told_how_times_are_written(
+def test_what_is_no_time_and_no_cursor_is_told_what_one_is(
     client: Client, tool: str, key: str, value: Any, advice: str
 ) -> None:
     assert advice in told(client, tool, {key: value})[key]["suggestion"]

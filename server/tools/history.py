@@ -35,6 +35,7 @@ from server.moments import Since, position_of
 from server.portions import OPEN_ALONE, cut_notice, portion, view_portion
 from server.registry import Arguments, Call, Result, ThreadId, tool
 from server.views import (
+    CursorText,
     EntityView,
     RelationView,
     read_cursor,
@@ -56,7 +57,7 @@ class GetHistory(Arguments, frozen=True):
     thread_id: ThreadId | None = field(name="threadId", default=None)
     since: Since | None = None
     limit: Annotated[int, Meta(ge=1, le=1_000)] | None = None
-    cursor: str | None = None
+    cursor: CursorText | None = None
 
 
 class Happened(Result, frozen=True):

@@ -29,7 +29,7 @@ from server.cutting import page_of, said
 from server.moments import AsOf, Time, position_of
 from server.portions import OPEN_ALONE, cut_notice, view_portion
 from server.registry import Arguments, Call, Result, ThreadId, tool
-from server.views import Blame, EntityView, read_cursor, write_cursor
+from server.views import Blame, CursorText, EntityView, read_cursor, write_cursor
 
 DEPTH_MAX = 20
 VISITED_MAX = 200_000
@@ -122,7 +122,7 @@ class GetObservationHistory(Arguments, frozen=True):
     )
     thread_id: ThreadId | None = field(name="threadId", default=None)
     limit: Annotated[int, Meta(ge=1, le=1_000)] | None = None
-    cursor: str | None = None
+    cursor: CursorText | None = None
     as_of: AsOf | None = field(name="asOf", default=None)
 
 
@@ -234,7 +234,7 @@ class QueryNodes(Arguments, frozen=True):
     )
     updated_after: Time | None = field(name="updatedAfter", default=None)
     limit: Annotated[int, Meta(ge=1, le=1_000)] | None = None
-    cursor: str | None = None
+    cursor: CursorText | None = None
     as_of: AsOf | None = field(name="asOf", default=None)
     provenance: Blame = False
 

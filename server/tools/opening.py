@@ -25,6 +25,7 @@ from server.portions import NEWEST, OPEN_ALONE, Before, cut_notice, portion, vie
 from server.registry import Arguments, Call, Result, tool
 from server.views import (
     Blame,
+    CursorText,
     EntityView,
     RelationView,
     read_cursor,
@@ -39,7 +40,7 @@ GO_ON = "Pass nextCursor as cursor for what is older."
 
 class OpenNodes(Arguments, frozen=True):
     names: Annotated[Sequence[EntityName], Meta(max_length=ITEMS_MAX, examples=[["john-doe"]])]
-    cursor: str | None = None
+    cursor: CursorText | None = None
     as_of: AsOf | None = field(name="asOf", default=None)
     provenance: Blame = False
 

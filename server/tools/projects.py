@@ -12,7 +12,7 @@ from memlog.errors import ProjectArchived
 from memlog.store import Wanted
 from server.cutting import page_of
 from server.registry import Arguments, Call, Result, tool
-from server.views import ProjectView, read_cursor, view_project, write_cursor
+from server.views import CursorText, ProjectView, read_cursor, view_project, write_cursor
 
 
 class Nothing(Arguments, frozen=True):
@@ -28,7 +28,7 @@ class Named(Arguments, frozen=True):
 class ListProjects(Arguments, frozen=True):
     status: Wanted = "active"
     limit: Annotated[int, Meta(ge=1, le=1_000)] | None = None
-    cursor: str | None = None
+    cursor: CursorText | None = None
 
 
 class _After(msgspec.Struct, array_like=True):

@@ -23,6 +23,7 @@ from server.portions import OPEN_ALONE, cut_notice, portion, view_portion
 from server.registry import Arguments, Call, Result, tool
 from server.views import (
     Blame,
+    CursorText,
     EntityView,
     RelationView,
     read_cursor,
@@ -44,7 +45,7 @@ QUERY_CHARACTERS_MAX = 10_000
 
 Limit = Annotated[int, Meta(ge=1, le=LIMIT_MAX)]
 Item = TypeVar("Item")
-CursorText = Annotated[str, Meta(description="nextCursor of the answer before")]
+Cursor = Annotated[CursorText, Meta(description="nextCursor of the answer before")]
 
 
 class GraphResult(Result, frozen=True):
@@ -60,7 +61,7 @@ class GraphResult(Result, frozen=True):
 
 class ReadGraph(Arguments, frozen=True):
     limit: Limit | None = None
-    cursor: CursorText | None = None
+    cursor: Cursor | None = None
     as_of: AsOf | None = field(name="asOf", default=None)
     provenance: Blame = False
 
@@ -134,7 +135,7 @@ class SearchNodes(Arguments, frozen=True):
     ]
     limit: Limit | None = None
     mode: Annotated[Mode | None, Meta(description="By words, by meaning, or both (hybrid)")] = None
-    cursor: CursorText | None = None
+    cursor: Cursor | None = None
     as_of: AsOf | None = field(name="asOf", default=None)
     provenance: Blame = False
 

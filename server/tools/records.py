@@ -21,7 +21,7 @@ from server.cutting import together, within_budget
 from server.memories import MEMORY_KINDS, found_memories, source_of, stored
 from server.moments import AsOf, position_of
 from server.registry import Arguments, Call, Link, Result, tool
-from server.views import Blame, Provenance, read_cursor, write_cursor
+from server.views import Blame, CursorText, Provenance, read_cursor, write_cursor
 
 QUERY_CHARACTERS_MAX = 1_000
 Tags = Annotated[list[Tag], Meta(max_length=ITEMS_MAX, description="All of these")]
@@ -152,7 +152,7 @@ class MemoryList(Arguments, frozen=True):
     type: TypeName | None = None
     tags: Tags = field(default_factory=list)
     limit: Annotated[int, Meta(ge=1)] | None = None
-    cursor: str | None = None
+    cursor: CursorText | None = None
     as_of: AsOf | None = field(name="asOf", default=None)
     provenance: Blame = False
 

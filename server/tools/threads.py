@@ -8,11 +8,11 @@ from msgspec import field
 from memlog.times import iso
 from server.cutting import within_budget
 from server.registry import Arguments, Call, Result, tool
-from server.views import read_cursor, write_cursor
+from server.views import CursorText, read_cursor, write_cursor
 
 
 class ListThreads(Arguments, frozen=True):
-    cursor: str | None = None
+    cursor: CursorText | None = None
 
 
 class _Quieter(msgspec.Struct, array_like=True):
