@@ -100,7 +100,7 @@ def _problems(entities: Sequence[SavedEntity], state: State) -> Iterator[Problem
     near = Suggestions()
     for index, item in enumerate(entities):
         path = f"entities[{index}]"
-        yield from _by_itself(item, path, entities)
+        yield from _by_itself(item, f"{path}.", entities)
         for place, relation in enumerate(item.relations):
             target_path = f"{path}.relations[{place}].targetEntity"
             yield from _target_problems(relation, target_path, item, names, state, near)
@@ -110,25 +110,28 @@ def unsound(given: Mapping[str, Any], path: str) -> Iterator[Problem]:
     """What is wrong by itself with an entity of which only the fields `given` have the right form, by their names on
     the wire. What its relations lead to is not looked at."""
     if "name" in given:
-        yield from _by_itself(msgspec.convert({**_SOUND, **given}, SavedEntity), path, ())
+        item = msgspec.convert({**_SOUND, **given}, SavedEntity)
+        yield from _by_itself(item, f"{path}." if path else "", ())
 
 
-def _by_itself(item: SavedEntity, path: str, entities: Sequence[SavedEntity]) -> Iterator[Problem]:
-    """`entities` are those of the request, to name another one as an example."""
-    yield from _length(item.name, f"{path}.name", item, "Name", NAME_MAX)
-    yield from _length(item.entity_type, f"{path}.entityType", item, "Entity type", TYPE_MAX)
+def _by_itself(
+    item: SavedEntity, prefix: str, entities: Sequence[SavedEntity]
+) -> Iterator[Problem]:
+    """`prefix` is what its places begin with; `entities` are those of the request, to name another as an example."""
+    yield from _length(item.name, f"{prefix}name", item, "Name", NAME_MAX)
+    yield from _length(item.entity_type, f"{prefix}entityType", item, "Entity type", TYPE_MAX)
     if not item.observations:
         suggestion = 'Add a fact, as in "observations": ["Works at Acme"].'
-        yield _said(item, f"{path}.observations", "must have at least 1 observation", suggestion)
+        yield _said(item, f"{prefix}observations", "must have at least 1 observation", suggestion)
     for place, text in enumerate(item.observations):
-        yield from _observation_problems(text, f"{path}.observations[{place}]", item)
+        yield from _observation_problems(text, f"{prefix}observations[{place}]", item)
     if not item.relations:
         other = next((each.name for each in entities if each.name != item.name), "…")
         example = f"{{ targetEntity: '{other}', relationType: 'relates to' }}"
         suggestion = f"Add relations to show connections: e.g., {example}"
-        yield _said(item, f"{path}.relations", "must have at least 1 relation", suggestion)
+        yield _said(item, f"{prefix}relations", "must have at least 1 relation", suggestion)
     for place, relation in enumerate(item.relations):
-        type_path = f"{path}.relations[{place}].relationType"
+        type_path = f"{prefix}relations[{place}].relationType"
         yield from _length(
             relation.relation_type, type_path, item, "Relation type", RELATION_TYPE_MAX
         )

@@ -169,7 +169,7 @@ class Diagnosis:
         """What others say against that of which the form is right. Where nothing else is wrong they are not asked:
         they will be, and know more then."""
         for sound, cls, place in self._sound:
-            yield from _JUDGES[cls](sound, str(place))
+            yield from _JUDGES[cls](sound, str(place) if place.depth else "")
 
     def walk(self, value: Any, annotated: mi.Type, place: Place) -> Any:
         if self.count >= COUNTED_MAX:

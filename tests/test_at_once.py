@@ -186,3 +186,9 @@ def test_of_many_problems_of_both_kinds_the_rest_is_counted(client: Client) -> N
     asked = {"entities": [{**ANN, "observations": [5] * 1_000}] * 20}
     with pytest.raises(Refused, match=r"at least 100\d\d problems: first"):
         client("save_memory", asked)
+
+
+def test_what_is_said_of_an_entity_beside_its_list_is_said_where_it_stands(client: Client) -> None:
+    problems = told(client, "save_memory", {**ANN, "observations": ["x" * 153], "threadId": "t"})
+    assert problems.keys() == {"arguments", "observations[0]"}
+    assert problems["observations[0]"]["problem"] == LONG
