@@ -10,7 +10,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from memlog.errors import invalid_at
+from memlog.errors import InvalidParameter, invalid_at
 from memlog.project import Project, clock_us
 from memlog.times import parse_iso
 from server.wording import READ
@@ -60,6 +60,9 @@ def position_of(moment: int | str | None, project: Project, path: str = "asOf") 
     if moment is None:
         return None
     if isinstance(moment, int) or moment.isdecimal():
-        with project.read(int(moment)) as state:
-            return state.position
+        try:
+            with project.read(int(moment)) as state:
+                return state.position
+        except InvalidParameter as refused:
+            raise invalid_at(path, refused.message, refused.suggestion, moment) from None
     return project.position_at(parse_past(moment, path))

@@ -192,3 +192,19 @@ def test_what_is_said_of_an_entity_beside_its_list_is_said_where_it_stands(clien
     problems = told(client, "save_memory", {**ANN, "observations": ["x" * 153], "threadId": "t"})
     assert problems.keys() == {"arguments", "observations[0]"}
     assert problems["observations[0]"]["problem"] == LONG
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "path", "value"),
+    [
+        ("read_graph", {"asOf": -5}, "asOf", -5),
+        ("search_nodes", {"query": "x", "asOf": "99"}, "asOf", "99"),
+        ("get_history", {"since": 99}, "since", 99),
+        ("get_history", {"entityName": "Jon", "memoryId": "mem_1"}, "memoryId", "mem_1"),
+        ("undo", {"position": 1, "last": 2}, "last", 2),
+    ],
+)
+def test_what_fits_neither_the_log_nor_another_argument_is_told_with_its_place(
+    client: Client, tool: str, arguments: dict[str, Any], path: str, value: Any
+) -> None:
+    assert told(client, tool, arguments)[path]["value"] == value

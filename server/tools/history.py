@@ -18,7 +18,7 @@ from memlog.commands import (
     Undo,
     UpdateObservation,
 )
-from memlog.errors import EntityNotFound, InvalidParameter, refusal
+from memlog.errors import EntityNotFound, InvalidParameter, Problem, refusal
 from memlog.events import MemoryDeleted, ObservationSuperseded
 from memlog.facts import Facts
 from memlog.graph import missing_entity
@@ -92,10 +92,13 @@ def get_history(call: Call, arguments: GetHistory) -> HistoryResult:
     Example: {"entityName": "john-doe"}
     """
     if arguments.entity_name is not None and arguments.memory_id is not None:
-        raise InvalidParameter(
+        problem = Problem(
+            "memoryId",
             "entityName and memoryId exclude each other",
-            suggestion="Ask for the history of one, then for that of the other.",
+            "Ask for the history of one, then for that of the other.",
+            arguments.memory_id,
         )
+        raise refusal([(InvalidParameter, problem)])
     project, opened = call.open(arguments)
     folder, before = opened.project.folder.name, 2**63 - 1
     if arguments.cursor is not None:
@@ -192,10 +195,13 @@ def undo(call: Call, arguments: UndoArguments) -> UndoResult:
     Example: {"dryRun": true}
     """
     if arguments.position is not None and arguments.last != 1:
-        raise InvalidParameter(
+        problem = Problem(
+            "last",
             "position and last exclude each other",
-            suggestion="Pass position for one command, or last for the newest ones.",
+            "Pass position for one command, or last for the newest ones.",
+            arguments.last,
         )
+        raise refusal([(InvalidParameter, problem)])
     command = Undo(
         position=arguments.position,
         last=arguments.last,
