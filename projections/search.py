@@ -3,34 +3,32 @@
 A document is found by its words (BM25), by its meaning (cosine of embeddings) or because the query is
 a part of it (substring). The best of what was found are looked at closely, word by word (`late`), together
 with what was written down right beside them in the same conversation; `ranking` orders them all.
-What a question means is told by its rare words more than by others (`weighing`).
-A document found by neither words nor part counts only with a cosine of at least `COSINE_MIN`, or beside
+A document found by neither words nor part counts only with a cosine of at least `Asked.cosine_min`, or beside
 one that was found; so a query that nothing answers finds nothing.
+
+Left to others: the question as a vector, and which vectors it is compared with (`questions`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from memlog.errors import EmbeddingError, StorageError
-from memlog.patience import require_patience
 from memlog.settings import Mode
 from projections.asking import Meanwhile
 from projections.documents import Kind
-from projections.embedding import CachedEmbedder
 from projections.embedding.computing import nothing
 from projections.embeddings import Embeddings
 from projections.follow import Projections
-from projections.previous import Meaning
 from projections.query import Query, parse
+from projections.questions import Asked, Question, Questions, Text
 from projections.text import TextProjector
 from projections.things import TextHit
-from projections.vectors import VectorHit, VectorProjector
+from projections.vectors import VectorHit
 
 if TYPE_CHECKING:
     from projections.candidates import Candidates
@@ -42,24 +40,8 @@ if TYPE_CHECKING:
 DEPTH = 60
 """How many documents each way of finding brings. Of more, hardly any ends up among the best (docs/search.md)."""
 
-COSINE_MIN, POINTED_COSINE_MIN = 0.35, 0.30
-"""Of the vector that the model gave the question, and of one that its rare words point, which lies further from all
-texts."""
-
-PATIENCE_SECONDS: dict[Mode, float] = {"hybrid": 2.0, "semantic": 20.0}
-"""How long a search waits for texts to be embedded; the rest is searched by words, and it says so."""
-WAITED_EVENTS_MAX = 500
-BEHIND_SECONDS = 0.5
-"""How long it waits where so many events are behind that most of their texts cannot be embedded in time: after
-an import, or when the embedder was changed. What was embedded before comes out of the cache by then, so a
-process that starts has all of it. Where those of the embedder before serve, only the first search waits."""
-PREVIOUS_SECONDS = 0.1
-"""How long it takes up stored vectors of the embedder before, which serve meanwhile."""
 ROWS_MANY = 100_000
 """From so many on, comparing them takes longer than waking a thread that looks for the words meanwhile."""
-
-LOADING_SECONDS: dict[Mode, float] = {"hybrid": 8.0, "semantic": 45.0}
-"""How long it waits for an embedder that is being loaded, from when that began: most take less than one."""
 
 
 class Hit(msgspec.Struct, frozen=True, gc=False):
@@ -104,51 +86,10 @@ class _Worded(NamedTuple):
 _NOTHING = _Worded([], [], False)
 
 
-class _Question(NamedTuple):
-    """What is turned into a vector, and forgotten."""
-
-    text: str
-
-    def vector(self, embedder: CachedEmbedder) -> Vectors:
-        return embedder.query_vector(self.text)
-
-    @contextmanager
-    def on_its_way(self, embedder: CachedEmbedder) -> Iterator[Callable[[], Vectors]]:
-        """Around what embeds other texts, most likely: how to have the vector then."""
-        if embedder.has_pieces:
-            with embedder.taking_along(self.text):
-                yield partial(self.vector, embedder)
-        else:  # an endpoint may take its time for the others
-            yield Meanwhile(self.vector, embedder).begin().result
-
-
-class _Text(NamedTuple):
-    """What is about to be a document: its vector is kept."""
-
-    text: str
-
-    def vector(self, embedder: CachedEmbedder) -> Vectors:
-        vectors: Vectors = embedder.vectors([self.text])[0]
-        return vectors
-
-    @contextmanager
-    def on_its_way(self, embedder: CachedEmbedder) -> Iterator[Callable[[], Vectors]]:
-        yield Meanwhile(self.vector, embedder).begin().result
-
-
-class _Asked(NamedTuple):
-    """The question as a vector, what to search with it, and in what respect that is not all there is."""
-
-    vector: Vectors
-    meaning: Meaning
-    notice: str | None
-    cosine_min: float = COSINE_MIN
-
-
 class _Near(NamedTuple):
     """What is nearest to the question in meaning, best first, and how to look further."""
 
-    asked: _Asked
+    asked: Asked
     look: Look
     rows: Ids
     cosines: Vectors
@@ -161,9 +102,8 @@ class Searcher:
         self, projections: Projections, embeddings: Embeddings, lagging: Callable[[], None]
     ) -> None:
         self._projections = projections
-        self._embeddings = embeddings
         self._lagging = lagging
-        self._has_waited = False
+        self._questions = Questions(projections, embeddings, lagging)
 
     def search(
         self,
@@ -186,20 +126,19 @@ class Searcher:
         if mode == "text" or not parsed.is_plain or not query.strip():
             _, worded = by_words()
             return Found(_hits_by_words(worded), None, worded.deeper)
-        ask = partial(self._asked, _Question(query), mode)
         words = Meanwhile(by_words)
         meanwhile, look = (
             (nothing, _unlooked) if mode == "semantic" else (words.begin, words.result)
         )
-        asking = self._embeddings.asking
+        questions = self._questions
         # In a list, to be taken out: an exception would keep this frame, the frame its future, that the exception.
-        begun = [asking.begin(ask, mode, meanwhile)]
+        begun = [questions.begin(Question(query), mode, meanwhile)]
         looked = None if begun[0].done() else look()
         try:
-            asked = asking.answer(begun.pop(), mode)
-            if asked.meaning.vectors.rows >= ROWS_MANY:
+            asked = questions.answer(begun.pop(), mode)
+            if looked is None and asked.meaning.vectors.rows >= ROWS_MANY:
                 meanwhile()
-            near = _near(self._pointed(query, asked, looked and looked[0]), scope)
+            near = _near(questions.pointed(query, asked, looked and looked[0]), scope)
         except EmbeddingError as error:
             if mode == "semantic":
                 raise
@@ -223,9 +162,8 @@ class Searcher:
 
         `text` is about to be a document itself, so its vector is kept where the projection will look.
         """
-        asking = self._embeddings.asking
-        ask = partial(self._asked, _Text(text), "hybrid")
-        asked = asking.answer(asking.begin(ask, "hybrid"), "hybrid")
+        questions = self._questions
+        asked = questions.answer(questions.begin(Text(text), "hybrid"), "hybrid")
         found = asked.meaning.vectors.search(asked.vector, limit=limit, kinds=kinds, labels=labels)
         return found, asked.notice
 
@@ -265,83 +203,6 @@ class Searcher:
         )
         return Found(_hits(candidates, closely), asked.notice, deeper)
 
-    def _pointed(self, query: str, asked: _Asked, text: TextProjector | None) -> _Asked:
-        """With the vector that the question's rare words give it; as it is where `text`, which knows what is rare, is
-        damaged: the next search by words mends it."""
-        from projections.weighing import pointed
-
-        _, pieces = asked.meaning.embedder.query(query)
-        if pieces is None:
-            return asked
-        with suppress(StorageError):
-            text = text or self._projections.text_ahead()
-            vector = pointed(asked.vector, pieces, text.rarity)
-            if vector is not None:
-                return asked._replace(vector=vector, cosine_min=POINTED_COSINE_MIN)
-        return asked
-
-    def _asked(self, wanted: _Question | _Text, mode: Mode) -> _Asked:
-        """What to search with: the present embedder, or the one before while that reaches further."""
-        try:
-            present, head = self._asked_present(wanted, mode)
-        except EmbeddingError as error:
-            if self._embeddings.switched_off:
-                raise
-            before = self._asked_before(wanted)
-            if before is None:
-                raise
-            return before._replace(notice=f"{before.notice}: {error.message}")
-        position = present.meaning.vectors.position
-        if position >= head:
-            return present
-        before = self._asked_before(wanted)
-        if before is not None and before.meaning.vectors.position > position:
-            return before._replace(
-                notice=f"{before.notice}, while the present one, {present.meaning.embedder.key}, is "
-                f"embedding: its vectors are there for {position} of {head} events."
-            )
-        return present._replace(
-            notice=f"The newest {head - position} events are searched by words only: their texts are still "
-            "being turned into vectors. Ask again in a while to search them by meaning too."
-        )
-
-    def _asked_present(self, wanted: _Question | _Text, mode: Mode) -> tuple[_Asked, int]:
-        """With the present embedder; and the head of the log, which its vectors have seen if there was time."""
-        embedder = self._embeddings.soon(LOADING_SECONDS[mode])
-        vectors, head = self._projections.vectors_so_far()
-        if vectors.position == head:
-            return _Asked(wanted.vector(embedder), Meaning(embedder, vectors), None), head
-        require_patience()
-        self._lagging()
-        with wanted.on_its_way(embedder) as vector:
-            vectors = self._caught_up(head - vectors.position, mode)
-        return _Asked(vector(), Meaning(embedder, vectors), None), head
-
-    def _caught_up(self, behind: int, mode: Mode) -> VectorProjector:
-        """The vectors, as far as a search waits for so many events."""
-        patience_seconds = PATIENCE_SECONDS[mode]
-        if behind > WAITED_EVENTS_MAX:
-            others_serve = self._projections.previous(PREVIOUS_SECONDS) is not None
-            if mode == "hybrid" or others_serve:
-                patience_seconds = 0.0 if others_serve and self._has_waited else BEHIND_SECONDS
-            self._has_waited = True
-        return self._projections.vectors(patience_seconds)
-
-    def _asked_before(self, wanted: _Question | _Text) -> _Asked | None:
-        meaning = self._projections.previous(PREVIOUS_SECONDS)
-        if meaning is None:
-            return None
-        try:
-            vector = wanted.vector(meaning.embedder)
-        except EmbeddingError:
-            return None
-        return _Asked(
-            vector,
-            meaning,
-            f"Searched by meaning with the embedder before, {meaning.embedder.key}, up to event "
-            f"{meaning.vectors.position}",
-        )
-
 
 def _found_in(text: TextProjector, query: str, parsed: Query, scope: _Scope) -> _Worded:
     at, kinds, labels, depth = scope
@@ -357,7 +218,7 @@ def _unlooked() -> tuple[None, _Worded]:
     return None, _NOTHING
 
 
-def _near(asked: _Asked, scope: _Scope) -> _Near:
+def _near(asked: Asked, scope: _Scope) -> _Near:
     look = asked.meaning.vectors.look(asked.vector, scope.at)
     return _Near(asked, look, *look.nearest(scope.depth, scope.kinds, scope.labels))
 

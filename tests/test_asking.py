@@ -177,6 +177,31 @@ def test_of_many_texts_the_words_are_looked_for_by_another_thread_even_then(
     assert threads.wording != [threading.current_thread()]
 
 
+@pytest.mark.parametrize("client", ["an endpoint"], indirect=True)
+def test_words_that_were_found_before_an_endpoint_answered_are_not_looked_for_again(
+    client: Client, threads: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    were_found, result, embed = threading.Event(), Meanwhile.result, _Watched.embed
+
+    def told(self: Meanwhile[Any]) -> Any:
+        words = result(self)
+        were_found.set()
+        return words
+
+    def late(self: _Watched, texts: Sequence[str]) -> Vectors:
+        require_patience()
+        assert were_found.wait(WAITING_SECONDS_MAX)
+        return embed(self, texts)
+
+    monkeypatch.setattr(Meanwhile, "result", told)
+    monkeypatch.setattr(_Watched, "embed", late)
+    monkeypatch.setattr("projections.search.ROWS_MANY", 2)
+    with ThreadPoolExecutor(1) as others:
+        monkeypatch.setattr(asking, "MEANWHILE", others)
+        found(client, "who sings?")
+    assert len(threads.wording) == 1
+
+
 @pytest.mark.parametrize("client", ["a model here"], indirect=True)
 def test_words_are_looked_for_once_the_newest_texts_are_being_embedded(
     client: Client, threads: Threads, monkeypatch: pytest.MonkeyPatch

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from projections import search
+from projections import questions, search
 from projections.candidates import Candidates
 from projections.closely import ordered
 from projections.ranking import Features, scores, told
@@ -93,7 +93,7 @@ def test_what_is_not_embedded_yet_is_found_by_words_and_the_answer_says_so(
         tell(client)
         opened = client.service.open("default")
         opened.projections.caught_up("vectors")
-        monkeypatch.setitem(search.PATIENCE_SECONDS, "hybrid", 0.0)
+        monkeypatch.setitem(questions.PATIENCE_SECONDS, "hybrid", 0.0)
         observations = [{"entityName": "Ann", "contents": ["bought a kayak", "bought a canoe"]}]
         client("add_observations", observations=observations)
         answer = opened.searcher.search("who bought a kayak?")
@@ -114,7 +114,7 @@ def test_what_has_all_the_words_stands_first_before_it_is_embedded_too(
         client("create_entities", entities=[{"name": n, "entityType": "place"} for n in named])
         opened = client.service.open("default")
         opened.projections.caught_up("vectors")
-        monkeypatch.setitem(search.PATIENCE_SECONDS, "hybrid", 0.0)
+        monkeypatch.setitem(questions.PATIENCE_SECONDS, "hybrid", 0.0)
         client("create_entities", entities=[{"name": "Vola Gena", "entityType": "place"}])
         answer = client("search_nodes", query="Vola Gena")
         assert answer["notice"].startswith("The newest 1 events")

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from memlog.settings import Settings
-from projections import check, embeddings, search
+from projections import check, embeddings, questions
 from projections.embedding import Embedder, EmbedderSpec
 from projections.embedding import open_embedder as opened_really
 from projections.follow import Projections
@@ -58,9 +58,9 @@ def by_hash(monkeypatch: pytest.MonkeyPatch) -> None:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is embedded but what a test asks for; what is stored is taken up however long that takes."""
     monkeypatch.setattr(service, "Follower", lambda _: Idle())
-    monkeypatch.setattr(search, "PREVIOUS_SECONDS", DEADLINE_S)
-    for mode in search.PATIENCE_SECONDS:
-        monkeypatch.setitem(search.PATIENCE_SECONDS, mode, 0.0)
+    monkeypatch.setattr(questions, "PREVIOUS_SECONDS", DEADLINE_S)
+    for mode in questions.PATIENCE_SECONDS:
+        monkeypatch.setitem(questions.PATIENCE_SECONDS, mode, 0.0)
 
 
 @pytest.fixture
@@ -352,9 +352,9 @@ def test_the_doctor_counts_what_each_embedder_has_of_a_project(tmp_path: Path) -
 def test_a_bulk_of_texts_is_found_by_words_at_once_and_by_meaning_as_vectors_arrive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(search.PATIENCE_SECONDS, "hybrid", DEADLINE_S)
-    monkeypatch.setattr(search, "WAITED_EVENTS_MAX", 100)
-    monkeypatch.setattr(search, "BEHIND_SECONDS", 0.0)
+    monkeypatch.setitem(questions.PATIENCE_SECONDS, "hybrid", DEADLINE_S)
+    monkeypatch.setattr(questions, "WAITED_EVENTS_MAX", 100)
+    monkeypatch.setattr(questions, "BEHIND_SECONDS", 0.0)
     with on(tmp_path, "only") as client:
         tell(client, *TOLD)
         for name in (TOLD[0], TOLD[-1]):
@@ -375,7 +375,7 @@ def test_a_bulk_of_texts_is_found_by_words_at_once_and_by_meaning_as_vectors_arr
 def test_a_search_does_not_wait_longer_than_it_would_for_a_batch_that_is_under_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(search.PATIENCE_SECONDS, "hybrid", 0.05)
+    monkeypatch.setitem(questions.PATIENCE_SECONDS, "hybrid", 0.05)
     begun, answered = threading.Event(), threading.Event()
 
     class Stuck(ByHash):
@@ -458,9 +458,9 @@ def test_a_process_that_starts_has_all_that_was_embedded_before(
         embedded.append(len(texts))
         return embed(self, texts)
 
-    monkeypatch.setattr(search, "BEHIND_SECONDS", DEADLINE_S)
+    monkeypatch.setattr(questions, "BEHIND_SECONDS", DEADLINE_S)
     with on(tmp_path, "only") as client:
-        names = [f"n{number}" for number in range(search.WAITED_EVENTS_MAX)]
+        names = [f"n{number}" for number in range(questions.WAITED_EVENTS_MAX)]
         tell(client, *names)
         complete(client)
     with on(tmp_path, "only") as client:
@@ -477,8 +477,8 @@ def test_a_process_that_starts_has_all_of_it_while_another_uses_those_of_another
 ) -> None:
     """As the command line does beside a server of other settings: nothing of it lives for long."""
     monkeypatch.setattr(service, "Follower", lambda _: Idle())
-    monkeypatch.setattr(search, "WAITED_EVENTS_MAX", 100)
-    monkeypatch.setattr(search, "BEHIND_SECONDS", DEADLINE_S)
+    monkeypatch.setattr(questions, "WAITED_EVENTS_MAX", 100)
+    monkeypatch.setattr(questions, "BEHIND_SECONDS", DEADLINE_S)
     remembered(tmp_path, "served")
     (folder,) = tmp_path.glob("projects/*/vectors-v*")
     used = Use(folder)
@@ -505,11 +505,11 @@ def test_only_the_first_search_waits_where_vectors_of_the_embedder_before_serve(
         waited.append(patience_seconds)
         return vectors(self, 0.0)
 
-    monkeypatch.setattr(search, "WAITED_EVENTS_MAX", 100)
+    monkeypatch.setattr(questions, "WAITED_EVENTS_MAX", 100)
     remembered(tmp_path, "old")
     with on(tmp_path, "new") as client:
         monkeypatch.setattr(Projections, "vectors", timed)
         for _ in range(3):
             found, notice = asked(client, "e042", mode)
             assert (found, "by-hash-old" in notice) == ("e042", True)
-    assert waited == [search.BEHIND_SECONDS, 0.0, 0.0]
+    assert waited == [questions.BEHIND_SECONDS, 0.0, 0.0]

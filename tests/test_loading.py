@@ -14,7 +14,7 @@ import pytest
 from memlog.errors import EmbeddingError
 from memlog.patience import require_patience
 from memlog.settings import Settings
-from projections import asking, embeddings, search
+from projections import asking, embeddings, questions
 from projections.embedding import Embedder, EmbedderSpec
 from projections.embeddings import Embeddings
 from projections.vector_index import Vectors
@@ -60,8 +60,8 @@ class _Answering(ByHash):
 def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
     slow = Slow()
     monkeypatch.setattr(embeddings, "open_embedder", slow.open)
-    for mode in search.LOADING_SECONDS:
-        monkeypatch.setitem(search.LOADING_SECONDS, mode, IN_VAIN_SECONDS)
+    for mode in questions.LOADING_SECONDS:
+        monkeypatch.setitem(questions.LOADING_SECONDS, mode, IN_VAIN_SECONDS)
     yield slow
     slow.opening.set()
     slow.answering.set()
@@ -201,7 +201,7 @@ def test_a_question_that_is_not_answered_is_not_waited_for_nor_are_those_behind_
 def test_who_asks_after_one_that_waited_in_vain_waits_a_moment_until_there_is_an_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    questions = asking.Asking(lambda: None)
+    waiting = asking.Asking(lambda: None)
     let_go = threading.Event()
 
     def hangs() -> str:
@@ -215,11 +215,11 @@ def test_who_asks_after_one_that_waited_in_vain_waits_a_moment_until_there_is_an
         return "late"
 
     def ask(question: Callable[[], str]) -> str:
-        return questions.answer(questions.begin(question, "hybrid"), "hybrid")
+        return waiting.answer(waiting.begin(question, "hybrid"), "hybrid")
 
     def rested() -> None:
         let_go.set()
-        while questions._until:
+        while waiting._until:
             time.sleep(0.001)
         let_go.clear()
 
