@@ -176,7 +176,7 @@ def refusal(found: Sequence[tuple[type[MemlogError], Problem]]) -> MemlogError:
     if len(found) == 1:
         return kind(first.problem, suggestion=first.suggestion, problems=(first,))
     return kind(
-        f"{len(found)} problems, nothing was written. First: {first.problem} (at {first.path})",
+        f"{len(found)} problems, nothing was done. First: {first.problem} (at {first.path})",
         suggestion=MEND_ALL,
         problems=(problem for _, problem in found),
     )

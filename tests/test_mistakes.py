@@ -142,6 +142,14 @@ def test_several_mistakes_of_one_call_are_told_at_once_and_in_place(world: World
     ]
 
 
+def test_a_read_with_several_mistakes_speaks_of_no_writing(world: World) -> None:
+    with pytest.raises(Refused) as refused:
+        world.call("find_relation_path", {"from": "jon-doe", "to": "tech"})
+    assert refused.value.error["message"] == (
+        "2 problems, nothing was done. First: Entity with name jon-doe not found (at from)"
+    )
+
+
 def test_without_an_active_project_the_call_is_told_how_to_name_one(tmp_path: Path) -> None:
     with client_on(tmp_path, project="") as client, pytest.raises(Refused) as refused:
         client("read_graph")
