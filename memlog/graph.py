@@ -195,6 +195,7 @@ def _unfit_additions(command: AddObservations, state: State) -> Iterator[Refusal
             )
             yield EntityNotFound, missing
             continue
+        texts: set[str] = set()
         for place, content in enumerate(item.contents):
             if isinstance(content, str) or content.supersedes is None:
                 continue
@@ -202,7 +203,11 @@ def _unfit_additions(command: AddObservations, state: State) -> Iterator[Refusal
             old = facts.find(content.supersedes)
             where = f"{path}.contents[{place}].supersedes"
             if old is None:
-                yield unfit_observation(content.supersedes, where, facts, state, near)
+                texts = texts or {canonical(_text(each)) for each in item.contents}
+                if canonical(content.supersedes) in texts:
+                    yield _not_there_yet(content.supersedes, where)
+                else:
+                    yield unfit_observation(content.supersedes, where, facts, state, near)
             elif canonical(content.content) != canonical(old.content):
                 first = successors.setdefault(old.id, content.content)
                 if canonical(first) != canonical(content.content):
@@ -213,6 +218,12 @@ def _superseded_twice(wanted: str, path: str, first: str) -> Refusal:
     problem = f"Observation {shorten(wanted)!r} is superseded by {shorten(first)!r} in this request"
     suggestion = "A fact has one newer version: pass what else is new without `supersedes`."
     return Conflict, Problem(path, problem, suggestion, shorten(wanted))
+
+
+def _not_there_yet(wanted: str, path: str) -> Refusal:
+    problem = f"Observation {shorten(wanted)!r} is not there yet: this request itself adds it"
+    suggestion = "Pass only the newer text, without `supersedes`; or add the old one by a call before."
+    return ObservationNotFound, Problem(path, problem, suggestion, shorten(wanted))
 
 
 def unfit_observation(
@@ -340,6 +351,10 @@ def _refuse(found: Iterable[Refusal]) -> None:
     problems = list(found)
     if problems:
         raise refusal(problems)
+
+
+def _text(content: str | NewObservation) -> str:
+    return content if isinstance(content, str) else content.content
 
 
 def _once(contents: Iterable[str]) -> list[str]:

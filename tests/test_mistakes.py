@@ -150,6 +150,17 @@ def test_a_read_with_several_mistakes_speaks_of_no_writing(world: World) -> None
     )
 
 
+def test_a_fact_that_would_supersede_what_the_same_call_adds_is_told_so(world: World) -> None:
+    newer = {"content": "Retries 5 times", "supersedes": "Retries 3 times"}
+    added = {"entityName": "john-doe", "contents": ["Retries 3 times", newer]}
+    with pytest.raises(Refused) as refused:
+        world.call("add_observations", {"observations": [added]})
+    error = refused.value.error
+    assert error["code"] == "OBSERVATION_NOT_FOUND"
+    assert error["message"].endswith("is not there yet: this request itself adds it")
+    assert error["suggestion"].startswith("Pass only the newer text, without `supersedes`")
+
+
 def test_without_an_active_project_the_call_is_told_how_to_name_one(tmp_path: Path) -> None:
     with client_on(tmp_path, project="") as client, pytest.raises(Refused) as refused:
         client("read_graph")
