@@ -222,7 +222,9 @@ def _superseded_twice(wanted: str, path: str, first: str) -> Refusal:
 
 def _not_there_yet(wanted: str, path: str) -> Refusal:
     problem = f"Observation {shorten(wanted)!r} is not there yet: this request itself adds it"
-    suggestion = "Pass only the newer text, without `supersedes`; or add the old one by a call before."
+    suggestion = (
+        "Pass only the newer text, without `supersedes`; or add the old one by a call before."
+    )
     return ObservationNotFound, Problem(path, problem, suggestion, shorten(wanted))
 
 

@@ -189,3 +189,39 @@ def test_a_name_that_is_nearly_right_is_offered_the_right_one_where_it_is_no_err
     answer = world.call("open_nodes", {"names": ["jon-doe"]})
     assert answer["notFound"] == ["jon-doe"]
     assert answer["suggestions"] == {"jon-doe": ["john-doe"]}
+
+
+def test_what_is_deleted_by_nearly_the_right_words_is_offered_the_right_ones(world: World) -> None:
+    long = "Keeps a diary of every journey, " * 12
+    world.call(
+        "add_observations", {"observations": [{"entityName": "john-doe", "contents": [long]}]}
+    )
+    world.call(
+        "create_relations",
+        {"relations": [{"from": "john-doe", "to": "techcorp", "relationType": "works_for"}]},
+    )
+    head = world.head()
+    gone = [
+        {"entityName": "john-doe", "observations": ["lives in paris", long[:-9]]},
+        {"entityName": "jon-doe", "observations": ["Lives in Paris"]},
+    ]
+    facts = world.call("delete_observations", {"deletions": gone})
+    assert (facts["deleted"], facts["suggestions"]["jon-doe"]) == (0, ["john-doe"])
+    assert facts["suggestions"]["lives in paris"] == ["Lives in Paris"]
+    (by_id,) = facts["suggestions"][long[:80] + "…"]
+    assert by_id.startswith("obs_")
+
+    entities = world.call("delete_entities", {"entityNames": ["jon-doe"]})
+    assert (entities["deleted"], entities["suggestions"]) == (0, {"jon-doe": ["john-doe"]})
+
+    edge = {"from": "techcorp", "to": "john-doe", "relationType": "works for"}
+    edges = world.call("delete_relations", {"relations": [edge]})
+    there = {"from": "john-doe", "to": "techcorp", "relationType": "works_for"}
+    assert (edges["notFound"], edges["suggestions"]) == ([edge], [there])
+    assert world.head() == head
+
+    found = {"entityName": "john-doe", "observations": ["Lives in Paris", by_id]}
+    told = world.call("delete_observations", {"deletions": [found]})
+    assert (told["deleted"], told["suggestions"]) == (2, {})
+    assert world.call("delete_relations", {"relations": [there]})["suggestions"] == []
+    assert world.call("delete_entities", {"entityNames": ["john-doe"]})["suggestions"] == {}

@@ -24,9 +24,10 @@ from memlog.events import (
     RelationDeleted,
 )
 from memlog.project import Outcome
-from memlog.state import State
+from memlog.state import Relation, State
 from server.advice import followable
 from server.cutting import Room, said
+from server.nearest import closest_names, closest_relations
 from server.portions import OPEN_ALONE, cut_notice, view_portion
 from server.registry import Call, Result, tool
 from server.views import EntityView, RelationView, view_relation
@@ -97,12 +98,15 @@ def _retired(outcome: Outcome) -> Counter[str]:
 
 
 class DeleteEntitiesResult(Result, frozen=True, omit_defaults=False):
+    """`suggestions` gives, for a name that was not found, the closest that exist."""
+
     project: str
     success: bool
     message: str
     deleted: int
     entities: list[EntityView]
     not_found: list[str] = field(name="notFound", default_factory=list)
+    suggestions: dict[str, list[str]] = field(default_factory=dict)
     notice: str | None = None
 
 
@@ -143,6 +147,7 @@ def delete_entities(call: Call, arguments: DeleteEntities) -> DeleteEntitiesResu
             deleted=len(found),
             entities=told,
             not_found=not_found,
+            suggestions=closest_names(missing, outcome.after),
             notice=room.notice(remedy, cut_notice(told, remedy), *meant),
         )
 
@@ -229,12 +234,15 @@ class EdgeView(Result, frozen=True):
 
 
 class DeleteRelationsResult(Result, frozen=True, omit_defaults=False):
+    """`suggestions` gives those that exist and are closest to what was not found."""
+
     project: str
     success: bool
     message: str
     deleted: int
     relations: list[RelationView]
     not_found: list[EdgeView] = field(name="notFound", default_factory=list)
+    suggestions: list[EdgeView] = field(default_factory=list)
     notice: str | None = None
 
 
@@ -250,9 +258,7 @@ def delete_relations(call: Call, arguments: DeleteRelations) -> DeleteRelationsR
         rows = [row for row in map(outcome.before.relation, ids) if row is not None]
         gone = set(ids)
         missing = [
-            EdgeView(source=item.source, target=item.target, relation_type=item.relation_type)
-            for item in arguments.relations
-            if _between(item, outcome.before) not in gone
+            item for item in arguments.relations if _between(item, outcome.before) not in gone
         ]
         room = Room()
         return DeleteRelationsResult(
@@ -260,7 +266,8 @@ def delete_relations(call: Call, arguments: DeleteRelations) -> DeleteRelationsR
             success=True,
             message="Relations deleted successfully",
             deleted=len(rows),
-            not_found=room.take(missing, "relations not found", share=2),
+            not_found=room.take([_edge(item) for item in missing], "relations not found", share=2),
+            suggestions=[_edge(row) for row in closest_relations(missing, outcome.after)],
             relations=room.take([view_relation(row) for row in rows], "deleted relations"),
             notice=room.notice(
                 f"open_nodes with asOf={outcome.before.position} shows what was deleted."
@@ -269,6 +276,10 @@ def delete_relations(call: Call, arguments: DeleteRelations) -> DeleteRelationsR
 
     project, opened = call.open(arguments)
     return call.execute(opened, arguments, answer, DeleteRelationsResult)
+
+
+def _edge(edge: Edge | Relation) -> EdgeView:
+    return EdgeView(source=edge.source, target=edge.target, relation_type=edge.relation_type)
 
 
 def _between(edge: Edge, state: State) -> str | None:

@@ -12,6 +12,7 @@ from memlog.events import ObservationAdded, ObservationDeleted, ObservationSuper
 from memlog.project import Outcome
 from memlog.state import Observation
 from server.cutting import ANSWER_CHARACTERS, Room, each_fitting, within_budget
+from server.nearest import closest_facts
 from server.registry import Call, Result, tool
 
 
@@ -118,12 +119,16 @@ class Deletion(Result, frozen=True):
 
 
 class DeleteObservationsResult(Result, frozen=True, omit_defaults=False):
+    """`suggestions` gives, for a text that was not found, the closest of the entity, long ones by id; for the name
+    of an entity that was not found, the closest names."""
+
     project: str
     success: bool
     message: str
     deleted: int
     deletions: list[Deletion]
     not_found: list[Deletion] = field(name="notFound", default_factory=list)
+    suggestions: dict[str, list[str]] = field(default_factory=dict)
     notice: str | None = None
 
 
@@ -168,6 +173,9 @@ def delete_observations(call: Call, arguments: DeleteObservations) -> DeleteObse
             deleted=len(ids),
             deletions=told,
             not_found=not_found,
+            suggestions=closest_facts(
+                ((each.entity_name, each.observations) for each in missing), outcome.after
+            ),
             notice=room.notice(
                 f"open_nodes with asOf={outcome.before.position} shows what was deleted."
             ),

@@ -13,14 +13,13 @@ import msgspec
 from msgspec import Meta, field
 
 from memlog.canonical import canonical
-from memlog.closest import Names
 from memlog.commands import ITEMS_MAX, EntityName
 from memlog.gates import SMALL_CALLS
-from memlog.graph import named_by_id
 from memlog.patience import Held
 from memlog.state import Entity, State
 from server.cutting import within_budget
 from server.moments import AsOf, position_of
+from server.nearest import closest_names
 from server.portions import NEWEST, OPEN_ALONE, Before, cut_notice, portion, view_portion
 from server.registry import Arguments, Call, Result, tool
 from server.views import (
@@ -33,8 +32,6 @@ from server.views import (
     write_cursor,
 )
 
-SUGGESTED_FOR_MAX = 10
-SUGGESTIONS_CHARACTERS = 4_000
 GO_ON = "Pass nextCursor as cursor for what is older."
 
 
@@ -95,7 +92,7 @@ def open_nodes(call: Call, arguments: OpenNodes) -> OpenNodesResult:
         found = _opened(wanted, start, state, arguments.provenance)
         page = list(within_budget(found, told=lambda each: each.told))
         missing = [each.name for each in page if each.entity is None]
-        suggestions = _closest_names(missing, state)
+        suggestions = closest_names(missing, state)
         following = _following(page, len(wanted), state.position)
     entities = [each.entity for each in page if each.entity is not None]
     edges = {edge.id: edge for each in page for edge in each.relations}
@@ -145,12 +142,3 @@ def _following(page: Sequence[_Opened], count: int, position: int) -> _Cursor | 
     if last.rest is not None:
         return _Cursor(position, last.rank, *last.rest)
     return _Cursor(position, last.rank + 1) if last.rank + 1 < count else None
-
-
-def _closest_names(missing: Sequence[str], state: State) -> dict[str, list[str]]:
-    if not missing:
-        return {}
-    names = Names(state.names())
-    meant = ((name, named_by_id(name, state)) for name in missing[:SUGGESTED_FOR_MAX])
-    near = ((name, names.closest(name) if by_id is None else [by_id]) for name, by_id in meant)
-    return dict(within_budget((each for each in near if each[1]), most=SUGGESTIONS_CHARACTERS))
