@@ -43,7 +43,7 @@ _Text = Annotated[str, Meta(max_length=MOMENT_CHARACTERS_MAX, examples=[_EXAMPLE
 Time = Annotated[str, Meta(examples=[_EXAMPLE], extra={READ: parse_iso})]
 AsOf = Annotated[
     int | Annotated[_Text, Meta(extra={READ: _or_position(parse_past)})],
-    Meta(description="As of this ISO time or log position"),
+    Meta(description="ISO time (a date: its first moment) or log position"),
 ]
 Since = Annotated[
     int | Annotated[_Text, Meta(extra={READ: _or_position(parse_moment)})],

@@ -53,3 +53,11 @@ def test_no_description_was_shortened_to_nothing(name: str) -> None:
     assert "Example: {" in tool.description
     assert len(tool.description.partition("Example: ")[0]) >= 35, "what it is for"
     assert tool.description == tool.description.strip()
+
+
+def test_whoever_reads_the_schemas_alone_learns_what_a_date_means_as_a_moment() -> None:
+    asked = {
+        name: listed(tool).input_schema["properties"] for name, tool in tools(TOOLSETS).items()
+    }
+    told = {schema["asOf"]["description"] for schema in asked.values() if "asOf" in schema}
+    assert told == {"ISO time (a date: its first moment) or log position"}
