@@ -39,7 +39,7 @@ from server.credentials import judge
 from server.cutting import together
 from server.prompts import Prompts
 from server.reading import read_in_thread, settled
-from server.refusals import describe
+from server.refusals import describe, refuse_cursor
 from server.registry import Call, Link, Result, Tool
 from server.resources import JSON, Resources
 from server.schemas import input_schema, output_schema
@@ -121,6 +121,8 @@ def build_server(
     async def list_tools(
         context: Context, params: PaginatedRequestParams | None
     ) -> ListToolsResult:
+        if params is not None:
+            refuse_cursor(params)
         answered()
         return ListToolsResult(tools=offered)
 

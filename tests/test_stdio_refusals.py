@@ -261,6 +261,14 @@ def guinea_pig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipe]:
         yield started
 
 
+@pytest.mark.parametrize("listed", ["tools", "prompts", "resources", "resources/templates"])
+def test_a_list_that_is_told_on_one_page_takes_no_cursor(server: Pipe, listed: str) -> None:
+    error = server.request(f"{listed}/list", cursor="second")["error"]
+    assert error["code"] == -32602
+    assert error["message"] == "cursor: there is only one page; leave it out"
+    assert "result" in server.request(f"{listed}/list")
+
+
 @pytest.fixture(scope="module")
 def schemas(guinea_pig: Pipe) -> dict[str, Any]:
     tools = guinea_pig.request("tools/list")["result"]["tools"]
