@@ -78,5 +78,10 @@ def test_a_type_or_tag_that_no_record_has_is_said_to_be_none(tool: str, tmp_path
             "No record has the type 'decision'. Did you mean 'Decision'?"
         )
         client("memory_create", tags=["alone"], **{**tea, "type": "Note"})
-        for found in ({"type": "Decision"}, {"type": "Decision", "tags": ["alone"]}):
-            assert "No record" not in client(tool, **query, **found).get("notice", "")
+        assert "No record" not in client(tool, **query, type="Decision").get("notice", "")
+        apart = client(tool, **query, type="Decision", tags=["alone"])
+        assert apart["results"] == []
+        assert apart["notice"].endswith(
+            "No record has all of tag 'alone', type 'Decision', though there are records with each of them. "
+            "Ask with fewer."
+        )

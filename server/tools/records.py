@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from itertools import islice
 from typing import Annotated, Any
 
@@ -199,8 +199,9 @@ def memory_list(call: Call, arguments: MemoryList) -> RecordsResult:
     )
 
 
-def _lacking(wanted: Iterable[str], state: State) -> str | None:
-    """Which of the labels asked for no record has, and what was perhaps meant: they are compared to the letter."""
+def _lacking(wanted: Sequence[str], state: State) -> str | None:
+    """Which of the labels asked for no record has, and what was perhaps meant: they are compared to the letter. Or
+    that none has them all."""
     told = []
     for label in wanted:
         if next(state.memories((label,)), None) is None:
@@ -208,7 +209,17 @@ def _lacking(wanted: Iterable[str], state: State) -> str | None:
             known = (each.partition(":") for each in islice(state.labels(), LABELS_READ_MAX))
             near = did_you_mean(value, [name for of, _, name in known if of == kind])
             told.append(f"No record has the {kind} '{shorten(value)}'.{f' {near}' if near else ''}")
+    if not told and len(wanted) > 1 and next(state.memories(wanted), None) is None:
+        each = "there are records with each of them"
+        return (
+            f"No record has all of {', '.join(map(_shown, wanted))}, though {each}. Ask with fewer."
+        )
     return " ".join(told) or None
+
+
+def _shown(label: str) -> str:
+    kind, _, value = label.partition(":")
+    return f"{kind} '{shorten(value)}'"
 
 
 def labels(memory_type: str | None, tags: list[str]) -> tuple[str, ...]:
