@@ -204,6 +204,25 @@ def test_names_are_unique_and_missing_ones_offer_the_nearest(client: Client) -> 
     assert error["suggestion"] == "Did you mean 'frontend'?"
 
 
+def test_a_name_that_differs_by_case_alone_is_told_beside_the_new_one(client: Client) -> None:
+    client("create_project", name="shop-api")
+    told = client("create_project", name="Shop-API")
+    assert (told["name"], client("get_current_project")["project"]) == ("Shop-API", "Shop-API")
+    assert told["message"] == (
+        "Created project 'Shop-API' and switched to it. There is also 'shop-api', which is another project"
+    )
+    assert (
+        client("create_project", name="web")["message"]
+        == "Created project 'web' and switched to it"
+    )
+
+
+def test_without_an_active_project_a_list_names_none_as_the_active_one(tmp_path: Path) -> None:
+    with client_on(tmp_path, project="") as client:
+        assert client("list_projects")["project"] is None
+        assert client("get_current_project")["project"] is None
+
+
 def test_a_name_that_an_archived_project_has_is_refused_with_the_way_to_bring_it_back(
     client: Client,
 ) -> None:

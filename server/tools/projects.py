@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 import msgspec
@@ -9,6 +10,7 @@ from msgspec import Meta, field
 
 from memlog.commands import CreateProject, ProjectName
 from memlog.errors import ProjectArchived
+from memlog.state import Project as ProjectRow
 from memlog.store import Wanted
 from server.cutting import page_of
 from server.registry import Arguments, Call, Result, tool
@@ -39,7 +41,7 @@ class _After(msgspec.Struct, array_like=True):
 
 
 class ListProjectsResult(Result, frozen=True):
-    project: str
+    project: str | None
     projects: list[ProjectView]
     next_cursor: str | None = field(name="nextCursor", default=None)
     notice: str | None = None
@@ -72,7 +74,7 @@ def list_projects(call: Call, arguments: ListProjects) -> ListProjectsResult:
         cursor = write_cursor(_After(last.created_us, last.id), "", arguments)
         notice = f"{len(rows) - len(page):,} more: pass nextCursor ({cursor}) as cursor."
     return ListProjectsResult(
-        project=call.session.active, projects=page, next_cursor=cursor, notice=notice
+        project=call.session.active or None, projects=page, next_cursor=cursor, notice=notice
     )
 
 
@@ -85,11 +87,19 @@ def create_project(call: Call, arguments: CreateProject) -> ProjectResult:
     session = call.session
     session.require_reach(arguments.name)
     row = call.service.store.create(arguments.name, arguments.description, call.origin)
+    others = _nearly_called(row.name, session.projects("all"))
     if not session.lasting:
         named = f'name it in each call: {{"project": "{row.name}"}}'
-        return _result(view_project(row), f"Created project '{row.name}'; {named}")
+        return _result(view_project(row), f"Created project '{row.name}'; {named}{others}")
     session.switch(row.name)
-    return _result(view_project(row), f"Created project '{row.name}' and switched to it")
+    return _result(view_project(row), f"Created project '{row.name}' and switched to it{others}")
+
+
+def _nearly_called(name: str, projects: Iterable[ProjectRow]) -> str:
+    """What to add about other projects whose names differ by case alone: one of them may have been meant."""
+    alike = [row.name for row in projects if row.name.casefold() == name.casefold()]
+    others = [f"'{each}'" for each in alike if each != name]
+    return f". There is also {', '.join(others)}, which is another project" if others else ""
 
 
 @tool("projects", "Switch project", in_project=False)
