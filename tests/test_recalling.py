@@ -39,7 +39,16 @@ def add(client: Client, name: str, *contents: str) -> None:
 
 
 def says(answer: dict[str, Any]) -> list[str]:
-    return [change["says"] for change in answer["changes"]]
+    return [line.partition(". ")[2] for line in lines(answer)]
+
+
+def lines(answer: dict[str, Any]) -> list[str]:
+    """Those of the changes themselves."""
+    return [line for line in answer["text"].split("\n") if line and not line.startswith("…")]
+
+
+def positions(answer: dict[str, Any]) -> list[int]:
+    return [int(line.partition(". ")[0]) for line in lines(answer)]
 
 
 # -- recall
@@ -149,12 +158,30 @@ def test_changes_are_told_from_one_answer_to_the_next_and_nothing_twice(client: 
     first = client("changes_since", since=0)
     assert first["more"] == 0
     assert says(first)[-1] == "relation 'Acme Bank' employs 'Jon' was added"
-    assert first["text"] == "\n".join(says(first))
+    assert positions(first)[-1] == first["position"]
     add(client, "Jon", "opened a dance studio")
     second = client("changes_since", since=first["position"])
     assert says(second) == ["'Jon': 'opened a dance studio' was added"]
-    assert client("changes_since", since=second["position"])["changes"] == []
-    assert client("changes_since", since=second["changes"][0]["time"])["changes"] == []
+    for since in (second["position"], second["commands"][0]["time"]):
+        nothing = client("changes_since", since=since)
+        assert (nothing["text"], nothing["commands"]) == ("", [])
+
+
+def test_each_command_is_told_once_with_its_thread_and_the_budget_covers_all(
+    client: Client,
+) -> None:
+    start = client("changes_since", since=0)["position"]
+    for day in range(30):
+        observations = [{"entityName": "Jon", "contents": [f"danced on {day}", f"slept on {day}"]}]
+        client("add_observations", observations=observations, threadId=f"night {day}")
+    told = client("changes_since", since=start, budgetTokens=300)
+    assert len(told["text"]) + len(json.dumps(told["commands"], separators=(",", ":"))) <= 1_200
+    assert [each["thread"] for each in told["commands"]][:2] == ["night 0", "night 1"]
+    assert positions(told)[:4] == [start + 1, start + 2, start + 3, start + 4]
+    assert [each["position"] for each in told["commands"]][:2] == [start + 1, start + 3]
+    client("store_memory", content="Jon is tired", threadId="n" * 200)
+    last = client("changes_since", since=start + 60, budgetTokens=100)
+    assert (says(last), last["more"]) == (["fact 'Jon is tired' was stored"], 0)
 
 
 def test_what_a_later_sentence_tells_is_not_told_before(client: Client) -> None:
@@ -174,11 +201,11 @@ def test_what_begins_alike_and_is_cut_is_told_of_each(client: Client) -> None:
         client("memory_create", type="note", source="test", confidence=1.0, content=note)
     add(client, "Jon", *(note["text"] for note in notes))
     told = client("changes_since", since=start, budgetTokens=100)
-    positions = [change["position"] for change in told["changes"]]
+    found = positions(told)
     while told["more"]:
         told = client("changes_since", since=told["position"], budgetTokens=100)
-        positions += [change["position"] for change in told["changes"]]
-    assert positions == [start + 1, start + 2, start + 3, start + 4]
+        found += positions(told)
+    assert found == [start + 1, start + 2, start + 3, start + 4]
 
 
 def test_an_undo_is_told_with_what_it_took_back(client: Client) -> None:
@@ -212,8 +239,8 @@ def test_what_does_not_fit_is_continued_without_a_gap(client: Client) -> None:
 def test_the_thread_of_a_change_is_named(client: Client) -> None:
     start = client("changes_since", since=0)["position"]
     client("store_memory", content="User moved to Austin", threadId="one")
-    (change,) = client("changes_since", since=start)["changes"]
-    assert change["thread"] == "one"
+    (command,) = client("changes_since", since=start)["commands"]
+    assert command["thread"] == "one"
 
 
 @pytest.mark.parametrize("since", ["2999-01-01", "2999-01-01T00:00:00+02:00"])
@@ -223,7 +250,7 @@ def test_a_moment_that_has_not_come_is_said_to_lie_in_the_future(
     head = client("changes_since", since=0)
     assert head["notice"] is None
     answer = client("changes_since", since=since)
-    assert (answer["changes"], answer["position"]) == ([], head["position"])
+    assert (answer["commands"], answer["position"]) == ([], head["position"])
     assert f"{since} lies in the future: it is 2" in answer["notice"]
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
+import msgspec
 from msgspec import Meta, field
 
 from memlog import events
@@ -30,6 +31,8 @@ UNDONE_TOLD_MAX, UNDONE_DEEP_MAX = 5, 3
 
 TOKENS_OF_FACT = 40
 """Of a larger budget, one more text is looked for for so many tokens."""
+
+_encode = msgspec.json.Encoder().encode
 
 Budget = Annotated[int, Meta(ge=100, le=20_000)]
 
@@ -118,27 +121,34 @@ class ChangesSince(Arguments, frozen=True):
     budget_tokens: Budget = field(name="budgetTokens", default=1_500)
 
 
-class Change(Result, frozen=True):
+class ChangedBy(Result, frozen=True):
+    """A command: when and in which thread the lines were written from this position on, up to the next command."""
+
     position: int
     time: str
-    says: str
     thread: str | None = None
 
 
 class ChangesResult(Result, frozen=True, omit_defaults=False):
-    """`position` is what to pass as `since` next; `more` events lie beyond it."""
+    """Each line of `text` begins with its position. `position` is what to pass as `since` next; `more` events lie
+    beyond it."""
 
     project: str
     text: str
-    changes: list[Change]
+    commands: list[ChangedBy]
     position: int
     more: int
     notice: str | None = None
 
 
+class Change(NamedTuple):
+    line: str
+    entry: Entry
+
+
 @tool("history", "See what changed")
 def changes_since(call: Call, arguments: ChangesSince) -> ChangesResult:
-    """What is new, superseded or gone since a position or time, the newest last.
+    """What is new, superseded or gone since a position or time, the newest last, each with its position.
 
     Pass the `position` of the answer next time, at once where `more` is not 0. Example: {"since": 0}
     """
@@ -149,14 +159,17 @@ def changes_since(call: Call, arguments: ChangesSince) -> ChangesResult:
         changes, position = _changes(log, state_at, since, arguments.budget_tokens)
     shown = list(_fitting(changes, head, arguments.budget_tokens))
     if len(shown) < len(changes):
-        position = shown[-1].position
-    says = [change.says for change in shown]
+        position = shown[-1].entry.position
+    lines = [change.line for change in shown]
     if position < head:
-        says.append(_footer(head - position, position))
+        lines.append(_footer(head - position, position))
+    commands: dict[str, ChangedBy] = {}
+    for change in shown:
+        commands.setdefault(change.entry.command_id, _changed_by(change.entry))
     return ChangesResult(
         project=project,
-        text="\n".join(says),
-        changes=shown,
+        text="\n".join(lines),
+        commands=list(commands.values()),
         position=position,
         more=head - position,
         notice=_not_yet(arguments.since),
@@ -197,7 +210,8 @@ def _changes(
     for entry, says in reversed(read):
         said = _said(entry, says)
         if not later & {said, _begun(entry)}:
-            changes.append(_change(entry, clipped(says, budget_tokens)))
+            line = f"{entry.position}. {clipped(says, budget_tokens)}"
+            changes.append(Change(line, entry))
         later |= {said, *_told_again(entry)}
     return changes[::-1], read[-1][0].position if read else since
 
@@ -262,17 +276,22 @@ def _told_again(entry: Entry) -> tuple[str, ...]:
     return ()
 
 
-def _change(entry: Entry, says: str) -> Change:
-    return Change(position=entry.position, time=iso(entry.time_us), says=says, thread=entry.thread)
+def _changed_by(entry: Entry) -> ChangedBy:
+    return ChangedBy(position=entry.position, time=iso(entry.time_us), thread=entry.thread)
 
 
 def _fitting(changes: Sequence[Change], head: int, budget_tokens: int) -> Iterator[Change]:
-    """The first of them that fit, with room for saying that there are more. At least one fits."""
+    """The first of them that fit together with their commands, with room for saying that there are more; at least
+    one."""
     room = budget_tokens * CHARACTERS_PER_TOKEN - len(_footer(head, head))
+    command = None
     for change in changes:
-        room -= len(change.says) + 1
-        if room < 0:
+        room -= len(change.line) + 1
+        if change.entry.command_id != command:
+            room -= len(_encode(_changed_by(change.entry))) + 1
+        if room < 0 and command is not None:
             return
+        command = change.entry.command_id
         yield change
 
 
