@@ -138,6 +138,18 @@ def test_deletions_answer_with_what_was_there_and_what_was_not(client: Client) -
     assert (edges["deleted"], edges["notFound"]) == (0, [KNOWS])
 
 
+def test_of_a_relation_with_two_importances_in_one_request_the_one_that_counts_is_told(
+    client: Client,
+) -> None:
+    client("create_entities", entities=[JON, GINA])
+    answer = client("create_relations", relations=[KNOWS, {**KNOWS, "importance": 0.1}])
+    assert (len(answer["relations"]), answer["existing"]) == (1, [])
+    assert answer["warnings"] == [
+        "'Jon knows Gina' stands more than once in this request: its first importance, 0.7, counts"
+    ]
+    assert client("create_relations", relations=[KNOWS, KNOWS])["warnings"] == []
+
+
 def test_what_is_deleted_by_a_former_name_is_not_said_to_be_missing(client: Client) -> None:
     client("create_entities", entities=[JON, GINA])
     client("create_relations", relations=[KNOWS])

@@ -191,9 +191,12 @@ def create_relations(call: Call, arguments: CreateRelations) -> CreateRelationsR
         new = {e.event.relation_id for e in outcome.entries if isinstance(e.event, RelationAdded)}
         relations: dict[str, RelationView] = {}
         existing: dict[str, RelationView] = {}
+        repeated: dict[str, str] = {}
         for item in arguments.relations:
             row = outcome.after.relation_between(item.source, item.relation_type, item.target)
             if row is not None:
+                if row.id in relations and item.importance != row.importance:
+                    repeated[row.id] = _weighed_twice(row)
                 (relations if row.id in new else existing)[row.id] = view_relation(row)
         names = dict.fromkeys(n for item in arguments.relations for n in (item.source, item.target))
         room = Room()
@@ -206,6 +209,7 @@ def create_relations(call: Call, arguments: CreateRelations) -> CreateRelationsR
                     if outcome.after.entity_id_of(name) is None
                 ]
                 + _loops(arguments.relations, outcome.after)
+                + list(repeated.values())
             ),
             existing=room.take(list(existing.values()), "that were there already", share=2),
             relations=room.take(list(relations.values()), "new relations"),
@@ -214,6 +218,11 @@ def create_relations(call: Call, arguments: CreateRelations) -> CreateRelationsR
 
     project, opened = call.open(arguments)
     return call.execute(opened, arguments, answer, CreateRelationsResult)
+
+
+def _weighed_twice(row: Relation) -> str:
+    said = f"{shorten(row.source)} {shorten(row.relation_type)} {shorten(row.target)}"
+    return f"'{said}' stands more than once in this request: its first importance, {row.importance:g}, counts"
 
 
 def _loops(relations: Iterable[Edge], after: State) -> list[str]:
