@@ -209,7 +209,7 @@ def test_a_name_that_differs_by_case_alone_is_told_beside_the_new_one(client: Cl
     told = client("create_project", name="Shop-API")
     assert (told["name"], client("get_current_project")["project"]) == ("Shop-API", "Shop-API")
     assert told["message"] == (
-        "Created project 'Shop-API' and switched to it. There is also 'shop-api', which is another project"
+        "Created project 'Shop-API' and switched to it. Its name differs by case alone from 'shop-api'"
     )
     assert (
         client("create_project", name="web")["message"]

@@ -99,7 +99,7 @@ def _nearly_called(name: str, projects: Iterable[ProjectRow]) -> str:
     """What to add about other projects whose names differ by case alone: one of them may have been meant."""
     alike = [row.name for row in projects if row.name.casefold() == name.casefold()]
     others = [f"'{each}'" for each in alike if each != name]
-    return f". There is also {', '.join(others)}, which is another project" if others else ""
+    return f". Its name differs by case alone from {', '.join(others)}" if others else ""
 
 
 @tool("projects", "Switch project", in_project=False)
