@@ -168,7 +168,7 @@ def _target_problems(
     target = relation.target_entity
     if canonical(target) not in names and state.entity_id_of(target) is None:
         found = pass_its_name(target, state) or near.did_you_mean(
-            target, State, lambda: (*names, *state.names())
+            target, State, lambda: {canonical(name): name for name in (*names, *state.names())}
         )
         suggestion = (
             f"{found or 'Add that entity to `entities`.'} targetEntity must name an entity in the "

@@ -161,6 +161,14 @@ def test_a_fact_that_would_supersede_what_the_same_call_adds_is_told_so(world: W
     assert error["suggestion"].startswith("Pass only the newer text, without `supersedes`")
 
 
+def test_a_name_that_is_in_the_request_and_in_memory_is_offered_once(world: World) -> None:
+    edge = {"targetEntity": "jon-do", "relationType": "knows"}
+    john = {"name": "john-doe", "entityType": "Person", "observations": ["Likes tea"]}
+    with pytest.raises(Refused) as refused:
+        world.call("save_memory", {"threadId": "t1", "entities": [{**john, "relations": [edge]}]})
+    assert refused.value.error["suggestion"].startswith("Did you mean 'john-doe'? targetEntity")
+
+
 def test_without_an_active_project_the_call_is_told_how_to_name_one(tmp_path: Path) -> None:
     with client_on(tmp_path, project="") as client, pytest.raises(Refused) as refused:
         client("read_graph")
