@@ -38,6 +38,15 @@ def test_entities_are_listed_by_type_whatever_its_case_and_unicode_form(client: 
         assert [entity["name"] for entity in found] == ["Procope"]
 
 
+def test_a_type_that_no_entity_has_is_said_to_be_none(client: Client) -> None:
+    client("create_entities", entities=[{"name": "Jon", "entityType": "Person"}])
+    told = client("query_nodes", entityType="Persn")
+    assert told["entities"] == []
+    assert told["notice"] == "No entity has the type 'Persn'. Did you mean 'Person'?"
+    assert "notice" not in client("query_nodes", entityType="person", minImportance=0.9)
+    assert "notice" not in client("query_nodes", minImportance=0.9)
+
+
 def test_entities_that_were_listed_whole_have_no_cursor(client: Client) -> None:
     kinds = {"Ann": "Person", "Bob": "Person", "Acme": "Org"}
     entities = [{"name": name, "entityType": kind} for name, kind in kinds.items()]

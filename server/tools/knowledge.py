@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta, field
 
 from memlog.canonical import canonical
+from memlog.closest import did_you_mean
 from memlog.commands import EntityName, SaveMemory, Share
 from memlog.errors import (
     EntityNotFound,
@@ -18,6 +19,7 @@ from memlog.errors import (
     ObservationNotFound,
     Problem,
     refusal,
+    shorten,
 )
 from memlog.events import EntityCreated, RelationAdded
 from memlog.graph import missing_entity
@@ -279,6 +281,7 @@ def query_nodes(call: Call, arguments: QueryNodes) -> QueryNodesResult:
         )
         page, more = page_of(matching, arguments.limit)
         position = state.position
+        lacking = None if page else _lacking(arguments.entity_type, state)
     cursor = (
         write_cursor(_NodesCursor(position, page[-1].id), opened.project.folder.name, arguments)
         if more
@@ -288,8 +291,17 @@ def query_nodes(call: Call, arguments: QueryNodes) -> QueryNodesResult:
         project=project,
         entities=page,
         next_cursor=cursor,
-        notice=cut_notice(page, OPEN_ALONE),
+        notice=cut_notice(page, OPEN_ALONE) or lacking,
     )
+
+
+def _lacking(wanted: str | None, state: State) -> str | None:
+    """That no entity is of the type asked for, and which was perhaps meant."""
+    known = {_kind(row.entity_type): row.entity_type for row in state.entities()} if wanted else {}
+    if wanted is None or _kind(wanted) in known:
+        return None
+    near = did_you_mean(wanted, known.values())
+    return f"No entity has the type '{shorten(wanted)}'.{f' {near}' if near else ''}"
 
 
 def _moment(text: str | None, path: str) -> int:
