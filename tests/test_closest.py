@@ -145,3 +145,11 @@ def test_where_a_name_was_lost_is_looked_for_once_however_often_it_was_missed(
     assert len(missed_told) > 1 and "It was there" not in left_out
     assert all("It was there until position 3" in each for each in missed_told)
     assert len(read) == 1
+
+
+def test_a_text_that_says_nearly_the_same_goes_before_long_ones_with_a_word_in_common() -> None:
+    long = "Woah, that picture is from when I danced with my crew last year, it was amazing with all of them!"
+    place = "Visited place number 201 with Ben in Oslo"
+    assert Names([long, place]).closest("visited place 201 with Ben") == [place]
+    quoted = "Hey! Lost my job as a banker yesterday, so I am taking a shot at my own business."
+    assert Names([long, quoted, place]).closest("Lost my job as a banker") == [quoted]
