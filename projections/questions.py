@@ -102,10 +102,15 @@ class Questions:
         self.answer = embeddings.asking.answer
 
     def begin(
-        self, wanted: Question | Text, mode: Mode, meanwhile: Callable[[], object] = nothing
+        self,
+        wanted: Question | Text,
+        mode: Mode,
+        at: int | None = None,
+        meanwhile: Callable[[], object] = nothing,
     ) -> Future[Asked]:
-        """As `Asking.begin`; `answer` is what `Asking.answer` is."""
-        return self._embeddings.asking.begin(partial(self._asked, wanted, mode), mode, meanwhile)
+        """As `Asking.begin`, for what was there `at` a position; `answer` is what `Asking.answer` is."""
+        ask = partial(self._asked, wanted, mode, at)
+        return self._embeddings.asking.begin(ask, mode, meanwhile)
 
     def pointed(self, query: str, asked: Asked, text: TextProjector | None) -> Asked:
         """With the vector that the question's rare words give it; as it is where `text`, which knows what is rare, is
@@ -122,7 +127,7 @@ class Questions:
                 return asked._replace(vector=vector, cosine_min=POINTED_COSINE_MIN)
         return asked
 
-    def _asked(self, wanted: Question | Text, mode: Mode) -> Asked:
+    def _asked(self, wanted: Question | Text, mode: Mode, at: int | None) -> Asked:
         """What to search with: the present embedder, or the one before while that reaches further."""
         try:
             present, head = self._asked_present(wanted, mode)
@@ -134,7 +139,7 @@ class Questions:
                 raise
             return before._replace(notice=f"{before.notice}: {error.message}")
         position = present.meaning.vectors.position
-        if position >= head:
+        if position >= (head if at is None else at):
             return present
         before = self._asked_before(wanted)
         if before is not None and before.meaning.vectors.position > position:

@@ -132,7 +132,7 @@ class Searcher:
         )
         questions = self._questions
         # In a list, to be taken out: an exception would keep this frame, the frame its future, that the exception.
-        begun = [questions.begin(Question(query), mode, meanwhile)]
+        begun = [questions.begin(Question(query), mode, at, meanwhile)]
         looked = None if begun[0].done() else look()
         try:
             asked = questions.answer(begun.pop(), mode)
