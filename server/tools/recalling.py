@@ -11,7 +11,6 @@ from msgspec import Meta, field
 from memlog import events
 from memlog.codec import Entry
 from memlog.errors import invalid_at
-from memlog.ids import is_id
 from memlog.log import Log
 from memlog.project import Project, clock_us
 from memlog.sentences import CUT, sentence
@@ -60,14 +59,13 @@ class LeftOut(Result, frozen=True, omit_defaults=False):
 
 
 class RecallResult(Result, frozen=True):
-    """`ids[n - 1]` is the id of line n of the text, empty for a relation: no tool takes one. `entities` are the
-    names in the headings, whole."""
+    """`ids[n - 1]` is the id of line n of the text, `entities` gives those of the headings."""
 
     project: str
     text: str
     tokens: int
     ids: list[str]
-    entities: list[str]
+    entities: dict[str, str]
     left_out: LeftOut = field(name="leftOut")
     position: int
     notice: str | None = None
@@ -77,7 +75,7 @@ class RecallResult(Result, frozen=True):
 def recall(call: Call, arguments: Recall) -> RecallResult:
     """Call this first, with the question itself: the best facts, relations and memories in one short text.
 
-    `ids` has the id of each numbered fact and memory. Example: {"query": "What does Jon do for a living?"}
+    `ids` has the id of each numbered line. Example: {"query": "What does Jon do for a living?"}
     """
     project, opened = call.open(arguments)
     at = position_of(arguments.as_of, opened.project)
@@ -96,8 +94,8 @@ def recall(call: Call, arguments: Recall) -> RecallResult:
         project=project,
         text=packed.text,
         tokens=tokens(packed.text),
-        ids=["" if is_id(ref, "rel") else ref for ref in packed.refs],
-        entities=[row.name for row in rows],
+        ids=list(packed.refs),
+        entities={row.name: row.id for row in rows},
         left_out=_left_out(packed.left_out),
         position=position,
         notice=found.notice,
