@@ -9,6 +9,7 @@ before; so a crash between any two steps is mended by settling the pending proje
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -210,10 +211,11 @@ class Store:
             there = [each for each in self.projects("all") if row.name == each.name]
             present = self._folders.of(row.id)
             if any(each.id != row.id for each in there):
+                keep = f"memlog export --full FILE --project {shlex.quote(row.name)}"
                 raise ProjectExists(
                     f"Project '{row.name}' exists already, and is not the one to be restored",
                     suggestion="--replace puts aside the very same project only. Keep what is in the other "
-                    "one with `memlog export --full FILE`, delete it, then call again.",
+                    f"one with `{keep}`, delete it, then call again.",
                 )
             if present is not None and not replace:
                 raise ProjectExists(

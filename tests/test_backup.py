@@ -549,4 +549,4 @@ def test_a_restore_where_another_project_has_the_name_says_that_it_is_another_on
     assert told.returncode == 1
     assert told.stderr.startswith("error: Project 'shop' exists already, and is not the one to be")
     assert "deleted a moment ago" not in told.stderr
-    assert "memlog export --full FILE" in told.stderr
+    assert "memlog export --full FILE --project shop" in told.stderr

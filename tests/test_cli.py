@@ -245,7 +245,7 @@ REFUSED = {
     "projects create away": "memlog projects restore away",
     "show Zoe": "memlog search",
     "log --entity Zoe": "memlog search",
-    "purge default --memory mem_0 --yes": "memlog search --json",
+    "purge default --memory mem_0 --yes": "memlog search --project default --json",
     "undo --position 1": "memlog projects archive",
     "undo --position 99": "memlog log",
     "undo --position 2": "--cascade",
@@ -760,3 +760,54 @@ def test_what_is_to_be_undone_first_is_advised_for_the_project_at_hand(
     assert "memlog undo --position" not in refused.stderr
     undone = memlog("undo", "-p", "shop", "--position", advised[1], "--dry-run", "--json").json
     assert int(advised[1]) in [each["position"] for each in undone["undone"]]
+
+
+SHOP = "o'shop"
+
+
+@pytest.fixture
+def shop(memlog: CommandLine) -> CommandLine:
+    """A memory that is not that of the default project."""
+    assert memlog("projects", "create", SHOP).code == 0
+    stdin = "\n".join(map(json.dumps, LINES))
+    assert memlog("import", "-", "-p", SHOP, stdin=stdin).code == 0
+    return memlog
+
+
+def advised(told: str) -> list[str]:
+    """The words of the command that rebuilds or undoes something."""
+    found = re.search(r"`memlog ((?:replay|undo) [^`]*)`", told)
+    assert found is not None, told
+    return shlex.split(found[1])
+
+
+def test_a_command_that_brings_back_what_is_gone_is_about_the_project_at_hand(
+    shop: CommandLine,
+) -> None:
+    assert shop("undo", "-p", SHOP).code == 0  # of the relations
+    assert shop("undo", "-p", SHOP).code == 0
+    refused = shop("show", "Jon", "-p", SHOP)
+    assert refused.code == 1
+    assert shop(*advised(refused.stderr)).code == 0
+    assert shop("show", "Jon", "-p", SHOP).code == 0
+
+
+@pytest.mark.parametrize("called", [["replay", "-p", SHOP, "--check"], ["show", "Jon", "-p", SHOP]])
+def test_a_command_that_builds_a_state_anew_is_about_the_project_at_hand(
+    shop: CommandLine, tmp_path: Path, called: list[str]
+) -> None:
+    def garble_a_row(cursor: lmdb.Cursor) -> None:
+        cursor.set_range(b"O")
+        cursor.put(cursor.key(), b"no row", overwrite=True)
+
+    assert shop("log").code == 0  # the default project, which is as it should be
+    (file,) = (
+        file
+        for file in (tmp_path / "data" / "projects").glob("*/log.mdb")
+        if b"banker" in file.read_bytes()
+    )
+    tamper(file, b"now", garble_a_row)
+    told = shop(*called)
+    assert told.code == 1
+    assert shop(*advised(told.stdout + told.stderr)).code == 0
+    assert shop(*called).code == 0

@@ -18,6 +18,7 @@ import click
 from memlog.errors import EmbeddingError
 from memlog.runs import runs
 from memlog.settings import LogLevel, Settings, load
+from server.cli.hints import spoken_of
 from server.unread import stderr_handler
 
 if TYPE_CHECKING:
@@ -140,7 +141,8 @@ def with_settings(**defaults: Any) -> Callable[[Command], Command]:
             group = click.get_current_context().parent
             before = group.params.get("data_dir") if group else None
             flags = {"data_dir": data_dir or before, **defaults}
-            return command(load(flags)[0], **arguments)
+            with spoken_of(arguments.get("project")):
+                return command(load(flags)[0], **arguments)
 
         return run
 

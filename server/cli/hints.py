@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
+from memlog.errors import MemlogError
 from memlog.shell import command_line
 
 
@@ -46,9 +49,27 @@ _SPOKEN: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
 
 _PATTERNS = tuple((re.compile(told), instead) for told, instead in _SPOKEN)
 
+_OF_NO_PROJECT = re.compile(r"`memlog (?:log|replay|search|undo)\b(?! (?:-- |[^-]))")
+"""A command that names no project, and so is about the default one."""
 
-def spoken(text: str) -> str:
-    """An error's message or suggestion, with commands in place of tools."""
+
+def spoken(text: str, project: str | None = None) -> str:
+    """An error's message or suggestion, with commands in place of tools; of `project`, where one is given."""
     for told, instead in _PATTERNS:
         text = told.sub(instead, text)
-    return text
+    if project is None:
+        return text
+    named = f" --project {shlex.quote(project)}"
+    return _OF_NO_PROJECT.sub(lambda found: found[0] + named, text)
+
+
+@contextmanager
+def spoken_of(project: str | None) -> Iterator[None]:
+    """What an error from here advises can be typed as it stands, also where it is about another project than the
+    default one: the core does not know what a command named."""
+    try:
+        yield
+    except MemlogError as error:
+        if error.suggestion:
+            error.suggestion = spoken(error.suggestion, project)
+        raise

@@ -9,6 +9,7 @@ import click
 
 from memlog.errors import EmbeddingError
 from memlog.settings import Settings
+from memlog.shell import command_line
 from projections.check import compare
 from projections.follow import PROJECTIONS, Progress
 from server.cli.common import (
@@ -22,7 +23,7 @@ from server.cli.common import (
     service_of,
     with_settings,
 )
-from server.service import Opened, Service
+from server.service import Service
 
 PARTS = ("state", *PROJECTIONS)
 
@@ -65,7 +66,7 @@ def replay_command(
             names = [open_project(service, project)[0]]
         reports = {
             name: {
-                part: _part(service, service.open(name), part, check, bar_for(progress))
+                part: _part(service, name, part, check, bar_for(progress))
                 for part in ((only,) if only else PARTS)
             }
             for name in names
@@ -79,26 +80,29 @@ def replay_command(
             for part, said in report.items():
                 say(f"{name}: {part} {said}")
     outcomes = [said for report in reports.values() for said in report.values()]
-    if any(said == DIFFERENT or said.startswith(NOT_POSSIBLE) for said in outcomes):
+    if any(said.startswith((DIFFERENT, NOT_POSSIBLE)) for said in outcomes):
         sys.exit(1)
 
 
 NOT_POSSIBLE = "not possible"
-EQUAL, DIFFERENT = "equal", "DIFFERENT: run `memlog replay` without --check to rebuild it"
+EQUAL, DIFFERENT = "equal", "DIFFERENT"
 
 
-def _part(service: Service, opened: Opened, part: str, check: bool, progress: Progress) -> str:
+def _part(service: Service, name: str, part: str, check: bool, progress: Progress) -> str:
     """Rebuilds or checks one part, and says how it went."""
+    opened = service.open(name)
+    rebuild = command_line("memlog replay", name)
+    different = f"{DIFFERENT}: run `{rebuild}` without --check to rebuild it"
     try:
         if part == "state":
             shown = partial(progress, "state")
             if check:
-                return EQUAL if opened.project.is_as_rebuilt(shown) else DIFFERENT
+                return EQUAL if opened.project.is_as_rebuilt(shown) else different
             opened.project.rebuild(shown)
         elif part == "vectors" and service.embeddings.switched_off:
             return "switched off"
         elif check:
-            return EQUAL if compare(opened.projections, part, progress) else DIFFERENT
+            return EQUAL if compare(opened.projections, part, progress) else different
         else:
             opened.projections.rebuild(part, progress)
     except EmbeddingError as error:
