@@ -28,7 +28,8 @@ _SHORTAGES = {
     "then call again.",
 }
 """What a process, and not the disk, may have too little of: how it is told, and what to do."""
-_DISK_FULL = ("No space left", "Input/output error", "File too large", "Disk quota")
+_TOO_LARGE = "File too large"
+_DISK_FULL = ("No space left", "Input/output error", "Disk quota")
 """How a full disk is told. LMDB makes an input/output error of a write that the disk took a part of."""
 
 
@@ -52,7 +53,15 @@ def storage_error(path: Path, error: Exception) -> StorageError:
             "The file is damaged. `memlog verify` says where; `memlog restore` brings a project back "
             "from a backup, indexes are built anew by themselves."
         )
-    if isinstance(error, lmdb.DiskError) or any(said in str(error) for said in _DISK_FULL):
+    no_folder = isinstance(error, (FileExistsError, NotADirectoryError))
+    if no_folder and (in_the_way := _no_folder_above(path)) is not None:
+        suggestion = f"'{in_the_way.name}' is no folder, or a link that leads nowhere: move it away, then call again."
+    elif _TOO_LARGE in str(error):
+        suggestion = (
+            "The system lets no file grow so large. Raise the limit where there is one (ulimit -f), or take a file "
+            "system for larger files, then call again; nothing was written."
+        )
+    elif isinstance(error, lmdb.DiskError) or any(said in str(error) for said in _DISK_FULL):
         suggestion = "Free some space on the disk and call again; nothing was written."
     elif _READ_ONLY in str(error):
         suggestion = (
@@ -71,6 +80,13 @@ def storage_error(path: Path, error: Exception) -> StorageError:
             "serves: docker exec CONTAINER python -m memlog doctor."
         )
     return StorageError(f"{path.name}: {reason(path, error)}", suggestion=suggestion)
+
+
+def _no_folder_above(path: Path) -> Path | None:
+    """What stands where a folder of this path should."""
+    return next(
+        (each for each in path.parents if os.path.lexists(each) and not os.path.isdir(each)), None
+    )
 
 
 def reason(path: Path, error: BaseException) -> str:

@@ -10,6 +10,7 @@ import os
 import re
 import resource
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,7 +22,7 @@ from memlog.store import Store
 from projections import embeddings
 from tests.command_line import JON, holding_lines, written
 from tests.embedder_by_hash import opened_by_hash
-from tests.served import Pipe, run_memlog, served
+from tests.served import DEADLINE_S, Pipe, environment, run_memlog, served
 from tests.service import Refused, client_on
 
 WRITES_MAX = 400
@@ -173,3 +174,18 @@ def test_an_import_that_ends_early_says_how_far_it_came(tmp_path: Path) -> None:
         assert "nothing was written" not in ended.stderr
         kept = run_memlog("export", data_dir=tmp_path / "disk")
         assert len(kept.stdout.splitlines()) == int(told[1])
+
+
+def test_a_limit_of_the_size_of_files_is_told_as_such(tmp_path: Path) -> None:
+    memlog = [sys.executable, "-m", "memlog", "projects", "create", "shop"]
+    ended = subprocess.run(
+        ["sh", "-c", 'ulimit -f 1 && exec "$@"', "sh", *memlog],
+        env=environment(MEMLOG_DATA_DIR=str(tmp_path)),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert "File too large" in ended.stderr
+    assert "hint: The system lets no file grow so large. Raise the limit" in ended.stderr
