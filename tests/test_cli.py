@@ -811,3 +811,36 @@ def test_a_command_that_builds_a_state_anew_is_about_the_project_at_hand(
     assert told.code == 1
     assert shop(*advised(told.stdout + told.stderr)).code == 0
     assert shop(*called).code == 0
+
+
+@pytest.mark.parametrize("stands_there", ["a file", "a link"])
+def test_what_stands_where_a_folder_should_is_named(memlog: CommandLine, stands_there: str) -> None:
+    memlog.data_dir.mkdir()
+    in_the_way = memlog.data_dir / "projects"
+    if stands_there == "a file":
+        in_the_way.touch()
+    else:
+        in_the_way.symlink_to(memlog.data_dir / "nowhere")
+    told = memlog("projects", "create", "shop")
+    assert told.code == 1
+    assert (
+        "hint: 'projects' is no folder, or a link that leads nowhere: move it away, then run"
+        in told.stderr
+    )
+    in_the_way.unlink()
+    assert memlog("projects", "create", "shop").code == 0
+
+
+def test_what_keeps_vectors_from_being_stored_is_told_in_commands(memlog: CommandLine) -> None:
+    memlog.data_dir.mkdir()
+    (memlog.data_dir / "embeddings").touch()
+    stdin, minilm = json.dumps(LINES[0]), {"MEMLOG_EMBEDDER": "minilm"}
+    done = memlog("import", "-", stdin=stdin, **minilm)
+    assert done.code == 0
+    for told in (
+        done.stderr,
+        memlog("doctor", **minilm).stdout,
+        memlog("doctor", "--json", **minilm).stdout,
+    ):
+        assert "'embeddings' is no folder" in told
+        assert "then run the command again." in told

@@ -18,7 +18,7 @@ import click
 from memlog.errors import EmbeddingError
 from memlog.runs import runs
 from memlog.settings import LogLevel, Settings, load
-from server.cli.hints import spoken_of
+from server.cli.hints import spoken, spoken_of
 from server.unread import stderr_handler
 
 if TYPE_CHECKING:
@@ -240,7 +240,7 @@ def open_to_read(service: Service, name: str | None) -> tuple[str, Opened]:
     name, opened = open_project(service, name)
     if (damage := opened.project.damage) is not None:
         say(f"warning: {damage.message}", err=True)
-        say(f"hint: {damage.suggestion}", err=True)
+        say(f"hint: {spoken(damage.suggestion or '', name)}", err=True)
     return name, opened
 
 
@@ -290,7 +290,7 @@ def indexed(service: Service, project: str, names: Iterable[str], progress: Prog
         try:
             projections.caught_up(name, bar_for(progress))
         except EmbeddingError as error:
-            hint = f". {error.suggestion}" if error.suggestion else ""
+            hint = f". {spoken(error.suggestion, project)}" if error.suggestion else ""
             said.append(f"{name} will be built by the next search: {error.message}{hint}")
     return said
 

@@ -25,6 +25,7 @@ from server.cli.common import (
     service_of,
     with_settings,
 )
+from server.cli.hints import spoken
 from server.service import Opened, Service
 
 OF_OTHERS = S_IRWXG | S_IRWXO
@@ -94,7 +95,7 @@ def _embedder(service: Service) -> dict[str, str]:
         embedder = service.embeddings.get()
         embedder.query_vector("is anyone there")
     except MemlogError as error:
-        return {"state": error.message, "hint": error.suggestion or ""}
+        return {"state": error.message, "hint": spoken(error.suggestion or "")}
     return {"state": "well", "key": embedder.key, "dimensions": str(embedder.dimensions)}
 
 
@@ -111,7 +112,8 @@ def _project(service: Service, row: ProjectRow) -> dict[str, Any]:
             report["projections"] = opened.projections.positions()
             report["vectors"] = _vectors(service, opened)
         except MemlogError as error:
-            report["error"], report["hint"] = error.message, error.suggestion
+            report["error"] = error.message
+            report["hint"] = spoken(error.suggestion or "", row.name)
     return report
 
 
