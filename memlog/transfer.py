@@ -37,7 +37,19 @@ from memlog.errors import InvalidParameter, Problem, invalid_at, refusal, shorte
 from memlog.state import State
 
 ITEMS_PER_COMMAND = 200
-UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+PACKED = {
+    b"\x1f\x8b": "gzip",
+    b"BZh": "bzip2",
+    b"PK\x03\x04": "zip",
+    b"\xfd7zXZ": "xz",
+    b"\x28\xb5\x2f\xfd": "zstd",
+}
+"""How a packed file begins, and what unpacks it."""
+WIDE = {
+    "UTF-32": re.compile(rb"\xff\xfe\0\0|\0\0\xfe\xff|[^\0]\0\0\0|\0\0\0[^\0]"),
+    "UTF-16": re.compile(rb"\xff\xfe|\xfe\xff|[^\0]\0[^\0]|\0[^\0]\0"),
+}
+"""How a text begins of which each character takes more than a byte, with a mark or without."""
 NEWLINE = b"\n"
 LINES_LOOKED_AT = 100
 """How far the second line that says something is looked for."""
@@ -89,9 +101,8 @@ def read(data: bytes, known: Callable[[str], bool] | None = None) -> list[Placed
             found.append((place, _decoded(text)))
         except (ValueError, RecursionError) as error:
             shown = text[:80].decode("utf-8", "replace")
-            problems.append(
-                Problem(place, _said(error, text), "Mend the line or remove it.", shown)
-            )
+            mend = _advised(error, "Mend the line or remove it.")
+            problems.append(Problem(place, _said(error, text), mend, shown))
     if known is not None:
         problems += [
             Problem(
@@ -163,8 +174,7 @@ def _decoded(text: bytes) -> Line:
 
 def objects(data: bytes) -> Iterator[tuple[str, bytes]]:
     """Each object of the file as JSON, with its place. Raises InvalidParameter for a file that is no such thing."""
-    if data.startswith(UTF_16):
-        raise invalid_at("the file", "it is UTF-16", "Save it as UTF-8.")
+    _require_text(data)
     data = data.removeprefix(b"\xef\xbb\xbf")
     lines = [line.strip() for line in data.splitlines()]
     begins = [line for line in lines[:LINES_LOOKED_AT] if line][:2]
@@ -193,6 +203,16 @@ def objects(data: bytes) -> Iterator[tuple[str, bytes]]:
             yield f"line {number}", line
 
 
+def _require_text(data: bytes) -> None:
+    """Raises InvalidParameter for a file that holds a text, but packed or in another encoding."""
+    for begin, name in PACKED.items():
+        if data.startswith(begin):
+            raise invalid_at("the file", f"it is packed by {name}", "Unpack it first.")
+    for name, begins in WIDE.items():
+        if begins.match(data):
+            raise invalid_at("the file", f"it is {name}", "Save it as UTF-8.")
+
+
 def _value(data: bytes, kind: type[Value]) -> Value:
     """The file as one JSON value. Raises InvalidParameter with the line that is wrong, where that can be told."""
     try:
@@ -202,13 +222,14 @@ def _value(data: bytes, kind: type[Value]) -> Value:
         end = len(data) if at is None else int(at[1])
         told = at is not None or "truncated" in str(error)
         place = f"line {data[:end].count(NEWLINE) + 1}" if told else "the file"
-        raise invalid_at(
-            place, _said(error, data), "Mend it there: the file is one JSON value."
-        ) from error
+        mend = _advised(error, "Mend it there: the file is one JSON value.")
+        raise invalid_at(place, _said(error, data), mend) from error
 
 
 def _said(error: Exception, data: bytes) -> str:
     """What is wrong. Half a surrogate pair right before its end makes msgspec call whole JSON truncated."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"it is not UTF-8: no character is written with byte 0x{error.object[error.start]:02x} there"
     if "truncated" not in str(error):
         return str(error)
     try:
@@ -216,6 +237,12 @@ def _said(error: Exception, data: bytes) -> str:
     except (ValueError, RecursionError):
         return str(error)
     return "JSON is malformed: unexpected end of escaped utf-16 surrogate pair"
+
+
+def _advised(error: Exception, mend: str) -> str:
+    if not isinstance(error, UnicodeDecodeError):
+        return mend
+    return f"Save the file as UTF-8. Is it in this place alone? {mend}"
 
 
 def _require_known_keys(data: bytes) -> None:

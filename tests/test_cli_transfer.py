@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
+import lzma
 import re
 import shlex
 import signal
@@ -280,6 +283,41 @@ def test_a_file_that_is_one_value_is_refused_by_one_place(memlog: CommandLine, s
     assert (ended.code, ended.stdout) == (1, "")
     assert ended.stderr.startswith(f"error: {says}")
     assert memlog("export").stdout == ""
+
+
+TEXT = json.dumps(JON).encode()
+OTHERWISE_WRITTEN = {
+    "it is packed by gzip\nhint: Unpack it first.": gzip.compress(TEXT),
+    "it is packed by bzip2\nhint: Unpack it first.": bz2.compress(TEXT),
+    "it is packed by xz\nhint: Unpack it first.": lzma.compress(TEXT),
+    "line 1: it is not UTF-8: no character is written with byte 0xe9 there\nhint: Save the file": (
+        '{"type":"entity","name":"é"'.encode("latin-1")
+    ),
+    "[0]: it is not UTF-8: no character is written with byte 0xe9 there\nhint: Save the file": (
+        '[{"type":"entity","name":"é"}]'.encode("latin-1")
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "encoding", [f"UTF-{bits}{order}" for bits in (16, 32) for order in ("", "-LE", "-BE")]
+)
+def test_a_file_in_wide_characters_is_told_as_such_also_without_a_mark(
+    memlog: CommandLine, encoding: str
+) -> None:
+    refused = memlog("import", "-", stdin=TEXT.decode().encode(encoding))
+    assert (refused.code, refused.stdout) == (1, "")
+    assert refused.stderr == f"error: the file: it is {encoding[:6]}\nhint: Save it as UTF-8.\n"
+
+
+@pytest.mark.parametrize("says", OTHERWISE_WRITTEN)
+def test_a_file_that_is_packed_or_of_another_encoding_is_told_as_what_it_is(
+    memlog: CommandLine, says: str
+) -> None:
+    refused = memlog("import", "-", stdin=OTHERWISE_WRITTEN[says])
+    assert (refused.code, refused.stdout) == (1, "")
+    assert says in refused.stderr
+    assert "malformed" not in refused.stderr
 
 
 def test_a_name_of_two_types_is_told_and_its_facts_are_kept(memlog: CommandLine) -> None:
