@@ -844,3 +844,29 @@ def test_what_keeps_vectors_from_being_stored_is_told_in_commands(memlog: Comman
     ):
         assert "'embeddings' is no folder" in told
         assert "then run the command again." in told
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a full device: Linux only")
+@pytest.mark.parametrize("output", [">&-", ">/dev/full"])
+def test_a_token_that_cannot_be_shown_is_none(memlog: CommandLine, output: str) -> None:
+    """Nobody could use it, and its name would be taken."""
+    done = subprocess.run(
+        ["sh", "-c", f'"$0" -m memlog token new phone {output}', sys.executable],
+        env=environment(MEMLOG_DATA_DIR=str(memlog.data_dir)),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch("error: output: .*\n", done.stderr), done.stderr
+    assert memlog("token", "list", "--json").json == []
+
+
+@pytest.mark.parametrize("host", ["", " "])
+@pytest.mark.parametrize("command", [["serve", "--transport", "http"], ["health"]])
+def test_an_empty_text_is_no_address(memlog: CommandLine, command: list[str], host: str) -> None:
+    """Served on, it would be all of them."""
+    refused = memlog(*command, "--host", host)
+    assert (refused.code, refused.stdout) == (2, "")
+    assert "'--host': it is empty. Name an address" in refused.stderr

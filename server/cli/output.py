@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import errno
 import io
 import json
 import os
@@ -22,6 +23,12 @@ def spell_out_what_it_lacks() -> None:
 def _spelt(error: UnicodeError) -> tuple[str, int]:
     assert isinstance(error, UnicodeEncodeError)
     return json.dumps(error.object[error.start : error.end])[1:-1], error.end
+
+
+def require() -> None:
+    """Raises OSError where the caller has closed stdout: what is written there is lost, and click says nothing."""
+    if sys.stdout is None:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
 
 
 def forget() -> None:

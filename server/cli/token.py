@@ -16,6 +16,7 @@ from memlog.commands import ProjectName
 from memlog.errors import InvalidParameter, MemlogError, shorten
 from memlog.settings import TOOLSETS, Settings
 from memlog.times import iso
+from server.cli import output
 from server.cli.common import (
     Above0,
     Command,
@@ -134,7 +135,13 @@ def new(
         raise InvalidParameter(f"No project can have that name: {error}") from error
     grant = Grant(name, right, tuple(projects) or None, tuple(toolsets) or None)
     expires_us = None if days is None else time.time_ns() // 1_000 + int(days * DAY_US)
-    say(kept.tokens.new(grant, expires_us=expires_us))
+    output.require()
+    token = kept.tokens.new(grant, expires_us=expires_us)
+    try:
+        say(token)
+    except OSError:  # nobody has seen it, and its name is to be had again
+        kept.tokens.revoke(name)
+        raise
     say("This is the only time it is shown; what is kept is its hash.", err=True)
     for warning in _not_there(kept.settings, projects):
         say(f"Warning: {warning}", err=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shlex
 import sys
@@ -17,6 +16,7 @@ from memlog import chronicle, taking_in, transfer
 from memlog.errors import MemlogError, ProjectExists
 from memlog.project import Outcome
 from memlog.settings import Settings
+from server.cli import output
 from server.cli.common import (
     ToRead,
     indexed,
@@ -243,8 +243,7 @@ def written_whole(file: Path) -> Iterator[BinaryIO]:
     Raises OSError with the name of `file`, whatever it was that could not be written.
     """
     if str(file) == "-":
-        if sys.stdout is None:  # the caller has closed it
-            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        output.require()
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
