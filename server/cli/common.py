@@ -121,6 +121,19 @@ class NamedProject(click.types.StringParamType):
         return super().convert(value, param, ctx)
 
 
+class Host(click.types.StringParamType):
+    """An address to serve on or to ask: an empty text would be all there are."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, str) and not value.strip():
+            self.fail(
+                "it is empty. Name an address (0.0.0.0 is all of this machine), or leave it out.",
+                param,
+                ctx,
+            )
+        return super().convert(value, param, ctx)
+
+
 data_dir_option = click.option(
     "--data-dir",
     type=Folder(),
@@ -183,7 +196,9 @@ def address_options(command: Command) -> Command:
         click.option(
             "--port", "http_port", type=int, help="Port for HTTP.  [env: MEMLOG_HTTP_PORT]"
         ),
-        click.option("--host", "http_host", help="Address for HTTP.  [env: MEMLOG_HTTP_HOST]"),
+        click.option(
+            "--host", "http_host", type=Host(), help="Address for HTTP.  [env: MEMLOG_HTTP_HOST]"
+        ),
     ):
         command = option(command)
     return command
