@@ -52,7 +52,10 @@ def restore(
     """
     copied = copies(folder)
     if not copied:
-        raise InvalidParameter(f"{folder} holds no backup of memlog")
+        raise InvalidParameter(
+            f"{folder} holds no backup of memlog",
+            suggestion="Name a folder that `memlog backup` wrote. Nothing was changed.",
+        )
     wanted = {canonical(name): name for name in names}
     done: list[Restored] = []
     seen: dict[str, str] = {}

@@ -285,8 +285,12 @@ def test_a_folder_that_is_no_backup_is_not_written_to(store: Store, tmp_path: Pa
         back_up(store, tmp_path / "photos")
     with pytest.raises(InvalidParameter, match="its own backup"):
         back_up(store, tmp_path / "data")
-    with pytest.raises(InvalidParameter, match="holds no backup"):
-        restore(store, tmp_path / "photos")
+    for folder in ("photos", "nowhere"):
+        with pytest.raises(InvalidParameter, match="holds no backup") as refused:
+            restore(store, tmp_path / folder)
+        assert refused.value.suggestion == (
+            "Name a folder that `memlog backup` wrote. Nothing was changed."
+        )
 
 
 def test_a_backup_that_broke_off_is_continued(store: Store, tmp_path: Path) -> None:

@@ -57,7 +57,11 @@ def test_a_server_is_found_where_the_settings_say_whoever_may_reach_it(
         server.end()
         ended = memlog("health", **settings)
         assert ended.code == 1
-        assert ended.stdout.startswith("unreachable: ")
+        assert (
+            ended.stdout
+            == f"unreachable: Connection refused (http://{reached}:{server.port}/readyz)\n"
+        )
+        assert ended.stderr.startswith("hint: Is it started (`memlog serve --transport http`)")
 
 
 def test_a_certificate_that_nobody_vouches_for_is_well(

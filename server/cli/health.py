@@ -7,7 +7,7 @@ import ssl
 import sys
 import time
 from ipaddress import ip_address
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import click
 import msgspec
@@ -19,6 +19,11 @@ from server.cli.common import Above0, address_options, json_option, print_json, 
 BODY_BYTES_MAX = 64 * 1024
 AGAIN_SECONDS = 0.2
 TIMEOUT_S_MAX = 3_600
+UNREACHABLE: Final = "unreachable"
+TO_REACH_IT = (
+    "hint: Is it started (`memlog serve --transport http`), and are these the --host, the --port and, for HTTPS, the "
+    "--tls-cert that it was given?"
+)
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -78,6 +83,8 @@ def health_command(
     else:
         told = [", ".join(health.late), health.problem]
         say(": ".join([health.status, *filter(None, told)]) + f" ({health.url})")
+        if health.status == UNREACHABLE:
+            say(TO_REACH_IT, err=True)
     if not health.healthy:
         sys.exit(1)
 
@@ -98,7 +105,8 @@ def ask(settings: Settings, path: str, timeout_s: float) -> Health:
         answer = connection.getresponse()
         body = answer.read(BODY_BYTES_MAX)
     except (OSError, http.client.HTTPException) as error:
-        return Health(url, False, "unreachable", problem=str(error) or type(error).__name__)
+        problem = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        return Health(url, False, UNREACHABLE, problem=problem)
     finally:
         connection.close()
     try:
