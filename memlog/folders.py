@@ -44,7 +44,15 @@ class Folders:
     def make(self) -> None:
         """Raises StorageError."""
         try:
+            os.fspath(
+                self._data_dir
+            ).encode()  # LMDB takes no other name, and finds out with a file begun
             make_private(self._data_dir)
+        except UnicodeEncodeError as error:
+            raise StorageError(
+                f"The data directory {os.fspath(self._data_dir)!a} cannot be used: its name is not valid UTF-8",
+                suggestion="Name a folder in UTF-8, by --data-dir or MEMLOG_DATA_DIR. Nothing was made.",
+            ) from error
         except OSError as error:
             raise StorageError(
                 f"The data directory {self._data_dir} cannot be made: {error.strerror}",

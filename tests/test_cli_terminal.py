@@ -208,6 +208,14 @@ def test_what_was_typed_in_another_encoding_is_an_error_in_words(
     assert ended.stderr.startswith("error: '\\udcff' is not valid UTF-8\nhint: ")
 
 
+def test_a_data_directory_whose_name_is_no_text_is_refused_and_not_made(tmp_path: Path) -> None:
+    folder = os.fsdecode(os.fsencode(tmp_path) + b"/\xff")
+    refused = run_memlog("log", data_dir=Path(folder))
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert r"\udcff' cannot be used: its name is not valid UTF-8" in refused.stderr
+    assert not os.listdir(tmp_path)
+
+
 def test_a_file_whose_name_is_no_text_is_named_all_the_same(tmp_path: Path) -> None:
     file = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.json")
     assert CommandLine(tmp_path / "data")("projects", "create", "default").code == 0
