@@ -340,6 +340,7 @@ def test_a_server_that_runs_serves_what_was_restored(tmp_path: Path) -> None:
             "restore", tmp_path / "backup", "default", "--replace", data_dir=tmp_path / "data"
         )
         assert done.stdout.startswith("default: already there"), done.stdout
+        assert "It was not replaced. To go back to what the backup tells, undo" in done.stdout
         assert len(server("list_recent_memories")["memories"]) == 1
 
 

@@ -21,6 +21,11 @@ from server.cli.common import (
     with_settings,
 )
 
+TO_GO_BACK = (
+    "  It was not replaced. To go back to what the backup tells, undo what came later (memlog undo), or restore into "
+    "another data directory (--data-dir)."
+)
+
 folder_argument = click.argument("folder", type=Folder())
 
 
@@ -51,7 +56,9 @@ def backup_command(settings: Settings, folder: Path, as_json: bool) -> None:
 @folder_argument
 @click.argument("projects", nargs=-1)
 @click.option(
-    "--replace", is_flag=True, help="Put a project aside that is there and take the backup's."
+    "--replace",
+    is_flag=True,
+    help="Put a project aside that is there and take the backup's, where that has what is not there.",
 )
 @json_option
 @with_settings()
@@ -61,7 +68,8 @@ def restore_command(
     """Bring projects back from the backup in FOLDER: those that are named, or all.
 
     What is there and whole is left as it is. With --replace the present project is moved to the folder
-    `replaced` of the data directory; nothing is removed.
+    `replaced` of the data directory; nothing is removed. One that has all that the backup has is left as it is with
+    --replace too: to go back to what the backup tells, undo what came later, or restore into another --data-dir.
 
     \b
     Example: memlog restore ~/memlog-backup
@@ -76,6 +84,8 @@ def restore_command(
         entries = many(each.position, "entry", "entries")
         if each.how == "already there":  # and perhaps more
             say(f"{each.name}: already there, {entries} of the backup among what it has")
+            if replace:
+                say(TO_GO_BACK)
         else:
             say(f"{each.name}: {each.how}, {entries}")
         if each.aside is not None:
