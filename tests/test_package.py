@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -73,3 +74,23 @@ def test_an_installed_memlog_runs_its_demo_from_an_empty_folder(
     whose = f"import {', '.join(PACKAGES)}; print({', '.join(f'{p}.__file__' for p in PACKAGES)})"
     assert all(file.startswith(f"{site}/") for file in ran(sys.executable, "-c", whose).split())
     assert "the same questions have the same answers" in ran(str(site / "bin" / "memlog"), "demo")
+
+
+def test_a_python_that_is_named_and_does_not_start_says_why(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
+    broken = tmp_path / "python"
+    broken.write_text(
+        "#!/bin/sh\necho libpython.so: cannot open shared object file >&2\nexit 127\n"
+    )
+    broken.chmod(0o755)
+    done = subprocess.run(
+        [tmp_path / "scripts" / "setup"],
+        env={**os.environ, "PYTHON": str(broken)},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS_MAX,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"found none as {broken}. Name one" in done.stderr
+    assert done.stderr.endswith("\nlibpython.so: cannot open shared object file\n")
