@@ -870,3 +870,20 @@ def test_an_empty_text_is_no_address(memlog: CommandLine, command: list[str], ho
     refused = memlog(*command, "--host", host)
     assert (refused.code, refused.stdout) == (2, "")
     assert "'--host': it is empty. Name an address" in refused.stderr
+
+
+@pytest.mark.parametrize(("closed", "name"), [("<&-", "stdin"), (">&-", "stdout")])
+def test_a_server_without_a_stream_for_its_client_names_that(
+    memlog: CommandLine, closed: str, name: str
+) -> None:
+    done = subprocess.run(
+        ["sh", "-c", f'"$0" -m memlog serve {closed}', sys.executable],
+        env=environment(MEMLOG_DATA_DIR=str(memlog.data_dir)),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"error: {name} is closed, over which a client is served\nhint: ")

@@ -8,10 +8,12 @@ from typing import Any, NoReturn
 
 import click
 
+from memlog.errors import InvalidParameter
 from memlog.settings import Settings, load
 from server.cli.common import LEVELS, address_options, data_dir_option, log_to_stderr, say
 
 TO_A_PERSON = "Speaks MCP with a client on stdin and stdout: README.md tells how to name it to one. Ctrl-C ends it."
+OPEN_BOTH = "Start it with both open, as clients do, or serve over HTTP: --transport http."
 
 
 @click.command("serve")
@@ -68,9 +70,14 @@ def _serve_stdio(settings: Settings) -> NoReturn:
     from server.prelude import Prelude
     from server.startup import collector_at_rest, switch_quickly
 
+    for name, stream in (("stdin", sys.stdin), ("stdout", sys.stdout)):
+        if stream is None:
+            raise InvalidParameter(
+                f"{name} is closed, over which a client is served", suggestion=OPEN_BOTH
+            )
     switch_quickly()
     log_to_stderr(settings.log_level)
-    if sys.stdin is not None and sys.stdin.isatty():
+    if sys.stdin.isatty():
         say(TO_A_PERSON, err=True)
     prelude = Prelude(Answers.of(settings))
     with collector_at_rest():
