@@ -61,6 +61,9 @@ THINGS_FEW = 100
 """Of more things than these, those that have a word are looked for among the texts that have it, if these are fewer."""
 
 MISSPELT_SHARE = 0.5
+UNKNOWN_SHARE = 0.5
+"""Of its rarity, for a word that no text has: it would count as the rarest of all, though it tells no text from
+another. What a question is wrapped in, as a greeting or a plea, is of such words; so is what has another word there."""
 REPEATED_SHARE = 1 / 3
 TIES_SPARE = 8
 _GRAIN = 1 / 1024
@@ -141,11 +144,13 @@ class TextSnapshot:
         return holding(self.texts, needle, _narrowed([Part(needle)], at, kinds, labels), limit)
 
     def rarity(self, word: str) -> float:
-        """The idf of a word as a search by words counts it; 0 of stop words and of what is no word."""
+        """The idf of a word as a search by words counts it, a share of it where no text has the word; 0 of stop words
+        and of what is no word."""
         if word not in self._rarities:
             plain = analysis.spaced(analysis.normalise(word)).strip()
             stems = [] if plain in analysis.STOP_WORDS else analysis.stemming.analyze(plain)
-            found = [self._idf(self._having(Term("words", stem))) for stem in stems]
+            counts = [self._having(Term("words", stem)) for stem in stems]
+            found = [self._idf(having) * (1 if having else UNKNOWN_SHARE) for having in counts]
             self._rarities[word] = max(found, default=0.0)
         return self._rarities[word]
 

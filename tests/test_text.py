@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import shutil
 import signal
@@ -217,6 +218,18 @@ def look_ahead(projector: TextProjector, head: int, changes: Sequence[Change]) -
 
 def place(change: Change) -> int:
     return change.document.born if isinstance(change, Born) else change.position
+
+
+# -- how rare a word is
+
+
+def test_a_word_that_no_text_has_counts_half_of_what_the_rarest_would(tmp_path: Path) -> None:
+    projector = TextProjector(tmp_path / "text")
+    projector.apply(batch(20, *(born(f"obs_{at}", f"alpha number{at}", at) for at in range(1, 21))))
+    everywhere, once, never = (projector.rarity(word) for word in ("alpha", "number7", "please"))
+    assert everywhere < never < once
+    assert never == pytest.approx(math.log(1 + 20.5 / 0.5) / 2)
+    projector.close()
 
 
 # -- ahead of a commit
