@@ -141,6 +141,33 @@ def test_without_the_pieces_a_search_goes_by_the_rest(tmp_path: Path) -> None:
         assert folders and not any("pieces" in name for name in folders)
 
 
+def test_without_the_pieces_of_texts_a_question_means_what_it_does_with_them(
+    tmp_path: Path,
+) -> None:
+    found_with, found_without = (
+        meant(tmp_path / str(kept), piece_vectors=kept) for kept in (True, False)
+    )
+    assert found_with
+    assert found_without == found_with
+
+
+def meant(folder: Path, *, piece_vectors: bool) -> list[tuple[str, float]]:
+    """The facts that are found by meaning alone, and how near they are."""
+    with client_on(folder, embedder="minilm", piece_vectors=piece_vectors) as client:
+        tell(client)
+        opened = client.service.open("default")
+        hits = opened.searcher.search(
+            "what was there to see at the festival?", mode="semantic"
+        ).hits
+        with opened.project.read() as state:
+            said = [state.observation(hit.ref) for hit in hits]
+        return [
+            (fact.content, round(hit.cosine, 2))
+            for fact, hit in zip(said, hits, strict=True)
+            if fact is not None
+        ]
+
+
 def test_a_score_is_at_most_1_and_missing_features_stand_for_nothing_bad() -> None:
     everything = Features(
         bm25=np.array([9, 1], np.float32),

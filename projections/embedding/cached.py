@@ -36,9 +36,11 @@ class CachedEmbedder:
     """`embedder` in front of `cache`. Safe to call from several threads at once."""
 
     def __init__(self, embedder: Embedder, cache: VectorCache, *, pieces: bool = True) -> None:
-        """With `pieces`, those of each text are stored beside its vector, where the embedder has them."""
+        """With `pieces`, those of each text are stored beside its vector, where the embedder has them. Those of a
+        question, which are never stored, are told without that, too."""
         self._embedder = embedder
-        self._with_pieces = embedder if pieces and isinstance(embedder, PieceEmbedder) else None
+        self._asked = embedder if isinstance(embedder, PieceEmbedder) else None
+        self._with_pieces = self._asked if pieces else None
         self.cache = cache
         self.key = embedder.key
         self.dimensions = embedder.dimensions
@@ -165,10 +167,10 @@ class CachedEmbedder:
     def _embedded_query(self, text: str) -> tuple[Vectors, Asked | None]:
         if len(text) > SOON_CHARACTERS_MAX:
             require_patience()
-        if self._with_pieces is None:
+        if self._asked is None:
             computes()
             return halved(self._embedder.embed([text]))[0], None
-        vector, asked = self._with_pieces.asked(text)
+        vector, asked = self._asked.asked(text)
         return halved(vector), asked
 
     def _embed_and_put(self, texts: Sequence[str]) -> Vectors:
