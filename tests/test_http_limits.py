@@ -303,16 +303,125 @@ def test_half_open_clients_hold_up_nobody(server: HttpServer) -> None:
             connection.close()
 
 
-def test_more_connections_than_are_taken_are_refused(server: HttpServer) -> None:
-    held = [server.connect() for _ in range(40)]
+TOKEN = "a-token-that-nobody-guesses-at-all"
+
+
+@pytest.fixture(scope="module")
+def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
+    """With few places, which nobody loses for being slow."""
+    with served_http(
+        tmp_path_factory.mktemp("crowded"),
+        MEMLOG_TOKEN=TOKEN,
+        MEMLOG_HTTP_CONNECTIONS_MAX="8",
+        MEMLOG_HTTP_PATIENCE_SECONDS="600",
+    ) as server:
+        yield server
+
+
+def is_open(connection: socket.socket) -> bool:
+    """Whether the server has not closed it; what it sent stays."""
+    come = select.poll()
+    come.register(connection, select.POLLIN)
+    if not come.poll(0):
+        return True
     try:
-        with server.connect() as one_more:
+        return connection.recv(1, socket.MSG_PEEK) != b""
+    except ConnectionError:
+        return False
+
+
+def whole_answer(connection: socket.socket) -> bytes:
+    received = b""
+    while b"\r\n\r\n" not in received:
+        received += connection.recv(65_536)
+    head, _, body = received.partition(b"\r\n\r\n")
+    length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
+    while len(body) < length:
+        body += connection.recv(65_536)
+    return head
+
+
+def listed(connection: socket.socket) -> bytes:
+    """The head of what somebody with the token is answered."""
+    connection.sendall(asking("tools/list", TOKEN))
+    return whole_answer(connection)
+
+
+def test_a_thousand_silent_connections_keep_nobody_out(tmp_path: Path) -> None:
+    """As many as the server takes, of one client that sends nothing."""
+    with (
+        served_http(tmp_path, MEMLOG_TOKEN=TOKEN, MEMLOG_HTTP_PATIENCE_SECONDS="600") as server,
+        ExitStack() as held,
+    ):
+        silent = [held.enter_context(server.connect()) for _ in range(1_000)]
+        client = HttpClient(server, "2025-11-25", token=TOKEN)
+        assert client.request("tools/list").status == 200
+        assert not is_open(silent[0]) and is_open(silent[-1])
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        HEAD[:30],
+        HEAD + b"Content-Length: 10\r\nConnection: close\r\n\r\n{",
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    ],
+)
+def test_who_was_not_let_in_goes_before_who_was(crowded: HttpServer, sent: bytes) -> None:
+    with ExitStack() as held:
+        known = [held.enter_context(crowded.connect()) for _ in range(4)]
+        assert all(b" 200 " in listed(each) for each in known)
+        for _ in range(40):
+            held.enter_context(crowded.connect()).sendall(sent)
+        with crowded.connect() as late:
+            assert b" 200 " in listed(late)
+        assert all(b" 200 " in listed(each) for each in known)
+
+
+def test_of_those_let_in_the_one_idle_for_longest_goes_with_its_answer_whole(
+    crowded: HttpServer,
+) -> None:
+    with ExitStack() as held:
+        known = [held.enter_context(crowded.connect()) for _ in range(8)]
+        for each in known[1:]:
+            assert b" 200 " in listed(each)
+        known[0].sendall(asking("tools/list", TOKEN))
+        assert select.select([known[0]], [], [], DEADLINE_S)[0]
+        for each in known[2:]:
+            assert b" 200 " in listed(each)
+        late = held.enter_context(crowded.connect())
+        assert b" 200 " in listed(late)
+        assert until_closed(known[1]) == b""
+        later = held.enter_context(crowded.connect())
+        assert b" 200 " in listed(later)
+        assert b" 200 " in whole_answer(known[0]) and until_closed(known[0]) == b""
+        assert all(b" 200 " in listed(each) for each in known[2:])
+
+
+def test_where_all_connections_are_in_use_one_more_is_refused(crowded: HttpServer) -> None:
+    """Streams, and requests that are half here, of somebody with the token."""
+    clients = [HttpClient(crowded, "2025-11-25", token=TOKEN) for _ in range(3)]
+    request = asking("tools/list", TOKEN)
+    with ExitStack() as held:
+        streams = [held.enter_context(crowded.connect()) for _ in clients]
+        for stream, client in zip(streams, clients, strict=True):
+            stream.sendall(get_stream(client))
+            assert stream.recv(65_536).startswith(b"HTTP/1.1 200")
+        bodies = [held.enter_context(crowded.connect()) for _ in range(3)]
+        heads = [held.enter_context(crowded.connect()) for _ in range(2)]
+        for each in heads:
+            assert b" 200 " in listed(each)
+            each.sendall(request[:30])
+        for each in bodies:
+            each.sendall(request.replace(b"Accept", b"Expect: 100-continue\r\nAccept")[:-10])
+            assert each.recv(65_536).startswith(b"HTTP/1.1 100")
+        with crowded.connect() as one_more:
             assert until_closed(one_more).startswith(b"HTTP/1.1 503")
-        for connection in held:
-            until_closed(connection)
-    finally:
-        for connection in held:
-            connection.close()
+        for each, sent in [*((each, 30) for each in heads), *((each, -10) for each in bodies)]:
+            each.sendall(request[sent:])
+            assert b" 200 " in whole_answer(each)
+        assert all(map(is_open, streams))
 
 
 def test_as_many_connections_as_are_let_in_leave_room_for_files(tmp_path: Path) -> None:
@@ -342,7 +451,8 @@ def test_where_few_files_are_granted_connections_leave_room_for_files(tmp_path: 
             kept.sendall(get_stream(client))
             assert kept.recv(1_000).startswith(b"HTTP/1.1 200")
             flood = [held.enter_context(crowded.connect()) for _ in range(200)]
-            assert until_closed(flood[-1]) == b""
+            assert until_closed(flood[0]) == b""
+            assert client.request("tools/list").status == 200
         assert not [line for line in crowded.log() if line["level"] == "error"]
         for connection in flood:
             connection.close()
@@ -350,11 +460,13 @@ def test_where_few_files_are_granted_connections_leave_room_for_files(tmp_path: 
         assert client("create_project", name="one more")["name"] == "one more"
 
 
-def asking(method: str) -> bytes:
+def asking(method: str, token: str = "") -> bytes:
     message = json.dumps(
         {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"_meta": ENVELOPE}}
     )
     names = f"MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: {method}\r\n"
+    if token:
+        names += f"Authorization: Bearer {token}\r\n"
     lines = f"Accept: application/json\r\n{names}Content-Length: {len(message)}\r\n\r\n{message}"
     return HEAD + lines.encode()
 
@@ -438,16 +550,15 @@ def test_more_requests_at_a_time_than_are_worked_on_are_refused(tmp_path: Path) 
 
 def test_who_has_no_token_takes_no_place_from_who_has(tmp_path: Path) -> None:
     """Bodies that are announced and never come, within the time that one may take."""
-    token = "a-token-that-nobody-guesses-at-all"
     with (
-        served_http(tmp_path, MEMLOG_TOKEN=token, MEMLOG_HTTP_REQUESTS_MAX="2") as guarded,
+        served_http(tmp_path, MEMLOG_TOKEN=TOKEN, MEMLOG_HTTP_REQUESTS_MAX="2") as guarded,
         ExitStack() as silent,
     ):
         for _ in range(4):
             connection = silent.enter_context(guarded.connect())
             connection.sendall(HEAD + b"Content-Length: 10\r\n\r\n")
             assert connection.recv(65_536).startswith(b"HTTP/1.1 401")
-        assert HttpClient(guarded, token=token).request("tools/list").status == 200
+        assert HttpClient(guarded, token=TOKEN).request("tools/list").status == 200
 
 
 def test_the_page_of_metrics_counts_for_the_rate_of_its_token(tmp_path: Path) -> None:
@@ -465,7 +576,7 @@ def test_who_wants_the_connection_closed_is_told_why_its_large_body_is_refused(
     status = {b"/mcp": b"401", b"/nowhere": b"404"}[path]
     start = b"POST %s HTTP/%s\r\nHost: localhost\r\nConnection: close\r\n" % (path, version)
     with (
-        served_http(tmp_path, MEMLOG_TOKEN="a-token-that-nobody-guesses-at-all") as guarded,
+        served_http(tmp_path, MEMLOG_TOKEN=TOKEN) as guarded,
         guarded.connect() as connection,
     ):
         connection.sendall(start + b"Content-Length: 4000000\r\n\r\n")

@@ -45,6 +45,7 @@ from server.http.metrics import CONTENT_TYPE, Metrics
 from server.http.oauth import SCOPES
 from server.http.pace import Pace, Threads
 from server.http.progress import progress
+from server.http.sockets import let_in
 from server.registry import tools
 from server.service import Service
 from server.session import Session
@@ -200,6 +201,7 @@ class App:
         async def take(scope: Scope, receive: Receive, send: Send) -> None:
             wait_s = self._rates.take(client_of(self._access.granted(scope), scope))
             if not wait_s:
+                let_in(scope)
                 await app(scope, receive, send)
                 return
             answer = refused(
@@ -225,10 +227,10 @@ class App:
                 backend=BearerAuthBackend(self._access, resource_server_url=None),
             )
 
-            async def let_in(scope: Scope, receive: Receive, send: Send) -> None:
+            async def look(scope: Scope, receive: Receive, send: Send) -> None:
                 await (required if self._access.required else rated)(scope, receive, send)
 
-            return let_in
+            return look
 
         mcp = _Endpoint(guarded(self.limits.bounded(self._mcp)))
         routes = [

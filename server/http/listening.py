@@ -32,6 +32,8 @@ class Listener(socket.socket):
     def __init__(self, listening: socket.socket, connections_max: int) -> None:
         super().__init__(fileno=listening.detach())
         self._connections_max = connections_max
+        self.served_max = connections_max - min(OPENING_MAX, connections_max // 4)
+        """So many of them are served at most: the others find out whose place they take, or that there is none."""
         self._open: WeakSet[socket.socket] = WeakSet()
 
     def accept(self) -> tuple[socket.socket, object]:

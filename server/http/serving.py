@@ -47,7 +47,7 @@ def run_http(settings: Settings) -> NoReturn:
     access = Access(settings)
     require_safe(settings, has_tokens=access.usable)
     with listening(settings) as listener:
-        config = _config(settings)
+        config = _config(settings, min(settings.http_connections_max, listener.served_max))
         service = Service(settings)
         exit_code = 1
         try:
@@ -128,7 +128,7 @@ async def _stop_on_signal(server: _Server, app: App, *, task_status: TaskStatus[
             server.force_exit = True
 
 
-def _config(settings: Settings) -> uvicorn.Config:
+def _config(settings: Settings, connections_max: int) -> uvicorn.Config:
     if settings.tls_cert and settings.tls_key:
         try:
             for file in (settings.tls_cert, settings.tls_key):
@@ -147,7 +147,7 @@ def _config(settings: Settings) -> uvicorn.Config:
         "",
         http=protocol(
             patience_s=settings.http_patience_seconds,
-            connections_max=settings.http_connections_max,
+            connections_max=connections_max,
         ),
         h11_max_incomplete_event_size=HEAD_BYTES_MAX,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,

@@ -3,6 +3,9 @@
 uvicorn's own protocol waits without end for the head of a request and for a client to read. Here both
 have a time, after which the connection is cut. Bodies and the time of requests are left to `limits`.
 
+Where all places are taken, whoever comes takes that of a connection that nobody was let in with, the oldest of these,
+or else of the one that was idle for longest. So nobody is kept out by who only connects.
+
 It also writes the head of an answer alone: a call of the system more, and a client that wakes up twice. Here head and
 body are written in one piece.
 """
@@ -15,6 +18,7 @@ import struct
 from http import HTTPStatus
 from typing import Any, ClassVar, cast
 
+from starlette.types import Scope
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from server.http.errors import error_body
@@ -22,11 +26,26 @@ from server.http.errors import error_body
 HEAD_BYTES_MAX = 32 * 1024
 KEEP_ALIVE_SECONDS = 30
 
+_STANDING = "memlog.standing"
+
 
 def protocol(*, patience_s: float, connections_max: int) -> type[H11Protocol]:
     """A protocol for uvicorn with these limits."""
     limits = {"patience_s": patience_s, "connections_max": connections_max}
     return type("PatientProtocol", (_PatientProtocol,), limits)
+
+
+class _Standing:
+    """Of the client of a connection: an object of its own, so that no request refers to its connection in a circle."""
+
+    is_let_in = False
+
+
+def let_in(scope: Scope) -> None:
+    """Tells the connection of this request that it passed the token and the rate: it goes last where places are few."""
+    standing = scope.get("state", {}).get(_STANDING)
+    if standing is not None:
+        standing.is_let_in = True
 
 
 class _PatientProtocol(H11Protocol):
@@ -36,11 +55,16 @@ class _PatientProtocol(H11Protocol):
     _head: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
     _early_bytes = 0
+    _since_s = 0.0
+    """Since when it is open or, let in, since its last answer."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.transport = cast(asyncio.Transport, _Joining(transport, self.loop))
-        if len(self.connections) > self.connections_max:
+        self._since_s = self.loop.time()
+        self._standing = _Standing()
+        self.app_state = {**self.app_state, _STANDING: self._standing}
+        if len(self.connections) > self.connections_max and not self._takes_a_place():
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "Too many connections are open")
         else:
             self._await_head()
@@ -49,6 +73,36 @@ class _PatientProtocol(H11Protocol):
         self._stop(self._head)
         self._stop(self._unread)
         super().connection_lost(exc)
+
+    # -- who goes where there is no room
+
+    def on_response_complete(self) -> None:
+        if self._standing.is_let_in:
+            self._since_s = self.loop.time()
+        super().on_response_complete()
+
+    def _takes_a_place(self) -> bool:
+        """Whether another connection went for this one."""
+        others = (each for each in self.connections if isinstance(each, _PatientProtocol))
+        spare = [each for each in others if each is not self and each._is_spare()]
+        if not spare:
+            return False
+        min(spare, key=lambda each: (each._standing.is_let_in, each._since_s))._give_way()
+        return True
+
+    def _is_spare(self) -> bool:
+        """Not one that was let in with a request, or a part of one, or an answer that is not all gone."""
+        if not self._standing.is_let_in:
+            return True
+        busy = self._in_request() or self.conn.trailing_data[0] or self.transport.is_closing()
+        return not busy and not self.transport.get_write_buffer_size()
+
+    def _give_way(self) -> None:
+        self.connections.discard(self)
+        if self._standing.is_let_in:
+            self.transport.close()  # what the system still holds of its last answer arrives
+        else:
+            self._cut()
 
     # -- the head of a request: its time starts with the connection, or with its first byte
 
