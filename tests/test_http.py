@@ -15,8 +15,9 @@ from mcp.client.client import Client
 from mcp.client.session import IncomingMessage
 from mcp_types import ResourceUpdatedNotification
 
+from tests.asgi import request
 from tests.connected import ERAS, Mode, run
-from tests.http_served import HttpClient, HttpServer, get_stream, served_http
+from tests.http_served import Answer, HttpClient, HttpServer, get_stream, served_http
 from tests.served import Era, served
 from tests.service import Refused
 
@@ -65,6 +66,30 @@ def test_a_session_that_was_ended_is_unknown(server: HttpServer) -> None:
     assert server.ask("DELETE", "/mcp", b"", client.headers).status == 200
     answer = client.request("tools/list")
     assert (answer.status, answer.json["error"]["message"]) == (404, "There is no such session")
+
+
+def test_a_session_that_ends_while_it_is_given_requests_is_unknown_to_them(
+    server: HttpServer,
+) -> None:
+    """The SDK takes them up only after it has looked whether the session is there."""
+    before = len(server.log())
+    answers: list[Answer] = []
+    with ThreadPoolExecutor(5) as pool:
+        for _ in range(20):
+            client = HttpClient(server, "2025-11-25")
+            asked = [
+                pool.submit(client.post, request("resources/list", number)) for number in range(8)
+            ]
+            asked[0].result()
+            assert server.ask("DELETE", "/mcp", b"", client.headers).status == 200
+            answers += [each.result() for each in asked]
+    told = {each.json["error"]["message"] for each in answers if each.status != 200}
+    assert told <= {
+        "There is no such session",
+        "Not Found: Session has been terminated",
+        "Session terminated before the request completed",
+    }
+    assert not [line for line in server.log()[before:] if line["level"] == "error"]
 
 
 def test_a_session_opened_at_one_path_is_unknown_at_another(server: HttpServer) -> None:

@@ -28,6 +28,7 @@ from mcp_types import JSONRPCMessage, JSONRPCRequest, jsonrpc_message_adapter
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic_core import from_json
 from starlette.datastructures import Headers
+from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from memlog.settings import Settings
@@ -114,9 +115,32 @@ class _Connection:
         named = set() if asked is None else {asked}
         self._asked |= named
         try:
-            await self.manager.handle_request(scope, receive, send)
+            await self._hand_over(scope, receive, send)
         finally:
             self._asked -= named
+
+    async def _hand_over(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """A session that ends before the SDK has taken a request is one that is not there: the SDK would answer 500,
+        and fail once more telling the session of it."""
+        told = False
+        failed: list[Message] = []
+
+        async def send_unless_failed(message: Message) -> None:
+            nonlocal told
+            if failed or message.get("status") == HTTPStatus.INTERNAL_SERVER_ERROR:
+                failed.append(message)
+                return
+            told = True
+            await send(message)
+
+        try:
+            await self.manager.handle_request(scope, receive, send_unless_failed)
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+            if not told:
+                await _no_session()(scope, receive, send)
+            return
+        for message in failed:
+            await send(message)
 
     def open(self, session_id: str | None) -> None:
         if self.direct is not None:
@@ -218,12 +242,7 @@ class Connections:
     ) -> None:
         connection = self._sessions.get(session_id)
         if connection is None or connection.door != door:
-            answer = refused(
-                HTTPStatus.NOT_FOUND,
-                "There is no such session",
-                "Open a new one with `initialize`.",
-            )
-            await answer(scope, receive, send)
+            await _no_session()(scope, receive, send)
             return
         await connection.handle(scope, receive, send)
         if scope["method"] == "DELETE":
@@ -308,6 +327,12 @@ class Connections:
     def _over(self, connection: _Connection, unused_s: float) -> bool:
         idle = not connection.requests and connection.used_s < unused_s
         return idle or not self._still_holds(connection.door.grant)
+
+
+def _no_session() -> Response:
+    return refused(
+        HTTPStatus.NOT_FOUND, "There is no such session", "Open a new one with `initialize`."
+    )
 
 
 def _begun_anew(scope: Scope) -> Scope:

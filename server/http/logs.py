@@ -16,6 +16,7 @@ from contextvars import ContextVar
 from http import HTTPStatus
 from typing import Any
 
+import anyio
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -63,6 +64,13 @@ def log_json_to_stderr(level: int) -> None:
     # and the last of these log every answer that it streams.
     for chatty in ("mcp", "uvicorn", "faiss", "sse_starlette"):
         logging.getLogger(chatty).setLevel(max(level, logging.WARNING))
+    logging.getLogger("mcp.server.streamable_http").addFilter(_is_news)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """That a session ended before a request was handed over is none: the client is told 404, which is a line."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, (anyio.ClosedResourceError, anyio.BrokenResourceError))
 
 
 class Logged:
