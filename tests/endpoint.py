@@ -13,7 +13,8 @@ import msgspec
 from projections.embedding.openai import OpenAI
 
 KEY = "sk-secret-of-a-user"
-Answer = tuple[int, dict[str, str], bytes]
+Answer = tuple[int, dict[str, str], bytes | Iterator[bytes]]
+"""Of parts, the end is that of the connection."""
 
 
 def vectors(texts: list[str]) -> Answer:
@@ -25,7 +26,7 @@ def vectors(texts: list[str]) -> Answer:
     return 200, {}, msgspec.json.encode({"object": "list", "data": rows[::-1], "model": "m"})
 
 
-def saying(status: int, body: bytes = b"", **headers: str) -> Answer:
+def saying(status: int, body: bytes | Iterator[bytes] = b"", **headers: str) -> Answer:
     return status, {name.replace("_", "-"): value for name, value in headers.items()}, body
 
 
@@ -61,10 +62,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        with suppress(BrokenPipeError):  # who asked may have ended meanwhile
-            self.wfile.write(content)
+        parts = [content] if isinstance(content, bytes) else content
+        if isinstance(content, bytes):
+            self.send_header("Content-Length", str(len(content)))
+        with suppress(ConnectionError):  # who asked may have ended meanwhile
+            self.end_headers()
+            for part in parts:
+                self.wfile.write(part)
 
     do_GET = do_POST
 

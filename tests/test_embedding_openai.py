@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -198,6 +202,79 @@ def test_an_endpoint_that_does_not_answer_in_time_is_asked_again(endpoint: Endpo
     finally:
         stalled.set()
     assert len(endpoint.pauses) == 1
+
+
+def test_an_answer_that_comes_byte_by_byte_is_waited_for_no_longer_than_another(
+    endpoint: Endpoint,
+) -> None:
+    embedder = endpoint.embedder(timeout_seconds=0.5, max_retries=0)
+    over = threading.Event()
+
+    def bytes_one_by_one() -> Iterator[bytes]:
+        while not over.wait(0.05):
+            yield b" "
+
+    endpoint.script = [saying(200, bytes_one_by_one())]
+    try:
+        with pytest.raises(EmbeddingError, match="TimeoutError"):
+            embedder.embed(["a"])
+    finally:
+        over.set()
+    assert embedder.dimensions == 3
+
+
+@pytest.mark.parametrize("head", [b"X-Odd: 1\r\n", b"X-", b"HTTP/1.1 100 Continue\r\n\r\n"])
+def test_a_head_without_end_is_an_error(head: bytes) -> None:
+    """Line by line, byte by byte, or one after the other."""
+    over = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection, suppress(ConnectionError):
+                connection.recv(65_536)
+                connection.sendall(b"" if head.startswith(b"HTTP") else b"HTTP/1.1 200 OK\r\n")
+                while not over.wait(0.05):
+                    connection.sendall(head)
+
+        answering = threading.Thread(target=answer)
+        answering.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+        try:
+            with pytest.raises(EmbeddingError, match="failed once"):
+                OpenAI("small", base_url=url, max_retries=0, timeout_seconds=0.5)
+        finally:
+            over.set()
+            answering.join()
+
+
+@pytest.mark.parametrize("headers", [{}, {"Content-Length": "100000000000"}])
+def test_an_answer_without_end_is_an_error_and_is_not_kept(
+    endpoint: Endpoint, headers: dict[str, str]
+) -> None:
+    embedder = endpoint.embedder()
+    endpoint.script = [(200, headers, repeat(b" " * 65_536))]
+    with pytest.raises(EmbeddingError, match="more than 1048960 bytes for 2 texts") as caught:
+        embedder.embed(["a", "b"])
+    assert caught.value.suggestion
+    assert embedder.embed(["a"]).shape == (1, 3)
+
+
+def test_an_answer_that_breaks_off_is_asked_for_again(endpoint: Endpoint) -> None:
+    embedder = endpoint.embedder()
+    endpoint.script = [(200, {"Content-Length": "1000"}, iter([b'{"data": [']))]
+    assert embedder.embed(["a"]).shape == (1, 3)
+    assert len(endpoint.pauses) == 1
+
+
+def test_a_wide_answer_with_much_white_space_is_taken(endpoint: Endpoint) -> None:
+    def answer(texts: list[str]) -> Answer:
+        numbers = [-1.2345678901234567e-05 * (each + 1) for each in range(8_000)]
+        rows = [{"index": index, "embedding": numbers} for index in range(len(texts))]
+        return saying(200, json.dumps({"data": rows}, indent=8).encode())
+
+    endpoint.script = [answer] * 2
+    assert endpoint.embedder().embed(["x"] * 32).shape == (32, 8_000)
 
 
 def test_an_endpoint_that_cannot_be_reached_is_named() -> None:

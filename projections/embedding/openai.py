@@ -7,6 +7,8 @@ by its beginning: many local servers refuse a text that is longer than their mod
 A text that is refused at any length by an endpoint that takes others has no meaning there: its vector is zero.
 An endpoint that failed to the last try is left alone for a minute (`rest.RETRY_SECONDS`), in which every
 call fails at once; then one call tries once.
+An answer is read for a minute and as far as vectors of that many texts may reach: one that comes byte by byte, or
+without end, holds nobody up and fills no memory.
 The key appears in no error and no log, and is not sent on to where a redirect points.
 
 Format: https://platform.openai.com/docs/api-reference/embeddings/create
@@ -16,13 +18,16 @@ from __future__ import annotations
 
 import email.message
 import http.client
+import io
 import logging
 import random
+import socket
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
-from typing import IO, TYPE_CHECKING
+from functools import partial
+from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
 import msgspec
@@ -40,6 +45,12 @@ MODEL_DEFAULT = "text-embedding-3-small"
 REQUEST_TEXTS_MAX = 32
 TEXT_BYTES_MAX = 8000  # a byte-level tokenizer makes at most one token a byte; 8,191 are taken
 TIMEOUT_SECONDS = 30.0
+"""For whatever comes next of an answer; twice as long for all of it."""
+ANSWER_BYTES_MIN = 1024 * 1024
+NUMBER_BYTES_MAX = 64
+"""Of a number in JSON, with white space before and behind it, and some to spare."""
+DIMENSIONS_MAX = 65_536
+"""Of the first vector of an endpoint, whose width nobody knows yet."""
 PAUSE_SECONDS_FIRST = 0.5
 PAUSE_SECONDS_MAX = 20.0
 DOUBLINGS_MAX = 10  # far beyond the longest pause; a thousand of them are no float
@@ -91,6 +102,60 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         return None
 
 
+class _UntilThen(io.RawIOBase):
+    """What a socket brings until a time. Its own time-out is for each piece, and there may be any number of them."""
+
+    def __init__(
+        self, pieces: io.RawIOBase, connection: socket.socket, until_seconds: float
+    ) -> None:
+        self._pieces = pieces
+        self._connection = connection
+        self._timeout_seconds = connection.gettimeout() or TIMEOUT_SECONDS
+        self._until_seconds = until_seconds
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int | None:
+        left_seconds = self._until_seconds - time.monotonic()
+        if left_seconds <= 0:
+            raise TimeoutError("the answer is not all there in time")
+        self._connection.settimeout(min(left_seconds, self._timeout_seconds))
+        return self._pieces.readinto(buffer)
+
+    def close(self) -> None:
+        self._pieces.close()
+        super().close()
+
+
+class _Response(http.client.HTTPResponse):
+    def __init__(
+        self, sock: socket.socket, *args: Any, until_seconds: float, **options: Any
+    ) -> None:
+        super().__init__(sock, *args, **options)
+        pieces = _UntilThen(self.fp.detach(), sock, until_seconds)
+        self.fp = io.BufferedReader(pieces)
+
+
+def _connection(
+    kind: type[http.client.HTTPConnection], host: str, *, timeout: float
+) -> http.client.HTTPConnection:
+    connection = kind(host, timeout=timeout)
+    response: Any = partial(_Response, until_seconds=time.monotonic() + 2 * timeout)
+    connection.response_class = response
+    return connection
+
+
+class _Http(urllib.request.HTTPHandler):
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(partial(_connection, http.client.HTTPConnection), req)
+
+
+class _Https(urllib.request.HTTPSHandler):
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(partial(_connection, http.client.HTTPSConnection), req)
+
+
 def open_openai(spec: EmbedderSpec) -> OpenAI:
     """Asks the endpoint for one vector, to learn their width and that address and key are right."""
     return OpenAI(
@@ -124,7 +189,7 @@ class OpenAI:
         self._timeout_seconds = timeout_seconds
         self._pause = pause
         self._rest = Rest(clock_seconds)
-        self._opener = urllib.request.build_opener(_NoRedirects)
+        self._opener = urllib.request.build_opener(_NoRedirects, _Http, _Https)
         self.dimensions = 0  # not known yet
         self.dimensions = self._request([ANY_TEXT]).shape[1]
         origin = f"{self._url}\n{model}\n{self.dimensions}"
@@ -169,7 +234,7 @@ class OpenAI:
         tried = 0
         while True:
             try:
-                vectors = self._vectors(self._post(body), len(texts))
+                vectors = self._vectors(self._post(body, len(texts)), len(texts))
             except EmbeddingError:  # it is there
                 self._rest.end()
                 raise
@@ -188,7 +253,7 @@ class OpenAI:
                 self._rest.end()
                 return vectors
 
-    def _post(self, body: bytes) -> bytes:
+    def _post(self, body: bytes, texts_count: int) -> bytes:
         request = urllib.request.Request(
             self._url, data=body, headers={"Content-Type": "application/json"}
         )
@@ -196,13 +261,22 @@ class OpenAI:
             request.add_unredirected_header("Authorization", f"Bearer {self._secret}")
         try:
             with self._opener.open(request, timeout=self._timeout_seconds) as response:
-                content: bytes = response.read()
-                return content
+                return self._content(response, texts_count)
         except urllib.error.HTTPError as error:
             with error:
                 raise self._refusal(error) from None
         except (OSError, http.client.HTTPException, UnicodeError) as error:
             raise _Passing(f"{type(error).__name__}: {error}") from error
+
+    def _content(self, response: http.client.HTTPResponse, texts_count: int) -> bytes:
+        dimensions = self.dimensions or DIMENSIONS_MAX
+        most = ANSWER_BYTES_MIN + texts_count * dimensions * NUMBER_BYTES_MAX
+        if response.length is not None and response.length <= most:
+            return response.read()  # which fails where it is cut off, as that of a part does not
+        content = b"" if response.length else response.read(most + 1)
+        if response.length or len(content) > most:
+            raise self._unusable(f"more than {most} bytes for {texts_count} texts")
+        return content
 
     def _refusal(self, error: urllib.error.HTTPError) -> Exception:
         try:
