@@ -15,7 +15,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -84,8 +84,8 @@ class Environment:
         self._closed = False
         self._following = following
         self._stuck = False
-        """Whether the file has to be opened again: it was replaced, or LMDB refuses all transactions, because it could
-        not write where the newest commit ends."""
+        """Whether the file has to be opened again: it was replaced, its map could not be made larger, or LMDB refuses
+        all transactions, because it could not write where the newest commit ends."""
         self._writer = threading.Lock()
         self._gate = Gate()
         self._ours: Stamp | None = None
@@ -218,7 +218,9 @@ class Environment:
                     raise
                 self._stuck = True
             except lmdb.MapResizedError:
-                self._resize(0)
+                # A file that is none says any size: opened again, it is told what it is.
+                with suppress(lmdb.Error):
+                    self._resize(0)
             except lmdb.MapFullError:
                 if self._env.reader_check():  # who died while reading kept old pages from reuse
                     continue
@@ -227,7 +229,11 @@ class Environment:
 
     def _resize(self, map_bytes: int) -> None:
         with self._gate.closed():
-            self._env.set_mapsize(map_bytes)
+            try:
+                self._env.set_mapsize(map_bytes)
+            except lmdb.Error:
+                self._stuck = True  # LMDB has closed it
+                raise
 
     def _alone(self) -> AbstractContextManager[object]:
         """Held while the file is replaced, or opened because it was."""

@@ -463,3 +463,6 @@ def test_words_answer_where_the_vectors_in_use_are_damaged_and_they_are_begun_an
         stored = client("store_memory", content="Ada sings no more")
         assert "Similar memories were not looked for" in stored["notice"]
         assert told_of(client, "Dora") is None
+        (tmp_path / "embeddings" / "by-hash.mdb").write_bytes(os.urandom(1_000_000))
+        assert "Vectors can be neither read nor stored" in (told_of(client, "Eve") or "")
+        assert told_of(client, "Fay") is None

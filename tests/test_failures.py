@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from memlog.environment import Environment
 from memlog.errors import StorageError
 from memlog.purging import Target
 from tests.service import Client, Refused, client_on
@@ -383,3 +384,25 @@ def handles_left(free: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
         for each in taken:
             os.close(each)
+
+
+def test_a_map_that_finds_no_room_to_grow_is_there_again_once_there_is_room(tmp_path: Path) -> None:
+    """LMDB closes a file whose map it cannot make larger."""
+    rows = Environment(tmp_path / "rows.mdb", ("rows",), map_bytes=1 << 20)
+    large = bytes(2 * 1 << 20)
+
+    def put(value: bytes) -> None:
+        rows.write(lambda transaction: transaction.put(b"1", value, db=rows.databases["rows"]))
+
+    put(b"before")
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (1 << 20, limits[1]))
+    try:
+        with pytest.raises(StorageError, match="Cannot allocate memory"):
+            put(large)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+    with rows.read() as transaction:
+        assert transaction.get(b"1", db=rows.databases["rows"]) == b"before"
+    put(large)
+    rows.close()
