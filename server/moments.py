@@ -5,7 +5,6 @@ Their types name who reads them, so that one which says no time is told together
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated
 
 from msgspec import Meta
@@ -24,17 +23,8 @@ def parse_moment(text: str, path: str) -> int:
     return parse_iso(text, path, POSITION_OR_TIME)
 
 
-def parse_past(text: str, path: str) -> int:
-    """The same of a time that was; raises InvalidParameter for the future, too."""
-    time_us = parse_moment(text, path)
-    if time_us > clock_us():
-        problem, suggestion = f"{text} lies in the future", f"Leave {path} out to ask for now."
-        raise invalid_at(path, problem, suggestion, text)
-    return time_us
-
-
-def _or_position(parse: Callable[[str, str], int]) -> Callable[[str, str], int]:
-    return lambda text, path: int(text) if text.isdecimal() else parse(text, path)
+def _position_or_moment(text: str, path: str) -> int:
+    return int(text) if text.isdecimal() else parse_moment(text, path)
 
 
 _EXAMPLE = "2026-11-20T10:02:11Z"
@@ -42,11 +32,11 @@ _Text = Annotated[str, Meta(max_length=MOMENT_CHARACTERS_MAX, examples=[_EXAMPLE
 
 Time = Annotated[str, Meta(examples=[_EXAMPLE], extra={READ: parse_iso})]
 AsOf = Annotated[
-    int | Annotated[_Text, Meta(extra={READ: _or_position(parse_past)})],
+    int | Annotated[_Text, Meta(extra={READ: _position_or_moment})],
     Meta(description="ISO time (a date: its first moment) or log position"),
 ]
 Since = Annotated[
-    int | Annotated[_Text, Meta(extra={READ: _or_position(parse_moment)})],
+    int | Annotated[_Text, Meta(extra={READ: _position_or_moment})],
     Meta(description="Log position or ISO time"),
 ]
 
@@ -65,4 +55,14 @@ def position_of(moment: int | str | None, project: Project, path: str = "asOf") 
                 return state.position
         except InvalidParameter as refused:
             raise invalid_at(path, refused.message, refused.suggestion, moment) from None
-    return project.position_at(parse_past(moment, path))
+    time_us = parse_moment(moment, path)
+    if time_us > clock_us() and _is_behind(time_us, project):
+        problem, suggestion = f"{moment} lies in the future", f"Leave {path} out to ask for now."
+        raise invalid_at(path, problem, suggestion, moment)
+    return project.position_at(time_us)
+
+
+def _is_behind(time_us: int, project: Project) -> bool:
+    """Whether nothing in the log is as late: where the machine's clock was set back, what is newest is ahead of it."""
+    head = project.head()
+    return project.position_at(time_us - 1) >= head

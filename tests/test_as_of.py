@@ -10,6 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memlog.times import iso
+from server import moments
+from server.moments import parse_moment
 from tests.service import Client, Refused, client_on
 
 NAMES = st.sampled_from(["Ann", "Bob", "Cy"])
@@ -134,3 +137,15 @@ def test_what_was_not_there_yet_is_said_to_have_come_later(
         problem = refused.value.error["problems"][0]
         assert problem["suggestion"] == "It came later, at position 3: ask as of then."
         client(tool, {**arguments, "asOf": 3})
+
+
+def test_the_time_that_an_answer_gave_is_known_though_the_clock_was_set_back_since(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with client_on(tmp_path) as client:
+        made = client(*_create("Ann", "Person", ["likes tea"]))["entities"][0]
+        now_us = parse_moment(made["createdAt"], "createdAt")
+        monkeypatch.setattr(moments, "clock_us", lambda: now_us - 3_600_000_000)
+        assert client("read_graph", asOf=made["createdAt"])["entities"][0]["name"] == "Ann"
+        with pytest.raises(Refused, match="lies in the future"):
+            client("read_graph", asOf=iso(now_us + 1))
