@@ -14,6 +14,7 @@ DAMAGES = (
     lmdb.CorruptedError,
     lmdb.VersionMismatchError,
     lmdb.PageNotFoundError,
+    lmdb.BadTxnError,  # of a root that it could not read, and went on without
 )
 """What LMDB says of a file that is not, or no longer, one of its files."""
 

@@ -466,3 +466,8 @@ def test_words_answer_where_the_vectors_in_use_are_damaged_and_they_are_begun_an
         (tmp_path / "embeddings" / "by-hash.mdb").write_bytes(os.urandom(1_000_000))
         assert "Vectors can be neither read nor stored" in (told_of(client, "Eve") or "")
         assert told_of(client, "Fay") is None
+        with (tmp_path / "embeddings" / "by-hash.mdb").open("r+b") as file:
+            file.seek(8192)  # behind the two pages that say which are current
+            file.write(os.urandom(os.fstat(file.fileno()).st_size - 8192))
+        assert "Vectors can be neither read nor stored" in (told_of(client, "Guy") or "")
+        assert told_of(client, "Hal") is None
