@@ -28,17 +28,21 @@ def _position_or_moment(text: str, path: str) -> int:
 
 
 _EXAMPLE = "2026-11-20T10:02:11Z"
-_Text = Annotated[str, Meta(max_length=MOMENT_CHARACTERS_MAX, examples=[_EXAMPLE])]
+_Moment = (
+    int
+    | Annotated[
+        str,
+        Meta(
+            max_length=MOMENT_CHARACTERS_MAX,
+            examples=[_EXAMPLE],
+            extra={READ: _position_or_moment},
+        ),
+    ]
+)
 
 Time = Annotated[str, Meta(examples=[_EXAMPLE], extra={READ: parse_iso})]
-AsOf = Annotated[
-    int | Annotated[_Text, Meta(extra={READ: _position_or_moment})],
-    Meta(description="ISO time (a date: its first moment) or log position"),
-]
-Since = Annotated[
-    int | Annotated[_Text, Meta(extra={READ: _position_or_moment})],
-    Meta(description="Log position or ISO time"),
-]
+AsOf = Annotated[_Moment, Meta(description="ISO time (a date: its first moment) or log position")]
+Since = Annotated[_Moment, Meta(description="Log position or ISO time")]
 
 
 def position_of(moment: int | str | None, project: Project, path: str = "asOf") -> int | None:

@@ -23,8 +23,6 @@ SEVERAL: list[tuple[str, dict[str, Any], dict[str, str]]] = [
      {"created_after": TIME, "max_confidence": "out of range"}),
     ("search_nodes", {"query": "x", "limit": 0, "asOf": "never"},
      {"limit": "out of range", "asOf": TIME}),
-    ("read_graph", {"limit": 0, "asOf": "2999-01-01"},
-     {"limit": "out of range", "asOf": "lies in the future"}),
     ("get_history", {"since": "never", "limit": 0}, {"since": TIME, "limit": "out of range"}),
     ("changes_since", {"since": "never", "budgetTokens": 1},
      {"since": TIME, "budgetTokens": "out of range"}),
