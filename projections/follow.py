@@ -95,6 +95,10 @@ class Projections:
     def text_ahead(self) -> TextProjector:
         """The text index, which finds the newest documents, too: in memory alone where they are few."""
         # Where that cannot be, the index catches up on disk as far as it can, or says why it cannot.
+        return self.text_at_hand() or self.text()
+
+    def text_at_hand(self) -> TextProjector | None:
+        """The same without waiting: None where it has to catch up on disk first."""
         with suppress(DamagedLog, StorageError, ProjectNotFound):
             projector = self._open("text").projector
             assert isinstance(projector, TextProjector)
@@ -103,7 +107,7 @@ class Projections:
                 head, lambda after: [*changes_between(self._project, after, head)]
             ):
                 return projector
-        return self.text()
+        return None
 
     def analytics(self) -> AnalyticsProjector:
         """The analytics, caught up."""

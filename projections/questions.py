@@ -30,7 +30,7 @@ from projections.vectors import VectorProjector
 if TYPE_CHECKING:
     from projections.embedding.embedder import Vectors
 
-COSINE_MIN, POINTED_COSINE_MIN = 0.35, 0.30
+COSINE_MIN, POINTED_COSINE_MIN = 0.35, 0.31
 """Of the vector that the model gave the question, and of one that its rare words point, which lies further from all
 texts."""
 
@@ -113,15 +113,18 @@ class Questions:
         return self._embeddings.asking.begin(ask, mode, meanwhile)
 
     def pointed(self, query: str, asked: Asked, text: TextProjector | None) -> Asked:
-        """With the vector that the question's rare words give it; as it is where `text`, which knows what is rare, is
-        damaged: the next search by words mends it."""
+        """With the vector that the question's rare words give it. As it is where `text`, which knows what is rare, is
+        damaged or has to catch up: somebody else sees to that, and this is a refinement."""
         from projections.weighing import pointed
 
         _, pieces = asked.meaning.embedder.query(query)
         if pieces is None:
             return asked
+        text = text or self._projections.text_at_hand()
+        if text is None:
+            self._lagging()
+            return asked
         with suppress(StorageError):
-            text = text or self._projections.text_ahead()
             vector = pointed(asked.vector, pieces, text.rarity)
             if vector is not None:
                 return asked._replace(vector=vector, cosine_min=POINTED_COSINE_MIN)

@@ -192,3 +192,18 @@ def test_a_thread_is_nice_from_when_it_says_so_and_no_other_is() -> None:
     thread.start()
     thread.join()
     assert (told, is_nice()) == ([False, True], False)
+
+
+def test_a_search_by_meaning_does_not_wait_for_the_text_index_to_catch_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The index tells it which words are rare, without which it finds a little less."""
+    with client_on(tmp_path, embedder="minilm") as client:
+        tell(client, "Ada", "sings in a choir")
+        monkeypatch.setattr(follow, "AHEAD_ENTRIES_MAX", -1)
+        idle = client.service._follower
+        assert isinstance(idle, Idle)
+        idle.told.clear()
+        assert found(client, "who makes music in a group?", mode="semantic") == {"Ada"}
+        assert behind(client) and not behind(client, "vectors")
+        assert idle.told

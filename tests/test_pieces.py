@@ -10,6 +10,7 @@ import pytest
 
 from memlog.errors import EmbeddingError
 from projections.embedding import CachedEmbedder, EmbedderSpec, VectorCache, open_embedder
+from projections.embedding import cached as cached_module
 from projections.embedding.embedder import PieceEmbedder
 from projections.embedding.pieces import (
     DIMENSIONS,
@@ -153,6 +154,26 @@ def test_a_question_is_embedded_with_the_texts_that_are_embedded_meanwhile(
     with cached.taking_along("who sings?"):
         cached.vectors(["Bob sings"])
     assert counted.together[1:] == [(["Bob sings"], [])]
+    cached.cache.close()
+
+
+def test_questions_are_forgotten_before_their_pieces_take_much_room(
+    tmp_path: Path, minilm: PieceEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cached_module, "QUERY_PIECES_MAX", 12)
+    counted = Counted(minilm)
+    cached = CachedEmbedder(counted, VectorCache(tmp_path / "cache.mdb"))
+    first, second, third = (
+        "who sings in the old choir",
+        "where",
+        "what does the baker of the town sell",
+    )
+    for question in (first, second, second, third, second, first):
+        cached.query(question)
+    assert [questions for _, questions in counted.together] == [[first], [second], [third], [first]]
+    cached.discard([second])
+    cached.query(second)
+    assert counted.together[-1] == ([], [second])
     cached.cache.close()
 
 

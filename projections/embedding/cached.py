@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from projections.embedding.pieces import Asked
 
 BATCH_TEXTS_MAX = 64
-QUERIES_MAX = 1024
+QUERIES_MAX, QUERY_PIECES_MAX = 1024, 16_384
+"""How many questions are remembered, and how many pieces they may have in all: some 20 MB."""
 SOON_CHARACTERS_MAX = 250
 """Of a question that is embedded in some 10 ms. Of one of 10,000 characters, that takes five times as long."""
 
@@ -46,6 +47,7 @@ class CachedEmbedder:
         self.dimensions = embedder.dimensions
         self._turns = Turns(cache.path.with_name(f"{cache.path.name}.embedding"))
         self._queries: OrderedDict[str, tuple[Vectors, Asked | None]] = OrderedDict()
+        self._query_pieces = 0
         self._along: set[str] = set()
         """Questions that wait to be embedded together with texts."""
         self._queries_lock = threading.Lock()
@@ -129,7 +131,7 @@ class CachedEmbedder:
         gone = [normal(text) for text in texts]
         with self._queries_lock:
             for text in gone:
-                self._queries.pop(text, None)
+                self._forget(text)
         self.cache.discard(gone)
 
     @contextmanager
@@ -159,10 +161,15 @@ class CachedEmbedder:
     def _remember(self, text: str, vector: Vectors, asked: Asked | None) -> None:
         vector.flags.writeable = False  # it is shared by all who ask for this text
         with self._queries_lock:
+            self._forget(text)
             self._queries[text] = vector, asked
-            self._queries.move_to_end(text)
-            if len(self._queries) > QUERIES_MAX:
-                self._queries.popitem(last=False)
+            self._query_pieces += _count(asked)
+            while len(self._queries) > QUERIES_MAX or self._query_pieces > QUERY_PIECES_MAX:
+                self._forget(next(iter(self._queries)))
+
+    def _forget(self, question: str) -> None:
+        _, asked = self._queries.pop(question, (None, None))
+        self._query_pieces -= _count(asked)
 
     def _embedded_query(self, text: str) -> tuple[Vectors, Asked | None]:
         if len(text) > SOON_CHARACTERS_MAX:
@@ -199,3 +206,7 @@ class CachedEmbedder:
             for text, vector, pieces in zip(texts, vectors, whole, strict=True)
             if vector is not None and len(vector) == self.dimensions and pieces is not None
         }
+
+
+def _count(asked: Asked | None) -> int:
+    return 0 if asked is None else len(asked.words)
