@@ -1,9 +1,13 @@
-"""Whether an event can happen in what is left of a state, where entries before it were erased or lost."""
+"""Whether an event can happen in what is left of a state, where entries before it were erased or lost, and what has to
+happen first."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from memlog import events
 from memlog.depending import Later, blockers
+from memlog.history import handed_over, without_doubles
 from memlog.state import State
 
 
@@ -44,6 +48,37 @@ def fits(event: events.Event, left: State, gone: set[int]) -> bool:
             return not whole and not blockers(first, last, left, Later(left))
         case _:
             return True
+
+
+def missing_before(event: events.Event, left: State) -> Iterator[events.Event]:
+    """What a command said before an event that fits, and what is left does not know of: without it, facts stay at an
+    entity that goes, and two relations become one and the same."""
+    match event:
+        case events.EntityDeleted(entity_id=entity_id):
+            for row in left.said(entity_id):
+                yield events.ObservationDeleted(row.id)
+        case events.EntityMerged(entity_id=entity_id, into=into):
+            entity, other = left.entity(entity_id), left.entity(into)
+            if entity is not None and other is not None:
+                yield from handed_over(entity, other, left)
+        case events.EntityRenamed(entity_id=entity_id, name=name):
+            entity = left.entity(entity_id)
+            if entity is not None:
+                yield from without_doubles(entity.name, name, left)
+
+
+def may_precede(event: events.Event, then: State, now: State) -> bool:
+    """Whether what was missing `now` may have happened `then`: what it speaks of was there, and is as it was."""
+    match event:
+        case events.ObservationMoved(observation_id=observation_id, entity_id=entity_id):
+            same = then.observation(observation_id) == now.observation(observation_id)
+            return same and _lives(entity_id, then)
+        case events.ObservationDeleted(observation_id=observation_id):
+            return then.observation(observation_id) == now.observation(observation_id)
+        case events.RelationDeleted(relation_id=relation_id):
+            return then.relation(relation_id) == now.relation(relation_id)
+        case _:
+            return False
 
 
 def _lives(entity_id: str, left: State) -> bool:

@@ -71,7 +71,7 @@ def rename_entity(command: RenameEntity, state: State) -> Iterator[Event]:
         raise refusal([(EntityExists, problem)])
     if entity.name == command.new_name:
         return
-    yield from _without_doubles(entity.name, command.new_name, state)
+    yield from without_doubles(entity.name, command.new_name, state)
     yield EntityRenamed(entity.id, command.new_name)
 
 
@@ -94,16 +94,21 @@ def merge_entities(command: MergeEntities, state: State) -> Iterator[Event]:
 
 
 def _merge(entity: Entity, into: Entity, state: State) -> Iterator[Event]:
+    yield from handed_over(entity, into, state)
+    yield EntityMerged(entity.id, into.id)
+
+
+def handed_over(entity: Entity, into: Entity, state: State) -> Iterator[Event]:
+    """What happens before `entity` becomes part of `into`: its facts are moved, and what would be double goes."""
     for row in state.said(entity.id):
         if state.saying(into.id, row.content):
             yield ObservationDeleted(row.id)
         else:
             yield ObservationMoved(row.id, into.id)
-    yield from _without_doubles(entity.name, into.name, state)
-    yield EntityMerged(entity.id, into.id)
+    yield from without_doubles(entity.name, into.name, state)
 
 
-def _without_doubles(name: str, new_name: str, state: State) -> Iterator[Event]:
+def without_doubles(name: str, new_name: str, state: State) -> Iterator[Event]:
     """Deletes the relations of `name` that `new_name` has already, or that would lead to itself."""
     old, new = canonical(name), canonical(new_name)
     for row in state.relations_touching(name):

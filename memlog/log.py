@@ -40,7 +40,7 @@ class Vacant(int):
 
 
 class Retold(int):
-    """A sound position: what was written there is lost, and a repair put there what the state told."""
+    """A sound position: what was written there is lost, and a repair put there what the state told, or what follows."""
 
 
 class Checked:

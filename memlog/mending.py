@@ -2,8 +2,10 @@
 
 What stood in a hole is told by the tables that were evolved from the log, where these are whole: one event for one
 position, and the lost entry itself where the chain proves that it said so. What the tables do not tell is lost. An
-entity whose creation is lost stands again under its id, so that the facts about it are kept; any other entry
-that speaks of what is not there can no longer happen and is set aside.
+entity whose creation is lost stands again under its id, so that the facts about it are kept. What a command said first,
+so that no fact stays at an entity that goes and no relation becomes another's double, is put where it was lost. Any
+other entry that speaks of what is not there, or has no hole for what goes before it, can no longer happen and is set
+aside.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from memlog import codec, events
 from memlog.codec import ERASED, GENESIS, MENDED, WRITTEN, Entry
 from memlog.damage import head
 from memlog.evolve import evolve
-from memlog.fitting import fits
+from memlog.fitting import fits, may_precede, missing_before
 from memlog.pages import Pages, Unreadable
 from memlog.piecing import Piece, Standing, pieces
 from memlog.project import STATE_VERSION, VERSION_KEY
@@ -31,9 +33,9 @@ LOST_TYPE = "lost"
 
 
 class Changed(msgspec.Struct, frozen=True):
-    """The positions at which something else stands than was written: what the tables tell (`retold`), an entity of
-    which only the id is known (`stood_in`), nothing (`lost`), and nothing in place of what was whole and spoke of
-    what is lost (`unfit`)."""
+    """The positions at which something else stands than was written: what the tables tell (`retold`), what has to have
+    happened for the rest to happen (`stood_in`), such as the creation of an entity of which only the id is known,
+    nothing (`lost`), and nothing in place of what was whole and spoke of what is lost (`unfit`)."""
 
     retold: tuple[int, ...] = ()
     stood_in: tuple[int, ...] = ()
@@ -111,12 +113,15 @@ class _Mending:
         retold = tuple(at for gap in runs(self._holes) for at in self._retell(gap))
         while self._entries[-1] is None:  # nobody tells of the end
             self._entries.pop(), self._values.pop(), self._holes.pop()
-        stood_in = tuple(self._stand_in(project))
-        lost = tuple(at for at in self._holes if self._entries[at] is None)
+        stood_in = set(self._stand_in(project))
+        lost = {at for at in self._holes if self._entries[at] is None}
+        unfit: set[int] = set()
         for position in lost:
             self._fill(position)
-        unfit = tuple(self._set_aside()) if self._holes else ()
-        changed = Changed(retold, stood_in, lost, unfit)
+        while self._holes and (put := self._put_before(unfit)):
+            stood_in |= put
+        others = (tuple(sorted(each - stood_in)) for each in (lost, unfit))
+        changed = Changed(retold, tuple(sorted(stood_in)), *others)
         return Mended(list(enumerate(self._values[1:], 1)), self._floor(len(self._values)), changed)
 
     def _positions(self) -> range:
@@ -224,7 +229,10 @@ class _Mending:
         holes = (at for at in reversed(self._holes) if at < position and self._entries[at] is None)
         return next(holes, None)
 
-    def _set_aside(self) -> Iterator[int]:
+    def _put_before(self, unfit: set[int]) -> set[int]:
+        """Replays; sets aside what can no longer happen (`unfit`). Where a lost entry took facts from an entity that
+        goes, or a relation from where two would be alike, puts that into holes before: returns these, for what
+        follows them is to be replayed anew; none when all was replayed."""
         left = Timeline(MemoryRows(), MemoryRows())
         gone: set[int] = set()
         for position in self._positions():
@@ -232,12 +240,36 @@ class _Mending:
             assert entry is not None, "every hole was filled"
             if isinstance(entry.event, events.Erased):
                 gone.add(position)
-            elif fits(entry.event, State(left), gone):
-                evolve(left, entry)
+                continue
+            if fits(entry.event, State(left), gone):
+                missing = list(missing_before(entry.event, State(left)))
+                if not missing:
+                    evolve(left, entry)
+                    continue
+                if holes := self._holes_for(missing, position, State(left)):
+                    for hole, event in holes.items():
+                        self._fill(hole, Told(event))
+                    return set(holes)
+            gone.add(position)
+            self._fill(position)
+            unfit.add(position)
+        return set()
+
+    def _holes_for(
+        self, missing: Sequence[events.Event], position: int, left: State
+    ) -> dict[int, events.Event]:
+        """The last hole for each of what is missing at `position`; none at all where one has none."""
+        found: dict[int, events.Event] = {}
+        for event in reversed(missing):
+            for hole in range(position - 1, 0, -1):
+                entry = self._entries[hole]
+                lost = entry is not None and entry.event == events.Erased(lost=True)
+                if lost and hole not in found and may_precede(event, left.at(hole), left):
+                    found[hole] = event
+                    break
             else:
-                gone.add(position)
-                self._fill(position)
-                yield position
+                return {}
+        return found
 
 
 def _of_known_kind(value: bytes) -> bytes:

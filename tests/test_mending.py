@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from unittest.mock import patch
 
 import msgspec
 import pytest
@@ -14,19 +15,48 @@ from hypothesis import strategies as st
 
 from memlog import chronicle, codec
 from memlog.codec import CHAIN_END, GENESIS, Entry
-from memlog.commands import AnyCommand, CreateEntities, NewEntity
+from memlog.commands import (
+    AddObservations,
+    AnyCommand,
+    CreateEntities,
+    CreateRelations,
+    DeleteEntities,
+    EntityObservations,
+    MergeEntities,
+    NewEntity,
+    NewRelation,
+    Undo,
+)
 from memlog.context import Context
 from memlog.environment import Environment
-from memlog.events import CommandUndone, EntityRated, EntityTypeChanged, Erased, ProjectCreated
+from memlog.errors import MemlogError
+from memlog.events import (
+    CommandUndone,
+    EntityRated,
+    EntityTypeChanged,
+    Erased,
+    Happened,
+    ObservationDeleted,
+    ObservationMoved,
+    ProjectCreated,
+    RelationDeleted,
+)
 from memlog.mending import Changed, Mended, mend, tables_of
 from memlog.pages import Pages
 from memlog.piecing import Piece, Standing, pieces
 from memlog.project import DATABASES, LOG_FILE, Origin, Project
 from memlog.retelling import retold
 from memlog.sentences import sentence
+from memlog.settings import Settings
 from memlog.store import Store
 from memlog.tables import Reader, place
+from projections import embeddings
+from projections.check import compare
+from projections.embeddings import Embeddings
+from projections.follow import PROJECTIONS, Projections
+from tests.embedder_by_hash import opened_by_hash
 from tests.test_incremental import Moves, as_told_by, everything, move, world
+from tests.whole_state import flaws
 
 CREATED = ProjectCreated("prj_1", "world", "")
 
@@ -83,6 +113,13 @@ def project_of(mended: Mended) -> Iterator[Project]:
         project.close()
 
 
+def require_whole(project: Project) -> None:
+    """Its state is as the log alone gives it, and one that commands can have left."""
+    assert project.is_as_rebuilt()
+    with project.read() as state:
+        assert flaws(state) == []
+
+
 moves = st.lists(move, min_size=1, max_size=12)
 
 
@@ -119,17 +156,18 @@ def test_what_the_tables_tell_brings_everything_back(moves: Moves, data: st.Data
 
 
 @settings(max_examples=60)
-@given(moves=moves, data=st.data())
-def test_without_the_tables_the_rest_replays_and_every_change_is_told(
-    moves: Moves, data: st.DataObject
+@given(moves=moves, later=st.lists(move, max_size=4), data=st.data())
+def test_without_the_tables_the_rest_replays_to_a_whole_state_and_every_change_is_told(
+    moves: Moves, later: Moves, data: st.DataObject
 ) -> None:
     history = history_of(moves)
     holes = data.draw(st.sets(st.integers(1, len(history.entries) - 1), min_size=1, max_size=9))
     mended = mend(with_holes(history, holes), None, CREATED)
     changed = mended.changed
     assert changed.retold == ()
-    assert {*changed.lost, *changed.stood_in} == holes
+    assert holes <= {*changed.lost, *changed.stood_in}
     assert not holes & {*changed.unfit}
+    assert not {*changed.stood_in} & {*changed.lost, *changed.unfit}
     others = {*changed.lost, *changed.stood_in, *changed.unfit}
     with project_of(mended) as project:
         assert list(project.verify()) == [position for position, _ in history.stored]
@@ -141,7 +179,18 @@ def test_without_the_tables_the_rest_replays_and_every_change_is_told(
             elif now.position not in changed.stood_in:
                 assert now.event == Erased(lost=True)
         assert [each.time_us for each in entries] == sorted(each.time_us for each in entries)
-        assert project.is_as_rebuilt()
+        require_whole(project)
+        for wanted, thread, _ in later:
+            with suppress(MemlogError):
+                project.execute(wanted, Context(), lambda _: None, Origin(thread=thread))
+            require_whole(project)
+        with (
+            patch.object(embeddings, "open_embedder", opened_by_hash),
+            closing(Embeddings(Settings(data_dir=project.folder, embedder="minilm"))) as embedder,
+            closing(Projections(project, embedder)) as projections,
+        ):
+            for projection in PROJECTIONS:
+                assert compare(projections, projection), projection
 
 
 # -- what is told of single entries
@@ -177,6 +226,58 @@ def test_the_name_of_the_project_is_taken_from_who_knows_it(tmp_path: Path) -> N
     with project_of(mended) as project:
         row = project.status()
         assert row is not None and (row.id, row.name) == ("prj_1", "world")
+
+
+def ann(*commands: AnyCommand) -> list[AnyCommand]:
+    """Jon and Gina, who both know Ann, and what happens then."""
+    others = [NewEntity(name=each, entity_type="person") for each in ("Gina", "Ann")]
+    edges = [
+        NewRelation(source=each, target="Ann", relation_type="knows") for each in ("Jon", "Gina")
+    ]
+    return [
+        jon("one fact"),
+        CreateEntities(entities=others),
+        CreateRelations(relations=edges),
+        *commands,
+    ]
+
+
+MERGE = MergeEntities(names=["Jon"], into="Gina")
+DELETE = DeleteEntities(entity_names=["Jon"])
+
+
+@pytest.mark.parametrize(
+    ("command", "kind"),
+    [(MERGE, ObservationMoved), (MERGE, RelationDeleted), (DELETE, ObservationDeleted)],
+)
+def test_what_had_to_happen_before_what_is_kept_is_put_in_the_place_of_what_is_lost(
+    tmp_path: Path, command: AnyCommand, kind: type[Happened]
+) -> None:
+    history = made_of(tmp_path, *ann(command))
+    events = [each.event for each in history.entries]
+    holes = {at for at, each in enumerate(events, 1) if isinstance(each, kind)}
+    mended = mend(with_holes(history, holes), None, CREATED)
+    assert mended.changed == Changed(stood_in=tuple(holes))
+    with project_of(mended) as project:
+        require_whole(project)
+        with project.snapshot() as (log, _):
+            assert [each.event for each in log.read()] == events
+        project.execute(Undo(), Context(), lambda _: None)
+        require_whole(project)
+
+
+def test_what_cannot_happen_for_lack_of_a_place_for_what_goes_before_is_set_aside(
+    tmp_path: Path,
+) -> None:
+    facts = EntityObservations(entity_name="Jon", contents=["another", "a third"])
+    add = AddObservations(observations=[facts])
+    history = made_of(tmp_path, jon(), add, Undo(), DELETE)
+    (undo,) = (e.position for e in history.entries if isinstance(e.event, CommandUndone))
+    mended = mend(with_holes(history, {undo}), None, CREATED)
+    assert mended.changed == Changed(lost=(undo,), unfit=(len(history.entries),))
+    with project_of(mended) as project, project.read() as state:
+        (entity,) = state.entities()
+        assert [each.content for each in state.said(entity.id)] == ["another", "a third"]
 
 
 def test_what_stands_in_says_so_in_every_form_of_the_log(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ from tests.served import run_memlog, served
 from tests.service import Refused
 from tests.simulated_faults import Fault, dies
 from tests.test_damage import PAGE, cut, damaged, flips, wiped
+from tests.whole_state import flaws
 
 ENTITIES = 60
 
@@ -146,6 +147,7 @@ def assert_goes_on(data_dir: Path, sound: Sound, done: Repair, *, exact: bool = 
         if exact and not (changed.lost or changed.unfit or changed.stood_in):
             names = {each.name for each in state_at(done.position).entities()}
             assert names == sound.names[done.position]
+        assert flaws(state_at(done.position)) == []
     assert project.is_as_rebuilt()
     remember(project, "what came after")
     assert project.head() == done.position + 1
@@ -691,7 +693,7 @@ def test_verify_tells_what_a_repair_has_from_the_state_alone(tmp_path: Path) -> 
     assert memlog("repair", "default", "--yes").code == 0
     told = memlog("verify")
     assert told.code == 0
-    assert "  Told by the state, which nothing proves, 1: position 10\n" in told.stdout
+    assert "  Told by the state or by what follows, which nothing proves, 1: position 10\n" in told.stdout
     assert "Lost" not in told.stdout
     assert memlog("verify", "--json").json["default"]["retold"] == [10]
 

@@ -76,9 +76,7 @@ def _tell(told: Repair) -> None:
     if changed.retold:
         say(f"Told by the state, which nothing proves: {positions_in_words(changed.retold)}")
     if changed.stood_in:
-        say(
-            f"Put there to have facts about, with no right name: {positions_in_words(changed.stood_in)}"
-        )
+        say(f"Put there, for what follows needs it: {positions_in_words(changed.stood_in)}")
     if changed.unfit:
         say(f"Set aside, for it speaks of what is lost: {positions_in_words(changed.unfit)}")
     beyond = _in_words(told.lost, told.position)

@@ -33,7 +33,7 @@ WITH_BACKUP = "memlog repair --backup FOLDER"
 
 class Report(msgspec.Struct):
     """The last sound position; what is damaged; and of a log that was repaired what could not be brought back, and what
-    the state told of it."""
+    the state told of it, or what follows."""
 
     positions: int = 0
     damages: list[Damage] = []
@@ -120,5 +120,5 @@ def _tell(name: str, report: Report, *, nothing_left: bool) -> None:
         say(f"  Lost, {len(report.lost)}: {positions_in_words(report.lost)}")
     if report.retold:
         told = f"{len(report.retold)}: {positions_in_words(report.retold)}"
-        say(f"  Told by the state, which nothing proves, {told}")
+        say(f"  Told by the state or by what follows, which nothing proves, {told}")
     say(f"  Put back what a backup has of it: {command_line(WITH_BACKUP, name)}")

@@ -1,0 +1,27 @@
+"""Whether a state is one that commands can have left, by whatever way it is read."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from memlog.canonical import canonical
+from memlog.state import State, decode_observation
+
+
+def flaws(state: State) -> list[str]:
+    """What no command leaves."""
+    found: list[str] = []
+    listed = [each.value for each in state.versions(b"O") if each.until is None]
+    for row in map(decode_observation, listed):
+        if state.entity(row.entity_id) is None:
+            found.append(f"{row.id} is a fact about nothing: {row.content}")
+        if not row.living or state.observation(row.id) != row:
+            found.append(f"{row.id} is listed and is not there")
+    edges = list(state.relations())
+    ends = Counter((canonical(e.source), e.relation_type, canonical(e.target)) for e in edges)
+    found += [f"{edge} is there {count} times" for edge, count in ends.items() if count > 1]
+    for edge in edges:
+        there = state.relations_from(edge.source), state.relations_to(edge.target)
+        if not all(edge in each for each in there):
+            found.append(f"{edge.id} is not found at its ends")
+    return found
