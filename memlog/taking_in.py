@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
@@ -17,8 +17,10 @@ import msgspec
 
 from memlog.backup import Copy, copies, of_project, raise_first
 from memlog.canonical import canonical
+from memlog.codec import MENDED, WRITTEN
 from memlog.disk import sync_folder
 from memlog.errors import (
+    Conflict,
     InvalidParameter,
     MemlogError,
     ProjectExists,
@@ -27,6 +29,7 @@ from memlog.errors import (
 )
 from memlog.log import Damage
 from memlog.project import LOG_FILE, Project
+from memlog.shell import command_line
 from memlog.store import Store
 
 log = logging.getLogger("memlog.taking_in")
@@ -39,6 +42,8 @@ class Restored(msgspec.Struct, frozen=True):
     how: Literal["restored", "replaced", "already there"]
     aside: str | None = None
     """Where what it replaced is now."""
+    erased: int = 0
+    """How many of its entries were erased for good in what is already there, and stay so."""
 
 
 def restore(
@@ -46,9 +51,10 @@ def restore(
 ) -> list[Restored]:
     """Brings projects of a backup (those of these names; none named: all) into the store.
 
-    One that is there with at least this history is left alone. Raises ProjectExists where another
-    stands in its place, ProjectNotFound for a name that the backup does not have, StorageError where
-    a copy is damaged; nothing of that project is changed then, and all others are restored.
+    One that is there with at least this history is left alone. Raises ProjectExists where another stands
+    in its place, Conflict where that has lost some of it with a damage, ProjectNotFound for a name that the
+    backup does not have, StorageError where a copy is damaged; nothing of that project is changed then, and
+    all others are restored.
     """
     copied = copies(folder)
     if not copied:
@@ -168,11 +174,42 @@ def _restored(
         return Restored(row.id, name, position, "restored")
     except ProjectExists:
         if _holds(store, staged.name, position, chain):
-            return Restored(staged.name, name, position, "already there")
-        if not replace:
+            gone = _gone(store, staged)
+            lost = [each for each, kind in gone.items() if kind == MENDED]
+            if not lost:
+                return Restored(staged.name, name, position, "already there", erased=len(gone))
+            if not replace:
+                raise _lost(name, lost) from None
+        elif not replace:
             raise
     row, aside = store.adopt(staged, replace=True)
     return Restored(row.id, name, position, "replaced", None if aside is None else str(aside))
+
+
+def _gone(store: Store, staged: Path) -> dict[int, int]:
+    """Where the project that is there does not have what was written in this history, which has the same chain: the
+    position, and the kind of what stands there."""
+    project = Project(staged)
+    try:
+        with project.stored() as (written, _), store.by_id(staged.name).stored() as (found, _):
+            pairs = zip(written.stored(), found.stored(), strict=False)
+            return {
+                position: there[0]
+                for (position, value), (_, there) in pairs
+                if value[0] == WRITTEN != there[0]
+            }
+    finally:
+        project.close()
+
+
+def _lost(name: str, positions: Sequence[int]) -> Conflict:
+    puts_back = command_line("memlog repair --backup FOLDER", name)
+    return Conflict(
+        f"Project '{name}' is there, and lost entries of this history with a damage: {len(positions)}, the "
+        f"first of position {positions[0]}",
+        suggestion=f"Nothing was changed. `{puts_back}` puts back what a backup has; `memlog restore --replace` "
+        "puts aside what is there.",
+    )
 
 
 def _holds(store: Store, project_id: str, position: int, chain: bytes) -> bool:

@@ -344,6 +344,19 @@ def test_a_server_that_runs_serves_what_was_restored(tmp_path: Path) -> None:
         assert len(server("list_recent_memories")["memories"]) == 1
 
 
+def test_a_restore_and_an_import_say_that_some_of_what_is_there_was_erased(tmp_path: Path) -> None:
+    memlog = holding_lines(tmp_path)
+    assert memlog("backup", tmp_path / "backup").code == 0
+    assert memlog("export", "--full", tmp_path / "history").code == 0
+    purged = memlog("purge", "default", "--entity", "Jon", "--yes").stdout
+    number = int(purged.partition("Erased ")[2].split()[0])
+    for command, source in (("restore", "backup"), ("import", "history")):
+        done = memlog(command, tmp_path / source)
+        assert (done.code, "already there" in done.stdout) == (0, True)
+        assert f"{number} of them were erased for good there, and stay so." in done.stdout
+    assert memlog("restore", tmp_path / "backup", "--json").json[0]["erased"] == number
+
+
 def test_the_memory_of_a_store_that_was_restored_can_be_added_to(
     store: Store, tmp_path: Path
 ) -> None:

@@ -453,6 +453,26 @@ def test_a_backup_that_has_more_is_not_cut_to_what_was_repaired(sound: Sound, fo
     store.close()
 
 
+def test_what_a_repair_found_lost_is_not_taken_for_there_when_a_backup_is_restored(
+    sound: Sound, folder: Path
+) -> None:
+    sound.damaged(sound.bytes, folder)
+    store = Store(folder)
+    back_up(store, folder / "backup")
+    store.close()
+    sound.damaged(untold(sound.without(41)), folder)
+    store = Store(folder)
+    repair(store, "default")
+    with pytest.raises(Conflict, match=r"damage: 1, the first of position 41$") as refused:
+        restore(store, folder / "backup")
+    assert "`memlog repair --backup FOLDER default`" in str(refused.value.suggestion)
+    (back,) = restore(store, folder / "backup", replace=True)
+    assert (back.how, store.project("default").head()) == ("replaced", sound.head)
+    (same,) = restore(store, folder / "backup")
+    assert (same.how, same.erased) == ("already there", 0)
+    store.close()
+
+
 def test_an_archived_project_stays_archived_where_its_log_says_so(tmp_path: Path) -> None:
     store = Store(tmp_path)
     project_id = store.create("old").id
@@ -693,7 +713,10 @@ def test_verify_tells_what_a_repair_has_from_the_state_alone(tmp_path: Path) -> 
     assert memlog("repair", "default", "--yes").code == 0
     told = memlog("verify")
     assert told.code == 0
-    assert "  Told by the state or by what follows, which nothing proves, 1: position 10\n" in told.stdout
+    assert (
+        "  Told by the state or by what follows, which nothing proves, 1: position 10\n"
+        in told.stdout
+    )
     assert "Lost" not in told.stdout
     assert memlog("verify", "--json").json["default"]["retold"] == [10]
 

@@ -84,6 +84,8 @@ def restore_command(
         entries = many(each.position, "entry", "entries")
         if each.how == "already there":  # and perhaps more
             say(f"{each.name}: already there, {entries} of the backup among what it has")
+            if each.erased:
+                say(f"  {each.erased} of them were erased for good there, and stay so.")
             if replace:
                 say(TO_GO_BACK)
         else:

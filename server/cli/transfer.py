@@ -188,6 +188,8 @@ def _import_history(settings: Settings, data: bytes, as_json: bool) -> None:
         print_json({"project": done.name, "position": done.position, "how": done.how})
     else:
         say(f"The history of project '{done.name}': {done.how}, {done.position} entries.")
+        if done.erased:
+            say(f"{done.erased} of them were erased for good there, and stay so.")
 
 
 def _judge(settings: Settings, lines: Iterable[tuple[str, bytes]]) -> None:
