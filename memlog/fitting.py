@@ -14,8 +14,8 @@ from memlog.state import State
 def fits(event: events.Event, left: State, gone: set[int]) -> bool:
     """Whether what the event speaks of is there, in what is left when the entries at `gone` are."""
     match event:
-        case events.EntityCreated(name=name):
-            return left.entity_id_of(name) is None
+        case events.EntityCreated(entity_id=entity_id, name=name):
+            return not _lives(entity_id, left) and left.entity_id_of(name) is None
         case events.EntityRenamed(entity_id=entity_id, name=name):
             return _lives(entity_id, left) and left.entity_id_of(name) in (None, entity_id)
         case events.EntityMerged(entity_id=entity_id, into=into):

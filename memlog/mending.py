@@ -118,7 +118,8 @@ class _Mending:
         unfit: set[int] = set()
         for position in lost:
             self._fill(position)
-        while self._holes and (put := self._put_before(unfit)):
+        other = any(map(codec.is_mended, self._values))
+        while other and (put := self._put_before(unfit)):
             stood_in |= put
         others = (tuple(sorted(each - stood_in)) for each in (lost, unfit))
         changed = Changed(retold, tuple(sorted(stood_in)), *others)
@@ -138,7 +139,7 @@ class _Mending:
         link = self._links[position] or bytes(len(GENESIS))
         self._put(position, codec.mend(position, link, time_us, f"mended_{position}", *said))
 
-    # -- times, which the chain does not prove of what was erased
+    # -- times, which the chain does not prove of what was erased, or put in the place of what was lost
 
     def _floor(self, position: int) -> int:
         """The time of the entry before."""
@@ -146,11 +147,10 @@ class _Mending:
         return next((entry.time_us for entry in before if entry is not None), 0)
 
     def _latest_times(self) -> list[int]:
-        """The latest time that each position can have: that of the next entry that was not erased."""
+        """The latest time that each position can have: that of the next entry that stands as it was written."""
         times, latest = [], NEVER
-        for entry in reversed(self._entries):
-            known = entry is not None and not isinstance(entry.event, events.Erased)
-            latest = entry.time_us if entry is not None and known else latest
+        for entry, value in zip(reversed(self._entries), reversed(self._values), strict=True):
+            latest = entry.time_us if entry is not None and value[0] == WRITTEN else latest
             times.append(latest)
         return times[::-1]
 
@@ -159,11 +159,15 @@ class _Mending:
         for position, entry in enumerate(self._entries):
             if entry is None:
                 continue
+            value = self._values[position]
             in_order = time_us <= entry.time_us <= self._latest[position]
-            if isinstance(entry.event, events.Erased) and not in_order:
-                self._put(position, codec.erase(position, self._values[position], time_us))
-            else:
+            if value[0] == WRITTEN or in_order:
                 time_us = entry.time_us
+            elif isinstance(entry.event, events.Erased):
+                self._put(position, codec.erase(position, value, time_us))
+            else:
+                by = (entry.command_id, entry.thread, entry.actor)
+                self._put(position, codec.mend(position, entry.chain, time_us, *by, entry.event))
 
     # -- what the tables tell
 

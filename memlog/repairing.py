@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from memlog.codec import CHAIN_END, ERASED, ERASED_BYTES, WRITTEN, is_mended
+from memlog.codec import ERASED, ERASED_BYTES, WRITTEN, is_mended
 from memlog.damage import Lost, damaged, examine, lost, mark, noted, standing_in
 from memlog.errors import Conflict, DamagedLog, InvalidParameter, StorageError
 from memlog.events import ProjectCreated
@@ -24,7 +24,7 @@ from memlog.gates import Turn
 from memlog.log import Damage
 from memlog.mending import Changed, Mended, whole_of
 from memlog.pages import Pages, Unreadable
-from memlog.piecing import Standing
+from memlog.piecing import Standing, pieces
 from memlog.project import GENERATION_KEY, LOG_FILE, clock_us
 from memlog.receipts import forgotten
 from memlog.state import Project as ProjectRow
@@ -177,10 +177,15 @@ def _together(here: Standing, elsewhere: Standing) -> Standing:
 
 
 def _missed(here: Standing, elsewhere: Standing) -> Iterator[Damage]:
-    """Where something stands in for what was lost once, and another has that."""
-    for position, values in sorted(here.items()):
-        written = {each[1:CHAIN_END] for each in elsewhere.get(position, ()) if not is_mended(each)}
-        if any(is_mended(each) and each[1:CHAIN_END] in written for each in values):
+    """Where something stands in for what was lost once, and another has that. The chain of what was lost in a row is
+    known only for the last of it: what goes before proves the others."""
+    if not elsewhere:
+        return
+    for position, piece in enumerate(pieces(_together(here, elsewhere)), 1):
+        put_back = piece.value in elsewhere.get(position, ()) and piece.value not in here.get(
+            position, ()
+        )
+        if put_back and any(map(is_mended, here.get(position, ()))):
             yield Damage(position, "what was written there was lost once, and the backup has it")
 
 

@@ -18,7 +18,13 @@ from hypothesis import Phase, example, given, settings
 
 from memlog import codec
 from memlog.backup import back_up
-from memlog.commands import CreateEntities, NewEntity, StoreMemory
+from memlog.commands import (
+    AddObservations,
+    CreateEntities,
+    EntityObservations,
+    NewEntity,
+    StoreMemory,
+)
 from memlog.context import Context
 from memlog.damage import noted
 from memlog.errors import Conflict, DamagedLog, InvalidParameter, ProjectNotFound, StorageError
@@ -274,6 +280,36 @@ def test_what_was_lost_is_put_back_when_a_backup_turns_up(sound: Sound, folder: 
         assert state_at(log.position()).entity_named("a rehearsal stops nobody") is not None
     with pytest.raises(Conflict, match="is not damaged"):
         repair(store, "default", backup=folder / "backup")
+    store.close()
+
+
+def test_a_backup_from_the_midst_of_what_was_lost_puts_back_what_it_has(tmp_path: Path) -> None:
+    store = Store(tmp_path / "data")
+    store.create("default")
+    remember(store.project("default"), "Jon")
+    back_up(store, tmp_path / "backup")
+    for content in ("is lost", "is kept", "is kept too"):
+        facts = [EntityObservations(entity_name="Jon", contents=[content])]
+        add = AddObservations(observations=facts)
+        store.project("default").execute(add, Context(), lambda _: None)
+    with store.project("default").snapshot() as (log, _):
+        stored = dict(log.stored())
+    file = store.project("default").folder / LOG_FILE
+    store.close()
+    data = untold(file.read_bytes())
+    for value in (stored[2], stored[3]):
+        data = data.replace(value, garbled(value))
+    file.write_bytes(data)
+    store = Store(tmp_path / "data")
+    assert repair(store, "default").changed == Changed(stood_in=(3,), lost=(2,))
+    done = repair(store, "default", backup=tmp_path / "backup")
+    assert done.changed == Changed(unfit=(3,))
+    with store.project("default").read() as state:
+        (jon,) = state.entities()
+        assert (jon.name, state.entity_named("Jon")) == ("Jon", jon)
+        assert [each.content for each in state.said(jon.id)] == ["is kept", "is kept too"]
+    with pytest.raises(Conflict, match="is not damaged"):
+        repair(store, "default", backup=tmp_path / "backup")
     store.close()
 
 
