@@ -33,7 +33,9 @@ def fits(event: events.Event, left: State, gone: set[int]) -> bool:
         ):
             return _belongs(observation_id, left)
         case events.ObservationMoved(observation_id=observation_id, entity_id=entity_id):
-            return _belongs(observation_id, left) and _lives(entity_id, left)
+            row = left.observation(observation_id)
+            living = row is not None and row.living  # what a lost undo brought back is not
+            return living and _belongs(observation_id, left) and _lives(entity_id, left)
         case events.RelationAdded():
             between = left.relation_between(event.source, event.relation_type, event.target)
             return between is None

@@ -21,10 +21,12 @@ from memlog.commands import (
     CreateEntities,
     CreateRelations,
     DeleteEntities,
+    DeleteObservations,
     EntityObservations,
     MergeEntities,
     NewEntity,
     NewRelation,
+    ObservationDeletion,
     Undo,
 )
 from memlog.context import Context
@@ -264,6 +266,25 @@ def test_what_had_to_happen_before_what_is_kept_is_put_in_the_place_of_what_is_l
             assert [each.event for each in log.read()] == events
         project.execute(Undo(), Context(), lambda _: None)
         require_whole(project)
+
+
+def test_a_fact_that_only_a_lost_undo_brought_back_is_not_moved_and_stays_deleted(
+    tmp_path: Path,
+) -> None:
+    forget = ObservationDeletion(entity_name="Jon", observations=["one fact"])
+    delete = DeleteObservations(deletions=[forget])
+    history = made_of(tmp_path, *ann(delete, Undo(), MERGE))
+    events = [each.event for each in history.entries]
+    (undo,) = (at for at, each in enumerate(events, 1) if isinstance(each, CommandUndone))
+    (moved,) = (at for at, each in enumerate(events, 1) if isinstance(each, ObservationMoved))
+    mended = mend(with_holes(history, {undo}), None, CREATED)
+    assert mended.changed == Changed(lost=(undo,), unfit=(moved,))
+    with project_of(mended) as project:
+        require_whole(project)
+        with project.read() as state:
+            gina = state.entity_named("Jon")
+            assert gina is not None and state.said(gina.id) == []
+            assert len(state.retired_observations(gina.id)) == 1
 
 
 def test_what_cannot_happen_for_lack_of_a_place_for_what_goes_before_is_set_aside(
