@@ -5,7 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from memlog import events
+from memlog.canonical import canonical
 from memlog.depending import Later, blockers
 from memlog.history import handed_over, without_doubles
 from memlog.state import State
@@ -67,6 +70,18 @@ def missing_before(event: events.Event, left: State) -> Iterator[events.Event]:
             entity = left.entity(entity_id)
             if entity is not None:
                 yield from without_doubles(entity.name, name, left)
+
+
+def by_present_names(event: events.Event, left: State) -> events.Event:
+    """The same, where a relation is added to a name that is a former one, for what gave it back is gone: relations are
+    at present names."""
+    match event:
+        case events.RelationAdded(source=source, target=target):
+            ends = [(name, left.current_name(name)) for name in (source, target)]
+            named = [now if canonical(now) != canonical(was) else was for was, now in ends]
+            return msgspec.structs.replace(event, source=named[0], target=named[1])
+        case _:
+            return event
 
 
 def may_precede(event: events.Event, then: State, now: State) -> bool:

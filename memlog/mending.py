@@ -18,7 +18,7 @@ from memlog import codec, events
 from memlog.codec import ERASED, GENESIS, MENDED, WRITTEN, Entry
 from memlog.damage import head
 from memlog.evolve import evolve
-from memlog.fitting import fits, may_precede, missing_before
+from memlog.fitting import by_present_names, fits, may_precede, missing_before
 from memlog.pages import Pages, Unreadable
 from memlog.piecing import Piece, Standing, pieces
 from memlog.project import STATE_VERSION, VERSION_KEY
@@ -235,8 +235,9 @@ class _Mending:
 
     def _put_before(self, unfit: set[int]) -> set[int]:
         """Replays; sets aside what can no longer happen (`unfit`). Where a lost entry took facts from an entity that
-        goes, or a relation from where two would be alike, puts that into holes before: returns these, for what
-        follows them is to be replayed anew; none when all was replayed."""
+        goes, or a relation from where two would be alike, puts that into holes before; and a relation to a former
+        name in its place as one to the present name. Returns where, for what follows is to be replayed anew; nothing
+        when all was replayed."""
         left = Timeline(MemoryRows(), MemoryRows())
         gone: set[int] = set()
         for position in self._positions():
@@ -246,6 +247,10 @@ class _Mending:
                 gone.add(position)
                 continue
             if fits(entry.event, State(left), gone):
+                named = by_present_names(entry.event, State(left))
+                if named != entry.event:
+                    self._fill(position, Told(named, entry.time_us, entry.thread))
+                    return {position}
                 missing = list(missing_before(entry.event, State(left)))
                 if not missing:
                     evolve(left, entry)

@@ -22,6 +22,8 @@ from memlog.commands import (
     CreateRelations,
     DeleteEntities,
     DeleteObservations,
+    DeleteRelations,
+    Edge,
     EntityObservations,
     MergeEntities,
     NewEntity,
@@ -266,6 +268,28 @@ def test_what_had_to_happen_before_what_is_kept_is_put_in_the_place_of_what_is_l
             assert [each.event for each in log.read()] == events
         project.execute(Undo(), Context(), lambda _: None)
         require_whole(project)
+
+
+def test_a_relation_to_a_name_that_only_a_lost_undo_gave_back_is_one_to_the_present_name(
+    tmp_path: Path,
+) -> None:
+    edge = NewRelation(source="Jon", target="Ann", relation_type="likes")
+    history = made_of(tmp_path, *ann(MERGE, Undo(), CreateRelations(relations=[edge])))
+    (undo,) = (e.position for e in history.entries if isinstance(e.event, CommandUndone))
+    mended = mend(with_holes(history, {undo}), None, CREATED)
+    assert mended.changed == Changed(stood_in=(undo + 1,), lost=(undo,))
+    assert [codec.decode(*each).time_us for each in mended.entries[undo:]] == [
+        history.entries[-1].time_us
+    ]
+    with project_of(mended) as project:
+        require_whole(project)
+        project.execute(
+            DeleteRelations(relations=[Edge(source="Jon", target="Ann", relation_type="likes")]),
+            Context(),
+            lambda _: None,
+        )
+        with project.read() as state:
+            assert [row.relation_type for row in state.relations()] == ["knows"]
 
 
 def test_a_fact_that_only_a_lost_undo_brought_back_is_not_moved_and_stays_deleted(

@@ -24,4 +24,6 @@ def flaws(state: State) -> list[str]:
         there = state.relations_from(edge.source), state.relations_to(edge.target)
         if not all(edge in each for each in there):
             found.append(f"{edge.id} is not found at its ends")
+        if state.relation_between(edge.source, edge.relation_type, edge.target) != edge:
+            found.append(f"{edge.id} is not found by its names")
     return found
