@@ -145,8 +145,8 @@ class Changes:
                     self._facts_left(row.id)
 
     def _facts_left(self, entity_id: str) -> None:
-        """Counts what is said of an entity that comes or goes alone: a repair leaves facts behind where it found
-        lost what took them along."""
+        """Counts what is said of an entity that comes or goes alone: a repair left facts behind, if what took them
+        along was lost, until it began to put that back."""
         (before, _), (after, _) = self._sides
         for fact in after.state.observations(entity_id):
             key = observation_key(entity_id, fact.born)

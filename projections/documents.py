@@ -92,7 +92,7 @@ def changes(entries: Iterable[Entry], state_at: Callable[[int], State]) -> Itera
                 yield Born(_entity(entity.id, entity.name, entity.entity_type, position))
             case events.EntityDeleted() as event:
                 yield Died(event.entity_id, position)
-                # A repair leaves facts behind where it found lost what took them along.
+                # A repair left facts behind, if what took them along was lost, until it began to put that back.
                 for left in state_at(position).observations(event.entity_id):
                     yield Died(left.id, position)
             case events.ObservationSuperseded() as event:

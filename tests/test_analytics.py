@@ -24,8 +24,6 @@ from memlog.commands import (
     SaveMemory,
     Undo,
 )
-from memlog.events import ObservationDeleted
-from memlog.mending import mend
 from memlog.project import Project
 from memlog.tables import MemoryRows, Timeline
 from projections.analytics import FILE, AnalyticsProjector
@@ -33,7 +31,7 @@ from projections.analytics_counting import Counting
 from projections.analytics_tables import UNRANKED_MAX, Analytics, Order, Reason
 from projections.protocol import Batch
 from tests.counted import catch_up, do
-from tests.test_mending import CREATED, made_of, project_of, with_holes
+from tests.test_mending import made_of, project_of, repaired_before
 
 ORDERS: tuple[Order, ...] = ("recent", "important", "connected", "orphaned")
 
@@ -184,9 +182,7 @@ def test_a_fact_that_a_repair_left_without_its_entity_counts_when_that_is_there_
 ) -> None:
     commands = create("Jon"), add("Jon", "dances"), DeleteEntities(entity_names=["Jon"])
     history = made_of(tmp_path, *commands)
-    hole = next(e.position for e in history.entries if isinstance(e.event, ObservationDeleted))
-    mended = mend(with_holes(history, {hole}), None, CREATED)
-    with project_of(mended) as project:
+    with project_of(repaired_before(history)) as project:
 
         def counted() -> tuple[int, int, int]:
             catch_up(analytics, project)

@@ -200,6 +200,13 @@ def test_without_the_tables_the_rest_replays_to_a_whole_state_and_every_change_i
 # -- what is told of single entries
 
 
+def repaired_before(history: History) -> Mended:
+    """As a repair left it that did not put back what goes before a deletion: what deleted each fact is lost."""
+    holes = {e.position for e in history.entries if isinstance(e.event, ObservationDeleted)}
+    with patch("memlog.mending.missing_before", return_value=[]):
+        return mend(with_holes(history, holes), None, CREATED)
+
+
 def made_of(folder: Path, *commands: AnyCommand) -> History:
     store = Store(folder)
     store.create("world")

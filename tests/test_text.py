@@ -23,8 +23,6 @@ from hypothesis import strategies as st
 
 from memlog.commands import CreateEntities, DeleteEntities, NewEntity, Undo
 from memlog.errors import StorageError
-from memlog.events import ObservationDeleted
-from memlog.mending import mend
 from projections import text, text_filling
 from projections.documents import Born, Change, Died, Document, changes
 from projections.protocol import Batch
@@ -35,7 +33,7 @@ from projections.text_rows import Row
 from projections.things import TextHit
 from tests.counted import do
 from tests.damaged import garble
-from tests.test_mending import CREATED, made_of, project_of, with_holes
+from tests.test_mending import made_of, project_of, repaired_before
 
 QUERIES = ["alpha", "beta gamma", "alpha AND NOT beta", '"alpha beta"', "gam*", "NOT alpha"]
 PARTS = ["alpha", "a b", "et", "g", "x"]
@@ -527,10 +525,8 @@ def test_what_a_repair_left_without_its_entity_is_born_once_when_that_is_there_a
     jon = NewEntity(name="Jon", entity_type="person", observations=["dances"])
     deletion = DeleteEntities(entity_names=["Jon"])
     history = made_of(tmp_path, CreateEntities(entities=[jon]), deletion)
-    hole = next(e.position for e in history.entries if isinstance(e.event, ObservationDeleted))
-    mended = mend(with_holes(history, {hole}), None, CREATED)
     living: list[str] = []
-    with project_of(mended) as project:
+    with project_of(repaired_before(history)) as project:
         do(project, Undo(position=len(history.entries)))
         do(project, deletion)
         do(project, CreateEntities(entities=[jon]))
