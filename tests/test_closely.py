@@ -15,6 +15,7 @@ from projections.candidates import Candidates
 from projections.closely import ordered
 from projections.ranking import Features, scores, told
 from projections.things import TextHit
+from tests.idle_follower import Idle
 from tests.service import Client, client_on
 
 TOLD = {
@@ -89,7 +90,7 @@ def test_what_is_not_embedded_yet_is_found_by_words_and_the_answer_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with client_on(tmp_path, embedder="minilm") as client:
-        monkeypatch.setattr(client.service, "_follower", _Idle())
+        monkeypatch.setattr(client.service, "_follower", Idle())
         tell(client)
         opened = client.service.open("default")
         opened.projections.caught_up("vectors")
@@ -108,7 +109,7 @@ def test_what_has_all_the_words_stands_first_before_it_is_embedded_too(
 ) -> None:
     """What was embedded and has half of them was looked at closely, and it was not."""
     with client_on(tmp_path, embedder="minilm") as client:
-        monkeypatch.setattr(client.service, "_follower", _Idle())
+        monkeypatch.setattr(client.service, "_follower", Idle())
         named = [f"Vola {name}" for name in ("Bisit", "Cat", "Minos", "Zer")]
         named += [f"{name} Gena" for name in ("Dibun", "Pepis", "Beso", "Hain")]
         client("create_entities", entities=[{"name": n, "entityType": "place"} for n in named])
@@ -119,16 +120,6 @@ def test_what_has_all_the_words_stands_first_before_it_is_embedded_too(
         answer = client("search_nodes", query="Vola Gena")
         assert answer["notice"].startswith("The newest 1 events")
         assert answer["entities"][0]["name"] == "Vola Gena"
-
-
-class _Idle:
-    """In place of the follower: nothing is caught up in the background."""
-
-    def behind(self, opened: object) -> None:
-        return None
-
-    def stop(self) -> None:
-        return None
 
 
 def test_without_the_pieces_a_search_goes_by_the_rest(tmp_path: Path) -> None:

@@ -27,21 +27,12 @@ from server.cli import doctor
 from tests.command_line import CommandLine
 from tests.embedder_by_hash import ByHash, opened_by_hash
 from tests.endpoint import KEY, Endpoint, endpoint_up, saying
+from tests.idle_follower import Idle
 from tests.served import DEADLINE_S, REPOSITORY
 from tests.service import Client, client_on
 
 TOLD = [f"e{number:03}" for number in range(70)]
 """More than a batch of entries."""
-
-
-class Idle:
-    """In place of the follower: nothing is caught up in the background."""
-
-    def behind(self, opened: object) -> None:
-        return None
-
-    def stop(self) -> None:
-        return None
 
 
 def opened(spec: EmbedderSpec) -> Embedder | None:
@@ -57,7 +48,7 @@ def by_hash(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is embedded but what a test asks for; what is stored is taken up however long that takes."""
-    monkeypatch.setattr(service, "Follower", lambda _: Idle())
+    monkeypatch.setattr(service, "Follower", Idle)
     monkeypatch.setattr(questions, "PREVIOUS_SECONDS", DEADLINE_S)
     for mode in questions.PATIENCE_SECONDS:
         monkeypatch.setitem(questions.PATIENCE_SECONDS, mode, 0.0)
@@ -480,7 +471,7 @@ def test_a_process_that_starts_has_all_of_it_while_another_uses_those_of_another
     mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the command line does beside a server of other settings: nothing of it lives for long."""
-    monkeypatch.setattr(service, "Follower", lambda _: Idle())
+    monkeypatch.setattr(service, "Follower", Idle)
     monkeypatch.setattr(questions, "WAITED_EVENTS_MAX", 100)
     monkeypatch.setattr(questions, "BEHIND_SECONDS", DEADLINE_S)
     remembered(tmp_path, "served")

@@ -26,6 +26,7 @@ from projections.embedding.embedder import unit_rows
 from projections.embedding.turns import Turns
 from server import service
 from tests.embedder_by_hash import opened_by_hash
+from tests.idle_follower import Idle
 from tests.service import Client, Refused, client_on
 
 if TYPE_CHECKING:
@@ -429,16 +430,6 @@ def test_words_answer_where_vectors_cannot_be_stored(
     assert refused.value.error["code"] == "EMBEDDING_ERROR"
 
 
-class Idle:
-    """In place of the follower: nothing is caught up in the background."""
-
-    def behind(self, opened: object) -> None:
-        return None
-
-    def stop(self) -> None:
-        return None
-
-
 def told_of(client: Client, name: str) -> str | None:
     """Tells something new and looks for it by words and by meaning; what the search has to say."""
     new = {"name": name, "entityType": "person", "observations": [f"{name} sings in a choir"]}
@@ -453,7 +444,7 @@ def test_words_answer_where_the_vectors_in_use_are_damaged_and_they_are_begun_an
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(embeddings, "open_embedder", opened_by_hash)
-    monkeypatch.setattr(service, "Follower", lambda _: Idle())
+    monkeypatch.setattr(service, "Follower", Idle)
     with client_on(tmp_path, embedder="local") as client:
         assert told_of(client, "Ada") is None
         os.truncate(tmp_path / "embeddings" / "by-hash.mdb", 4096)

@@ -18,20 +18,8 @@ from projections.text import TextProjector
 from projections.vector_index import Vectors
 from server import service
 from tests.embedder_by_hash import ByHash
+from tests.idle_follower import Idle
 from tests.service import Client, client_on
-
-
-class Idle:
-    """In place of the follower: nothing is caught up in the background, but who is behind is noted."""
-
-    def __init__(self, _: object) -> None:
-        self.told: list[object] = []
-
-    def behind(self, opened: object) -> None:
-        self.told.append(opened)
-
-    def stop(self) -> None:
-        return None
 
 
 @pytest.fixture(autouse=True)
