@@ -113,6 +113,16 @@ def test_a_body_in_chunks_is_refused_where_it_becomes_too_large(server: HttpServ
         assert until_closed(connection).startswith(b"HTTP/1.1 413")
 
 
+def test_a_body_that_is_too_large_and_goes_on_is_refused_once(server: HttpServer) -> None:
+    """When its time is over the refusal is under way, and no other can follow."""
+    chunk = b"%x\r\n%s\r\n" % (50_000, b"x" * 50_000)
+    told = len(server.log())
+    with server.connect() as connection:
+        connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunk * 3)
+        assert until_closed(connection).endswith(b"}")
+    assert [line for line in server.log()[told:] if line["level"] == "error"] == []
+
+
 def test_a_body_with_both_a_length_and_chunks_is_refused(server: HttpServer) -> None:
     """Whoever stands before the server may go by the other of the two, and see another request in the rest."""
     smuggled = b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n"

@@ -173,18 +173,14 @@ class Limits:
         self, app: ASGIApp, scope: Scope, receive: Receive, send: Send, working: _Working
     ) -> None:
         body = bytearray()
+        more = True
         with anyio.move_on_after(self._patience_s) as waiting:
-            more = True
-            while more:
+            while more and len(body) <= self._body_bytes_max:
                 message = await receive()
                 if message["type"] != "http.request":
                     return  # the client went away before it had asked
                 body += message.get("body", b"")
                 more = message.get("more_body", False)
-                if len(body) > self._body_bytes_max:
-                    working.end()
-                    await self._too_large(more=more)(scope, receive, send)
-                    return
         if waiting.cancelled_caught:
             answer = refused(
                 HTTPStatus.REQUEST_TIMEOUT,
@@ -192,6 +188,10 @@ class Limits:
                 connection="close",
             )
             await answer(scope, receive, send)
+            return
+        if len(body) > self._body_bytes_max:
+            working.end()
+            await self._too_large(more=more)(scope, receive, send)
             return
         await self._answer(app, scope, Whole(bytes(body), receive), send, working)
 
