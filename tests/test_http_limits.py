@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import resource
 import select
+import signal
 import socket
 import time
 from collections.abc import Iterator
@@ -432,6 +433,27 @@ def test_where_all_connections_are_in_use_one_more_is_refused(crowded: HttpServe
             each.sendall(request[sent:])
             assert b" 200 " in whole_answer(each)
         assert all(map(is_open, streams))
+
+
+def test_where_all_connections_are_in_use_several_that_come_at_once_are_each_refused(
+    crowded: HttpServer,
+) -> None:
+    """None takes the place of one that is refused already, which has none and waits for its answer."""
+    request = asking("tools/list", TOKEN)
+    with ExitStack() as held:
+        busy = [held.enter_context(crowded.connect()) for _ in range(8)]
+        for each in busy:
+            assert b" 200 " in listed(each)
+            each.sendall(request[:30])
+        crowded.popen.send_signal(signal.SIGSTOP)
+        try:
+            more = [held.enter_context(crowded.connect()) for _ in range(6)]
+        finally:
+            crowded.popen.send_signal(signal.SIGCONT)
+        assert [until_closed(each)[:12] for each in more] == [b"HTTP/1.1 503"] * 6
+        for each in busy:
+            each.sendall(request[30:])
+            assert b" 200 " in whole_answer(each)
 
 
 def test_as_many_connections_as_are_let_in_leave_room_for_files(tmp_path: Path) -> None:

@@ -65,6 +65,7 @@ class _PatientProtocol(H11Protocol):
         self._standing = _Standing()
         self.app_state = {**self.app_state, _STANDING: self._standing}
         if len(self.connections) > self.connections_max and not self._takes_a_place():
+            self.connections.discard(self)  # it has no place that the next could take
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "Too many connections are open")
         else:
             self._await_head()
