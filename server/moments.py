@@ -60,13 +60,16 @@ def position_of(moment: int | str | None, project: Project, path: str = "asOf") 
         except InvalidParameter as refused:
             raise invalid_at(path, refused.message, refused.suggestion, moment) from None
     time_us = parse_moment(moment, path)
-    if time_us > clock_us() and _is_behind(time_us, project):
+    if lies_ahead(time_us, project):
         problem, suggestion = f"{moment} lies in the future", f"Leave {path} out to ask for now."
         raise invalid_at(path, problem, suggestion, moment)
     return project.position_at(time_us)
 
 
-def _is_behind(time_us: int, project: Project) -> bool:
-    """Whether nothing in the log is as late: where the machine's clock was set back, what is newest is ahead of it."""
+def lies_ahead(time_us: int, project: Project) -> bool:
+    """Whether it has not come, and nothing in the log is as late: where the machine's clock was set back, what is
+    newest is ahead of it."""
+    if time_us <= clock_us():
+        return False
     head = project.head()
     return project.position_at(time_us - 1) >= head

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from memlog.times import iso
 from server import moments
 from server.moments import parse_moment
+from server.tools import recalling
 from tests.service import Client, Refused, client_on
 
 NAMES = st.sampled_from(["Ann", "Bob", "Cy"])
@@ -149,3 +150,17 @@ def test_the_time_that_an_answer_gave_is_known_though_the_clock_was_set_back_sin
         assert client("read_graph", asOf=made["createdAt"])["entities"][0]["name"] == "Ann"
         with pytest.raises(Refused, match="lies in the future"):
             client("read_graph", asOf=iso(now_us + 1))
+
+
+def test_changes_since_an_answer_are_not_said_to_lie_in_the_future_where_the_clock_was_set_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with client_on(tmp_path) as client:
+        made = client(*_create("Ann", "Person", ["likes tea"]))["entities"][0]
+        now_us = parse_moment(made["createdAt"], "createdAt")
+        for module in (moments, recalling):
+            monkeypatch.setattr(module, "clock_us", lambda: now_us - 3_600_000_000)
+        client(*_create("Bob", "Person", ["likes coffee"]))
+        answer = client("changes_since", since=made["createdAt"])
+        assert "Bob" in answer["text"] and answer.get("notice") is None
+        assert "lies in the future" in client("changes_since", since="2999-01-01")["notice"]

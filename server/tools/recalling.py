@@ -16,7 +16,7 @@ from memlog.project import Project, clock_us
 from memlog.sentences import CUT, sentence
 from memlog.state import State
 from memlog.times import iso
-from server.moments import AsOf, Since, parse_moment, position_of
+from server.moments import AsOf, Since, lies_ahead, parse_moment, position_of
 from server.packing import CHARACTERS_PER_TOKEN, ItemKind, clipped, pack, tokens
 from server.recollection import Recollection
 from server.registry import Arguments, Call, Result, tool
@@ -170,7 +170,7 @@ def changes_since(call: Call, arguments: ChangesSince) -> ChangesResult:
         commands=list(commands.values()),
         position=position,
         more=head - position,
-        notice=_not_yet(arguments.since),
+        notice=_not_yet(arguments.since, opened.project),
     )
 
 
@@ -185,9 +185,11 @@ def _since(moment: int | str, project: Project) -> int:
     raise invalid_at("since", problem, suggestion, position)
 
 
-def _not_yet(moment: int | str) -> str | None:
+def _not_yet(moment: int | str, project: Project) -> str | None:
     """Since a moment that has not come nothing has changed, which looks like the end of the log."""
-    if isinstance(moment, int) or moment.isdecimal() or parse_moment(moment, "since") <= clock_us():
+    if isinstance(moment, int) or moment.isdecimal():
+        return None
+    if not lies_ahead(parse_moment(moment, "since"), project):
         return None
     return f"{moment} lies in the future: it is {iso(clock_us())}. A time without a zone is UTC."
 
