@@ -15,6 +15,7 @@ from memlog.commands import (
     DeleteEntities,
     DeleteObservations,
     DeleteRelations,
+    EntityObservations,
     NewEntity,
     NewObservation,
 )
@@ -203,7 +204,7 @@ def _unfit_additions(command: AddObservations, state: State) -> Iterator[Refusal
             old = facts.find(content.supersedes)
             where = f"{path}.contents[{place}].supersedes"
             if old is None:
-                texts = texts or {canonical(_text(each)) for each in item.contents}
+                texts = texts or texts_of(item)
                 if canonical(content.supersedes) in texts:
                     yield _not_there_yet(content.supersedes, where)
                 else:
@@ -212,6 +213,11 @@ def _unfit_additions(command: AddObservations, state: State) -> Iterator[Refusal
                 first = successors.setdefault(old.id, content.content)
                 if canonical(first) != canonical(content.content):
                     yield _superseded_twice(content.supersedes, where, first)
+
+
+def texts_of(item: EntityObservations) -> set[str]:
+    """What facts it adds, as they are compared."""
+    return {canonical(each if isinstance(each, str) else each.content) for each in item.contents}
 
 
 def _superseded_twice(wanted: str, path: str, first: str) -> Refusal:
@@ -353,10 +359,6 @@ def _refuse(found: Iterable[Refusal]) -> None:
     problems = list(found)
     if problems:
         raise refusal(problems)
-
-
-def _text(content: str | NewObservation) -> str:
-    return content if isinstance(content, str) else content.content
 
 
 def _once(contents: Iterable[str]) -> list[str]:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from msgspec import field
 
 from memlog.canonical import canonical
-from memlog.commands import AddObservations, DeleteObservations, NewObservation
+from memlog.commands import AddObservations, DeleteObservations
 from memlog.events import ObservationAdded, ObservationDeleted, ObservationSuperseded
+from memlog.graph import texts_of
 from memlog.project import Outcome
 from memlog.state import Observation
 from server.cutting import ANSWER_CHARACTERS, Room, each_fitting, within_budget
@@ -65,8 +66,7 @@ def add_observations(call: Call, arguments: AddObservations) -> AddObservationsR
             entity = outcome.after.entity_named(item.entity_name)
             if entity is not None:
                 by_text = added.get(entity.id, {})
-                given = {canonical(_text(content)) for content in item.contents}
-                mine = [row for text in given for row in by_text.pop(text, ())]
+                mine = [row for text in texts_of(item) for row in by_text.pop(text, ())]
                 mine.sort(key=lambda row: row.born)
                 results.append(_additions(entity.name, mine))
         room = Room()
@@ -80,10 +80,6 @@ def add_observations(call: Call, arguments: AddObservations) -> AddObservationsR
 
     project, opened = call.open(arguments)
     return call.execute(opened, arguments, answer, AddObservationsResult)
-
-
-def _text(content: str | NewObservation) -> str:
-    return content if isinstance(content, str) else content.content
 
 
 def _additions(name: str, rows: Sequence[Observation]) -> AddedObservations:
