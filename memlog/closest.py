@@ -90,8 +90,9 @@ class Names:
 
 
 def _alike(wanted: str, names: Sequence[str]) -> dict[int, float]:
-    """Which of the names are alike, by their places, and how much: what rapidfuzz's WRatio says, but for its look at
-    words out of a part, to which a long text with one word in common is as near as one that says nearly the same."""
+    """Which of the names are alike, by their places, and how much. As rapidfuzz's WRatio, but that a part counts among
+    texts of about one length too, and that words out of a part do not: to these a long text with one word in common is
+    as near as one that says nearly the same."""
     from rapidfuzz import fuzz, process
 
     scores: dict[int, float] = {}
