@@ -44,9 +44,8 @@ class Folders:
     def make(self) -> None:
         """Raises StorageError."""
         try:
-            os.fspath(
-                self._data_dir
-            ).encode()  # LMDB takes no other name, and finds out with a file begun
+            # LMDB takes no name that is not UTF-8, and finds out with a file begun.
+            os.fspath(self._data_dir).encode()
             make_private(self._data_dir)
         except UnicodeEncodeError as error:
             raise StorageError(
