@@ -139,7 +139,7 @@ class ChangesResult(Result, frozen=True, omit_defaults=False):
     notice: str | None = None
 
 
-class Change(NamedTuple):
+class _Change(NamedTuple):
     line: str
     entry: Entry
 
@@ -196,7 +196,7 @@ def _not_yet(moment: int | str, project: Project) -> str | None:
 
 def _changes(
     log: Log, state_at: Callable[[int], State], since: int, budget_tokens: int
-) -> tuple[list[Change], int]:
+) -> tuple[list[_Change], int]:
     """What a first stretch of the log says, nothing twice, and the position it reaches."""
     room = budget_tokens * CHARACTERS_PER_TOKEN * READ_AHEAD
     read: list[tuple[Entry, str]] = []
@@ -211,7 +211,7 @@ def _changes(
         said = _said(entry, says)
         if not later & {said, _begun(entry)}:
             line = f"{entry.position}. {clipped(says, budget_tokens)}"
-            changes.append(Change(line, entry))
+            changes.append(_Change(line, entry))
         later |= {said, *_told_again(entry)}
     return changes[::-1], read[-1][0].position if read else since
 
@@ -280,7 +280,7 @@ def _changed_by(entry: Entry) -> ChangedBy:
     return ChangedBy(position=entry.position, time=iso(entry.time_us), thread=entry.thread)
 
 
-def _fitting(changes: Sequence[Change], head: int, budget_tokens: int) -> Iterator[Change]:
+def _fitting(changes: Sequence[_Change], head: int, budget_tokens: int) -> Iterator[_Change]:
     """The first of them that fit together with their commands, with room for saying that there are more; at least
     one."""
     room = budget_tokens * CHARACTERS_PER_TOKEN - len(_footer(head, head))
