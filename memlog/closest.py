@@ -44,6 +44,8 @@ class Names:
     def closest(self, wanted: str) -> list[str]:
         """The first few of them by similarity of their letters, case-blind."""
         ready = _ready(wanted)
+        if not ready:  # it would be the same as each that has no letter either
+            return []
         places = self._worth_a_look(ready)
         scores = _alike(ready, [self._ready[place] for place in places])
         best = nsmallest(OFFERED_MAX, ((-score, places[at]) for at, score in scores.items()))
@@ -61,7 +63,7 @@ class Names:
         """
         from rapidfuzz import fuzz, process
 
-        if len(self) <= CLOSELY_MAX or not ready:
+        if len(self) <= CLOSELY_MAX:
             return range(len(self))
         alike = process.extract(ready, self._ready, scorer=fuzz.ratio, limit=ALIKE_MAX)
         words = sorted(dict.fromkeys(ready.split()), key=len)[-WORDS_MAX:]

@@ -95,6 +95,11 @@ def test_nothing_is_offered_among_many_where_nothing_is_near(many: Names, wanted
     assert many.did_you_mean(wanted) is None
 
 
+@pytest.mark.parametrize("wanted", ["🙂", "???", ""])
+def test_a_name_without_a_letter_is_not_near_to_another(wanted: str) -> None:
+    assert Names(["🎉", "***", "Ann"]).closest(wanted) == []
+
+
 def test_a_long_text_is_found_by_how_it_begins() -> None:
     texts = [f"{name} {' '.join(Random(name).sample(NAMES, 300))}" for name in NAMES[:200]]
     assert Names(texts).closest(misspelt(texts[70]))[0] == texts[70]
