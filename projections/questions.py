@@ -133,7 +133,7 @@ class Questions:
     def _asked(self, wanted: Question | Text, mode: Mode, at: int | None) -> Asked:
         """What to search with: the present embedder, or the one before while that reaches further."""
         try:
-            present, head = self._asked_present(wanted, mode)
+            present, needed = self._asked_present(wanted, mode, at)
         except EmbeddingError as error:
             if self._embeddings.switched_off:
                 raise
@@ -142,30 +142,33 @@ class Questions:
                 raise
             return before._replace(notice=f"{before.notice}: {error.message}")
         position = present.meaning.vectors.position
-        if position >= (head if at is None else at):
+        if position >= needed:
             return present
         before = self._asked_before(wanted)
         if before is not None and before.meaning.vectors.position > position:
             return before._replace(
                 notice=f"{before.notice}, while the present one, {present.meaning.embedder.key}, is "
-                f"embedding: its vectors are there for {position} of {head} events."
+                f"embedding: its vectors are there for {position} of {needed} events."
             )
         return present._replace(
-            notice=f"The newest {head - position} events are searched by words only: their texts are still "
+            notice=f"The newest {needed - position} events are searched by words only: their texts are still "
             "being turned into vectors. Ask again in a while to search them by meaning too."
         )
 
-    def _asked_present(self, wanted: Question | Text, mode: Mode) -> tuple[Asked, int]:
-        """With the present embedder; and the head of the log, which its vectors have seen if there was time."""
+    def _asked_present(
+        self, wanted: Question | Text, mode: Mode, at: int | None
+    ) -> tuple[Asked, int]:
+        """With the present embedder; and the position that its vectors should have seen, and have if there was time."""
         embedder = self._embeddings.soon(LOADING_SECONDS[mode])
         vectors, head = self._projections.vectors_so_far()
-        if vectors.position == head:
-            return Asked(wanted.vector(embedder), Meaning(embedder, vectors), None), head
+        needed = head if at is None else min(at, head)
+        if vectors.position >= needed:
+            return Asked(wanted.vector(embedder), Meaning(embedder, vectors), None), needed
         require_patience()
         self._lagging()
         with wanted.on_its_way(embedder) as vector:
             vectors = self._caught_up(head - vectors.position, mode)
-        return Asked(vector(), Meaning(embedder, vectors), None), head
+        return Asked(vector(), Meaning(embedder, vectors), None), needed
 
     def _caught_up(self, behind: int, mode: Mode) -> VectorProjector:
         """The vectors, as far as a search waits for so many events."""

@@ -195,3 +195,19 @@ def test_a_search_by_meaning_does_not_wait_for_the_text_index_to_catch_up(
         assert found(client, "who makes music in a group?", mode="semantic") == {"Ada"}
         assert behind(client) and not behind(client, "vectors")
         assert idle.told
+
+
+def test_a_search_of_the_past_does_not_wait_for_newer_texts_to_be_embedded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with client_on(tmp_path, embedder="minilm") as client:
+        tell(client, "Ada", "sings in a choir")
+        assert found(client, "who makes music in a group?") == {"Ada"}
+        position = client.service.open("default").projections.head()
+        tell(client, "Bob", "plays in an orchestra")
+        monkeypatch.delattr(follow.Projections, "vectors")
+        for mode in ("hybrid", "semantic"):
+            past = {"query": "who makes music in a group?", "mode": mode, "asOf": position}
+            answer = client("search_nodes", **past)
+            assert [each["name"] for each in answer["entities"]] == ["Ada"]
+            assert "notice" not in answer
