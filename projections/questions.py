@@ -79,7 +79,7 @@ class Text(NamedTuple):
         yield Meanwhile(self.vector, embedder).begin().result
 
 
-class Asked(NamedTuple):
+class Posed(NamedTuple):
     """The question as a vector, what to search with it, and in what respect that is not all there is."""
 
     vector: Vectors
@@ -107,12 +107,12 @@ class Questions:
         mode: Mode,
         at: int | None = None,
         meanwhile: Callable[[], object] = nothing,
-    ) -> Future[Asked]:
+    ) -> Future[Posed]:
         """As `Asking.begin`, for what was there `at` a position; `answer` is what `Asking.answer` is."""
         ask = partial(self._asked, wanted, mode, at)
         return self._embeddings.asking.begin(ask, mode, meanwhile)
 
-    def pointed(self, query: str, asked: Asked, text: TextProjector | None) -> Asked:
+    def pointed(self, query: str, asked: Posed, text: TextProjector | None) -> Posed:
         """With the vector that the question's rare words give it. As it is where `text`, which knows what is rare, is
         damaged or has to catch up: somebody else sees to that, and this is a refinement."""
         from projections.weighing import pointed
@@ -130,7 +130,7 @@ class Questions:
                 return asked._replace(vector=vector, cosine_min=POINTED_COSINE_MIN)
         return asked
 
-    def _asked(self, wanted: Question | Text, mode: Mode, at: int | None) -> Asked:
+    def _asked(self, wanted: Question | Text, mode: Mode, at: int | None) -> Posed:
         """What to search with: the present embedder, or the one before while that reaches further."""
         try:
             present, needed = self._asked_present(wanted, mode, at)
@@ -157,18 +157,18 @@ class Questions:
 
     def _asked_present(
         self, wanted: Question | Text, mode: Mode, at: int | None
-    ) -> tuple[Asked, int]:
+    ) -> tuple[Posed, int]:
         """With the present embedder; and the position that its vectors should have seen, and have if there was time."""
         embedder = self._embeddings.soon(LOADING_SECONDS[mode])
         vectors, head = self._projections.vectors_so_far()
         needed = head if at is None else min(at, head)
         if vectors.position >= needed:
-            return Asked(wanted.vector(embedder), Meaning(embedder, vectors), None), needed
+            return Posed(wanted.vector(embedder), Meaning(embedder, vectors), None), needed
         require_patience()
         self._lagging()
         with wanted.on_its_way(embedder) as vector:
             vectors = self._caught_up(head - vectors.position, mode)
-        return Asked(vector(), Meaning(embedder, vectors), None), needed
+        return Posed(vector(), Meaning(embedder, vectors), None), needed
 
     def _caught_up(self, behind: int, mode: Mode) -> VectorProjector:
         """The vectors, as far as a search waits for so many events."""
@@ -180,7 +180,7 @@ class Questions:
             self._has_waited = True
         return self._projections.vectors(patience_seconds)
 
-    def _asked_before(self, wanted: Question | Text) -> Asked | None:
+    def _asked_before(self, wanted: Question | Text) -> Posed | None:
         meaning = self._projections.previous(PREVIOUS_SECONDS)
         if meaning is None:
             return None
@@ -188,7 +188,7 @@ class Questions:
             vector = wanted.vector(meaning.embedder)
         except EmbeddingError:
             return None
-        return Asked(
+        return Posed(
             vector,
             meaning,
             f"Searched by meaning with the embedder before, {meaning.embedder.key}, up to event "

@@ -3,7 +3,7 @@
 A document is found by its words (BM25), by its meaning (cosine of embeddings) or because the query is
 a part of it (substring). The best of what was found are looked at closely, word by word (`late`), together
 with what was written down right beside them in the same conversation; `ranking` orders them all.
-A document found by neither words nor part counts only with a cosine of at least `Asked.cosine_min`, or beside
+A document found by neither words nor part counts only with a cosine of at least `Posed.cosine_min`, or beside
 one that was found; so a query that nothing answers finds nothing.
 
 Left to others: the question as a vector, and which vectors it is compared with (`questions`).
@@ -25,7 +25,7 @@ from projections.embedding.computing import nothing
 from projections.embeddings import Embeddings
 from projections.follow import Projections
 from projections.query import Query, parse
-from projections.questions import Asked, Question, Questions, Text
+from projections.questions import Posed, Question, Questions, Text
 from projections.text import TextProjector
 from projections.things import TextHit
 from projections.vectors import VectorHit
@@ -89,7 +89,7 @@ _NOTHING = _Worded([], [], False)
 class _Near(NamedTuple):
     """What is nearest to the question in meaning, best first, and how to look further."""
 
-    asked: Asked
+    asked: Posed
     look: Look
     rows: Ids
     cosines: Vectors
@@ -218,7 +218,7 @@ def _unlooked() -> tuple[None, _Worded]:
     return None, _NOTHING
 
 
-def _near(asked: Asked, scope: _Scope) -> _Near:
+def _near(asked: Posed, scope: _Scope) -> _Near:
     look = asked.meaning.vectors.look(asked.vector, scope.at)
     return _Near(asked, look, *look.nearest(scope.depth, scope.kinds, scope.labels))
 
