@@ -162,7 +162,7 @@ class Questions:
         embedder = self._embeddings.soon(LOADING_SECONDS[mode])
         vectors, head = self._projections.vectors_so_far()
         needed = head if at is None else min(at, head)
-        if vectors.position >= needed:
+        if needed <= vectors.position <= head:  # those beyond it are of another log, and made anew
             return Posed(wanted.vector(embedder), Meaning(embedder, vectors), None), needed
         require_patience()
         self._lagging()
