@@ -1,6 +1,7 @@
 """Threads for what somebody waits for, where the system grants them.
 
-Where it grants no more, those that are there do what they are handed; where there is none, whoever asked is told so.
+Where it grants no more, those of a `Crew` do what it is handed. Where it has none, and where `in_thread` is granted
+none, whoever asked is told so.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ import click
 from memlog.errors import EmbeddingError
 from memlog.runs import runs
 from memlog.settings import LogLevel, Settings, load
-from server.cli.hints import spoken, spoken_of
+from server.cli.hints import hint_of, spoken_of
 from server.unread import stderr_handler
 
 if TYPE_CHECKING:
@@ -255,7 +255,7 @@ def open_to_read(service: Service, name: str | None) -> tuple[str, Opened]:
     name, opened = open_project(service, name)
     if (damage := opened.project.damage) is not None:
         say(f"warning: {damage.message}", err=True)
-        say(f"hint: {spoken(damage.suggestion or '', name)}", err=True)
+        say(f"hint: {hint_of(damage, name)}", err=True)
     return name, opened
 
 
@@ -305,8 +305,9 @@ def indexed(service: Service, project: str, names: Iterable[str], progress: Prog
         try:
             projections.caught_up(name, bar_for(progress))
         except EmbeddingError as error:
-            hint = f". {spoken(error.suggestion, project)}" if error.suggestion else ""
-            said.append(f"{name} will be built by the next search: {error.message}{hint}")
+            hint = hint_of(error, project)
+            built = f"{name} will be built by the next search: {error.message}"
+            said.append(f"{built}. {hint}" if hint else built)
     return said
 
 

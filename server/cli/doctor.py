@@ -25,7 +25,7 @@ from server.cli.common import (
     service_of,
     with_settings,
 )
-from server.cli.hints import spoken
+from server.cli.hints import hint_of
 from server.service import Opened, Service
 
 OF_OTHERS = S_IRWXG | S_IRWXO
@@ -95,7 +95,7 @@ def _embedder(service: Service) -> dict[str, str]:
         embedder = service.embeddings.get()
         embedder.query_vector("is anyone there")
     except MemlogError as error:
-        return {"state": error.message, "hint": spoken(error.suggestion or "")}
+        return {"state": error.message, "hint": hint_of(error) or ""}
     return {"state": "well", "key": embedder.key, "dimensions": str(embedder.dimensions)}
 
 
@@ -106,14 +106,13 @@ def _project(service: Service, row: ProjectRow) -> dict[str, Any]:
             opened = service.open(row.name)
             opened.projections.text(), opened.projections.analytics()
             if (damage := opened.project.damage) is not None:
-                report["error"], report["hint"] = damage.message, damage.suggestion
+                report["error"], report["hint"] = damage.message, hint_of(damage, row.name)
             report["head"] = opened.project.head()
             report |= _ahead(opened.project)
             report["projections"] = opened.projections.positions()
             report["vectors"] = _vectors(service, opened)
         except MemlogError as error:
-            report["error"] = error.message
-            report["hint"] = spoken(error.suggestion or "", row.name)
+            report["error"], report["hint"] = error.message, hint_of(error, row.name)
     return report
 
 

@@ -63,6 +63,11 @@ def spoken(text: str, project: str | None = None) -> str:
     return _OF_NO_PROJECT.sub(lambda found: found[0] + named, text)
 
 
+def hint_of(error: MemlogError, project: str | None = None) -> str | None:
+    """What an error advises, said so; None where it advises nothing."""
+    return spoken(error.suggestion, project) if error.suggestion else None
+
+
 @contextmanager
 def spoken_of(project: str | None) -> Iterator[None]:
     """What an error from here advises can be typed as it stands, also where it is about another project than the
@@ -70,6 +75,5 @@ def spoken_of(project: str | None) -> Iterator[None]:
     try:
         yield
     except MemlogError as error:
-        if error.suggestion:
-            error.suggestion = spoken(error.suggestion, project)
+        error.suggestion = hint_of(error, project)
         raise

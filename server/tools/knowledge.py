@@ -27,7 +27,7 @@ from memlog.project import Outcome
 from memlog.saving import quality_score, warnings
 from memlog.state import Entity, Observation, State
 from memlog.times import iso, parse_iso
-from server.cutting import page_of, said
+from server.cutting import page_of, said, together
 from server.moments import AsOf, Time, position_of
 from server.portions import OPEN_ALONE, cut_notice, view_portion
 from server.registry import Arguments, Call, Result, ThreadId, tool
@@ -300,8 +300,9 @@ def _lacking(wanted: str | None, state: State) -> str | None:
     known = {_kind(row.entity_type): row.entity_type for row in state.entities()} if wanted else {}
     if wanted is None or _kind(wanted) in known:
         return None
-    near = did_you_mean(wanted, known.values())
-    return f"No entity has the type '{shorten(wanted)}'.{f' {near}' if near else ''}"
+    return together(
+        f"No entity has the type '{shorten(wanted)}'.", did_you_mean(wanted, known.values())
+    )
 
 
 def _moment(text: str | None, path: str) -> int:

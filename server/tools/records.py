@@ -202,19 +202,19 @@ def memory_list(call: Call, arguments: MemoryList) -> RecordsResult:
 def _lacking(wanted: Sequence[str], state: State) -> str | None:
     """Which of the labels asked for no record has, and what was perhaps meant: they are compared to the letter. Or
     that none has them all."""
-    told = []
+    told: list[str | None] = []
     for label in wanted:
         if next(state.memories((label,)), None) is None:
             kind, _, value = label.partition(":")
             known = (each.partition(":") for each in islice(state.labels(), LABELS_READ_MAX))
             near = did_you_mean(value, [name for of, _, name in known if of == kind])
-            told.append(f"No record has the {kind} '{shorten(value)}'.{f' {near}' if near else ''}")
+            told += [f"No record has the {kind} '{shorten(value)}'.", near]
     if not told and len(wanted) > 1 and next(state.memories(wanted), None) is None:
         each = "there are records with each of them"
         return (
             f"No record has all of {', '.join(map(_shown, wanted))}, though {each}. Ask with fewer."
         )
-    return " ".join(told) or None
+    return together(*told)
 
 
 def _shown(label: str) -> str:
