@@ -116,13 +116,16 @@ class Limits:
     async def _drop_the_rest(self, receive: Receive, bytes_max: int) -> None:
         """Of a body that is not all here."""
         more = True
-        with anyio.move_on_after(self._patience_s) as dropping:
-            self._lasting.add(dropping)
-            while more and bytes_max >= 0:
-                message = await receive()
-                more = message["type"] == "http.request" and message.get("more_body", False)
-                bytes_max -= len(message.get("body", b""))
-        self._lasting.discard(dropping)
+        dropping = anyio.move_on_after(self._patience_s)
+        self._lasting.add(dropping)
+        try:
+            with dropping:
+                while more and bytes_max >= 0:
+                    message = await receive()
+                    more = message["type"] == "http.request" and message.get("more_body", False)
+                    bytes_max -= len(message.get("body", b""))
+        finally:
+            self._lasting.discard(dropping)
 
     def _refusal(self, scope: Scope) -> ASGIApp | None:
         """Of a head that is too large, or tells of a body that is, or of two."""
