@@ -199,6 +199,15 @@ def test_a_name_that_is_nearly_right_is_offered_the_right_one_where_it_is_no_err
     assert answer["suggestions"] == {"jon-doe": ["john-doe"]}
 
 
+def test_a_relation_to_a_name_that_is_nearly_right_is_stored_and_offered_the_right_one(
+    world: World,
+) -> None:
+    edge = {"from": "jon-doe", "to": "techcorp", "relationType": "works_for"}
+    answer = world.call("create_relations", {"relations": [edge]})
+    assert answer["warnings"] == ["Entity with name jon-doe not found: the relation waits for it"]
+    assert answer["suggestions"] == {"jon-doe": ["john-doe"]}
+
+
 def test_what_is_deleted_by_nearly_the_right_words_is_offered_the_right_ones(world: World) -> None:
     long = "Keeps a diary of every journey, " * 12
     world.call(

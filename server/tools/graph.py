@@ -170,12 +170,14 @@ def _by_former_names(names: Iterable[str], before: State) -> list[str]:
 
 
 class CreateRelationsResult(Result, frozen=True):
-    """`existing` lists relations that were there already, `warnings` what looks like a mistake."""
+    """`existing` lists relations that were there already, `warnings` what looks like a mistake; `suggestions` gives,
+    for a name that was not found, the closest that exist."""
 
     project: str
     relations: list[RelationView]
     existing: list[RelationView]
     warnings: list[str]
+    suggestions: dict[str, list[str]] = field(default_factory=dict)
     notice: str | None = None
 
 
@@ -199,18 +201,19 @@ def create_relations(call: Call, arguments: CreateRelations) -> CreateRelationsR
                     repeated[row.id] = _weighed_twice(row)
                 (relations if row.id in new else existing)[row.id] = view_relation(row)
         names = dict.fromkeys(n for item in arguments.relations for n in (item.source, item.target))
+        missing = [name for name in names if outcome.after.entity_id_of(name) is None]
         room = Room()
         return CreateRelationsResult(
             project=project,
             warnings=room.say(
                 [
                     f"Entity with name {name} not found: the relation waits for it"
-                    for name in names
-                    if outcome.after.entity_id_of(name) is None
+                    for name in missing
                 ]
                 + _loops(arguments.relations, outcome.after)
                 + list(repeated.values())
             ),
+            suggestions=closest_names(missing, outcome.after),
             existing=room.take(list(existing.values()), "that were there already", share=2),
             relations=room.take(list(relations.values()), "new relations"),
             notice=room.notice("All are stored; open_nodes shows those of an entity."),
