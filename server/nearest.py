@@ -1,15 +1,18 @@
-"""What is nearest to what was not found, where that is no error: a name, a fact or a relation that can be passed."""
+"""What is nearest to what was not found, where that is no error: a name, a fact, a relation or a thread that can be
+passed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from memlog.closest import Names
+from memlog.closest import Names, did_you_mean
 from memlog.commands import Edge
 from memlog.errors import shorten
 from memlog.graph import named_by_id
 from memlog.state import Relation, State
-from server.cutting import within_budget
+from projections.analytics_tables import scope_of
+from server.cutting import together, within_budget
+from server.service import Opened
 
 SUGGESTED_FOR_MAX = 10
 SUGGESTIONS_CHARACTERS = 4_000
@@ -62,6 +65,17 @@ def closest_relations(missing: Sequence[Edge], state: State) -> list[Relation]:
         rows = [near[text] for text in Names(near).closest(wanted)]
         found.update((row.id, row) for row in rows)
     return list(within_budget(found.values(), most=SUGGESTIONS_CHARACTERS, told=_said))
+
+
+def silent_thread(thread: str | None, opened: Opened) -> str | None:
+    """That nothing was ever written under this threadId, and which was perhaps meant; None where something was."""
+    if thread is None:
+        return None
+    with opened.projections.analytics().read() as counted:
+        if counted.thread(scope_of(thread)) is not None:
+            return None
+        near = did_you_mean(thread, (row.thread for row in counted.threads()))
+    return together(f"Nothing was written under the threadId '{shorten(thread)}'.", near)
 
 
 def _said(row: Relation) -> str:

@@ -208,6 +208,28 @@ def test_a_relation_to_a_name_that_is_nearly_right_is_stored_and_offered_the_rig
     assert answer["suggestions"] == {"jon-doe": ["john-doe"]}
 
 
+@pytest.mark.parametrize(
+    ("tool", "others"),
+    [
+        ("query_nodes", {}),
+        ("get_history", {}),
+        ("get_observation_history", {"entityName": "john-doe"}),
+        ("get_analytics", {}),
+    ],
+)
+def test_of_a_thread_that_never_wrote_it_is_said_so_and_which_was_perhaps_meant(
+    world: World, tool: str, others: dict[str, str]
+) -> None:
+    mug = {"name": "mug", "entityType": "object", "observations": ["is blue"]}
+    world.call("create_entities", {"entities": [mug], "threadId": "planning-2026"})
+    said = "Nothing was written under the threadId 'planing-2026'. Did you mean 'planning-2026'?"
+    assert world.call(tool, {**others, "threadId": "planing-2026"})["notice"] == said
+    there = {**others, "entityName": "mug"} if others else {}
+    assert "notice" not in world.call(tool, {**there, "threadId": "planning-2026"})
+    if not others:
+        assert "notice" not in world.call(tool, {})
+
+
 def test_what_is_deleted_by_nearly_the_right_words_is_offered_the_right_ones(world: World) -> None:
     long = "Keeps a diary of every journey, " * 12
     world.call(

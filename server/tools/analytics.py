@@ -13,6 +13,7 @@ from memlog.times import iso
 from projections.analytics_tables import Analytics, Counts, Order, Reason
 from server.cutting import within_budget
 from server.moments import AsOf, position_of
+from server.nearest import silent_thread
 from server.registry import Arguments, Call, Result, ThreadId, tool
 
 EACH, EACH_MAX = 10, 100
@@ -68,6 +69,7 @@ class AnalyticsResult(Result, frozen=True):
     top_important: list[Important]
     most_connected: list[Connected]
     orphaned_entities: list[Orphaned]
+    notice: str | None = None
 
 
 @tool("knowledge", "See what changed, matters and is missing")
@@ -83,17 +85,22 @@ def get_analytics(call: Call, arguments: GetAnalytics) -> AnalyticsResult:
     # other; then the state has the last word, and what it does not know is left out.
     with opened.project.read(at) as state, analytics.read(at) as counted:
         top = _Top(arguments, counted, state)
-        return AnalyticsResult(
-            project=project,
-            recent_changes=[_recent(row, counts.updated_us) for row, counts in top.of("recent")],
-            top_important=[_important(*each) for each in top.of("important")],
-            most_connected=[_connected(*each, state) for each in top.of("connected")],
-            orphaned_entities=[
-                _orphaned(row, reason)
-                for row, counts in top.of("orphaned")
-                if (reason := counts.orphaned)
-            ],
-        )
+        recent = [_recent(row, counts.updated_us) for row, counts in top.of("recent")]
+        important = [_important(*each) for each in top.of("important")]
+        connected = [_connected(*each, state) for each in top.of("connected")]
+        orphaned = [
+            _orphaned(row, reason)
+            for row, counts in top.of("orphaned")
+            if (reason := counts.orphaned)
+        ]
+    return AnalyticsResult(
+        project=project,
+        recent_changes=recent,
+        top_important=important,
+        most_connected=connected,
+        orphaned_entities=orphaned,
+        notice=None if recent else silent_thread(arguments.thread_id, opened),
+    )
 
 
 class _Top:

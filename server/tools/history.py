@@ -32,6 +32,7 @@ from memlog.touching import memory_positions, positions_of_name
 from server.cutting import page_of, within_budget
 from server.memories import require_memory
 from server.moments import Since, position_of
+from server.nearest import silent_thread
 from server.portions import OPEN_ALONE, cut_notice, portion, view_portion
 from server.registry import Arguments, Call, Result, ThreadId, tool
 from server.views import (
@@ -114,7 +115,8 @@ def get_history(call: Call, arguments: GetHistory) -> HistoryResult:
         events = (happened(entry, state) for entry in entries)
         page, more = page_of(events, arguments.limit)
     cursor = write_cursor(_Before(page[-1].position), folder, arguments) if more else None
-    return HistoryResult(project=project, events=page, next_cursor=cursor)
+    notice = None if page else silent_thread(arguments.thread_id, opened)
+    return HistoryResult(project=project, events=page, next_cursor=cursor, notice=notice)
 
 
 def happened(entry: Entry, state: State) -> Happened:

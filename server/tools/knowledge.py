@@ -29,6 +29,7 @@ from memlog.state import Entity, Observation, State
 from memlog.times import iso, parse_iso
 from server.cutting import page_of, said, together
 from server.moments import AsOf, Time, position_of
+from server.nearest import silent_thread
 from server.portions import OPEN_ALONE, cut_notice, view_portion
 from server.registry import Arguments, Call, Result, ThreadId, tool
 from server.views import Blame, CursorText, EntityView, read_cursor, write_cursor
@@ -145,6 +146,7 @@ class HistoryResult(Result, frozen=True):
     project: str
     history: list[Version]
     next_cursor: str | None = field(name="nextCursor", default=None)
+    notice: str | None = None
 
 
 class _VersionsCursor(msgspec.Struct, array_like=True):
@@ -182,7 +184,8 @@ def get_observation_history(call: Call, arguments: GetObservationHistory) -> His
     if more:
         following = _VersionsCursor(position, rows[len(page) - 1].born)
         cursor = write_cursor(following, folder, arguments)
-    return HistoryResult(project=project, history=page, next_cursor=cursor)
+    notice = None if page else silent_thread(arguments.thread_id, opened)
+    return HistoryResult(project=project, history=page, next_cursor=cursor, notice=notice)
 
 
 def _chain(observation_id: str, rows: list[Observation], state: State) -> list[Observation]:
@@ -287,11 +290,12 @@ def query_nodes(call: Call, arguments: QueryNodes) -> QueryNodesResult:
         if more
         else None
     )
+    silent = None if page else silent_thread(arguments.thread_id, opened)
     return QueryNodesResult(
         project=project,
         entities=page,
         next_cursor=cursor,
-        notice=cut_notice(page, OPEN_ALONE) or lacking,
+        notice=together(cut_notice(page, OPEN_ALONE), lacking, silent),
     )
 
 
