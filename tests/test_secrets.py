@@ -9,6 +9,7 @@ import base64
 import json
 import logging
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -329,6 +330,19 @@ def test_what_would_take_too_long_is_refused_or_said(monkeypatch: pytest.MonkeyP
     with pytest.raises(LimitExceeded):
         judge({"a": AWS}, "reject")
     assert judge({"a": AWS}, "off") is None
+
+
+def test_waiting_for_the_detectors_takes_none_of_the_time_to_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    detectors = credentials.detectors
+
+    def late() -> object:
+        time.sleep(credentials.SECONDS_MAX)
+        return detectors()
+
+    monkeypatch.setattr(credentials, "detectors", late)
+    assert judge({"a": "A service called checkout-service"}, "reject") is None
 
 
 # -- never printed
