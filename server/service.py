@@ -72,6 +72,7 @@ class Opened:
         self.project = project
         self.folder = project.folder
         """Where its indexes stand, also once the project is elsewhere."""
+        self.project_id = project.folder.name
         self.projections = Projections(project, embeddings)
         self.searcher = Searcher(self.projections, embeddings, lagging)
 

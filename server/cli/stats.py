@@ -117,7 +117,7 @@ def _report(service: Service, wanted: str | None) -> Report:
         project=name,
         position=position,
         totals=shown,
-        metrics=list(_metrics(totals, service, opened.project.folder.name)),
+        metrics=list(_metrics(totals, service, opened.project_id)),
         entity_types=_most_first((row.type, row.number) for row in counts if row.what == "entity"),
         memory_types=memories,
         threads=_most_first((row.thread, row.entities) for row in threads),

@@ -29,20 +29,14 @@ from memlog.sentences import sentence
 from memlog.state import State
 from memlog.times import iso
 from memlog.touching import memory_positions, positions_of_name
+from server.cursors import CursorText, Limit, read_cursor, write_cursor
 from server.cutting import page_of, within_budget
 from server.memories import require_memory
 from server.moments import Since, position_of
 from server.nearest import silent_thread
 from server.portions import OPEN_ALONE, cut_notice, portion, view_portion
 from server.registry import Arguments, Call, Result, ThreadId, tool
-from server.views import (
-    CursorText,
-    EntityView,
-    RelationView,
-    read_cursor,
-    view_relation,
-    write_cursor,
-)
+from server.views import EntityView, RelationView, view_relation
 
 UNDONE_SHOWN_MAX = 50
 LAST_MAX = 100
@@ -57,7 +51,7 @@ class GetHistory(Arguments, frozen=True):
     memory_id: MemoryId | None = field(name="memoryId", default=None)
     thread_id: ThreadId | None = field(name="threadId", default=None)
     since: Since | None = None
-    limit: Annotated[int, Meta(ge=1, le=1_000)] | None = None
+    limit: Limit | None = None
     cursor: CursorText | None = None
 
 
@@ -82,7 +76,7 @@ class HistoryResult(Result, frozen=True):
 class _Before(msgspec.Struct, array_like=True):
     """Events below `position`."""
 
-    position: int
+    position: int = 2**63 - 1
 
 
 @tool("history", "Show what happened")
@@ -101,20 +95,19 @@ def get_history(call: Call, arguments: GetHistory) -> HistoryResult:
         )
         raise refusal([(InvalidParameter, problem)])
     project, opened = call.open(arguments)
-    folder, before = opened.project.folder.name, 2**63 - 1
-    if arguments.cursor is not None:
-        before = read_cursor(arguments.cursor, _Before, folder, arguments).position
+    start = read_cursor(_Before, opened.project_id, arguments) or _Before()
     since = position_of(arguments.since, opened.project, "since") or 0
     with opened.project.snapshot() as (log, state_at):
         state = state_at(log.position())
         entries = (
             entry
-            for entry in _entries(arguments, before, since, log, state)
+            for entry in _entries(arguments, start.position, since, log, state)
             if arguments.thread_id in (None, entry.thread)
         )
         events = (happened(entry, state) for entry in entries)
         page, more = page_of(events, arguments.limit)
-    cursor = write_cursor(_Before(page[-1].position), folder, arguments) if more else None
+    following = _Before(page[-1].position) if more else None
+    cursor = write_cursor(following, opened.project_id, arguments)
     notice = None if page else silent_thread(arguments.thread_id, opened)
     return HistoryResult(project=project, events=page, next_cursor=cursor, notice=notice)
 

@@ -27,12 +27,13 @@ from memlog.project import Outcome
 from memlog.saving import quality_score, warnings
 from memlog.state import Entity, Observation, State
 from memlog.times import iso, parse_iso
+from server.cursors import CursorText, Limit, read_cursor, write_cursor
 from server.cutting import page_of, said, together
 from server.moments import AsOf, Time, position_of
 from server.nearest import silent_thread
 from server.portions import OPEN_ALONE, cut_notice, view_portion
 from server.registry import Arguments, Call, Result, ThreadId, tool
-from server.views import Blame, CursorText, EntityView, read_cursor, write_cursor
+from server.views import Blame, EntityView
 
 DEPTH_MAX = 20
 VISITED_MAX = 200_000
@@ -104,9 +105,9 @@ def save_memory(call: Call, arguments: SaveMemory) -> SaveMemoryResult:
     try:
         result = call.execute(opened, arguments, answer, SaveMemoryResult)
     except InvalidParameter:
-        usage.count(saves_key(opened.project.folder.name, refused=True))
+        usage.count(saves_key(opened.project_id, refused=True))
         raise
-    usage.count(saves_key(opened.project.folder.name, refused=False))
+    usage.count(saves_key(opened.project_id, refused=False))
     return result
 
 
@@ -124,7 +125,7 @@ class GetObservationHistory(Arguments, frozen=True):
         name="observationId", default=None
     )
     thread_id: ThreadId | None = field(name="threadId", default=None)
-    limit: Annotated[int, Meta(ge=1, le=1_000)] | None = None
+    limit: Limit | None = None
     cursor: CursorText | None = None
     as_of: AsOf | None = field(name="asOf", default=None)
 
@@ -152,8 +153,8 @@ class HistoryResult(Result, frozen=True):
 class _VersionsCursor(msgspec.Struct, array_like=True):
     """The versions as of `position`, born after `born`."""
 
-    position: int
-    born: int
+    position: int | None
+    born: int = 0
 
 
 @tool("knowledge", "Show the versions of facts")
@@ -163,27 +164,24 @@ def get_observation_history(call: Call, arguments: GetObservationHistory) -> His
     Example: {"entityName": "john-doe"}
     """
     project, opened = call.open(arguments)
-    folder = opened.project.folder.name
-    at, after = position_of(arguments.as_of, opened.project), 0
-    if arguments.cursor is not None:
-        start = read_cursor(arguments.cursor, _VersionsCursor, folder, arguments)
-        at, after = start.position, start.born
-    with opened.project.read(at) as state:
+    at = position_of(arguments.as_of, opened.project)
+    start = read_cursor(_VersionsCursor, opened.project_id, arguments) or _VersionsCursor(at)
+    with opened.project.read(start.position) as state:
         position = state.position
         entity_id = state.entity_id_of(arguments.entity_name)
         if entity_id is None:
-            problem = missing_entity(arguments.entity_name, "entityName", state, at=at)
+            problem = missing_entity(arguments.entity_name, "entityName", state, at=start.position)
             raise refusal([(EntityNotFound, problem)])
         rows = [*state.retired_observations(entity_id), *state.observations(entity_id)]
         if arguments.observation_id is not None:
             rows = _chain(arguments.observation_id, rows, state)
-    rows = [row for row in rows if row.born > after and arguments.thread_id in (None, row.thread)]
+    rows = [
+        row for row in rows if row.born > start.born and arguments.thread_id in (None, row.thread)
+    ]
     rows.sort(key=lambda row: row.born)
     page, more = page_of(map(_version, rows), arguments.limit)
-    cursor = None
-    if more:
-        following = _VersionsCursor(position, rows[len(page) - 1].born)
-        cursor = write_cursor(following, folder, arguments)
+    following = _VersionsCursor(position, rows[len(page) - 1].born) if more else None
+    cursor = write_cursor(following, opened.project_id, arguments)
     notice = None if page else silent_thread(arguments.thread_id, opened)
     return HistoryResult(project=project, history=page, next_cursor=cursor, notice=notice)
 
@@ -238,7 +236,7 @@ class QueryNodes(Arguments, frozen=True):
         name="createdAfter", default=None
     )
     updated_after: Time | None = field(name="updatedAfter", default=None)
-    limit: Annotated[int, Meta(ge=1, le=1_000)] | None = None
+    limit: Limit | None = None
     cursor: CursorText | None = None
     as_of: AsOf | None = field(name="asOf", default=None)
     provenance: Blame = False
@@ -257,8 +255,10 @@ class QueryNodesResult(Result, frozen=True):
 
 
 class _NodesCursor(msgspec.Struct, array_like=True):
-    position: int
-    entity: str
+    """The entities as of `position`, beyond the one with this id."""
+
+    position: int | None
+    entity: str = ""
 
 
 @tool("knowledge", "List entities by their properties")
@@ -268,16 +268,14 @@ def query_nodes(call: Call, arguments: QueryNodes) -> QueryNodesResult:
     Example: {"entityType": "Person", "minImportance": 0.8}
     """
     project, opened = call.open(arguments)
-    at, after = position_of(arguments.as_of, opened.project), ""
-    if arguments.cursor is not None:
-        start = read_cursor(arguments.cursor, _NodesCursor, opened.project.folder.name, arguments)
-        at, after = start.position, start.entity
+    at = position_of(arguments.as_of, opened.project)
+    start = read_cursor(_NodesCursor, opened.project_id, arguments) or _NodesCursor(at)
     created_us = _moment(arguments.created_after, "createdAfter")
     updated_us = _moment(arguments.updated_after, "updatedAfter")
-    with opened.project.read(at) as state:
+    with opened.project.read(start.position) as state:
         matching = (
             _node(row, state, blame=arguments.provenance)
-            for row in state.entities(after=after)
+            for row in state.entities(after=start.entity)
             if _fits(row, arguments) and row.created_us > created_us
             if row.updated_us > updated_us or state.updated_us(row) > updated_us
             if _of_thread(row, arguments.thread_id, state)
@@ -285,16 +283,12 @@ def query_nodes(call: Call, arguments: QueryNodes) -> QueryNodesResult:
         page, more = page_of(matching, arguments.limit)
         position = state.position
         lacking = None if page else _lacking(arguments.entity_type, state)
-    cursor = (
-        write_cursor(_NodesCursor(position, page[-1].id), opened.project.folder.name, arguments)
-        if more
-        else None
-    )
+    following = _NodesCursor(position, page[-1].id) if more else None
     silent = None if page else silent_thread(arguments.thread_id, opened)
     return QueryNodesResult(
         project=project,
         entities=page,
-        next_cursor=cursor,
+        next_cursor=write_cursor(following, opened.project_id, arguments),
         notice=together(cut_notice(page, OPEN_ALONE), lacking, silent),
     )
 

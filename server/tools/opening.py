@@ -17,20 +17,13 @@ from memlog.commands import ITEMS_MAX, EntityName
 from memlog.gates import SMALL_CALLS
 from memlog.patience import Held
 from memlog.state import Entity, State
+from server.cursors import CursorText, read_cursor, write_cursor
 from server.cutting import within_budget
 from server.moments import AsOf, position_of
 from server.nearest import closest_names
 from server.portions import NEWEST, OPEN_ALONE, Before, cut_notice, portion, view_portion
 from server.registry import Arguments, Call, Result, tool
-from server.views import (
-    Blame,
-    CursorText,
-    EntityView,
-    RelationView,
-    read_cursor,
-    view_relation,
-    write_cursor,
-)
+from server.views import Blame, EntityView, RelationView, view_relation
 
 GO_ON = "Pass nextCursor as cursor for what is older."
 
@@ -57,7 +50,7 @@ class OpenNodesResult(Result, frozen=True):
 class _Cursor(msgspec.Struct, array_like=True):
     """As of `position`, the names from `reached` on; of an entity opened alone, what is older than these."""
 
-    position: int
+    position: int | None
     reached: int = 0
     fact: int = NEWEST.fact
     edge: str = NEWEST.edge
@@ -81,13 +74,10 @@ class _Opened(msgspec.Struct):
 def open_nodes(call: Call, arguments: OpenNodes) -> OpenNodesResult:
     """Get entities by exact name, with their facts and relations. Example: {"names": ["john-doe"]}"""
     project, opened = call.open(arguments)
-    folder = opened.project.folder.name
-    if arguments.cursor is None:
-        start, at = _Cursor(0), position_of(arguments.as_of, opened.project)
-    else:
-        start = read_cursor(arguments.cursor, _Cursor, folder, arguments)
-        at = start.position
-    with Held(SMALL_CALLS), opened.project.read(at) as state:
+    start = read_cursor(_Cursor, opened.project_id, arguments)
+    if start is None:
+        start = _Cursor(position_of(arguments.as_of, opened.project))
+    with Held(SMALL_CALLS), opened.project.read(start.position) as state:
         wanted = _wanted(arguments.names, state)
         found = _opened(wanted, start, state, arguments.provenance)
         page = list(within_budget(found, told=lambda each: each.told))
@@ -102,7 +92,7 @@ def open_nodes(call: Call, arguments: OpenNodes) -> OpenNodesResult:
         relations=[edges[key] for key in sorted(edges)],
         not_found=missing,
         suggestions=suggestions,
-        next_cursor=write_cursor(following, folder, arguments) if following else None,
+        next_cursor=write_cursor(following, opened.project_id, arguments),
         notice=cut_notice(entities, GO_ON if following and len(wanted) == 1 else OPEN_ALONE),
     )
 

@@ -12,9 +12,10 @@ from memlog.commands import CreateProject, ProjectName
 from memlog.errors import ProjectArchived
 from memlog.state import Project as ProjectRow
 from memlog.store import Wanted
+from server.cursors import CursorText, Limit, read_cursor, write_cursor
 from server.cutting import page_of
 from server.registry import Arguments, Call, Result, tool
-from server.views import CursorText, ProjectView, read_cursor, view_project, write_cursor
+from server.views import ProjectView, view_project
 
 
 class Nothing(Arguments, frozen=True):
@@ -29,7 +30,7 @@ class Named(Arguments, frozen=True):
 
 class ListProjects(Arguments, frozen=True):
     status: Wanted = "active"
-    limit: Annotated[int, Meta(ge=1, le=1_000)] | None = None
+    limit: Limit | None = None
     cursor: CursorText | None = None
 
 
@@ -64,8 +65,7 @@ class CurrentProjectResult(Result, frozen=True):
 def list_projects(call: Call, arguments: ListProjects) -> ListProjectsResult:
     """List the projects; each has a memory of its own. Example: {"status": "all"}"""
     rows = call.session.projects(arguments.status)
-    if arguments.cursor is not None:
-        start = read_cursor(arguments.cursor, _After, "", arguments)
+    if start := read_cursor(_After, "", arguments):
         rows = [row for row in rows if (row.created_us, row.id) > (start.created_us, start.id)]
     page, more = page_of(map(view_project, rows), arguments.limit)
     cursor = notice = None

@@ -17,22 +17,14 @@ from memlog.settings import Mode
 from memlog.state import State
 from projections.documents import Kind
 from projections.search import DEPTH, Found, Hit
+from server.cursors import CursorText, Limit, read_cursor, write_cursor
 from server.cutting import page_of, together, within_budget
 from server.moments import AsOf, position_of
 from server.portions import OPEN_ALONE, cut_notice, portion, view_portion
 from server.registry import Arguments, Call, Result, tool
-from server.views import (
-    Blame,
-    CursorText,
-    EntityView,
-    RelationView,
-    read_cursor,
-    view_relation,
-    write_cursor,
-)
+from server.views import Blame, EntityView, RelationView, view_relation
 
 GRAPH_KINDS: frozenset[Kind] = frozenset({"entity", "observation"})
-LIMIT_MAX = 1_000
 SEARCH_LIMIT = 25
 LOT = 8
 """So many entities are read at first: each may have thousands of facts, and fill the answer alone."""
@@ -43,7 +35,6 @@ DOCUMENTS_PER_ENTITY = 4
 DEEPER_TIMES = 4
 QUERY_CHARACTERS_MAX = 10_000
 
-Limit = Annotated[int, Meta(ge=1, le=LIMIT_MAX)]
 Item = TypeVar("Item")
 Cursor = Annotated[CursorText, Meta(description="nextCursor of the answer before")]
 
@@ -69,9 +60,9 @@ class ReadGraph(Arguments, frozen=True):
 class _GraphCursor(msgspec.Struct, array_like=True):
     """The graph as of `position`, beyond the entity and the relation with these ids."""
 
-    position: int
-    entity: str
-    relation: str
+    position: int | None
+    entity: str = ""
+    relation: str = ""
 
 
 @tool("graph", "Read the whole graph")
@@ -79,11 +70,8 @@ def read_graph(call: Call, arguments: ReadGraph) -> GraphResult:
     """Read the whole graph, page by page: entities, then relations. Prefer search_nodes. Example: {}"""
     project, opened = call.open(arguments)
     at = position_of(arguments.as_of, opened.project)
-    start = _GraphCursor(-1, "", "")
-    if arguments.cursor is not None:
-        start = read_cursor(arguments.cursor, _GraphCursor, opened.project.folder.name, arguments)
-        at = start.position
-    with opened.project.read(at) as state:
+    start = read_cursor(_GraphCursor, opened.project_id, arguments) or _GraphCursor(at)
+    with opened.project.read(start.position) as state:
         blame = arguments.provenance
         entities = (
             view_portion(EntityView, row, state, blame=blame)
@@ -100,7 +88,7 @@ def read_graph(call: Call, arguments: ReadGraph) -> GraphResult:
         project=project,
         entities=told,
         relations=_only(RelationView, page),
-        next_cursor=write_cursor(end, opened.project.folder.name, arguments) if more else None,
+        next_cursor=write_cursor(end, opened.project_id, arguments) if more else None,
         notice=cut_notice(told, OPEN_ALONE),
     )
 
@@ -180,11 +168,10 @@ def search_nodes(call: Call, arguments: SearchNodes) -> SearchNodesResult:
     project, opened = call.open(arguments)
     mode = arguments.mode or call.service.settings.search_mode
     arguments = msgspec.structs.replace(arguments, mode=mode)
-    if arguments.cursor is None:
+    cursor = read_cursor(_SearchCursor, opened.project_id, arguments)
+    if cursor is None:
         at = position_of(arguments.as_of, opened.project)
         cursor = _SearchCursor(at, 0, max(DEPTH, DOCUMENTS_PER_ENTITY * (arguments.limit or 0)))
-    else:
-        cursor = read_cursor(arguments.cursor, _SearchCursor, opened.project.folder.name, arguments)
 
     def search(depth: int) -> Found:
         return opened.searcher.search(
@@ -208,7 +195,7 @@ def search_nodes(call: Call, arguments: SearchNodes) -> SearchNodesResult:
         project=project,
         entities=entities,
         relations=_in_order(_only(RelationView, told_whole)),
-        next_cursor=write_cursor(following, opened.project.folder.name, arguments)
+        next_cursor=write_cursor(following, opened.project_id, arguments)
         if more or found.deeper
         else None,
         notice=together(cut_notice(entities, OPEN_ALONE), found.notice),

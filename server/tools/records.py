@@ -17,11 +17,12 @@ from memlog.project import Outcome
 from memlog.state import Memory, State, type_label
 from memlog.times import iso
 from server.addresses import item_uri
+from server.cursors import CursorText, read_cursor, write_cursor
 from server.cutting import together, within_budget
 from server.memories import MEMORY_KINDS, found_memories, source_of, stored
 from server.moments import AsOf, position_of
 from server.registry import Arguments, Call, Link, Result, tool
-from server.views import Blame, CursorText, Provenance, read_cursor, write_cursor
+from server.views import Blame, Provenance
 
 QUERY_CHARACTERS_MAX = 1_000
 Tags = Annotated[list[Tag], Meta(max_length=ITEMS_MAX, description="All of these")]
@@ -160,22 +161,20 @@ class MemoryList(Arguments, frozen=True):
 class _Cursor(msgspec.Struct, array_like=True):
     """The list as of `position`, of memories born before `born`."""
 
-    position: int
-    born: int
+    position: int | None
+    born: int | None = None
 
 
 @tool("records", "List records", links=_links)
 def memory_list(call: Call, arguments: MemoryList) -> RecordsResult:
     """List records by type and tags, the newest first, without a query. Example: {"type": "todo"}"""
     project, opened = call.open(arguments)
-    folder, limit = opened.project.folder.name, _limit(call, arguments.limit)
-    at, before = position_of(arguments.as_of, opened.project), None
-    if arguments.cursor is not None:
-        start = read_cursor(arguments.cursor, _Cursor, folder, arguments)
-        at, before = start.position, start.born
-    with opened.project.read(at) as state:
+    limit = _limit(call, arguments.limit)
+    at = position_of(arguments.as_of, opened.project)
+    start = read_cursor(_Cursor, opened.project_id, arguments) or _Cursor(at)
+    with opened.project.read(start.position) as state:
         wanted = labels(arguments.type, arguments.tags)
-        rows = list(islice(state.memories(wanted, before), limit + 1))
+        rows = list(islice(state.memories(wanted, start.born), limit + 1))
         notice = None if rows else _lacking(wanted, state)
         position = state.position
         views = [
@@ -188,15 +187,10 @@ def memory_list(call: Call, arguments: MemoryList) -> RecordsResult:
         ]
     if arguments.limit is None:
         views = list(within_budget(views))
-    page, more = rows[: len(views)], len(rows) > len(views)
-    return RecordsResult(
-        project=project,
-        results=views,
-        next_cursor=write_cursor(_Cursor(position, page[-1].born), folder, arguments)
-        if more
-        else None,
-        notice=notice,
-    )
+    more = len(rows) > len(views)
+    following = _Cursor(position, rows[len(views) - 1].born) if more else None
+    cursor = write_cursor(following, opened.project_id, arguments)
+    return RecordsResult(project=project, results=views, next_cursor=cursor, notice=notice)
 
 
 def _lacking(wanted: Sequence[str], state: State) -> str | None:

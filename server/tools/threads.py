@@ -6,9 +6,9 @@ import msgspec
 from msgspec import field
 
 from memlog.times import iso
+from server.cursors import CursorText, read_cursor, write_cursor
 from server.cutting import within_budget
 from server.registry import Arguments, Call, Result, tool
-from server.views import CursorText, read_cursor, write_cursor
 
 
 class ListThreads(Arguments, frozen=True):
@@ -18,7 +18,7 @@ class ListThreads(Arguments, frozen=True):
 class _Quieter(msgspec.Struct, array_like=True):
     """Threads that wrote last before `position`."""
 
-    position: int
+    position: int = 2**63 - 1
 
 
 class ThreadView(Result, frozen=True):
@@ -43,11 +43,9 @@ class ThreadsResult(Result, frozen=True):
 def list_threads(call: Call, arguments: ListThreads) -> ThreadsResult:
     """List the threads that wrote in this project, the latest first, with counts and times. Example: {}"""
     project, opened = call.open(arguments)
-    folder, before = opened.project.folder.name, 2**63 - 1
-    if arguments.cursor is not None:
-        before = read_cursor(arguments.cursor, _Quieter, folder, arguments).position
+    start = read_cursor(_Quieter, opened.project_id, arguments) or _Quieter()
     with opened.projections.analytics().read() as counted:
-        rows = [row for row in counted.threads() if row.last_position < before]
+        rows = [row for row in counted.threads() if row.last_position < start.position]
         latest = sorted(rows, key=lambda row: -row.last_position)
     views = [
         ThreadView(
@@ -60,7 +58,7 @@ def list_threads(call: Call, arguments: ListThreads) -> ThreadsResult:
         for row in latest
     ]
     shown = list(within_budget(views))
-    left_out, cursor = len(views) - len(shown), None
-    if left_out:
-        cursor = write_cursor(_Quieter(latest[len(shown) - 1].last_position), folder, arguments)
+    left_out = len(views) - len(shown)
+    following = _Quieter(latest[len(shown) - 1].last_position) if left_out else None
+    cursor = write_cursor(following, opened.project_id, arguments)
     return ThreadsResult(project=project, threads=shown, left_out=left_out, next_cursor=cursor)
