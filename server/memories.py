@@ -13,7 +13,6 @@ from memlog.state import Memory, State
 from projections.documents import Kind
 from projections.search import Hit
 from server.service import Opened
-from server.views import Provenance, view_provenance
 
 MEMORY_KINDS: frozenset[Kind] = frozenset({"memory"})
 SIMILAR_MAX = 5
@@ -31,11 +30,6 @@ def found_memories(hits: Sequence[Hit], state: State, limit: int) -> list[tuple[
 def _relevance(hit: Hit) -> float:
     """How relevant a hit is on its own, 0..1: its cosine, or how much of the query its words cover."""
     return max(hit.cosine, hit.part, min(1.0, hit.score))
-
-
-def source_of(row: Memory, current: State, *, blame: bool) -> Provenance | None:
-    """With `blame`, which event stored the memory first."""
-    return view_provenance(row.id, row.born, current) if blame else None
 
 
 def stored(outcome: Outcome) -> Memory:

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from memlog.state import Entity, Known, Observation, Relation, State, updated_us
+from memlog.times import iso
 from server.cutting import ANSWER_CHARACTERS, PORTION_CHARACTERS
-from server.views import EntityView, View, view_entity_as, view_provenance, view_relation
+from server.views import EntityView, view_provenance, view_relation
 
 OPEN_ALONE = "open_nodes with such a name alone pages through all of it."
 FORMER_NAMES = "get_history with its entityName tells all names."
@@ -31,6 +32,7 @@ FACT_BYTES, EDGE_BYTES, BLAME_BYTES = 4, 160, 700
 """What each takes at most, beside its texts."""
 
 Row = TypeVar("Row")
+View = TypeVar("View", bound=EntityView)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -48,6 +50,7 @@ class Portion(msgspec.Struct, frozen=True):
     """The facts, relations and aliases that are told, in order; how many are not; where older facts and relations
     begin, if there are any."""
 
+    entity: Entity
     facts: list[Observation]
     edges: list[Relation]
     aliases: list[str]
@@ -60,26 +63,27 @@ class Portion(msgspec.Struct, frozen=True):
 
 def portion(
     known: Known,
-    current: State,
+    blamed: State | None = None,
     *,
-    blame: bool = False,
     alone: bool = False,
     before: Before = NEWEST,
     first: Callable[[str], Sequence[str]] = lambda entity_id: (),
 ) -> Portion:
-    """What there is room for of what is known; the facts whose ids `first` gives for the entity go first."""
+    """What there is room for of what is known, and of who is `blamed` for it; the facts whose ids `first` gives for
+    the entity go first."""
     row, facts, edges = known
-    changed = updated_us(row, facts)
-    if before == NEWEST and _surely_fits(row.aliases, facts, edges, blame):
-        return Portion(facts, edges, list(row.aliases), changed)
+    whole = _whole(known)
+    if before == NEWEST and _surely_fits(known, blamed):
+        return whole
     older = [fact for fact in facts if fact.born < before.fact]
     beyond = [edge for edge in edges if not before.edge or edge.id < before.edge]
 
     def fact_size(fact: Observation) -> int:
-        return len(_encode(fact.content)) + 1 + (_blamed(fact, current) if blame else 0)
+        source = 0 if blamed is None else len(_encode(view_provenance(fact, blamed))) + 1
+        return len(_encode(fact.content)) + 1 + source
 
     def edge_size(edge: Relation) -> int:
-        return len(_encode(view_relation(edge, current, blame=blame))) + 1
+        return len(_encode(view_relation(edge, blamed))) + 1
 
     def fitting(characters: int) -> tuple[list[Observation], list[Relation], list[str]]:
         names = newest(row.aliases, _alias_size, characters // ALIASES_SHARE)
@@ -89,18 +93,19 @@ def portion(
         told = newest(_ranked(older, first(row.id)), fact_size, room - half)
         return told, newest(beyond, edge_size, room - sum(map(fact_size, told))), names[::-1]
 
-    whole = len(facts), len(edges), len(row.aliases)
+    everything = len(facts), len(edges), len(row.aliases)
     told, joined, names = fitting(ANSWER_CHARACTERS)
-    if not alone and (len(told), len(joined), len(names)) != whole:
+    if not alone and (len(told), len(joined), len(names)) != everything:
         told, joined, names = fitting(PORTION_CHARACTERS)
     told.sort(key=lambda fact: fact.born)
     joined.sort(key=lambda edge: edge.id)
     rest = Before(told[0].born if told else before.fact, joined[0].id if joined else before.edge)
     return Portion(
+        row,
         told,
         joined,
         names,
-        changed,
+        whole.updated_us,
         len(facts) - len(told),
         len(edges) - len(joined),
         len(row.aliases) - len(names),
@@ -108,26 +113,40 @@ def portion(
     )
 
 
-def view_portion(
-    kind: type[View],
-    row: Entity,
-    current: State,
-    *,
-    blame: bool = False,
-    told: Portion | None = None,
-    **more: Any,
-) -> View:
-    """The entity as one of several in an answer, or as much of it as `told` says."""
-    if told is None:
-        told = portion(Known(row, current.observations(row.id), []), current, blame=blame)
-    if told.facts_left_out or told.edges_left_out:
-        more["observations_left_out"] = told.facts_left_out
-        more["relations_left_out"] = told.edges_left_out
-    if told.aliases_left_out:
-        more["aliases"] = told.aliases
-        more["aliases_left_out"] = told.aliases_left_out
-    return view_entity_as(
-        kind, row, told.facts, current if blame else None, told.updated_us, **more
+def portion_of_facts(row: Entity, current: State, blamed: State | None = None) -> Portion:
+    """The same where its relations are told elsewhere, or not at all."""
+    return portion(Known(row, current.observations(row.id), []), blamed)
+
+
+def _whole(known: Known) -> Portion:
+    row, facts, edges = known
+    return Portion(row, facts, edges, list(row.aliases), updated_us(row, facts))
+
+
+def view_entity(row: Entity, current: State, blamed: State | None = None) -> EntityView:
+    """The entity with all of its facts; who brought it and each fact, in that order, as `blamed` says."""
+    return view_portion(EntityView, _whole(Known(row, current.observations(row.id), [])), blamed)
+
+
+def view_portion(kind: type[View], told: Portion, blamed: State | None = None, **more: Any) -> View:
+    """As much of the entity as is told, in a form that tells `more`."""
+    row = told.entity
+    if blamed is not None:
+        things: list[Entity | Observation] = [row, *told.facts]
+        brought = [view_provenance(each, blamed) for each in things]
+        more["provenance"] = [each for each in brought if each is not None] or None
+    return kind(
+        id=row.id,
+        name=row.name,
+        entity_type=row.entity_type,
+        observations=[fact.content for fact in told.facts],
+        created_at=iso(row.created_us),
+        updated_at=iso(told.updated_us),
+        aliases=told.aliases or None,
+        observations_left_out=told.facts_left_out,
+        relations_left_out=told.edges_left_out,
+        aliases_left_out=told.aliases_left_out,
+        **more,
     )
 
 
@@ -161,10 +180,10 @@ def _is_cut(view: EntityView) -> bool:
     return bool(view.observations_left_out or view.relations_left_out or view.aliases_left_out)
 
 
-def _surely_fits(
-    aliases: Sequence[str], facts: Sequence[Observation], edges: Sequence[Relation], blame: bool
-) -> bool:
+def _surely_fits(known: Known, blamed: State | None) -> bool:
     """Told without looking closely, as of nearly every entity."""
+    row, facts, edges = known
+    aliases = row.aliases
     names = sum(map(len, aliases)) * CHARACTER_BYTES_MAX + len(aliases) * FACT_BYTES
     if names > ANSWER_CHARACTERS // ALIASES_SHARE:
         return False
@@ -174,9 +193,10 @@ def _surely_fits(
     for edge in edges:
         characters += len(edge.source) + len(edge.target) + len(edge.relation_type)
     besides = len(facts) * FACT_BYTES + len(edges) * EDGE_BYTES
-    blamed = (len(facts) + len(edges)) * BLAME_BYTES if blame else 0
+    if blamed is not None:
+        besides += (len(facts) + len(edges)) * BLAME_BYTES
     room = ANSWER_CHARACTERS - SHELL_CHARACTERS - names
-    return characters * CHARACTER_BYTES_MAX + besides + blamed < room
+    return characters * CHARACTER_BYTES_MAX + besides < room
 
 
 def _alias_size(alias: str) -> int:
@@ -191,7 +211,3 @@ def _ranked(facts: Sequence[Observation], first: Collection[str]) -> list[Observ
     best = [found[each] for each in dict.fromkeys(first) if each in found]
     chosen = {fact.id for fact in best}
     return [fact for fact in facts if fact.id not in chosen] + best[::-1]
-
-
-def _blamed(fact: Observation, current: State) -> int:
-    return len(_encode(view_provenance(fact.id, fact.born, current))) + 1

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Any, TypeVar
+from typing import Annotated
 
 from msgspec import Meta, field
 
@@ -64,14 +63,16 @@ class ProjectView(Result, frozen=True):
     updated_at: str
 
 
-def view_provenance(thing_id: str, position: int, current: State) -> Provenance | None:
-    """Which event brought a thing, read from the log that the state came with."""
-    entry: Entry | None = current.entry_at(position)
+def view_provenance(
+    row: state.Entity | state.Observation | state.Relation | state.Memory, blamed: State | None
+) -> Provenance | None:
+    """Which event brought it, as the log says that the state came with; None where nobody is `blamed`."""
+    entry: Entry | None = None if blamed is None else blamed.entry_at(row.born)
     if entry is None:
         return None
     return Provenance(
-        id=thing_id,
-        position=position,
+        id=row.id,
+        position=row.born,
         time=iso(entry.time_us),
         command=entry.command_id,
         thread=entry.thread,
@@ -79,52 +80,13 @@ def view_provenance(thing_id: str, position: int, current: State) -> Provenance 
     )
 
 
-View = TypeVar("View", bound=EntityView)
-
-
-def view_entity(row: state.Entity, current: State, *, blame: bool = False) -> EntityView:
-    """The entity with its facts; with `blame`, who brought it and each fact, in that order."""
-    facts = current.observations(row.id)
-    return view_entity_as(EntityView, row, facts, current if blame else None)
-
-
-def view_entity_as(
-    kind: type[View],
-    row: state.Entity,
-    facts: Sequence[state.Observation],
-    blamed: State | None = None,
-    updated_us: int | None = None,
-    **more: Any,
-) -> View:
-    """The same in a form that tells `more`, of some of its `facts`; who brought them, with the state that says so.
-    `updated_us` is given where `facts` are not all of them."""
-    if blamed is not None:
-        things: list[state.Entity | state.Observation] = [row, *facts]
-        brought = [view_provenance(each.id, each.born, blamed) for each in things]
-        more["provenance"] = [each for each in brought if each is not None] or None
-    if row.aliases:
-        more.setdefault("aliases", list(row.aliases))
-    changed_us = state.updated_us(row, facts) if updated_us is None else updated_us
-    return kind(
-        id=row.id,
-        name=row.name,
-        entity_type=row.entity_type,
-        observations=[fact.content for fact in facts],
-        created_at=iso(row.created_us),
-        updated_at=iso(changed_us),
-        **more,
-    )
-
-
-def view_relation(
-    row: state.Relation, current: State | None = None, *, blame: bool = False
-) -> RelationView:
+def view_relation(row: state.Relation, blamed: State | None = None) -> RelationView:
     return RelationView(
         id=row.id,
         source=row.source,
         target=row.target,
         relation_type=row.relation_type,
-        provenance=view_provenance(row.id, row.born, current) if blame and current else None,
+        provenance=view_provenance(row, blamed),
     )
 
 

@@ -20,7 +20,8 @@ from server.cli.common import (
     with_settings,
 )
 from server.moments import position_of
-from server.views import EntityView, Provenance, RelationView, view_entity, view_relation
+from server.portions import view_entity
+from server.views import EntityView, Provenance, RelationView, view_relation
 
 
 @click.command("show")
@@ -45,9 +46,9 @@ def show_command(
             row = state.entity_named(name)
             if row is None:
                 raise refusal([(EntityNotFound, missing_entity(name, "name", state, at=at))])
-            entity = view_entity(row, state, blame=True)
+            entity = view_entity(row, state, blamed=state)
             touching = state.relations_touching(row.name)
-            relations = [view_relation(each, state, blame=True) for each in touching]
+            relations = [view_relation(each, blamed=state) for each in touching]
     if as_json:
         print_json({"entity": entity, "relations": relations})
     else:

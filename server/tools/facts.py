@@ -15,16 +15,10 @@ from memlog.project import Outcome
 from memlog.state import Memory, type_label
 from memlog.times import iso
 from server.cutting import Room, together, within_budget
-from server.memories import (
-    MEMORY_KINDS,
-    found_memories,
-    similar_memories,
-    source_of,
-    stored,
-)
+from server.memories import MEMORY_KINDS, found_memories, similar_memories, stored
 from server.moments import AsOf, position_of
 from server.registry import Arguments, Call, Result, tool
-from server.views import Blame, Provenance
+from server.views import Blame, Provenance, view_provenance
 
 QUERY_CHARACTERS_MAX = 1_000
 
@@ -159,14 +153,10 @@ def search_memories(call: Call, arguments: SearchMemories) -> FactsResult:
     )
     usage = call.service.usage
     with opened.project.read(at) as state:
+        blamed = state if arguments.provenance else None
         rows = found_memories(found.hits, state, arguments.limit)
         views = [
-            view_fact(
-                row,
-                usage.accessed_us(row.id),
-                relevance,
-                source_of(row, state, blame=arguments.provenance),
-            )
+            view_fact(row, usage.accessed_us(row.id), relevance, view_provenance(row, blamed))
             for row, relevance in rows
         ]
     usage.read(row.id for row, _ in rows)
@@ -185,13 +175,10 @@ def list_recent_memories(call: Call, arguments: ListRecentMemories) -> FactsResu
     project, opened = call.open(arguments)
     usage = call.service.usage
     with opened.project.read(position_of(arguments.as_of, opened.project)) as state:
+        blamed = state if arguments.provenance else None
         rows = list(islice(state.memories(), arguments.limit))
         views = [
-            view_fact(
-                row,
-                usage.accessed_us(row.id),
-                provenance=source_of(row, state, blame=arguments.provenance),
-            )
+            view_fact(row, usage.accessed_us(row.id), provenance=view_provenance(row, blamed))
             for row in rows
         ]
     usage.read(row.id for row in rows)

@@ -28,7 +28,7 @@ from memlog.state import Relation, State
 from server.advice import followable
 from server.cutting import Room, said
 from server.nearest import closest_names, closest_relations
-from server.portions import OPEN_ALONE, cut_notice, view_portion
+from server.portions import OPEN_ALONE, cut_notice, portion_of_facts, view_portion
 from server.registry import Call, Result, tool
 from server.views import EntityView, RelationView, view_relation
 
@@ -72,17 +72,15 @@ def create_entities(call: Call, arguments: CreateEntities) -> CreateEntitiesResu
             if entity is None or (if_exists == "skip" and entity.id not in created):
                 continue
             if entity.id not in views:
-                replaced = retired[entity.id]
-                views[entity.id] = view_portion(
-                    CreatedEntity, entity, outcome.after, replaced=replaced
-                )
+                told = portion_of_facts(entity, outcome.after)
+                views[entity.id] = view_portion(CreatedEntity, told, replaced=retired[entity.id])
         room = Room()
-        told = room.take(list(views.values()), "entities")
+        shown = room.take(list(views.values()), "entities")
         return CreateEntitiesResult(
             project=project,
-            entities=told,
+            entities=shown,
             notice=room.notice(
-                "All were stored; open_nodes shows them.", cut_notice(told, OPEN_ALONE)
+                "All were stored; open_nodes shows them.", cut_notice(shown, OPEN_ALONE)
             ),
         )
 
@@ -133,7 +131,8 @@ def delete_entities(call: Call, arguments: DeleteEntities) -> DeleteEntitiesResu
         room = Room()
         not_found = room.take(missing, "names not found", share=2)
         told = room.take(
-            [view_portion(EntityView, entity, outcome.before) for entity in found], "entities"
+            [view_portion(EntityView, portion_of_facts(each, outcome.before)) for each in found],
+            "entities",
         )
         remedy = f"open_nodes with asOf={outcome.before.position} shows what was deleted."
         meant = said(_by_former_names(arguments.entity_names, outcome.before), "former names")

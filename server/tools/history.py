@@ -252,9 +252,9 @@ class NamedEntityResult(Result, frozen=True):
 def _named(name: str, outcome: Outcome, project: str) -> NamedEntityResult:
     row = outcome.after.entity_named(name)
     assert row is not None, "it was renamed or merged into in this very transaction"
-    told = portion(outcome.after.known_of(row), outcome.after)
+    told = portion(outcome.after.known_of(row))
     relations = [view_relation(each) for each in told.edges]
-    view = view_portion(NamedEntity, row, outcome.after, told=told, relations=relations)
+    view = view_portion(NamedEntity, told, relations=relations)
     return NamedEntityResult(project=project, entity=view, notice=cut_notice([view], OPEN_ALONE))
 
 

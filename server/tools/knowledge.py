@@ -31,7 +31,7 @@ from server.cursors import CursorText, Limit, read_cursor, write_cursor
 from server.cutting import page_of, said, together
 from server.moments import AsOf, Time, position_of
 from server.nearest import silent_thread
-from server.portions import OPEN_ALONE, cut_notice, view_portion
+from server.portions import OPEN_ALONE, cut_notice, portion_of_facts, view_portion
 from server.registry import Arguments, Call, Result, ThreadId, tool
 from server.views import Blame, EntityView
 
@@ -273,8 +273,9 @@ def query_nodes(call: Call, arguments: QueryNodes) -> QueryNodesResult:
     created_us = _moment(arguments.created_after, "createdAfter")
     updated_us = _moment(arguments.updated_after, "updatedAfter")
     with opened.project.read(start.position) as state:
+        blamed = state if arguments.provenance else None
         matching = (
-            _node(row, state, blame=arguments.provenance)
+            _node(row, state, blamed)
             for row in state.entities(after=start.entity)
             if _fits(row, arguments) and row.created_us > created_us
             if row.updated_us > updated_us or state.updated_us(row) > updated_us
@@ -330,10 +331,10 @@ def _of_thread(row: Entity, thread: str | None, state: State) -> bool:
     return any(observation.thread == thread for observation in state.observations(row.id))
 
 
-def _node(row: Entity, state: State, *, blame: bool) -> NodeView:
-    importance, confidence = row.importance, row.confidence
+def _node(row: Entity, state: State, blamed: State | None) -> NodeView:
+    told = portion_of_facts(row, state, blamed)
     return view_portion(
-        NodeView, row, state, blame=blame, importance=importance, confidence=confidence
+        NodeView, told, blamed, importance=row.importance, confidence=row.confidence
     )
 
 

@@ -79,7 +79,7 @@ def open_nodes(call: Call, arguments: OpenNodes) -> OpenNodesResult:
         start = _Cursor(position_of(arguments.as_of, opened.project))
     with Held(SMALL_CALLS), opened.project.read(start.position) as state:
         wanted = _wanted(arguments.names, state)
-        found = _opened(wanted, start, state, arguments.provenance)
+        found = _opened(wanted, start, state, state if arguments.provenance else None)
         page = list(within_budget(found, told=lambda each: each.told))
         missing = [each.name for each in page if each.entity is None]
         suggestions = closest_names(missing, state)
@@ -107,7 +107,10 @@ def _wanted(names: Sequence[str], state: State) -> list[tuple[str, Entity | None
 
 
 def _opened(
-    wanted: Sequence[tuple[str, Entity | None]], start: _Cursor, state: State, blame: bool
+    wanted: Sequence[tuple[str, Entity | None]],
+    start: _Cursor,
+    state: State,
+    blamed: State | None,
 ) -> Iterator[_Opened]:
     told: set[str] = set()
     alone, before = len(wanted) == 1, Before(start.fact, start.edge)
@@ -116,11 +119,11 @@ def _opened(
         if row is None:
             yield _Opened(rank, name)
             continue
-        part = portion(state.known_of(row), state, blame=blame, alone=alone, before=before)
-        view = view_portion(EntityView, row, state, blame=blame, told=part)
+        part = portion(state.known_of(row), blamed, alone=alone, before=before)
+        view = view_portion(EntityView, part, blamed)
         edges = [edge for edge in part.edges if edge.id not in told]
         told |= {edge.id for edge in edges}
-        shown = [view_relation(edge, state, blame=blame) for edge in edges]
+        shown = [view_relation(edge, blamed) for edge in edges]
         yield _Opened(rank, name, view, shown, part.rest if alone else None)
 
 

@@ -20,7 +20,7 @@ from projections.search import DEPTH, Found, Hit
 from server.cursors import CursorText, Limit, read_cursor, write_cursor
 from server.cutting import page_of, together, within_budget
 from server.moments import AsOf, position_of
-from server.portions import OPEN_ALONE, cut_notice, portion, view_portion
+from server.portions import OPEN_ALONE, cut_notice, portion, portion_of_facts, view_portion
 from server.registry import Arguments, Call, Result, tool
 from server.views import Blame, EntityView, RelationView, view_relation
 
@@ -72,14 +72,12 @@ def read_graph(call: Call, arguments: ReadGraph) -> GraphResult:
     at = position_of(arguments.as_of, opened.project)
     start = read_cursor(_GraphCursor, opened.project_id, arguments) or _GraphCursor(at)
     with opened.project.read(start.position) as state:
-        blame = arguments.provenance
+        blamed = state if arguments.provenance else None
         entities = (
-            view_portion(EntityView, row, state, blame=blame)
+            view_portion(EntityView, portion_of_facts(row, state, blamed), blamed)
             for row in state.entities(after=start.entity)
         )
-        relations = (
-            view_relation(row, state, blame=blame) for row in state.relations(after=start.relation)
-        )
+        relations = (view_relation(row, blamed) for row in state.relations(after=start.relation))
         items: Iterator[EntityView | RelationView] = chain(entities, relations)
         page, more = page_of(items, arguments.limit)
         end = _end(page, start, state.position)
@@ -183,7 +181,8 @@ def search_nodes(call: Call, arguments: SearchNodes) -> SearchNodesResult:
     ranked = [each for each in _by_entity(found.hits).items() if each[0] not in told]
     with Held(SMALL_CALLS), opened.project.read(cursor.position) as state:
         most = arguments.limit or SEARCH_LIMIT
-        bundles = _bundles(ranked, cursor.offset, found.hits, state, arguments.provenance, most)
+        blamed = state if arguments.provenance else None
+        bundles = _bundles(ranked, cursor.offset, found.hits, state, blamed, most)
         page = list(_page(bundles, arguments.limit))
         position = state.position
     reached = page[-1].rank + 1 if page else len(ranked)
@@ -222,7 +221,7 @@ def _bundles(
     offset: int,
     hits: Sequence[Hit],
     state: State,
-    blame: bool,
+    blamed: State | None,
     most: int,
 ) -> Iterator[_Bundle]:
     """What is still there of the ranked entities, from `offset` on: the state has the last word. `most` of them are
@@ -233,11 +232,9 @@ def _bundles(
         found = state.known(entity_id for entity_id, _ in next_ones)
         for rank, (known, (_, score)) in enumerate(zip(found, next_ones, strict=True), start):
             if known is not None:
-                told = portion(known, state, blame=blame, first=first)
-                shown = round(min(score, 1.0), 4)
-                row = known.entity
-                view = view_portion(FoundEntity, row, state, blame=blame, told=told, score=shown)
-                edges = [view_relation(edge, state, blame=blame) for edge in told.edges]
+                told = portion(known, blamed, first=first)
+                view = view_portion(FoundEntity, told, blamed, score=round(min(score, 1.0), 4))
+                edges = [view_relation(edge, blamed) for edge in told.edges]
                 yield _Bundle(rank, [view, *edges])
         start, lot = start + lot, max(most - lot, 1)
 

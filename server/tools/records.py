@@ -19,10 +19,10 @@ from memlog.times import iso
 from server.addresses import item_uri
 from server.cursors import CursorText, read_cursor, write_cursor
 from server.cutting import together, within_budget
-from server.memories import MEMORY_KINDS, found_memories, source_of, stored
+from server.memories import MEMORY_KINDS, found_memories, stored
 from server.moments import AsOf, position_of
 from server.registry import Arguments, Call, Link, Result, tool
-from server.views import Blame, Provenance
+from server.views import Blame, Provenance, view_provenance
 
 QUERY_CHARACTERS_MAX = 1_000
 Tags = Annotated[list[Tag], Meta(max_length=ITEMS_MAX, description="All of these")]
@@ -136,12 +136,13 @@ def memory_search(call: Call, arguments: MemorySearch) -> RecordsResult:
         arguments.query, at=at, kinds=MEMORY_KINDS, labels=wanted, depth=limit
     )
     with opened.project.read(at) as state:
+        blamed = state if arguments.provenance else None
         views = [
             view_record(
                 row,
                 item_uri(row.id, project, call.session.active),
                 similarity,
-                source_of(row, state, blame=arguments.provenance),
+                view_provenance(row, blamed),
             )
             for row, similarity in found_memories(found.hits, state, limit)
         ]
@@ -177,11 +178,12 @@ def memory_list(call: Call, arguments: MemoryList) -> RecordsResult:
         rows = list(islice(state.memories(wanted, start.born), limit + 1))
         notice = None if rows else _lacking(wanted, state)
         position = state.position
+        blamed = state if arguments.provenance else None
         views = [
             view_record(
                 row,
                 item_uri(row.id, project, call.session.active),
-                provenance=source_of(row, state, blame=arguments.provenance),
+                provenance=view_provenance(row, blamed),
             )
             for row in rows[:limit]
         ]
