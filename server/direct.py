@@ -1,7 +1,8 @@
 """Tool calls on stdio on the short way: from the line to the bytes of its answer, past the SDK.
 
 A line that is plainly a call of a tool (`calls`) is answered here. `take` leaves to the SDK, besides, every other
-method and each call until the SDK itself has answered an `initialize` (so all of the era without a handshake).
+method and each call until the SDK itself has answered an `initialize` (so all of the era without a handshake), and
+everything where somebody traces.
 Writing is left to `transport`.
 """
 
@@ -10,13 +11,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from mcp.server.lowlevel import Server
 from mcp.shared.dispatcher import coerce_request_id
 from mcp.shared.jsonrpc_dispatcher import cancelled_request_id_from_params
 from mcp_types import JSONRPCMessage, JSONRPCNotification, JSONRPCResponse, RequestId
 
-from server.calls import THREADS_MAX, Calls, HandshakeForm, PlainCall, plain_call
+from server.calls import THREADS_MAX, Calls, HandshakeForm, PlainCall, is_untraced, plain_call
 from server.dispatch import UNFORESEEN, Answered, once
 from server.lines import Oversized
 from server.pending import Pending
@@ -53,18 +55,20 @@ class Direct:
 
     def connect(
         self,
+        server: Server[Any],
         pending: Pending,
         send_now: Callable[[bytes], bytes | None],
         send_late: Callable[[bytes, Callable[[], None]], None],
     ) -> None:
-        """Where the requests of the wire are kept, and where answers go."""
+        """The SDK's server on the same wire, where the requests are kept, and where answers go."""
+        self._untraced = is_untraced(server)
         self._pending, self._send_now, self._send_late = pending, send_now, send_late
         self._loop = asyncio.get_running_loop()
 
     def sent(self, message: JSONRPCMessage) -> None:
         """The SDK's next message: once it has accepted a handshake, calls may come here."""
         if isinstance(message, JSONRPCResponse) and "protocolVersion" in message.result:
-            self._opened = True
+            self._opened = self._untraced
 
     def take(self, line: bytearray | Oversized) -> bool:
         """Whether `line` is a call that is answered here. The next line need not wait for it."""

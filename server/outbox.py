@@ -51,7 +51,7 @@ class Outbox(Stream):
         opening: Opening,
         pending: Pending,
         recorder: Recorder,
-        direct: Direct | None,
+        direct: Direct,
         tasks: TaskGroup,
     ) -> None:
         self.on_broken: Callable[[], None] = lambda: None
@@ -76,8 +76,7 @@ class Outbox(Stream):
             data = encode(message)
             if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
                 data = data if self._recorder.answered(message.id, data) else b""
-            if self._direct is not None:
-                self._direct.sent(message)
+            self._direct.sent(message)
             await self._write(data)
         finally:
             if isinstance(message, JSONRPCResponse | JSONRPCError):

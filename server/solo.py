@@ -66,9 +66,9 @@ class Solo:
 
     @classmethod
     def where_possible(
-        cls, source: int, cutter: LineCutter, direct: Direct | None, returned: Returned
+        cls, source: int, cutter: LineCutter, direct: Direct, returned: Returned
     ) -> Self | None:
-        if direct is None or not hasattr(select, "epoll"):
+        if not hasattr(select, "epoll"):
             return None
         try:
             with select.epoll() as tried:

@@ -29,7 +29,6 @@ from mcp.server.lowlevel import Server
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp_types import JSONRPCMessage, JSONRPCRequest
 
-from server.calls import is_untraced
 from server.descriptors import read_chunk
 from server.direct import Direct
 from server.faults import guard
@@ -52,30 +51,25 @@ logger = logging.getLogger(__name__)
 
 def run_stdio(
     server: Server[Any],
+    direct: Direct,
     *,
     on_close: Callable[[], None],
     prelude: Prelude | None = None,
-    direct: Direct | None = None,
     drain_s: float = DRAIN_S,
     teardown_s: float = TEARDOWN_S,
 ) -> NoReturn:
-    """`serve_stdio` in an event loop of its own, then the end of the process.
+    """Serve one client on this process's stdin and stdout until either closes or a signal comes; then the process ends.
 
+    Then requests in flight have `drain_s` seconds (a second signal ends the wait), what is still
+    running is cancelled, and `on_close` is called once, in the main thread. A call stuck in a
+    worker thread cannot be cancelled: `teardown_s` after the wait the process ends with exit
+    code 1 and the tracebacks of its threads on stderr, without `on_close`, which might close what
+    that thread is using.
     Exit code 0 after EOF, SIGTERM, SIGINT or a closed stdout, 1 after an error (logged).
     """
     exit_code = 1
     try:
-        anyio.run(
-            partial(
-                serve_stdio,
-                server,
-                on_close=on_close,
-                prelude=prelude,
-                direct=direct,
-                drain_s=drain_s,
-                teardown_s=teardown_s,
-            )
-        )
+        anyio.run(_serve, server, direct, on_close, prelude, drain_s, teardown_s)
         exit_code = 0
     except BaseException:
         logger.critical("the stdio server failed", exc_info=True)
@@ -83,30 +77,19 @@ def run_stdio(
         leave(exit_code)
 
 
-async def serve_stdio(
+async def _serve(
     server: Server[Any],
-    *,
+    direct: Direct,
     on_close: Callable[[], None],
-    prelude: Prelude | None = None,
-    direct: Direct | None = None,
-    drain_s: float = DRAIN_S,
-    teardown_s: float = TEARDOWN_S,
+    prelude: Prelude | None,
+    drain_s: float,
+    teardown_s: float,
 ) -> None:
-    """Serve one client on this process's stdin and stdout until either closes or a signal comes.
-
-    Then requests in flight have `drain_s` seconds (a second signal ends the wait), what is still
-    running is cancelled, and `on_close` is called once, in the main thread. A call stuck in a
-    worker thread cannot be cancelled: `teardown_s` after the wait the process ends with exit
-    code 1 and the tracebacks of its threads on stderr, without `on_close`, which might close what
-    that thread is using.
-    """
     guard(server)
     give_up = partial(give_up_after, drain_s + teardown_s)
     with prelude.handed_over() if prelude else untouched() as opening:
         pending = Pending()
         recorder = Recorder(opening.answers, opening.given)
-        if direct is not None and not is_untraced(server):
-            direct = None
         try:
             async with anyio.create_task_group() as tasks:
                 outbox = Outbox(opening, pending, recorder, direct, tasks)
@@ -115,17 +98,15 @@ async def serve_stdio(
                     drain_s=drain_s, on_stopping=give_up,
                 )  # fmt: skip
                 outbox.on_broken = inbox.stop
-                if direct is not None:
-                    direct.connect(pending, outbox.send_now, outbox.send_late)
+                direct.connect(server, pending, outbox.send_now, outbox.send_late)
                 await tasks.start(_stop_on_signal, inbox)
                 try:
                     inbox.take(opening.lines, ended=opening.ended)
                     await server.run(inbox, outbox, server.create_initialization_options())
                 finally:
-                    if direct is not None:
-                        with anyio.CancelScope(shield=True):
-                            await inbox.wait_home()
-                            await direct.wait_idle()
+                    with anyio.CancelScope(shield=True):
+                        await inbox.wait_home()
+                        await direct.wait_idle()
                     inbox.close()
                     on_close()
                     recorder.close()
@@ -143,7 +124,7 @@ class _Inbox(Stream):
         outbox: Outbox,
         pending: Pending,
         recorder: Recorder,
-        direct: Direct | None,
+        direct: Direct,
         *,
         drain_s: float,
         on_stopping: Callable[[], None],
@@ -164,8 +145,7 @@ class _Inbox(Stream):
         self._reading = False
         """Whether the event loop calls `_read`."""
         self._solo = Solo.where_possible(self._fd, self._cutter, direct, self._returned)
-        if direct is not None:
-            direct.on_quiet = self._lend
+        direct.on_quiet = self._lend
 
     def stop(self) -> None:
         """Read no more; requests in flight have their time."""
@@ -279,7 +259,7 @@ class _Inbox(Stream):
         """What was read: the messages in it are received next."""
         for line in lines:
             self._recorder.heard(line)
-            if self._direct is None or not self._direct.take(line):
+            if not self._direct.take(line):
                 self._messages.append(self._heard(line))
         if ended:
             self.stop()
@@ -289,8 +269,7 @@ class _Inbox(Stream):
             message = decode(line)
         except Refused as refused:
             return refused
-        if self._direct is not None:
-            self._direct.heard(message)
+        self._direct.heard(message)
         return message
 
     async def _refuse(self, refused: Refused) -> None:

@@ -96,7 +96,7 @@ def _serve_stdio(settings: Settings) -> NoReturn:
     warm_up = once(service.warm_up)
     server = build_server(session, offered, on_first_answer=warm_up)
     direct = Direct(session, offered, on_first_answer=warm_up)
-    run_stdio(server, on_close=service.close, prelude=prelude, direct=direct)
+    run_stdio(server, direct, on_close=service.close, prelude=prelude)
 
 
 def _serve_http(settings: Settings) -> NoReturn:

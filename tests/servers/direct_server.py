@@ -86,12 +86,12 @@ if __name__ == "__main__":
     service = Service(Settings(data_dir=JOURNAL.with_name("data"), embedder="none"))
     run_stdio(
         Server("direct", version="1"),
-        on_close=lambda: note("closed"),
-        direct=Direct(
+        Direct(
             Session(service, "default"),
             tools(["test"]),
             on_first_answer=lambda: note("first answer"),
         ),
+        on_close=lambda: note("closed"),
         drain_s=float(sys.argv[2]),
         teardown_s=float(sys.argv[3]),
     )

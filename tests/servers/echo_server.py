@@ -33,6 +33,8 @@ with collector_at_rest():
         Tool,
     )
 
+    from server.direct import Direct
+    from server.session import Session
     from server.transport import run_stdio
 
 Arguments = dict[str, Any]
@@ -124,6 +126,7 @@ if __name__ == "__main__":
             on_call_tool=call_tool,
             on_subscriptions_listen=ListenHandler(InMemorySubscriptionBus()),
         ),
+        Direct(Session(None, ""), {}, on_first_answer=lambda: None),  # type: ignore[arg-type]
         on_close=lambda: note("closed"),
         drain_s=float(sys.argv[2]),
         teardown_s=float(sys.argv[3]),
