@@ -32,7 +32,7 @@ from mcp_types import (
 from memlog import __version__
 from memlog.errors import DamagedLog, MemlogError
 from memlog.project import Origin
-from server.advice import descriptions, followable
+from server.advice import descriptions
 from server.arguments import decode
 from server.completions import Completions
 from server.credentials import judge
@@ -214,10 +214,7 @@ def perform(tool: Tool, call: Call, arguments: Mapping[str, Any] | None) -> Answ
         called = partial(tool.call, call, decoded)
         result = called() if tool.writes else settled(called)
     except MemlogError as error:
-        failure = {
-            "error": describe(error, partial(followable, call.session)),
-            **tool.beside(error),
-        }
+        failure = {"error": describe(error, call.session), **tool.beside(error)}
         damage = None if isinstance(error, DamagedLog) else call.damage
         more = () if damage is None else (damage.message,)  # what is not found may be what was lost
         return Answer(failure, failure, more, outcome=error.code)

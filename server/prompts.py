@@ -38,7 +38,6 @@ from memlog.settings import Mode
 from memlog.state import Memory
 from memlog.times import iso
 from server.addresses import item_uri
-from server.advice import followable
 from server.arguments import decode
 from server.cutting import together, within_budget
 from server.findings import Group, findings
@@ -116,7 +115,7 @@ class Prompts:
         client = context.session.client_params
         source = "chat" if client is None else client.client_info.name
         _, write = self._writers[prompt.name]
-        with refusing(partial(followable, self._session)):
+        with refusing(self._session):
             text = await read_in_thread(prompt.name, partial(write, given, source))
         return GetPromptResult(
             description=prompt.description,

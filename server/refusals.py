@@ -8,7 +8,7 @@ words tell them apart.)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -27,28 +27,28 @@ from memlog.errors import (
     ProjectNotFound,
     StorageError,
 )
+from server.advice import followable
 from server.cutting import ANSWER_CHARACTERS, within_budget
+from server.session import Session
 
 PROBLEMS_CHARACTERS = ANSWER_CHARACTERS // 2
 """Half of an answer: save_memory says them in two ways."""
 
 RESOURCE_NOT_FOUND = -32002
 
-Advice = Callable[[str | None], str | None]
-
 _NOT_THERE = (MemoryNotFound, ProjectNotFound, ProjectArchived)
 _NOT_THE_CALLERS = (StorageError, EmbeddingError)
 
 
-def describe(error: MemlogError, advice: Advice = lambda given: given) -> dict[str, Any]:
-    """An error as the contract spells it; `advice` makes of what it advises what can be followed here."""
+def describe(error: MemlogError, session: Session) -> dict[str, Any]:
+    """An error as the contract spells it, with what of its advice can be followed in this session."""
     described: dict[str, Any] = {"code": error.code, "message": error.message}
-    suggestion = advice(error.suggestion)
+    suggestion = followable(session, error.suggestion)
     if suggestion is not None:
         described["suggestion"] = suggestion
     if error.problems:
         problems = [
-            msgspec.structs.replace(each, suggestion=advice(each.suggestion))
+            msgspec.structs.replace(each, suggestion=followable(session, each.suggestion))
             for each in _told(error.problems)
         ]
         described["problems"] = msgspec.to_builtins(problems)
@@ -72,11 +72,10 @@ def not_found_code(protocol_version: str) -> int:
 
 
 @contextmanager
-def refusing(advice: Advice, protocol_version: str | None = None, **data: Any) -> Iterator[None]:
+def refusing(session: Session, protocol_version: str | None = None, **data: Any) -> Iterator[None]:
     """Turns a MemlogError raised within into a JSON-RPC error with `data` and its description.
 
-    `advice` is that of `describe`. `protocol_version` is given where a resource is asked for, and what is not
-    there has a code.
+    `protocol_version` is given where a resource is asked for, and what is not there has a code.
     """
     try:
         yield
@@ -86,17 +85,16 @@ def refusing(advice: Advice, protocol_version: str | None = None, **data: Any) -
             code = INTERNAL_ERROR
         elif protocol_version is not None and isinstance(error, _NOT_THERE):
             code = not_found_code(protocol_version)
-        raise MCPError(
-            code, in_words(error, advice), {**data, **describe(error, advice)}
-        ) from error
+        described = describe(error, session)
+        raise MCPError(code, _in_words(described), {**data, **described}) from error
 
 
-def in_words(error: MemlogError, advice: Advice) -> str:
-    """The message and what to do instead, as one text; `advice` is that of `describe`."""
-    suggestion = advice(error.suggestion)
-    if suggestion is None:
-        return error.message
-    return f"{error.message.rstrip('.')}. {suggestion}"
+def _in_words(described: Mapping[str, Any]) -> str:
+    """The message and what to do instead, as one text."""
+    message: str = described["message"]
+    if "suggestion" not in described:
+        return message
+    return f"{message.rstrip('.')}. {described['suggestion']}"
 
 
 def refuse_cursor(params: PaginatedRequestParams) -> None:

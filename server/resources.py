@@ -48,7 +48,6 @@ from server.addresses import (
     item_uri,
     read_address,
 )
-from server.advice import followable
 from server.arguments import decode
 from server.memories import require_memory
 from server.portions import view_entity
@@ -251,8 +250,7 @@ class Resources:
         self, uri: str, protocol_version: str | None = None
     ) -> AbstractContextManager[None]:
         """Turns a MemlogError raised within, about `uri`, into the JSON-RPC error for this client."""
-        advice = partial(followable, self._session)
-        return refusing(advice, protocol_version, uri=shorten(uri))
+        return refusing(self._session, protocol_version, uri=shorten(uri))
 
     def forms(self) -> str:
         """A sentence that says which URIs there are."""
