@@ -17,6 +17,7 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     INVALID_PARAMS,
+    METHOD_NOT_FOUND,
     CallToolRequestParams,
     CallToolResult,
     ListToolsResult,
@@ -30,6 +31,7 @@ from mcp_types import (
 )
 
 from memlog import __version__
+from memlog.closest import did_you_mean
 from memlog.errors import DamagedLog, MemlogError
 from memlog.project import Origin
 from server.advice import descriptions
@@ -132,9 +134,13 @@ def build_server(
             raise _unknown_tool(params.name, tools)
         origin = Origin(command_id=_command_id(params), actor=session.grant.name)
         call = Call(session, origin)
+
+        def performed() -> tuple[str, CallToolResult]:
+            answer = perform(tool, call, params.arguments)
+            return answer.outcome, answer.as_result()
+
         outcome, began = UNFORESEEN, time.perf_counter()
         try:
-            performed = partial(_performed, tool, call, params.arguments)
             if tool.writes:
                 outcome, result = await in_thread(performed)
             else:
@@ -221,13 +227,6 @@ def perform(tool: Tool, call: Call, arguments: Mapping[str, Any] | None) -> Answ
     return _succeeded(tool, result, warning, call.damage)
 
 
-def _performed(
-    tool: Tool, call: Call, arguments: Mapping[str, Any] | None
-) -> tuple[str, CallToolResult]:
-    answer = perform(tool, call, arguments)
-    return answer.outcome, answer.as_result()
-
-
 def _succeeded(
     tool: Tool, result: Result, warning: str | None, damage: DamagedLog | None
 ) -> Answer:
@@ -265,10 +264,6 @@ def _command_id(params: CallToolRequestParams) -> str | None:
 
 
 def _unknown_tool(name: str, tools: Mapping[str, Tool]) -> MCPError:
-    from mcp_types import METHOD_NOT_FOUND
-
-    from memlog.closest import did_you_mean
-
     near = did_you_mean(name, tools) or "Call tools/list to see what there is."
     return MCPError(METHOD_NOT_FOUND, f"Unknown tool {name[:100]!r}. {near}")
 

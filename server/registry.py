@@ -58,12 +58,12 @@ _THREAD = (
 _THREAD_REQUIRED = ("thread_id", Annotated[ThreadId, _DESCRIBED], msgspec.field(name="threadId"))
 
 
-class Call(msgspec.Struct, frozen=True):
+class Call(msgspec.Struct):
     """Where a call comes from and what it may reach."""
 
     session: Session
     origin: Origin = Origin()
-    opened: list[Opened] = msgspec.field(default_factory=list)
+    opened: Opened | None = None
     """The project it works in, once that is known."""
 
     @property
@@ -72,14 +72,13 @@ class Call(msgspec.Struct, frozen=True):
 
     def open(self, arguments: Any) -> tuple[str, Opened]:
         """The project the call works in: its name, and the project opened."""
-        name, opened = self.session.open(getattr(arguments, "project", None))
-        self.opened.append(opened)
-        return name, opened
+        name, self.opened = self.session.open(getattr(arguments, "project", None))
+        return name, self.opened
 
     @property
     def damage(self) -> DamagedLog | None:
         """That the log of this project is damaged: what is told of it is the part that can be read."""
-        return self.opened[-1].project.damage if self.opened else None
+        return None if self.opened is None else self.opened.project.damage
 
     def execute(
         self,
@@ -135,8 +134,7 @@ class Tool(msgspec.Struct, frozen=True):
         """Runs the tool; the thread that the arguments name is recorded on every event."""
         thread = getattr(arguments, "thread_id", None) if self.writes else None
         if thread is not None:
-            origin = msgspec.structs.replace(call.origin, thread=thread)
-            call = msgspec.structs.replace(call, origin=origin)
+            call.origin = msgspec.structs.replace(call.origin, thread=thread)
         return self.handler(call, arguments)
 
 
