@@ -23,7 +23,6 @@ import msgspec
 from memlog.errors import InvalidParameter, invalid_at, shorten
 from memlog.state import type_label
 
-GRAPH_URI = "memory://knowledge-graph"
 URI_CHARACTERS_MAX = 8_000
 """Twenty tags of a hundred characters, percent-encoded throughout, fit; nothing sensible is longer."""
 
@@ -36,6 +35,8 @@ class Form(msgspec.Struct, frozen=True):
     parameters: tuple[str, ...]
     limit: int = 0
     """How many records a list gives where its URI does not say."""
+    toolset: str = "records"
+    """With which it is offered."""
 
     @property
     def template(self) -> str:
@@ -48,7 +49,7 @@ class Form(msgspec.Struct, frozen=True):
         return (self.segment, *self.parameters) if self.segment else self.parameters
 
 
-GRAPH = Form(GRAPH_URI, None, ("project",))
+GRAPH = Form("memory://knowledge-graph", None, ("project",), toolset="graph")
 ITEM = Form("mem://item", "id", ("project",))
 RECENT = Form("mem://recent", None, ("limit", "project"), 20)
 BY_TAGS = Form("mem://by-tags", "tags", ("limit", "project"), 50)

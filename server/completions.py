@@ -85,7 +85,7 @@ class Completions:
             prompt = self._prompts.prompt(ref.name)
             return [argument.name for argument in prompt.arguments or ()]
         form = form_of(ref.uri)
-        if form is None or form.place not in self._resources.offered:
+        if form is None or form not in self._resources.offered:
             raise MCPError(
                 INVALID_PARAMS,
                 f"Unknown template {shorten(ref.uri)!r}. {self._resources.forms()}",
@@ -102,7 +102,7 @@ class Completions:
         way = _WAYS.get(name)
         if way is None or len(typed) > TYPED_CHARACTERS_MAX:
             return Matches([])
-        if way is _names and GRAPH.place not in self._resources.offered:
+        if way is _names and GRAPH not in self._resources.offered:
             return Matches([])  # names of entities are the graph's
         try:
             asked = session.project_name(given.get("project"))

@@ -37,7 +37,6 @@ from server.addresses import (
     BY_TYPE,
     FORMS,
     GRAPH,
-    GRAPH_URI,
     ITEM,
     RECENT,
     Address,
@@ -68,23 +67,23 @@ Context = ServerRequestContext[Any, Any]
 _encode = msgspec.json.Encoder().encode
 
 _DESCRIBED = {
-    GRAPH.place: (
+    GRAPH: (
         "knowledge-graph",
         "Knowledge Graph",
         "The full knowledge graph with all entities and relations",
     ),
-    ITEM.place: (
+    ITEM: (
         "record",
         "A record",
         "A record or fact in full, by its id; also one that was superseded or deleted",
     ),
-    RECENT.place: ("recent-records", "Recent records", "The records saved last, newest first"),
-    BY_TAGS.place: (
+    RECENT: ("recent-records", "Recent records", "The records saved last, newest first"),
+    BY_TAGS: (
         "records-by-tags",
         "Records by tags",
         "Records that have all of these tags (separated by commas), newest first",
     ),
-    BY_TYPE.place: ("records-by-type", "Records by type", "Records of a type, newest first"),
+    BY_TYPE: ("records-by-type", "Records by type", "Records of a type, newest first"),
 }
 """Name, title and description by form; those of the graph are the reference server's."""
 
@@ -96,12 +95,7 @@ class Resources:
         self._session = session
         self._list = tools.get("memory_list")
         toolsets = {tool.toolset for tool in tools.values()}
-        self.offered = {
-            place: form
-            for place, form in FORMS.items()
-            if ("graph" if form is GRAPH else "records") in toolsets
-        }
-        """The forms on offer, by place."""
+        self.offered = [form for form in FORMS.values() if form.toolset in toolsets]
 
     def add_to(self, server: Server[Any]) -> None:
         server.add_request_handler("resources/list", PaginatedRequestParams, self._on_list)
@@ -116,7 +110,7 @@ class Resources:
         """What `uri` asks for, if it is on offer. Raises UnknownResource or InvalidParameter."""
         address = read_address(uri)
         form = GRAPH if isinstance(address, GraphAddress) else ITEM
-        if form.place not in self.offered:
+        if form not in self.offered:
             raise UnknownResource
         return address
 
@@ -171,14 +165,14 @@ class Resources:
     def listed(self) -> list[Resource]:
         """The graph, and the records saved last in the active project."""
         found = []
-        if GRAPH.place in self.offered:
-            name, title, description = _DESCRIBED[GRAPH.place]
+        if GRAPH in self.offered:
+            name, title, description = _DESCRIBED[GRAPH]
             found.append(
                 Resource(
-                    uri=GRAPH_URI, name=name, title=title, description=description, mime_type=JSON
+                    uri=GRAPH.place, name=name, title=title, description=description, mime_type=JSON
                 )
             )
-        if ITEM.place in self.offered:
+        if ITEM in self.offered:
             found += [
                 Resource(uri=item_uri(row.id, "", ""), name=record_name(row), mime_type=JSON)
                 for row in self._recent()
@@ -197,8 +191,8 @@ class Resources:
 
     def templates(self) -> list[ResourceTemplate]:
         found = []
-        for place, form in self.offered.items():
-            name, title, description = _DESCRIBED[place]
+        for form in self.offered:
+            name, title, description = _DESCRIBED[form]
             found.append(
                 ResourceTemplate(
                     uri_template=form.template,
@@ -254,7 +248,7 @@ class Resources:
 
     def forms(self) -> str:
         """A sentence that says which URIs there are."""
-        return f"There are: {', '.join(form.template for form in self.offered.values())}"
+        return f"There are: {', '.join(form.template for form in self.offered)}"
 
 
 def record_name(row: Memory) -> str:

@@ -302,7 +302,7 @@ class Subscriptions:
             if changes is not None and changes.concern(watched.address):
                 await self._tell(uri)
         _, active = found.get(None, (None, None))
-        holds_records = ITEM.place in self._resources.offered
+        holds_records = ITEM in self._resources.offered
         if active is not None and holds_records and (active.everything or active.memories):
             await self._bus.publish(ResourcesListChanged())
 

@@ -15,7 +15,7 @@ import pytest
 
 from memlog.patience import Held, Leave, require_patience, require_time
 from server import credentials, reading
-from server.addresses import GRAPH_URI, GraphAddress
+from server.addresses import GRAPH, GraphAddress
 from server.http import direct, pace
 from server.http.app import App
 from server.registry import Arguments, Call, Result, Tool, tools
@@ -165,9 +165,11 @@ async def read_graph(app: App, number: int) -> None:
     """By its URI, which is always the SDK's."""
     client = Client(app, MODERN)
     await client.open()
-    params = {"uri": GRAPH_URI, "_meta": ENVELOPE}
+    params = {"uri": GRAPH.place, "_meta": ENVELOPE}
     body = request("resources/read", number, params)
-    assert (await client.post(body, Mcp_Method="resources/read", Mcp_Name=GRAPH_URI)).status == 200
+    assert (
+        await client.post(body, Mcp_Method="resources/read", Mcp_Name=GRAPH.place)
+    ).status == 200
 
 
 async def call_by_sdk(app: App, number: int) -> None:
