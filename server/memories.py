@@ -28,8 +28,13 @@ def found_memories(hits: Sequence[Hit], state: State, limit: int) -> list[tuple[
 
 
 def _relevance(hit: Hit) -> float:
-    """How relevant a hit is on its own, 0..1: its cosine, or how much of the query its words cover."""
-    return max(hit.cosine, hit.part, min(1.0, hit.score))
+    """How relevant a hit is on its own: its cosine, or how much of the query its words cover."""
+    return _share(max(hit.cosine, hit.part, hit.score))
+
+
+def _share(number: float) -> float:
+    """0..1, to four places."""
+    return round(min(1.0, max(0.0, number)), 4)
 
 
 def stored(outcome: Outcome) -> Memory:
@@ -57,7 +62,7 @@ def similar_memories(
         return [], f"Similar memories were not looked for: {error.message}"
     near = [hit for hit in hits if hit.cosine >= cosine_min]
     with opened.project.read() as state:
-        rows = ((state.memory(hit.ref), hit.cosine) for hit in near)
+        rows = ((state.memory(hit.ref), _share(hit.cosine)) for hit in near)
         return [(row, cosine) for row, cosine in rows if row is not None and row.active], (
             notice and f"Similar memories may be missing. {notice}"
         )

@@ -55,7 +55,7 @@ def view_fact(
         accessed_at=iso(max(accessed_us, row.created_us)),
         supersedes=row.supersedes,
         superseded_by=row.superseded_by,
-        relevance_score=None if relevance is None else round(min(1.0, max(0.0, relevance)), 4),
+        relevance_score=relevance,
         provenance=provenance,
     )
 

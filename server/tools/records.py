@@ -66,7 +66,7 @@ def view_record(
         id=row.id,
         uri=uri,
         type=row.memory_type,
-        similarity=None if similarity is None else round(min(1.0, max(0.0, similarity)), 4),
+        similarity=similarity,
         tags=list(row.tags),
         created_at=iso(row.created_us),
         provenance=provenance,
