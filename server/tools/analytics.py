@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from typing import Annotated, Literal
 
@@ -84,14 +85,12 @@ def get_analytics(call: Call, arguments: GetAnalytics) -> AnalyticsResult:
     # The project first: see AnalyticsProjector. A write in between may be in one and not yet in the
     # other; then the state has the last word, and what it does not know is left out.
     with opened.project.read(at) as state, analytics.read(at) as counted:
-        top = _Top(arguments, counted, state)
-        recent = [_recent(row, counts.updated_us) for row, counts in top.of("recent")]
-        important = [_important(*each) for each in top.of("important")]
-        connected = [_connected(*each, state) for each in top.of("connected")]
+        top = partial(_top, arguments=arguments, counted=counted, state=state)
+        recent = [_recent(row, counts.updated_us) for row, counts in top("recent")]
+        important = [_important(*each) for each in top("important")]
+        connected = [_connected(*each, state) for each in top("connected")]
         orphaned = [
-            _orphaned(row, reason)
-            for row, counts in top.of("orphaned")
-            if (reason := counts.orphaned)
+            _orphaned(row, reason) for row, counts in top("orphaned") if (reason := counts.orphaned)
         ]
     return AnalyticsResult(
         project=project,
@@ -103,19 +102,14 @@ def get_analytics(call: Call, arguments: GetAnalytics) -> AnalyticsResult:
     )
 
 
-class _Top:
-    """The first of each ranking, with the entity as the state knows it."""
-
-    def __init__(self, arguments: GetAnalytics, counted: Analytics, state: State) -> None:
-        self._arguments = arguments
-        self._counted = counted
-        self._state = state
-
-    def of(self, order: Order) -> Iterator[tuple[Entity, Counts]]:
-        ranked = self._counted.ranked(order, self._arguments.thread_id)
-        known = ((self._state.entity(counts.id), counts) for counts in ranked)
-        living = ((row, counts) for row, counts in known if row is not None)
-        return islice(living, self._arguments.limit)
+def _top(
+    order: Order, arguments: GetAnalytics, counted: Analytics, state: State
+) -> Iterator[tuple[Entity, Counts]]:
+    """The first of a ranking, with the entity as the state knows it."""
+    ranked = counted.ranked(order, arguments.thread_id)
+    known = ((state.entity(counts.id), counts) for counts in ranked)
+    living = ((row, counts) for row, counts in known if row is not None)
+    return islice(living, arguments.limit)
 
 
 def _recent(row: Entity, updated_us: int) -> RecentChange:

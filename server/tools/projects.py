@@ -90,9 +90,9 @@ def create_project(call: Call, arguments: CreateProject) -> ProjectResult:
     others = _nearly_called(row.name, session.projects("all"))
     if not session.lasting:
         named = f'name it in each call: {{"project": "{row.name}"}}'
-        return _result(view_project(row), f"Created project '{row.name}'; {named}{others}")
+        return _result(row, f"Created project '{row.name}'; {named}{others}")
     session.switch(row.name)
-    return _result(view_project(row), f"Created project '{row.name}' and switched to it{others}")
+    return _result(row, f"Created project '{row.name}' and switched to it{others}")
 
 
 def _nearly_called(name: str, projects: Iterable[ProjectRow]) -> str:
@@ -111,7 +111,7 @@ def switch_project(call: Call, arguments: Named) -> ProjectResult:
     if row.status == "archived":
         raise ProjectArchived.named(row.name)
     call.session.switch(row.name)
-    return _result(view_project(row), f"Switched to project '{row.name}'")
+    return _result(row, f"Switched to project '{row.name}'")
 
 
 @tool("projects", "Show the active project", in_project=False)
@@ -138,7 +138,7 @@ def archive_project(call: Call, arguments: Named) -> ProjectResult:
     call.session.find(arguments.name)
     row = call.service.archive(arguments.name, call.origin)
     call.session.leave(row.name)
-    return _result(view_project(row), f"Archived project '{row.name}'")
+    return _result(row, f"Archived project '{row.name}'")
 
 
 @tool("projects", "Restore a project", writes=True, in_project=False)
@@ -146,7 +146,7 @@ def restore_project(call: Call, arguments: Named) -> ProjectResult:
     """Bring an archived project back, with everything in it. Example: {"name": "old-app"}"""
     call.session.find(arguments.name)
     row = call.service.store.restore(arguments.name, call.origin)
-    return _result(view_project(row), f"Restored project '{row.name}'")
+    return _result(row, f"Restored project '{row.name}'")
 
 
 @tool("projects", "Delete a project for good", writes=True, destructive=True, in_project=False)
@@ -159,17 +159,9 @@ def delete_project(call: Call, arguments: Named) -> ProjectResult:
     call.service.close_project(arguments.name)
     row = call.service.store.delete(arguments.name)
     call.session.leave(row.name)
-    return _result(view_project(row), f"Deleted project '{row.name}' and all its data")
+    return _result(row, f"Deleted project '{row.name}' and all its data")
 
 
-def _result(view: ProjectView, message: str) -> ProjectResult:
-    return ProjectResult(
-        id=view.id,
-        name=view.name,
-        description=view.description,
-        status=view.status,
-        created_at=view.created_at,
-        updated_at=view.updated_at,
-        project=view.name,
-        message=message,
-    )
+def _result(row: ProjectRow, message: str) -> ProjectResult:
+    view = msgspec.structs.asdict(view_project(row))
+    return ProjectResult(**view, project=row.name, message=message)
