@@ -114,7 +114,9 @@ class Service:
         with Held(self._opening):
             opened = self._opened.get(key)
             if opened is None or opened.project is not project or opened.folder != project.folder:
-                opened = self._opened.put(key, Opened(project, self.embeddings, self._behind))
+                opened = self._opened.put(
+                    key, Opened(project, self.embeddings, self._follower.behind)
+                )
             return opened
 
     def _forget_gone(self, key: str) -> None:
@@ -138,7 +140,7 @@ class Service:
     ) -> Answer:
         """Makes `command` true in the project; durable when it returns."""
         result = opened.project.execute(command, self.store.context, answer, origin)
-        self._behind(opened)
+        self._follower.behind(opened)
         for listener in self._listeners:
             listener()
         return result
@@ -187,12 +189,21 @@ class Service:
         if opened is not None:
             opened.projections.close()
 
-    def _behind(self, opened: Opened) -> None:
-        self._follower.behind(opened)
-
     def warm_up(self) -> None:
-        """Loads what finds credentials, and the model, in the background."""
-        self._follower.warm_up()
+        """Loads what finds credentials, and the model, in the background: in a thread of normal priority, which the
+        model's own threads inherit."""
+        in_background(self._warm, "warm-up", without="whoever asks first waits for the model")
+
+    def _warm(self) -> None:
+        if self.settings.secrets != "off" and not self.settings.read_only:
+            credentials.detectors()
+        try:
+            if not self.embeddings.switched_off:
+                self.embeddings.get().query_vector("warm")
+        except EmbeddingError as error:
+            log.warning("%s", error.message)
+        except Exception:
+            log.exception("the embedder could not be warmed up")
 
     def close(self) -> None:
         """Keeps what was computed and lets go of everything. Nothing acknowledged waits for this."""
@@ -226,10 +237,6 @@ class Follower:
                 del self._behind[next(iter(self._behind))]
             self._wake()
 
-    def warm_up(self) -> None:
-        """Loads the model in a thread of normal priority, which the model's own threads inherit."""
-        in_background(self._warm, "warm-up", without="whoever asks first waits for the model")
-
     def stop(self) -> None:
         with self._changed:
             self._stopping = True
@@ -262,18 +269,6 @@ class Follower:
                     self._catch_up(opened)
                 del opened
             self._service.usage.flush()
-
-    def _warm(self) -> None:
-        settings = self._service.settings
-        if settings.secrets != "off" and not settings.read_only:
-            credentials.detectors()
-        try:
-            if not self._service.embeddings.switched_off:
-                self._service.embeddings.get().query_vector("warm")
-        except EmbeddingError as error:
-            log.warning("%s", error.message)
-        except Exception:
-            log.exception("the embedder could not be warmed up")
 
     def _catch_up(self, opened: Opened) -> None:
         try:
