@@ -32,6 +32,7 @@ from memlog.errors import (
     ProjectNotFound,
     StorageError,
 )
+from memlog.events import Event
 from memlog.evolve import evolve
 from memlog.ids import new_id
 from memlog.log import Checked, Damage, Head, Log
@@ -52,6 +53,7 @@ _VERSION = STATE_VERSION.to_bytes(2, "big")
 GENERATION_KEY = b"generation"
 
 Answer = TypeVar("Answer")
+Kind = TypeVar("Kind", bound=Event)
 
 
 class Origin(msgspec.Struct, frozen=True):
@@ -68,6 +70,10 @@ class Outcome(msgspec.Struct, frozen=True):
     entries: Sequence[Entry]
     before: State
     after: State
+
+    def events(self, kind: type[Kind]) -> Iterator[Kind]:
+        """What was appended of a kind, in order."""
+        return (entry.event for entry in self.entries if isinstance(entry.event, kind))
 
 
 def clock_us() -> int:

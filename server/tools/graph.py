@@ -64,7 +64,7 @@ def create_entities(call: Call, arguments: CreateEntities) -> CreateEntitiesResu
 
     def answer(outcome: Outcome) -> CreateEntitiesResult:
         if_exists = arguments.if_exists or call.service.settings.if_exists
-        created = {e.event.entity_id for e in outcome.entries if isinstance(e.event, EntityCreated)}
+        created = {event.entity_id for event in outcome.events(EntityCreated)}
         retired = _retired(outcome)
         views: dict[str, CreatedEntity] = {}  # each entity once, by whichever of its names
         for item in arguments.entities:
@@ -90,8 +90,8 @@ def create_entities(call: Call, arguments: CreateEntities) -> CreateEntitiesResu
 
 def _retired(outcome: Outcome) -> Counter[str]:
     """How many facts of each entity the command retired, by its id; also those that it had brought itself."""
-    deleted = [e.event for e in outcome.entries if isinstance(e.event, ObservationDeleted)]
-    rows = map(outcome.after.observation, (event.observation_id for event in deleted))
+    deleted = (event.observation_id for event in outcome.events(ObservationDeleted))
+    rows = map(outcome.after.observation, deleted)
     return Counter(row.entity_id for row in rows if row is not None)
 
 
@@ -116,11 +116,7 @@ def delete_entities(call: Call, arguments: DeleteEntities) -> DeleteEntitiesResu
     """
 
     def answer(outcome: Outcome) -> DeleteEntitiesResult:
-        gone = [
-            outcome.before.entity(entry.event.entity_id)
-            for entry in outcome.entries
-            if isinstance(entry.event, EntityDeleted)
-        ]
+        gone = [outcome.before.entity(event.entity_id) for event in outcome.events(EntityDeleted)]
         found = [entity for entity in gone if entity is not None]
         gone_ids = {entity.id for entity in found}
         missing = [
@@ -189,7 +185,7 @@ def create_relations(call: Call, arguments: CreateRelations) -> CreateRelationsR
     """
 
     def answer(outcome: Outcome) -> CreateRelationsResult:
-        new = {e.event.relation_id for e in outcome.entries if isinstance(e.event, RelationAdded)}
+        new = {event.relation_id for event in outcome.events(RelationAdded)}
         relations: dict[str, RelationView] = {}
         existing: dict[str, RelationView] = {}
         repeated: dict[str, str] = {}
@@ -265,7 +261,7 @@ def delete_relations(call: Call, arguments: DeleteRelations) -> DeleteRelationsR
     """
 
     def answer(outcome: Outcome) -> DeleteRelationsResult:
-        ids = [e.event.relation_id for e in outcome.entries if isinstance(e.event, RelationDeleted)]
+        ids = [event.relation_id for event in outcome.events(RelationDeleted)]
         rows = [row for row in map(outcome.before.relation, ids) if row is not None]
         gone = set(ids)
         missing = [

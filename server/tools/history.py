@@ -308,11 +308,7 @@ def update_observation(call: Call, arguments: UpdateObservation) -> UpdateObserv
     """
 
     def answer(outcome: Outcome) -> UpdateObservationResult:
-        new = [
-            entry.event.observation_id
-            for entry in outcome.entries
-            if isinstance(entry.event, ObservationSuperseded)
-        ]
+        new = [event.observation_id for event in outcome.events(ObservationSuperseded)]
         entity = outcome.after.entity_named(arguments.entity_name)
         assert entity is not None, "the decision found it"
         row = Facts(outcome.after, entity.id).find(new[0] if new else arguments.observation)
@@ -344,7 +340,7 @@ def forget_memory(call: Call, arguments: ForgetMemory) -> ForgetMemoryResult:
     """
 
     def answer(outcome: Outcome) -> ForgetMemoryResult:
-        gone = any(isinstance(entry.event, MemoryDeleted) for entry in outcome.entries)
+        gone = any(outcome.events(MemoryDeleted))
         return ForgetMemoryResult(
             project=project,
             success=True,

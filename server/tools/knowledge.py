@@ -88,13 +88,12 @@ def save_memory(call: Call, arguments: SaveMemory) -> SaveMemoryResult:
     """
 
     def answer(outcome: Outcome) -> SaveMemoryResult:
-        events = [entry.event for entry in outcome.entries]
         return SaveMemoryResult(
             project=project,
             success=True,
             created=Created(
-                entities=sum(isinstance(event, EntityCreated) for event in events),
-                relations=sum(isinstance(event, RelationAdded) for event in events),
+                entities=sum(1 for _ in outcome.events(EntityCreated)),
+                relations=sum(1 for _ in outcome.events(RelationAdded)),
             ),
             warnings=said(warnings(arguments, outcome.before)),
             quality_score=quality_score(arguments),

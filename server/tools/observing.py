@@ -136,11 +136,7 @@ def delete_observations(call: Call, arguments: DeleteObservations) -> DeleteObse
     """
 
     def answer(outcome: Outcome) -> DeleteObservationsResult:
-        ids = {
-            entry.event.observation_id
-            for entry in outcome.entries
-            if isinstance(entry.event, ObservationDeleted)
-        }
+        ids = {event.observation_id for event in outcome.events(ObservationDeleted)}
         deleted: dict[str, set[str]] = {}  # by entity: ids and texts
         for row in map(outcome.before.observation, ids):
             if row is not None:

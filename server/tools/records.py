@@ -88,7 +88,7 @@ def memory_create(call: Call, arguments: CreateMemory) -> CreateMemoryResult:
             project=project,
             id=row.id,
             uri=item_uri(row.id, project, call.session.active),
-            created=any(isinstance(entry.event, MemoryStored) for entry in outcome.entries),
+            created=any(outcome.events(MemoryStored)),
             type=row.memory_type,
             tags=list(row.tags),
             confidence=row.confidence,
