@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -92,14 +92,9 @@ class Prompts:
     def __init__(self, session: Session, tools: Mapping[str, Tool]) -> None:
         self._session = session
         self._tools = tools
-        writers: list[tuple[str, Prompt, Callable[[Given, str], str]]] = [
-            ("memory_search", _RECALL, self._recall),
-            ("memory_create", _SAVE, self._save),
-        ]
-        self._writers = {
-            prompt.name: (prompt, write) for tool, prompt, write in writers if tool in tools
-        }
-        self.offered = {name: prompt for name, (prompt, _) in self._writers.items()}
+        self._writers = {_RECALL.name: self._recall, _SAVE.name: self._save}
+        lead_to = {"memory_search": _RECALL, "memory_create": _SAVE}
+        self.offered = {prompt.name: prompt for tool, prompt in lead_to.items() if tool in tools}
 
     def add_to(self, server: Server[Any]) -> None:
         server.add_request_handler("prompts/list", PaginatedRequestParams, self._on_list)
@@ -114,7 +109,7 @@ class Prompts:
         given = _arguments(prompt, params.arguments or {})
         client = context.session.client_params
         source = "chat" if client is None else client.client_info.name
-        _, write = self._writers[prompt.name]
+        write = self._writers[prompt.name]
         with refusing(self._session):
             text = await read_in_thread(prompt.name, partial(write, given, source))
         return GetPromptResult(

@@ -60,8 +60,8 @@ class Recollection:
         found: list[tuple[float, int, Item]] = []
         best: dict[str, float] = {}
         for hit in hits:
-            item, born = self._thing(hit.ref, hit.kind)
-            if item is not None:
+            if thing := self._thing(hit.ref, hit.kind):
+                item, born = thing
                 found.append((hit.score, born, item))
                 best.setdefault(item.group, hit.score)
         best.pop("", None)
@@ -88,20 +88,19 @@ class Recollection:
             spent += len(item.line)
             yield born, score
 
-    def _thing(self, ref: str, kind: str) -> tuple[Item | None, int]:
+    def _thing(self, ref: str, kind: str) -> tuple[Item, int] | None:
         """What is there under an id, and the position at which it came into being."""
         if kind == "memory":
             memory = self._state.memory(ref)
-            return (self._memory(memory), memory.born) if memory and memory.active else (None, 0)
-        row = self._state.observation(ref) if kind == "observation" else None
-        if kind == "observation" and not _lives(row):
-            return None, 0
-        entity = self._entity(row.entity_id if row else ref)
-        if entity is None:
-            return None, 0
-        if row is not None:
-            return self._fact(row, entity), row.born
-        return Item("entity", entity.id, entity.id, _heading(entity)), entity.born
+            return (self._memory(memory), memory.born) if memory and memory.active else None
+        if kind == "observation":
+            row = self._state.observation(ref)
+            if row is None or not row.living:
+                return None
+            entity = self._entity(row.entity_id)
+            return (self._fact(row, entity), row.born) if entity else None
+        entity = self._entity(ref)
+        return (Item("entity", ref, ref, _heading(entity)), entity.born) if entity else None
 
     def _entity(self, entity_id: str) -> Entity | None:
         if entity_id not in self._entities:
@@ -161,12 +160,12 @@ class Recollection:
         entry = self._entry(position)
         match entry.event if entry else None:
             case events.ObservationAdded() | events.ObservationSuperseded() as event:
-                item, _ = self._thing(event.observation_id, "observation")
+                thing = self._thing(event.observation_id, "observation")
             case events.MemoryStored() as event:
-                item, _ = self._thing(event.memory_id, "memory")
+                thing = self._thing(event.memory_id, "memory")
             case _:
                 return None
-        return None if item is None else msgspec.structs.replace(item, extra=True)
+        return msgspec.structs.replace(thing[0], extra=True) if thing else None
 
     # -- relations
 
@@ -174,17 +173,13 @@ class Recollection:
         if entity is None:
             return []
         rows = self._state.relations_touching(entity.name)
-        named = [self._is_named(row, entity) for row in rows]
-        order = sorted(range(len(rows)), key=lambda index: (not named[index], -rows[index].born))
-        return [
-            (
-                best
-                * (NAMED_RELATION_SHARE if named[index] else RELATION_SHARE)
-                / (1 + place) ** 0.5,
-                self._relation(rows[index], entity),
-            )
-            for place, index in enumerate(order)
-        ]
+        named = {row.id for row in rows if self._is_named(row, entity)}
+        ranked = sorted(rows, key=lambda row: (row.id not in named, -row.born))
+        found = []
+        for place, row in enumerate(ranked):
+            share = NAMED_RELATION_SHARE if row.id in named else RELATION_SHARE
+            found.append((best * share / (1 + place) ** 0.5, self._relation(row, entity)))
+        return found
 
     def _is_named(self, row: Relation, entity: Entity) -> bool:
         """Whether the query has a word of the relation, the name of `entity` aside."""
@@ -201,10 +196,6 @@ class Recollection:
         )
         line = clipped(said, self._budget_tokens)
         return Item("relation", row.id, entity.id, _heading(entity), line)
-
-
-def _lives(row: Observation | None) -> bool:
-    return row is not None and row.superseded_by is None and row.deleted_us is None
 
 
 def _heading(entity: Entity) -> str:
