@@ -136,7 +136,7 @@ def parts(kind: mi.Type, holders: tuple[type, ...] = ()) -> Iterator[mi.Type]:
                 yield from parts(each, holders)
         case mi.DictType():
             yield from parts(kind.value_type, holders)
-        case mi.ListType() | mi.VarTupleType() | mi.SetType() | mi.FrozenSetType():
+        case mi.ListType():
             yield from parts(kind.item_type, holders)
         case mi.StructType() if kind.cls in holders:
             yield mi.AnyType()
@@ -148,5 +148,5 @@ def parts(kind: mi.Type, holders: tuple[type, ...] = ()) -> Iterator[mi.Type]:
 def _unbounded(kind: mi.Type) -> bool:
     """Whether `kind` lets through NaN, numbers of any size or values of any depth."""
     if isinstance(kind, (mi.IntType, mi.FloatType)):
-        return (kind.ge is None and kind.gt is None) or (kind.le is None and kind.lt is None)
+        return kind.ge is None or kind.le is None
     return isinstance(kind, mi.AnyType)

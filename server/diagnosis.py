@@ -4,8 +4,9 @@ This is the slow way, taken only when the quick one in `server.arguments` failed
 end, for any JSON value, in a value in canonical spelling or in one error with every problem (of very
 many the first ones), its place and how to mend it. It judges what JSON can express: keys, types, sizes,
 ranges, patterns, choices, valid text, finite numbers and depth; that a text which is stored shows something; and
-what a type names a reader for (`wording.READ`), such as times. What a type asks beyond that (a `datetime`, a
-tagged union, `__post_init__`) stays as it was sent and is left to the conversion that follows.
+what a type names a reader for (`wording.READ`), such as times. What a type asks beyond that (a set, a bound
+that is out of range itself, a tagged union, `__post_init__`) stays as it was sent and is left to the conversion that
+follows.
 """
 
 from __future__ import annotations
@@ -189,7 +190,7 @@ class Diagnosis:
                 return self._struct(value, kind, place)
             case mi.DictType():
                 return self._dict(value, kind, place)
-            case mi.ListType() | mi.VarTupleType() | mi.SetType() | mi.FrozenSetType():
+            case mi.ListType():
                 self._size(value, kind, annotated, place)
                 # Of too many items only as many as may be: a million wrong ones would take seconds.
                 items = enumerate(value[: kind.max_length])
@@ -367,9 +368,5 @@ def _fits(value: int, kind: mi.Type) -> bool:
 
 
 def _outside(value: float, kind: mi.IntType | mi.FloatType) -> bool:
-    return (
-        (kind.ge is not None and value < kind.ge)
-        or (kind.gt is not None and value <= kind.gt)
-        or (kind.le is not None and value > kind.le)
-        or (kind.lt is not None and value >= kind.lt)
-    )
+    too_low = kind.ge is not None and value < kind.ge
+    return too_low or (kind.le is not None and value > kind.le)

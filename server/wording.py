@@ -20,8 +20,7 @@ from msgspec import inspect as mi
 from memlog.errors import InvalidParameter, shorten
 
 Words = tuple[str, str | None]
-Sequential = mi.ListType | mi.VarTupleType | mi.SetType | mi.FrozenSetType
-Sizeable = mi.StrType | mi.DictType | Sequential
+Sizeable = mi.StrType | mi.DictType | mi.ListType
 
 INTEGER_MIN, INTEGER_MAX = -(2**63), 2**64 - 1
 SURROGATE = re.compile("[\ud800-\udfff]")
@@ -81,7 +80,7 @@ def members(kind: mi.Type) -> tuple[mi.Type, ...]:
 def item_of(kind: mi.Type) -> mi.StructType | None:
     """The struct that a list of `kind` holds, if it holds nothing else."""
     inner = bare(kind)
-    item = bare(inner.item_type) if isinstance(inner, Sequential) else None
+    item = bare(inner.item_type) if isinstance(inner, mi.ListType) else None
     return item if isinstance(item, mi.StructType) else None
 
 
@@ -108,9 +107,6 @@ SUITS: dict[type[mi.Type], Callable[[Any], bool]] = {
     mi.StructType: lambda value: isinstance(value, dict),
     mi.DictType: lambda value: isinstance(value, dict),
     mi.ListType: lambda value: isinstance(value, list),
-    mi.VarTupleType: lambda value: isinstance(value, list),
-    mi.SetType: lambda value: isinstance(value, list),
-    mi.FrozenSetType: lambda value: isinstance(value, list),
 }
 
 
@@ -146,7 +142,7 @@ def described(kind: mi.Type, plural: bool = False) -> str:
 
 
 def _described(kind: mi.Type, plural: bool) -> str:
-    if isinstance(kind, Sequential):
+    if isinstance(kind, mi.ListType):
         return "lists" if plural else f"a list of {described(kind.item_type, plural=True)}"
     if isinstance(kind, mi.LiteralType):
         return "one of " + ", ".join(quoted(each) for each in kind.values)
@@ -195,7 +191,7 @@ def sketch(kind: mi.Type, levels: int = SKETCH_LEVELS_MAX) -> Any:
     kind = bare(next(iter(members(kind)), kind))
     if isinstance(kind, mi.LiteralType):
         return kind.values[0]
-    if isinstance(kind, Sequential):
+    if isinstance(kind, mi.ListType):
         return [sketch(kind.item_type, levels - 1)] if levels else []
     if isinstance(kind, mi.StructType):
         wanted = [each for each in kind.fields if each.required] if levels else []
@@ -271,7 +267,7 @@ def _mended(kind: mi.Type, value: Any) -> str | None:
         if meant is not None and suits(kind, meant):
             return _unquoted(value, meant)
     for each in map(bare, members(kind)):
-        if isinstance(each, Sequential) and suits(each.item_type, value):
+        if isinstance(each, mi.ListType) and suits(each.item_type, value):
             return f"Pass a list: [{_as_items(value, each.item_type)}]"
         if isinstance(each, mi.StrType) and isinstance(value, (int, float)):
             read = reader(kind)
@@ -422,8 +418,9 @@ def out_of_range(kind: mi.IntType | mi.FloatType, value: float) -> Words:
 def _range(kind: mi.IntType | mi.FloatType) -> str:
     if kind.ge is not None and kind.le is not None:
         return f"from {kind.ge} to {kind.le}"
-    bounds = ((kind.ge, "at least"), (kind.gt, "above"), (kind.le, "at most"), (kind.lt, "below"))
-    return " and ".join(f"{words} {bound}" for bound, words in bounds if bound is not None)
+    if kind.ge is not None:
+        return f"at least {kind.ge}"
+    return "" if kind.le is None else f"at most {kind.le}"
 
 
 def not_finite(value: float) -> Words:
