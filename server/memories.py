@@ -7,9 +7,9 @@ from itertools import accumulate, islice
 
 from memlog.errors import EmbeddingError, MemoryNotFound, refusal
 from memlog.events import MemoryMerged, MemoryStored
-from memlog.memories import missing_memory
+from memlog.memories import FACT, missing_memory
 from memlog.project import Outcome
-from memlog.state import Memory, State
+from memlog.state import Memory, State, type_label
 from projections.documents import Kind
 from projections.search import Hit
 from server.service import Opened
@@ -47,16 +47,16 @@ def stored(outcome: Outcome) -> Memory:
     raise AssertionError("storing a memory always appends an event")
 
 
-def similar_memories(
-    opened: Opened, text: str, cosine_min: float, labels: tuple[str, ...]
+def similar_facts(
+    opened: Opened, text: str, cosine_min: float
 ) -> tuple[list[tuple[Memory, float]], str | None]:
-    """Active memories whose meaning is near `text`, nearest first, and why there could be more.
+    """Active facts whose meaning is near `text`, nearest first, and why there could be more.
 
     Looked up before the new memory is stored, so it never finds itself.
     """
     try:
         hits, notice = opened.searcher.nearest(
-            text, kinds=MEMORY_KINDS, labels=labels, limit=SIMILAR_MAX
+            text, kinds=MEMORY_KINDS, labels=(type_label(FACT),), limit=SIMILAR_MAX
         )
     except EmbeddingError as error:
         return [], f"Similar memories were not looked for: {error.message}"
@@ -68,7 +68,7 @@ def similar_memories(
         )
 
 
-def require_memory(memory_id: str, state: State, path: str = "id") -> Memory:
+def require_memory(memory_id: str, state: State, path: str) -> Memory:
     """Raises MemoryNotFound."""
     row = state.memory(memory_id)
     if row is None:

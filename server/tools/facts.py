@@ -10,12 +10,11 @@ from msgspec import Meta, field
 
 from memlog.canonical import text_of
 from memlog.commands import StoreMemory, SupersedeMemory
-from memlog.memories import FACT
 from memlog.project import Outcome
-from memlog.state import Memory, type_label
+from memlog.state import Memory
 from memlog.times import iso
 from server.cutting import Room, together, within_budget
-from server.memories import MEMORY_KINDS, found_memories, similar_memories, stored
+from server.memories import MEMORY_KINDS, found_memories, similar_facts, stored
 from server.moments import AsOf, position_of
 from server.registry import Arguments, Call, Result, tool
 from server.views import Blame, Provenance, view_provenance
@@ -76,9 +75,7 @@ def store_memory(call: Call, arguments: StoreMemory) -> StoreMemoryResult:
     Example: {"content": "User moved to Austin", "source": "explicit"}
     """
     project, opened = call.open(arguments)
-    near, notice = similar_memories(
-        opened, arguments.content, call.service.settings.similar_min, (type_label(FACT),)
-    )
+    near, notice = similar_facts(opened, arguments.content, call.service.settings.similar_min)
 
     def answer(outcome: Outcome) -> StoreMemoryResult:
         row = stored(outcome)

@@ -52,7 +52,6 @@ class CreateEntitiesResult(Result, frozen=True):
     "Create entities",
     writes=True,
     destructive=True,
-    idempotent=True,
     bare=lambda result: result.entities,
 )
 def create_entities(call: Call, arguments: CreateEntities) -> CreateEntitiesResult:
