@@ -76,14 +76,16 @@ class _Scope(NamedTuple):
 
 class _Worded(NamedTuple):
     """What has the words, and what has the query as a part, each best first; whether there may be more further
-    down."""
+    down; and where they were looked for."""
 
     words: list[TextHit]
     parts: list[TextHit]
     deeper: bool
+    text: TextProjector | None = None
 
 
 _NOTHING = _Worded([], [], False)
+"""Where words do not count."""
 
 
 class _Near(NamedTuple):
@@ -124,29 +126,27 @@ class Searcher:
         parsed = parse(query)
         by_words = partial(self._by_words, query, parsed, scope)
         if mode == "text" or not parsed.is_plain or not query.strip():
-            _, worded = by_words()
+            worded = by_words()
             return Found(_hits_by_words(worded), None, worded.deeper)
         words = Meanwhile(by_words)
-        meanwhile, look = (
-            (nothing, _unlooked) if mode == "semantic" else (words.begin, words.result)
-        )
+        looked = _NOTHING if mode == "semantic" else None
         questions = self._questions
         # In a list, to be taken out: an exception would keep this frame, the frame its future, that the exception.
-        begun = [questions.begin(Question(query), mode, at, meanwhile)]
-        looked = None if begun[0].done() else look()
+        begun = [questions.begin(Question(query), mode, at, nothing if looked else words.begin)]
+        if looked is None and not begun[0].done():
+            looked = words.result()
         try:
             asked = questions.answer(begun.pop(), mode)
             if looked is None and asked.meaning.vectors.rows >= ROWS_MANY:
-                meanwhile()
-            near = _near(questions.pointed(query, asked, looked and looked[0]), scope)
+                words.begin()
+            near = _near(questions.pointed(query, asked, looked and looked.text), scope)
         except EmbeddingError as error:
             if mode == "semantic":
                 raise
             notice = f"Searched by words only: {error.message}"
         else:
-            text, worded = looked or look()
-            return self._by_meaning(query, text, worded, near, scope)
-        _, worded = looked or look()
+            return _by_meaning(query, looked or words.result(), near, scope)
+        worded = looked or words.result()
         return Found(_hits_by_words(worded), notice, worded.deeper)
 
     def nearest(
@@ -167,60 +167,53 @@ class Searcher:
         found = asked.meaning.vectors.search(asked.vector, limit=limit, kinds=kinds, labels=labels)
         return found, asked.notice
 
-    def _by_words(self, query: str, parsed: Query, scope: _Scope) -> tuple[TextProjector, _Worded]:
+    def _by_words(self, query: str, parsed: Query, scope: _Scope) -> _Worded:
         text = self._projections.text_ahead()
         if text.is_ahead:
             self._lagging()
         try:
-            return text, _found_in(text, query, parsed, scope)
+            return _found_in(text, query, parsed, scope)
         except StorageError as error:  # reading needs nothing of the disk: the index is damaged
             self._projections.mend("text", error)
-        text = self._projections.text()
-        return text, _found_in(text, query, parsed, scope)
-
-    def _by_meaning(
-        self, query: str, text: TextProjector | None, worded: _Worded, near: _Near, scope: _Scope
-    ) -> Found:
-        """What was found by words, in `text` if they were looked for, and what is near in meaning."""
-        from projections.candidates import Candidates
-        from projections.closely import ordered, ordered_closely
-
-        candidates = Candidates()
-        candidates.add_worded(worded.words)
-        candidates.add_parts(worded.parts)
-        deeper = _add_near(near, candidates, scope) or worded.deeper
-        asked = near.asked
-        if text is None:
-            return Found(_hits(candidates, ordered(candidates)), asked.notice, deeper)
-        closely = ordered_closely(
-            query,
-            candidates,
-            asked.meaning.embedder,
-            near.look,
-            text.rarity,
-            kinds=scope.kinds,
-            labels=scope.labels,
-        )
-        return Found(_hits(candidates, closely), asked.notice, deeper)
+        return _found_in(self._projections.text(), query, parsed, scope)
 
 
 def _found_in(text: TextProjector, query: str, parsed: Query, scope: _Scope) -> _Worded:
     at, kinds, labels, depth = scope
     words = text.search(parsed, at=at, limit=depth, kinds=kinds, labels=labels)
     if not parsed.is_plain:
-        return _Worded(words, [], len(words) == depth)
+        return _Worded(words, [], len(words) == depth, text)
     parts = text.substring(query, at=at, limit=depth, kinds=kinds, labels=labels)
-    return _Worded(words, parts, depth in (len(words), len(parts)))
-
-
-def _unlooked() -> tuple[None, _Worded]:
-    """Where words do not count."""
-    return None, _NOTHING
+    return _Worded(words, parts, depth in (len(words), len(parts)), text)
 
 
 def _near(asked: Posed, scope: _Scope) -> _Near:
     look = asked.meaning.vectors.look(asked.vector, scope.at)
     return _Near(asked, look, *look.nearest(scope.depth, scope.kinds, scope.labels))
+
+
+def _by_meaning(query: str, worded: _Worded, near: _Near, scope: _Scope) -> Found:
+    """What was found by words and what is near in meaning, looked at closely where words count."""
+    from projections.candidates import Candidates
+    from projections.closely import ordered, ordered_closely
+
+    candidates = Candidates()
+    candidates.add_worded(worded.words)
+    candidates.add_parts(worded.parts)
+    deeper = _add_near(near, candidates, scope) or worded.deeper
+    asked = near.asked
+    if worded.text is None:
+        return Found(_hits(candidates, ordered(candidates)), asked.notice, deeper)
+    closely = ordered_closely(
+        query,
+        candidates,
+        asked.meaning.embedder,
+        near.look,
+        worded.text.rarity,
+        kinds=scope.kinds,
+        labels=scope.labels,
+    )
+    return Found(_hits(candidates, closely), asked.notice, deeper)
 
 
 def _add_near(near: _Near, candidates: Candidates, scope: _Scope) -> bool:
