@@ -6,14 +6,13 @@ by what else there is. Left to others: finding the candidates (`search`), what m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from projections import analysis
 from projections.candidates import NO_ROW, Candidates, Places
-from projections.documents import Kind
 from projections.embedding import CachedEmbedder
 from projections.late import interaction
 from projections.ranking import BESIDE_SHARES, Features, Scores, scores
@@ -47,9 +46,6 @@ def ordered_closely(
     embedder: CachedEmbedder,
     look: Look,
     rarity: Callable[[str], float],
-    *,
-    kinds: Collection[Kind] | None,
-    labels: Collection[str],
 ) -> Ranking:
     """The candidates and what came in beside them, which they are told. `rarity` is a word's, 0 if it says
     nothing."""
@@ -60,8 +56,6 @@ def ordered_closely(
         leading=CLOSE_MAX,
         reach=max(BESIDE_SHARES),
         words=frozenset(analysis.words(analysis.spaced(analysis.normalise(query)))),
-        kinds=kinds,
-        labels=labels,
     )
     own, rest = first[rows != NO_ROW], first[rows == NO_ROW]
     new = np.arange(len(candidates), len(candidates) + around.new)

@@ -10,7 +10,7 @@ projection sees the same documents, whenever it reads the log.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Literal, TypeVar, assert_never
+from typing import Literal, NamedTuple, TypeVar, assert_never, get_args
 
 import msgspec
 
@@ -23,6 +23,19 @@ NEVER = 2**63 - 1
 """Where a document that lives has not died: the indexes keep an end for each."""
 
 Kind = Literal["entity", "observation", "memory"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+class Scope(NamedTuple):
+    """Which documents are searched: those alive `at` a position (None: now), of one of `kinds`, with every one of
+    `labels`."""
+
+    at: int | None = None
+    kinds: frozenset[Kind] | None = None
+    labels: tuple[str, ...] = ()
+
+
+NOW = Scope()
 
 
 class Document(msgspec.Struct, frozen=True):

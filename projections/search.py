@@ -20,7 +20,7 @@ import msgspec
 from memlog.errors import EmbeddingError, StorageError
 from memlog.settings import Mode
 from projections.asking import Meanwhile
-from projections.documents import Kind
+from projections.documents import Kind, Scope
 from projections.embedding.computing import nothing
 from projections.embeddings import Embeddings
 from projections.follow import Projections
@@ -65,13 +65,6 @@ class Found(msgspec.Struct, frozen=True):
     hits: list[Hit]
     notice: str | None = None
     deeper: bool = False
-
-
-class _Scope(NamedTuple):
-    at: int | None
-    kinds: frozenset[Kind] | None
-    labels: tuple[str, ...]
-    depth: int
 
 
 class _Worded(NamedTuple):
@@ -122,9 +115,9 @@ class Searcher:
         Reads everything that was committed before the call. Raises EmbeddingError only where
         `semantic` was asked for and cannot be had; `hybrid` then goes by words and says so.
         """
-        scope = _Scope(at, kinds, labels, max(DEPTH, depth))
+        scope, depth = Scope(at, kinds, labels), max(DEPTH, depth)
         parsed = parse(query)
-        by_words = partial(self._by_words, query, parsed, scope)
+        by_words = partial(self._by_words, query, parsed, scope, depth)
         if mode == "text" or not parsed.is_plain or not query.strip():
             worded = by_words()
             return Found(_hits_by_words(worded), None, worded.deeper)
@@ -139,13 +132,13 @@ class Searcher:
             asked = questions.answer(begun.pop(), mode)
             if looked is None and asked.meaning.vectors.rows >= ROWS_MANY:
                 words.begin()
-            near = _near(questions.pointed(query, asked, looked and looked.text), scope)
+            near = _near(questions.pointed(query, asked, looked and looked.text), scope, depth)
         except EmbeddingError as error:
             if mode == "semantic":
                 raise
             notice = f"Searched by words only: {error.message}"
         else:
-            return _by_meaning(query, looked or words.result(), near, scope)
+            return _by_meaning(query, looked or words.result(), near, depth)
         worded = looked or words.result()
         return Found(_hits_by_words(worded), notice, worded.deeper)
 
@@ -164,35 +157,36 @@ class Searcher:
         """
         questions = self._questions
         asked = questions.answer(questions.begin(Text(text), "hybrid"), "hybrid")
-        found = asked.meaning.vectors.search(asked.vector, limit=limit, kinds=kinds, labels=labels)
+        found = asked.meaning.vectors.search(
+            asked.vector, Scope(kinds=kinds, labels=labels), limit=limit
+        )
         return found, asked.notice
 
-    def _by_words(self, query: str, parsed: Query, scope: _Scope) -> _Worded:
+    def _by_words(self, query: str, parsed: Query, scope: Scope, depth: int) -> _Worded:
         text = self._projections.text_ahead()
         if text.is_ahead:
             self._lagging()
         try:
-            return _found_in(text, query, parsed, scope)
+            return _found_in(text, query, parsed, scope, depth)
         except StorageError as error:  # reading needs nothing of the disk: the index is damaged
             self._projections.mend("text", error)
-        return _found_in(self._projections.text(), query, parsed, scope)
+        return _found_in(self._projections.text(), query, parsed, scope, depth)
 
 
-def _found_in(text: TextProjector, query: str, parsed: Query, scope: _Scope) -> _Worded:
-    at, kinds, labels, depth = scope
-    words = text.search(parsed, at=at, limit=depth, kinds=kinds, labels=labels)
+def _found_in(text: TextProjector, query: str, parsed: Query, scope: Scope, depth: int) -> _Worded:
+    words = text.search(parsed, scope, limit=depth)
     if not parsed.is_plain:
         return _Worded(words, [], len(words) == depth, text)
-    parts = text.substring(query, at=at, limit=depth, kinds=kinds, labels=labels)
+    parts = text.substring(query, scope, limit=depth)
     return _Worded(words, parts, depth in (len(words), len(parts)), text)
 
 
-def _near(asked: Posed, scope: _Scope) -> _Near:
-    look = asked.meaning.vectors.look(asked.vector, scope.at)
-    return _Near(asked, look, *look.nearest(scope.depth, scope.kinds, scope.labels))
+def _near(asked: Posed, scope: Scope, depth: int) -> _Near:
+    look = asked.meaning.vectors.look(asked.vector, scope)
+    return _Near(asked, look, *look.nearest(depth))
 
 
-def _by_meaning(query: str, worded: _Worded, near: _Near, scope: _Scope) -> Found:
+def _by_meaning(query: str, worded: _Worded, near: _Near, depth: int) -> Found:
     """What was found by words and what is near in meaning, looked at closely where words count."""
     from projections.candidates import Candidates
     from projections.closely import ordered, ordered_closely
@@ -200,23 +194,16 @@ def _by_meaning(query: str, worded: _Worded, near: _Near, scope: _Scope) -> Foun
     candidates = Candidates()
     candidates.add_worded(worded.words)
     candidates.add_parts(worded.parts)
-    deeper = _add_near(near, candidates, scope) or worded.deeper
+    deeper = _add_near(near, candidates, depth) or worded.deeper
     asked = near.asked
     if worded.text is None:
         return Found(_hits(candidates, ordered(candidates)), asked.notice, deeper)
-    closely = ordered_closely(
-        query,
-        candidates,
-        asked.meaning.embedder,
-        near.look,
-        worded.text.rarity,
-        kinds=scope.kinds,
-        labels=scope.labels,
-    )
+    embedder, rarity = asked.meaning.embedder, worded.text.rarity
+    closely = ordered_closely(query, candidates, embedder, near.look, rarity)
     return Found(_hits(candidates, closely), asked.notice, deeper)
 
 
-def _add_near(near: _Near, candidates: Candidates, scope: _Scope) -> bool:
+def _add_near(near: _Near, candidates: Candidates, depth: int) -> bool:
     """Adds what is near in meaning; whether there may be more further down."""
     look, rows, cosines = near.look, near.rows, near.cosines
     candidates.row = look.rows_of(candidates.refs)
@@ -225,7 +212,7 @@ def _add_near(near: _Near, candidates: Candidates, scope: _Scope) -> bool:
     known = set(candidates.row.tolist())
     new = [place for place, row in enumerate(rows[:count].tolist()) if row not in known]
     candidates.add(look.described(rows[new]), cosine=cosines[new], row=rows[new])
-    return count == scope.depth
+    return count == depth
 
 
 def _hits_by_words(worded: _Worded) -> list[Hit]:

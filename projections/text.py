@@ -30,7 +30,7 @@ from memlog.errors import StorageError
 from memlog.patience import Held, require_patience
 from memlog.storage_errors import for_shortage, reason
 from projections import analysis
-from projections.documents import Change, Kind
+from projections.documents import NOW, Change, Scope
 from projections.protocol import Batch
 from projections.query import Query
 from projections.text_ahead import Ahead
@@ -113,41 +113,19 @@ class TextProjector:
             self._begin_if_gone()
             self._look_again()
 
-    def search(
-        self,
-        query: Query,
-        *,
-        at: int | None,
-        limit: int,
-        kinds: frozenset[Kind] | None = None,
-        labels: tuple[str, ...] = (),
-    ) -> list[TextHit]:
-        """The best `limit` documents alive at position `at` (None: now), best first, ties by ref.
-
-        `kinds` are those wanted; a document must have every one of `labels`. Raises StorageError where
-        the index is damaged.
-        """
+    def search(self, query: Query, scope: Scope = NOW, *, limit: int) -> list[TextHit]:
+        """The best `limit` documents, best first, ties by ref. Raises StorageError where the index is damaged."""
         with _speaking_of(self._path):
-            return self._searched().search(query, at=at, limit=limit, kinds=kinds, labels=labels)
+            return self._searched().search(query, scope, limit)
 
-    def substring(
-        self,
-        needle: str,
-        *,
-        at: int | None,
-        limit: int,
-        kinds: frozenset[Kind] | None = None,
-        labels: tuple[str, ...] = (),
-    ) -> list[TextHit]:
+    def substring(self, needle: str, scope: Scope = NOW, *, limit: int) -> list[TextHit]:
         """Documents whose text holds `needle`, case and width aside; scores as in `text_part.part_score`.
 
         They are looked for among the shortest candidates, `CHECKED_MAX` more than `limit`, and no further
         than it takes to find `limit`. Raises StorageError where the index is damaged.
         """
         with _speaking_of(self._path):
-            return self._searched().substring(
-                needle, at=at, limit=limit, kinds=kinds, labels=labels
-            )
+            return self._searched().substring(needle, scope, limit)
 
     def rarity(self, word: str) -> float:
         """How rare a word is among the texts, as `TextSnapshot.rarity` says."""

@@ -26,11 +26,10 @@ import math
 from collections.abc import Sequence
 from functools import cache, partial
 from hashlib import sha256
-from typing import get_args
 
 from memlog.patience import require_time
 from projections import analysis
-from projections.documents import Document, Kind
+from projections.documents import KINDS, Document, Scope
 from projections.layers import Searching
 from projections.query import Leaf, Phrase, Prefix, Query, Words, wanted
 from projections.text_clauses import (
@@ -68,8 +67,6 @@ REPEATED_SHARE = 1 / 3
 TIES_SPARE = 8
 _GRAIN = 1 / 1024
 
-KINDS = frozenset(get_args(Kind))
-
 _RETIRED = Term("slot", RETIRED)
 _EVERYTHING = Span("born", low=1)
 """All documents, and not the checkpoint, which was never born."""
@@ -83,23 +80,15 @@ class TextSnapshot:
         self.position = position
         self._rarities: dict[str, float] = {}
 
-    def search(
-        self,
-        query: Query,
-        *,
-        at: int | None,
-        limit: int,
-        kinds: frozenset[Kind] | None,
-        labels: tuple[str, ...],
-    ) -> list[TextHit]:
+    def search(self, query: Query, scope: Scope, limit: int) -> list[TextHit]:
         """The best texts that have any of what is wanted, of things that are as the query says."""
         if limit < 1:
             return []
 
         def narrowed(*clauses: Clause) -> Clause:
-            return _narrowed(clauses, at, kinds, labels)
+            return _narrowed(clauses, scope)
 
-        root = query.root
+        root, at = query.root, scope.at
         if isinstance(root, Words | Phrase | Prefix):
             asked = self._leaf(root, at=at, alone=True)
             return [] if asked is None else self._best(narrowed(asked), limit)
@@ -129,19 +118,11 @@ class TextSnapshot:
 
         return best_of_things(root, lambda asked: self._best(texts, asked), having, limit)
 
-    def substring(
-        self,
-        needle: str,
-        *,
-        at: int | None,
-        limit: int,
-        kinds: frozenset[Kind] | None,
-        labels: tuple[str, ...],
-    ) -> list[TextHit]:
+    def substring(self, needle: str, scope: Scope, limit: int) -> list[TextHit]:
         needle = analysis.normalise(needle)
         if not needle or limit < 1:
             return []
-        return holding(self.texts, needle, _narrowed([Part(needle)], at, kinds, labels), limit)
+        return holding(self.texts, needle, _narrowed([Part(needle)], scope), limit)
 
     def rarity(self, word: str) -> float:
         """The idf of a word as a search by words counts it, a share of it where no text has the word; 0 of stop words
@@ -286,13 +267,9 @@ class TextSnapshot:
         return hits[:limit]
 
 
-def _narrowed(
-    clauses: Sequence[Clause],
-    at: int | None,
-    kinds: frozenset[Kind] | None,
-    labels: tuple[str, ...],
-) -> Clause:
-    """All of the clauses, for documents alive at `at` only, of one of `kinds`, with every one of `labels`."""
+def _narrowed(clauses: Sequence[Clause], scope: Scope) -> Clause:
+    """All of the clauses, for documents in the scope only."""
+    at, kinds, labels = scope
     must, without = list(clauses), []
     if at is None:
         without.append(_RETIRED)
@@ -301,7 +278,7 @@ def _narrowed(
         must += [Scored(span, 0.0) for span in spans]
     if kinds is not None:
         # What is not wanted has the shorter lists: nearly all documents are of the graph.
-        without += [Term("kind", kind) for kind in sorted(KINDS - kinds)]
+        without += [Term("kind", kind) for kind in KINDS if kind not in kinds]
     must += [Scored(Term("labels", label), 0.0) for label in labels]
     return Joined(must=tuple(must), without=tuple(without))
 

@@ -9,14 +9,14 @@ Left to others: when to let the writer in between (`turns`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from projections.candidates import NO_ROW, Described
-from projections.documents import Kind
+from projections.documents import Scope
 from projections.turns import Turns
 from projections.vector_index import VectorIndex, Vectors
 from projections.vector_rows import Ids, Rows
@@ -46,21 +46,21 @@ class Surroundings(NamedTuple):
 
 
 class Look:
-    """What lives now, or lived `at` a position, beside the vector of a question."""
+    """What is in the scope of a search, beside the vector of its question."""
 
     def __init__(
-        self, asked: Vectors, rows: Rows, index: VectorIndex, turns: Turns, at: int | None
+        self, asked: Vectors, rows: Rows, index: VectorIndex, turns: Turns, scope: Scope
     ) -> None:
         self._asked = asked
         self._rows = rows
         self._index = index
         self._turns = turns
-        self._at = at
+        self._scope = scope
 
     def rows_of(self, refs: Iterable[str]) -> Ids:
         """The row of each, `NO_ROW` where it does not live."""
         with self._turns.reading():
-            return self._rows.living_rows(refs, self._at)
+            return self._rows.living_rows(refs, self._scope.at)
 
     def described(self, rows: Ids) -> Described:
         """The documents of these rows."""
@@ -75,38 +75,27 @@ class Look:
             found[known] = self._index.cosines(self._asked, rows[known])
         return found
 
-    def nearest(
-        self, limit: int, kinds: Collection[Kind] | None, labels: Iterable[str]
-    ) -> tuple[Ids, Vectors]:
+    def nearest(self, limit: int) -> tuple[Ids, Vectors]:
         """The `limit` nearest rows and their cosines, best first, of equals the older one."""
         with self._turns.reading():
-            selection = self._rows.select(self._at, kinds, labels)
+            selection = self._rows.select(self._scope)
             return self._index.nearest(self._asked, selection, limit)
 
-    def surroundings(
-        self,
-        rows: Ids,
-        *,
-        leading: int,
-        reach: int,
-        words: Set[str],
-        kinds: Collection[Kind] | None = None,
-        labels: Iterable[str] = (),
-    ) -> Surroundings:
+    def surroundings(self, rows: Ids, *, leading: int, reach: int, words: Set[str]) -> Surroundings:
         """About those of `rows` that there are; and after them what was written down in the same conversation
-        right beside one of the first `leading`, if it is of one of `kinds` and bears all `labels`. `words`
-        are those of the question, `reach` is how far neighbours may stand.
+        right beside one of the first `leading`, if it is in the scope. `words` are those of the question,
+        `reach` is how far neighbours may stand.
         """
-        table = self._rows
+        table, at = self._rows, self._scope.at
         own, first = rows[rows != NO_ROW], rows[:leading]
         first = first[first != NO_ROW]
         with self._turns.reading():
-            new = table.companions(first, self._at)
+            new = table.companions(first, at)
             if len(new):
                 new = np.setdiff1d(new, own)
-                new = new[table.fit(new, kinds, labels)]
+                new = new[table.fit(new, self._scope)]
             every = np.concatenate([own, new])
-            around = table.around(every, reach, self._at)
+            around = table.around(every, reach, at)
             found = _places(every)(np.concatenate([*around.values()]))
             beside = dict(zip(around, found.reshape(len(around), len(every)), strict=True))
             close = np.arange(len(first))

@@ -11,9 +11,8 @@ several threads only while nobody changes it.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import cached_property
-from typing import get_args
 from zlib import crc32
 
 import msgspec
@@ -23,11 +22,10 @@ from numpy.typing import NDArray
 from projections.analysis import asking, name_words
 from projections.candidates import NO_ROW, Described
 from projections.columns import Column
-from projections.documents import NEVER, Document, Kind
+from projections.documents import KINDS, NEVER, Document, Scope
 from projections.embedding.store import KEY_BYTES, key_of
 from projections.talks import StoredTalks, Talks
 
-KINDS: tuple[Kind, ...] = get_args(Kind)
 ASKING_MAX = 255
 
 SELECTIONS_MAX = 16
@@ -97,8 +95,8 @@ class Rows:
         self._labels = {label: array("q", rows) for label, rows in held.labels.items()}
         self._entity_codes = {entity: code for code, entity in enumerate(self._entities)}
         self._last = {ref: row for row, ref in enumerate(self._refs)}
-        self._selections: dict[tuple[int | None, frozenset[Kind] | None], Selection] = {}
-        """What lives at a position, or now, by the kinds asked for; until something changes."""
+        self._selections: dict[Scope, Selection] = {}
+        """By scope, one without labels; until something changes."""
 
     def __len__(self) -> int:
         return len(self._refs)
@@ -156,29 +154,32 @@ class Rows:
             [entities[code] for code in self._entity.values[rows].tolist()],
         )
 
-    def select(
-        self, at: int | None, kinds: Collection[Kind] | None, labels: Iterable[str]
-    ) -> Selection:
-        """The rows that live (`at` a position, or now), are of one of `kinds`, bear all `labels`."""
-        if labels := tuple(labels):
-            mask, bearing = np.zeros(len(self), np.bool_), self._bearing(labels)
-            mask[bearing] = self._chosen(bearing, at, kinds)
+    def select(self, scope: Scope) -> Selection:
+        """The rows in the scope."""
+        if scope.labels:
+            mask, bearing = np.zeros(len(self), np.bool_), self._bearing(scope.labels)
+            mask[bearing] = self._chosen(bearing, scope)
             return Selection(mask)
-        selections, asked = self._selections, (at, None if kinds is None else frozenset(kinds))
+        selections = self._selections
         # Computed by whoever asks first after a change; two at once compute the same.
-        if (known := selections.get(asked)) is None:
+        if (known := selections.get(scope)) is None:
             if len(selections) >= SELECTIONS_MAX:
                 selections.clear()
-            known = selections[asked] = Selection(self._chosen(slice(None), at, kinds))
+            known = selections[scope] = Selection(self._chosen(slice(None), scope))
         return known
 
-    def _chosen(
-        self, among: Ids | slice, at: int | None, kinds: Collection[Kind] | None
-    ) -> NDArray[np.bool_]:
-        """Which of these rows live, and are of one of `kinds`."""
-        chosen, kind = self._living(among, at), self._kind.values[among]
+    def fit(self, rows: Ids, scope: Scope) -> NDArray[np.bool_]:
+        """Which of a few rows are in the scope."""
+        fitting = self._chosen(rows, scope)
+        if scope.labels:
+            fitting &= np.isin(rows, self._bearing(scope.labels))
+        return fitting
+
+    def _chosen(self, among: Ids | slice, scope: Scope) -> NDArray[np.bool_]:
+        """Which of these rows are in the scope, labels aside."""
+        chosen, kind = self._living(among, scope.at), self._kind.values[among]
         for code, each in enumerate(KINDS):
-            if kinds is not None and each not in kinds:
+            if scope.kinds is not None and each not in scope.kinds:
                 chosen &= kind != code
         return chosen
 
@@ -245,18 +246,6 @@ class Rows:
         beside: Ids = np.unique(np.concatenate([*self.around(talking, 1, at).values()]))
         living: Ids = beside[beside != NO_ROW]
         return living
-
-    def fit(
-        self, rows: Ids, kinds: Collection[Kind] | None, labels: Iterable[str]
-    ) -> NDArray[np.bool_]:
-        """Which of the rows are of one of `kinds` and bear all `labels`."""
-        fitting = np.ones(len(rows), np.bool_)
-        if kinds is not None:
-            wanted = np.array([kind in kinds for kind in KINDS])
-            fitting &= wanted[self._kind.values[rows]]
-        if labels := tuple(labels):
-            fitting &= np.isin(rows, self._bearing(labels))
-        return fitting
 
     def _living_again(self, first: Ids, at: int | None) -> Ids:
         """The rows now living, or `at` a position, of things born first in `first`; else `NO_ROW`."""

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, assert_never
@@ -29,7 +29,7 @@ import msgspec
 
 from memlog.errors import ProjectNotFound, StorageError
 from memlog.resident import give_back_freed
-from projections.documents import Born, Change, Died, Document, Kind
+from projections.documents import NOW, Born, Change, Died, Document, Kind, Scope
 from projections.protocol import Batch
 from projections.turns import Turns
 from projections.vector_snapshot import Snapshot, SnapshotFolder
@@ -138,32 +138,21 @@ class VectorProjector:
 
     # -- searching
 
-    def search(
-        self,
-        vector: Vectors,
-        *,
-        at: int | None = None,
-        limit: int,
-        kinds: Collection[Kind] | None = None,
-        labels: Iterable[str] = (),
-    ) -> list[VectorHit]:
-        """The `limit` documents nearest to `vector` (unit length), best first, of equals the older one.
-
-        Of those living now, or `at` a position; of one of `kinds`; bearing every one of `labels`.
-        """
-        look = self.look(vector, at)
-        rows, cosines = look.nearest(limit, kinds, labels)
+    def search(self, vector: Vectors, scope: Scope = NOW, *, limit: int) -> list[VectorHit]:
+        """The `limit` documents nearest to `vector` (unit length), best first, of equals the older one."""
+        look = self.look(vector, scope)
+        rows, cosines = look.nearest(limit)
         found = look.described(rows)
         return list(map(VectorHit, found.refs, found.kinds, found.entities, cosines.tolist()))
 
-    def look(self, vector: Vectors, at: int | None = None) -> Look:
+    def look(self, vector: Vectors, scope: Scope = NOW) -> Look:
         """For one search that has several questions."""
         from projections.vector_index import accepted_query
         from projections.vector_look import Look
 
         query = accepted_query(vector, self._dimensions)
         _, rows, index = self._state
-        return Look(index.asked(query), rows, index, self._turns, at)
+        return Look(index.asked(query), rows, index, self._turns, scope)
 
     # -- snapshots
 

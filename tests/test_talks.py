@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from projections.documents import Born, Died, Kind, Written
+from projections.documents import Born, Died, Kind, Scope, Written
 from projections.vectors import VectorProjector
 from tests.vectors_by_hash import batch, document, opened, query
 
@@ -30,10 +30,8 @@ class Around:
         kinds: frozenset[Kind] | None = None,
         labels: tuple[str, ...] = (),
     ) -> None:
-        look = projector.look(query("any"), at)
-        self.found = look.surroundings(
-            look.rows_of(refs), leading=leading, reach=2, words=words, kinds=kinds, labels=labels
-        )
+        look = projector.look(query("any"), Scope(at, kinds, labels))
+        self.found = look.surroundings(look.rows_of(refs), leading=leading, reach=2, words=words)
         self.refs = list(look.described(self.found.rows).refs)
 
 

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from memlog.commands import CreateEntities, DeleteEntities, NewEntity, Undo
 from memlog.errors import StorageError
 from projections import text, text_filling
-from projections.documents import Born, Change, Died, Document, changes
+from projections.documents import Born, Change, Died, Document, Scope, changes
 from projections.protocol import Batch
 from projections.query import parse
 from projections.text import TextProjector
@@ -48,15 +48,15 @@ def batch(position: int, *changes: Change) -> Batch:
 
 
 def found(projector: TextProjector, query: str, at: int | None = None) -> list[str]:
-    return [hit.ref for hit in projector.search(parse(query), at=at, limit=50)]
+    return [hit.ref for hit in projector.search(parse(query), Scope(at), limit=50)]
 
 
 def answers(projector: TextProjector, positions: Sequence[int]) -> list[list[TextHit]]:
     """Everything that a caller can learn from the index."""
     asked: list[list[TextHit]] = []
     for at in (None, *positions):
-        asked += [projector.search(parse(query), at=at, limit=3) for query in QUERIES]
-        asked += [projector.substring(part, at=at, limit=3) for part in PARTS]
+        asked += [projector.search(parse(query), Scope(at), limit=3) for query in QUERIES]
+        asked += [projector.substring(part, Scope(at), limit=3) for part in PARTS]
     return asked
 
 
@@ -125,9 +125,9 @@ def test_a_death_where_nothing_lives_changes_nothing(tmp_path: Path) -> None:
 def test_a_death_in_another_batch_keeps_the_kind_the_entity_and_the_labels(tmp_path: Path) -> None:
     projector = TextProjector(tmp_path / "text")
     projector.apply(batch(1, born("d1", "alpha", 1)))
-    (before,) = projector.search(parse("alpha"), at=1, limit=1, labels=("type:fact",))
+    (before,) = projector.search(parse("alpha"), Scope(1, labels=("type:fact",)), limit=1)
     projector.apply(batch(2, Died("d1", 2)))
-    (after,) = projector.search(parse("alpha"), at=1, limit=1, labels=("type:fact",))
+    (after,) = projector.search(parse("alpha"), Scope(1, labels=("type:fact",)), limit=1)
     assert before == after
 
 
@@ -469,7 +469,7 @@ def test_damage_that_shows_only_in_use_is_an_error_with_a_way_out(folder: Path) 
         garble(path)
     with pytest.raises(StorageError) as raised:
         for query in QUERIES:
-            projector.search(parse(query), at=None, limit=5)
+            projector.search(parse(query), limit=5)
     assert "replay --only text" in str(raised.value.suggestion)
     projector.reset()
     projector.apply(batch(1, born("d1", "alpha", 1)))

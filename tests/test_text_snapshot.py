@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.documents import Born, Died, Document, Kind
+from projections.documents import Born, Died, Document, Kind, Scope
 from projections.protocol import Batch
 from projections.query import parse
 from projections.text import TextProjector
@@ -56,11 +56,11 @@ def names(hits: list[TextHit]) -> list[str]:
 
 
 def by_words(projector: TextProjector, query: str, at: int | None = None) -> list[str]:
-    return names(projector.search(parse(query), at=at, limit=50))
+    return names(projector.search(parse(query), Scope(at), limit=50))
 
 
 def by_part(projector: TextProjector, needle: str, at: int | None = None) -> list[str]:
-    return names(projector.substring(needle, at=at, limit=50))
+    return names(projector.substring(needle, Scope(at), limit=50))
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_a_word_that_few_documents_have_weighs_more(tmp_path: Path) -> None:
 def test_a_score_is_the_documented_formula(tmp_path: Path) -> None:
     changes = [born("d1", "alpha beta beta", 1), born("d2", "gamma delta", 2)]
     projector = index_of(tmp_path, changes, 2)
-    (hit,) = projector.search(parse("beta"), at=None, limit=5)
+    (hit,) = projector.search(parse("beta"), limit=5)
     idf = 0.6931  # ln(1 + (2 - 1 + 0.5) / (1 + 0.5))
     assert hit.score == pytest.approx(idf * (1 + 1 / 3) * 100 / 103, rel=0.002)
 
@@ -154,8 +154,8 @@ def test_equal_documents_are_cut_the_same_whatever_their_order(tmp_path: Path) -
     for name, order in (("a", refs), ("b", refs[::-1])):
         changes = [born(ref, "one and the same", at) for at, ref in enumerate(order, 1)]
         projector = index_of(tmp_path / name, changes, len(refs))
-        found.append(names(projector.search(parse("same"), at=None, limit=20)))
-        found.append(names(projector.substring("one", at=None, limit=20)))
+        found.append(names(projector.search(parse("same"), limit=20)))
+        found.append(names(projector.substring("one", limit=20)))
     assert found[0] == found[2] == refs[:20]
     assert found[1] == found[3]
 
@@ -185,10 +185,10 @@ def test_a_search_is_narrowed_to_kinds_and_to_documents_with_every_label(tmp_pat
     projector = index_of(tmp_path, changes, 3)
 
     def found(kinds: set[Kind] | None, *labels: str) -> set[str]:
-        narrowed = None if kinds is None else frozenset(kinds)
+        scope = Scope(kinds=None if kinds is None else frozenset(kinds), labels=labels)
         query = parse("note")
-        hits = projector.search(query, at=None, limit=9, kinds=narrowed, labels=labels)
-        parts = projector.substring("not", at=None, limit=9, kinds=narrowed, labels=labels)
+        hits = projector.search(query, scope, limit=9)
+        parts = projector.substring("not", scope, limit=9)
         assert set(names(hits)) == set(names(parts))
         return set(names(hits))
 
@@ -203,7 +203,7 @@ def test_a_search_is_narrowed_to_kinds_and_to_documents_with_every_label(tmp_pat
 
 def test_a_hit_says_what_was_found(tmp_path: Path) -> None:
     projector = index_of(tmp_path, [born("e1", "Jon (person)", 1, kind="entity", entity="e1")], 1)
-    (hit,) = projector.substring("jon (person)", at=None, limit=5)
+    (hit,) = projector.substring("jon (person)", limit=5)
     assert hit == TextHit("e1", "entity", "e1", 1.0)
 
 
@@ -251,7 +251,7 @@ def test_a_needle_far_longer_than_any_text_finds_nothing(facts: TextProjector) -
 def test_a_part_is_looked_for_beyond_the_first_page_of_candidates(tmp_path: Path) -> None:
     decoys = [born(f"d{at:04}", "is x is i", at) for at in range(1, 400)]
     projector = index_of(tmp_path, [*decoys, born("here", "and this is is it", 400)], 400)
-    assert names(projector.substring("is is", at=None, limit=1)) == ["here"]
+    assert names(projector.substring("is is", limit=1)) == ["here"]
     assert CHECKED_MAX > 400
 
 
@@ -303,9 +303,9 @@ def test_words_beyond_the_limit_are_not_looked_up(facts: TextProjector) -> None:
 
 
 def test_a_limit_is_kept_and_none_wanted_is_none_found(facts: TextProjector) -> None:
-    assert len(facts.search(parse("jon"), at=None, limit=2)) == 2
-    assert facts.search(parse("jon"), at=None, limit=0) == []
-    assert facts.substring("jon", at=None, limit=0) == []
+    assert len(facts.search(parse("jon"), limit=2)) == 2
+    assert facts.search(parse("jon"), limit=0) == []
+    assert facts.substring("jon", limit=0) == []
 
 
 @pytest.fixture(scope="module")
@@ -350,5 +350,5 @@ def test_things_that_fit_are_found_behind_many_that_do_not(tmp_path: Path) -> No
     many = [born(f"many{at}", f"alpha many{at}", at, entity=f"many{at}") for at in range(1, 41)]
     few = born("few", "alpha gamma delta epsilon and more words", 41, entity="few")
     projector = index_of(tmp_path, [*many, few], 41)
-    hits = projector.search(parse("alpha AND NOT many*"), at=None, limit=1)
+    hits = projector.search(parse("alpha AND NOT many*"), limit=1)
     assert names(hits) == ["few"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from memlog.errors import EmbeddingError
-from projections.documents import Born, Died, Kind
+from projections.documents import Born, Died, Kind, Scope
 from projections.vector_index import VectorIndex, Vectors
 from projections.vectors import VectorProjector
 from tests.vectors_by_hash import (
@@ -79,7 +79,7 @@ def test_each_life_of_a_ref_is_found_in_its_own_time(tmp_path: Path) -> None:
     projector.apply(batch(1, Born(document("ent_1", "Jon (person)", 1))))
     projector.apply(batch(5, Died("ent_1", 5), Born(document("ent_1", "John (person)", 5))))
 
-    then = projector.search(query("Jon (person)"), at=4, limit=5)
+    then = projector.search(query("Jon (person)"), Scope(4), limit=5)
     now = projector.search(query("Jon (person)"), limit=5)
 
     assert [hit.ref for hit in then] == [hit.ref for hit in now] == ["ent_1"]
@@ -110,7 +110,7 @@ def test_labels_must_all_be_borne_and_kinds_are_alternatives(tmp_path: Path) -> 
     )
 
     def refs(kinds: frozenset[Kind] | None, *labels: str) -> set[str]:
-        hits = projector.search(query("a"), limit=9, kinds=kinds, labels=labels)
+        hits = projector.search(query("a"), Scope(kinds=kinds, labels=labels), limit=9)
         return {hit.ref for hit in hits}
 
     assert refs(None, "type:note") == {"mem_1", "mem_2"}
@@ -311,14 +311,14 @@ def test_rows_are_added_a_few_at_a_time_while_nobody_searches(
 def test_searches_see_whole_batches_while_they_are_applied(tmp_path: Path) -> None:
     projector = opened(tmp_path / "vectors")
     projector.apply(numbered(1, 101))
-    past = projector.search(query("text 7"), at=100, limit=20)
+    past = projector.search(query("text 7"), Scope(100), limit=20)
     finished = threading.Event()
     wrong: list[object] = []
     looked: list[int] = []
 
     def search() -> None:
         while not finished.is_set():
-            if projector.search(query("text 7"), at=100, limit=20) != past:
+            if projector.search(query("text 7"), Scope(100), limit=20) != past:
                 wrong.append("the past changed")
             seen = len(projector.search(query("text 7"), limit=2_000))
             looked.append(seen)

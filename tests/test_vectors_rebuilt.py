@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from projections.documents import NEVER, Born, Change, Died, Document, Kind
+from projections.documents import NEVER, Born, Change, Died, Document, Kind, Scope
 from projections.vector_index import Vectors
 from projections.vectors import VectorHit, VectorProjector
 from tests.vectors_by_hash import ROUNDING, batch, cosines, embed, opened, query
@@ -114,7 +114,7 @@ def test_an_incremental_index_equals_a_rebuilt_one_and_the_definition_at_every_p
         return (kinds is None or document.kind in kinds) and labels <= set(document.labels)
 
     def hits(projector: VectorProjector, at: int | None) -> list[VectorHit]:
-        return projector.search(vector, at=at, limit=limit, kinds=kinds, labels=labels)
+        return projector.search(vector, Scope(at, kinds, tuple(labels)), limit=limit)
 
     with TemporaryDirectory() as folder:
         kept = Path(folder, "incremental")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from memlog.errors import ProjectNotFound
-from projections.documents import Died
+from projections.documents import Died, Scope
 from projections.vectors import SAVE_ROWS_MIN, VectorProjector
 from tests.vectors_by_hash import DIMENSIONS, batch, embed, numbered, opened, query
 
@@ -28,8 +28,8 @@ def test_what_was_saved_answers_the_same_after_loading(tmp_path: Path) -> None:
     assert loaded.position == 301
     for text in ("text 3", "text 200", "something else"):
         for at in (None, 40, 250):
-            again = loaded.search(query(text), at=at, limit=30)
-            assert again == projector.search(query(text), at=at, limit=30)
+            again = loaded.search(query(text), Scope(at), limit=30)
+            assert again == projector.search(query(text), Scope(at), limit=30)
 
 
 def test_nothing_is_saved_of_nothing(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from projections.documents import Born, Change, Document
+from projections.documents import Born, Change, Document, Scope
 from projections.protocol import Batch
 from projections.vector_index import Vectors
 from projections.vectors import VectorProjector
@@ -56,14 +56,14 @@ def numbered(first: int, stop: int) -> Batch:
 
 
 def found(projector: VectorProjector, text: str, at: int | None = None) -> list[str]:
-    return [hit.ref for hit in projector.search(query(text), at=at, limit=10)]
+    return [hit.ref for hit in projector.search(query(text), Scope(at), limit=10)]
 
 
 def cosines(
     projector: VectorProjector, vector: Vectors, refs: Sequence[str], at: int | None = None
 ) -> dict[str, float]:
     """Of those of `refs` that are living now, or `at` a position."""
-    look = projector.look(vector, at)
+    look = projector.look(vector, Scope(at))
     known = zip(refs, look.cosines(look.rows_of(refs)).tolist(), strict=True)
     return {ref: cosine for ref, cosine in known if not math.isnan(cosine)}
 
