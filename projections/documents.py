@@ -66,6 +66,10 @@ class Written(msgspec.Struct, frozen=True):
 class Born(msgspec.Struct, frozen=True):
     document: Document
 
+    @property
+    def position(self) -> int:
+        return self.document.born
+
 
 class Died(msgspec.Struct, frozen=True):
     """The living document of `ref` ended: it lived in born <= p < position."""
@@ -109,30 +113,22 @@ def changes(entries: Iterable[Entry], state_at: Callable[[int], State]) -> Itera
                 for left in state_at(position).observations(event.entity_id):
                     yield Died(left.id, position)
             case events.ObservationSuperseded() as event:
-                state = state_at(position)
-                row = _present(state.observation(event.observation_id))
-                entity = _present(state.entity(row.entity_id))
                 yield Died(event.supersedes, position)
-                yield Born(
-                    _observation(entity.id, entity.name, row.id, row.content, position, entry)
-                )
+                yield Born(_observed(event.observation_id, state_at(position), position, entry))
             case events.ObservationDeleted() as event:
                 yield Died(event.observation_id, position)
             case events.EntityRenamed() | events.EntityMerged() | events.CommandUndone():
                 names.clear()
                 yield from _differences(position, state_at)
+            case events.MemoryMerged():
+                yield from _differences(position, state_at)
             case events.ObservationMoved() as event:
-                state = state_at(position)
-                row = _present(state.observation(event.observation_id))
-                entity = _present(state.entity(row.entity_id))
-                yield Died(row.id, position)
-                yield Born(_observation(entity.id, entity.name, row.id, row.content, position))
+                yield Died(event.observation_id, position)
+                yield Born(_observed(event.observation_id, state_at(position), position))
             case events.MemoryStored() as event:
                 memory = state_at(position).memory(event.memory_id)
                 assert memory is not None, "a memory is there once it was stored"
                 yield Born(_memory(memory, position, entry))
-            case events.MemoryMerged() as event:
-                yield from _relabelled(event.memory_id, position, state_at)
             case events.MemorySuperseded() | events.MemoryDeleted() as event:
                 yield Died(event.memory_id, position)
             case (
@@ -159,17 +155,6 @@ def texts_about(
         if isinstance(change, Born)
         and not {change.document.ref, change.document.entity}.isdisjoint(ids)
     }
-
-
-def _relabelled(
-    memory_id: str, position: int, state_at: Callable[[int], State]
-) -> Iterator[Change]:
-    memory = state_at(position).memory(memory_id)
-    before = state_at(position - 1).memory(memory_id)
-    assert memory is not None and before is not None, "a merge is of what was there"
-    if memory.labels != before.labels and before.active:
-        yield Died(memory_id, position)
-        yield Born(_memory(memory, position))
 
 
 def _differences(position: int, state_at: Callable[[int], State]) -> Iterator[Change]:
@@ -216,6 +201,15 @@ def _of_entity(entity_id: str, state: State, position: int) -> Iterator[tuple[st
 def _entity(entity_id: str, name: str, entity_type: str, born: int) -> Document:
     text = f"{name} ({entity_type})"
     return Document("entity", entity_id, entity_id, text, (), born, subject=name)
+
+
+def _observed(
+    observation_id: str, state: State, position: int, entry: Entry | None = None
+) -> Document:
+    """The document of a fact as the state has it; `entry` as in `_observation`."""
+    row = _present(state.observation(observation_id))
+    name = _present(state.entity(row.entity_id)).name
+    return _observation(row.entity_id, name, row.id, row.content, position, entry)
 
 
 def _observation(

@@ -102,7 +102,7 @@ class VectorProjector:
         """Raises EmbeddingError, with nothing changed, where the texts cannot be embedded."""
         with self._driving:
             position, rows, index = self._state
-            changes = [change for change in batch.changes if _position(change) > position]
+            changes = [change for change in batch.changes if change.position > position]
             documents = [change.document for change in changes if isinstance(change, Born)]
             self._add(self._embedded(documents), rows, index)
             with self._turns.writing():
@@ -253,10 +253,6 @@ class VectorProjector:
         for start in range(0, len(missing), ROWS_PER_TURN):
             with self._turns.writing():
                 index.add(missing[start : start + ROWS_PER_TURN])
-
-
-def _position(change: Change) -> int:
-    return change.document.born if isinstance(change, Born) else change.position
 
 
 def _change(rows: Rows, change: Change) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import cycle, groupby
+from operator import attrgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -59,10 +60,6 @@ def history(drawn: Sequence[tuple[int, str, Kind, set[str], int, str]]) -> list[
     return changes
 
 
-def position_of(change: Change) -> int:
-    return change.document.born if isinstance(change, Born) else change.position
-
-
 def lives_of(changes: Sequence[Change]) -> list[Life]:
     lives: list[Life] = []
     for change in changes:
@@ -108,7 +105,7 @@ def test_an_incremental_index_equals_a_rebuilt_one_and_the_definition_at_every_p
     limit: int,
 ) -> None:
     changes, vector = history(drawn), query(text)
-    head = position_of(changes[-1]) if changes else 1
+    head = changes[-1].position if changes else 1
 
     def chosen(document: Document) -> bool:
         return (kinds is None or document.kind in kinds) and labels <= set(document.labels)
@@ -121,7 +118,7 @@ def test_an_incremental_index_equals_a_rebuilt_one_and_the_definition_at_every_p
         incremental = opened(kept)
         waiting: list[Change] = []
         for (position, at_once), cut in zip(
-            groupby(changes, key=position_of), cycle(cuts), strict=False
+            groupby(changes, key=attrgetter("position")), cycle(cuts), strict=False
         ):
             waiting += at_once
             if cut == "no":
