@@ -42,12 +42,13 @@ def fill(writer: Writer, batch: Batch, before: TextSnapshot) -> None:
     """Brings what stood at `before` to where the batch ends."""
     filling, after = Filling(writer, before.living), before.position
     for change in batch.changes:
-        match change:
-            case Born(document) if document.born > after:
-                filling.born(document)
-            case Died(ref, position) if position > after:
-                filling.died(ref, position)
-    filling.finish()
+        if change.position > after:
+            match change:
+                case Born(document):
+                    filling.born(document)
+                case Died(ref, position):
+                    filling.died(ref, position)
+    filling.add_waiting()
 
 
 class Entering:
@@ -70,10 +71,9 @@ class Entering:
 
 
 class Filling:
-    """Told of births and deaths in the order of the log. `living` tells what was committed before, its
-    text normalised."""
+    """Told of births and deaths in the order of the log. `living` tells what was committed before."""
 
-    def __init__(self, writer: Writer, living: Callable[[str], Document | None]) -> None:
+    def __init__(self, writer: Writer, living: Callable[[str], Row | None]) -> None:
         self._writer = writer
         self._living = living
         self._waiting: dict[str, Row] = {}
@@ -81,9 +81,16 @@ class Filling:
         """By ref, what the writer has of a living document: None where it was told to delete it."""
 
     def born(self, document: Document) -> None:
-        self._waiting[document.ref] = _row(document, analysis.normalise(document.text))
+        self._waiting[document.ref] = Row(
+            document.ref,
+            document.kind,
+            document.entity,
+            analysis.normalise(document.text),
+            document.labels,
+            document.born,
+        )
         if len(self._waiting) >= WAITING_MAX:
-            self._add_waiting()
+            self.add_waiting()
 
     def died(self, ref: str, position: int) -> None:
         """A death under a ref where nothing lives changes nothing."""
@@ -91,32 +98,19 @@ class Filling:
         if row is not None:
             self._writer.add(row, RETIRED, position)
 
-    def finish(self) -> None:
-        """Nothing waits any more."""
-        self._add_waiting()
-
-    def _deleted(self, ref: str) -> Row | None:
-        """What the index has of a living document, which is deleted there."""
-        if ref in self._added:
-            row = self._added[ref]
-        else:
-            document = self._living(ref)
-            row = None if document is None else _row(document, document.text)
-        if row is not None:
-            self._writer.delete(ref)
-        self._added[ref] = None
-        return row
-
-    def _add_waiting(self) -> None:
+    def add_waiting(self) -> None:
         for ref, row in self._waiting.items():
             self._writer.add(row, ref, NEVER)
         self._added.update(self._waiting)
         self._waiting.clear()
 
-
-def _row(document: Document, text: str) -> Row:
-    """`text` is normalised, as that of a document which the index gives back is already."""
-    return Row(document.ref, document.kind, document.entity, text, document.labels, document.born)
+    def _deleted(self, ref: str) -> Row | None:
+        """What the index has of a living document, which is deleted there."""
+        row = self._added[ref] if ref in self._added else self._living(ref)
+        if row is not None:
+            self._writer.delete(ref)
+        self._added[ref] = None
+        return row
 
 
 def _entry(row: Row, slot: str, died: int) -> tantivy.Document:

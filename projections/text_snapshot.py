@@ -29,7 +29,7 @@ from hashlib import sha256
 
 from memlog.patience import require_time
 from projections import analysis
-from projections.documents import KINDS, Document, Scope
+from projections.documents import KINDS, Scope
 from projections.layers import Searching
 from projections.query import Leaf, Phrase, Prefix, Query, Words, wanted
 from projections.text_clauses import (
@@ -44,7 +44,7 @@ from projections.text_clauses import (
     Term,
 )
 from projections.text_part import holding
-from projections.text_rows import LENGTH_MAX, LENGTH_PIVOT, RETIRED, encode_row
+from projections.text_rows import LENGTH_MAX, LENGTH_PIVOT, RETIRED, Row, encode_row
 from projections.things import TextHit, best_of_things, satisfied_by_nothing
 
 TERMS_MAX = 64
@@ -135,13 +135,10 @@ class TextSnapshot:
             self._rarities[word] = max(found, default=0.0)
         return self._rarities[word]
 
-    def living(self, ref: str) -> Document | None:
-        """The document now living under `ref`, its text normalised."""
+    def living(self, ref: str) -> Row | None:
+        """The document now living under `ref`."""
         found = self.texts.having(Term("slot", ref), 1)
-        if not found:
-            return None
-        row = self.texts.row(found[0])
-        return Document(row.kind, row.ref, row.entity, row.text, row.labels, row.born)
+        return self.texts.row(found[0]) if found else None
 
     # -- a query as the index understands it
 
