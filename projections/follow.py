@@ -62,9 +62,15 @@ class _Followed:
         self.driving = threading.Lock()
         self._shared_lock = shared_lock
 
-    def take(self, patience_seconds: float) -> bool:
-        """Takes `driving`, which is to be released; False where somebody else has it for longer."""
-        return self.driving.acquire(timeout=min(patience_seconds, threading.TIMEOUT_MAX))
+    @contextmanager
+    def driven(self, patience_seconds: float) -> Iterator[bool]:
+        """Whether no other thread drives it meanwhile: False where one does for longer."""
+        taken = self.driving.acquire(timeout=min(patience_seconds, threading.TIMEOUT_MAX))
+        try:
+            yield taken
+        finally:
+            if taken:
+                self.driving.release()
 
     def excluding_processes(self) -> AbstractContextManager[object]:
         return nullcontext() if self._shared_lock is None else _held(self._shared_lock)
@@ -169,16 +175,14 @@ class Projections:
             self._require_within_log(name, followed)
         while followed.projector.position < head and (left := deadline - time.monotonic()) > 0:
             require_patience()
-            if not followed.take(left):
-                break
-            try:
+            with followed.driven(left) as alone:
+                if not alone:
+                    break
                 self._require_open()
                 if followed.projector.position < head:
                     with followed.excluding_processes():
                         followed.projector.refresh()
                         self._advance(followed.projector, head, progress)
-            finally:
-                followed.driving.release()
             if progress is not None:
                 progress(name, followed.projector.position, head)
         if name == "vectors" and followed.projector.position >= head:
@@ -258,12 +262,10 @@ class Projections:
         if self._project.replaced:  # what is in memory knows what was erased
             return
         if followed is not None and isinstance(followed.projector, VectorProjector):
-            if not followed.take(patience_seconds):
-                return
-            try:
+            with followed.driven(patience_seconds) as alone:
+                if not alone:
+                    return
                 followed.projector.maybe_save()
-            finally:
-                followed.driving.release()
             if self._vectors_complete and self._own is not None:
                 self._previous.end()
                 self._folders.remove_unused(self._own[0])
@@ -277,15 +279,13 @@ class Projections:
         with self._opening:
             self._closed = True
             for name, followed in self._followed.items():
-                if not followed.take(patience_seconds):
-                    log.warning(
-                        "%s is still being brought up to date, and left as it is on disk", name
-                    )
-                    continue
-                try:
-                    followed.projector.close()
-                finally:
-                    followed.driving.release()
+                with followed.driven(patience_seconds) as alone:
+                    if alone:
+                        followed.projector.close()
+                    else:
+                        log.warning(
+                            "%s is still being brought up to date, and left as it is on disk", name
+                        )
             self._followed.clear()
             self._previous.end()
             if self._own is not None:
