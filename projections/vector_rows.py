@@ -52,30 +52,28 @@ class Selection:
 class _Stored(msgspec.Struct, array_like=True):
     """A table as it stands in a snapshot: columns as raw numbers in the machine's byte order."""
 
-    refs: list[str]
-    entities: list[str]
-    kind: bytes
-    entity: bytes
-    born: bytes
-    died: bytes
-    previous: bytes
-    labels: dict[str, bytes]
-    keys: bytes
-    asking: bytes
-    subject: bytes
-    subjects: list[str]
-    subject_words: bytes
-    current: bytes
-    talks: StoredTalks
+    refs: list[str] = []
+    entities: list[str] = []
+    kind: bytes = b""
+    entity: bytes = b""
+    born: bytes = b""
+    died: bytes = b""
+    previous: bytes = b""
+    labels: dict[str, bytes] = {}
+    keys: bytes = b""
+    asking: bytes = b""
+    subject: bytes = b""
+    subjects: list[str] = []
+    subject_words: bytes = b""
+    current: bytes = b""
+    talks: StoredTalks = msgspec.field(default_factory=StoredTalks)
 
 
 class Rows:
     """The table of rows, one for each life of a document."""
 
     def __init__(self, stored: _Stored | None = None) -> None:
-        held = stored or _Stored(
-            [], [], b"", b"", b"", b"", b"", {}, b"", b"", b"", [], b"", b"", StoredTalks()
-        )
+        held = stored or _Stored()
         self._refs = held.refs
         self._entities = held.entities
         self._kind = Column(np.uint8, held.kind)

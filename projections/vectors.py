@@ -104,7 +104,8 @@ class VectorProjector:
             position, rows, index = self._state
             changes = [change for change in batch.changes if change.position > position]
             documents = [change.document for change in changes if isinstance(change, Born)]
-            self._add(self._embedded(documents), rows, index)
+            if documents:
+                self._add(self._embedded(documents), rows, index)
             with self._turns.writing():
                 for change in changes:
                     _change(rows, change)
@@ -233,22 +234,18 @@ class VectorProjector:
             self._state = state
             self._saved_rows = len(state.rows)
 
-    def _embedded(self, documents: Sequence[Document]) -> Vectors | None:
+    def _embedded(self, documents: Sequence[Document]) -> Vectors:
         from projections.vector_index import accepted
 
-        if not documents:
-            return None
         vectors = self._embed([document.text for document in documents])
         return accepted(vectors, len(documents), self._dimensions)
 
-    def _add(self, vectors: Vectors | None, rows: Rows, index: VectorIndex) -> None:
+    def _add(self, vectors: Vectors, rows: Rows, index: VectorIndex) -> None:
         """Appends to the index; the rows, without which nothing is found, follow in one turn.
 
         Where an earlier try broke off in between, the index already has the first of these vectors:
         the log gives the same rows every time.
         """
-        if vectors is None:
-            return
         missing = vectors[index.count - len(rows) :]
         for start in range(0, len(missing), ROWS_PER_TURN):
             with self._turns.writing():
