@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from memlog.errors import EmbeddingError, StorageError
+from projections.batches import BATCH_ENTRIES
 from projections.embedding import CachedEmbedder
 from projections.embeddings import Embeddings
 from projections.protocol import Projector
@@ -26,8 +27,6 @@ from projections.vectors import VectorProjector
 
 if TYPE_CHECKING:
     from projections.embedding.embedder import Vectors
-
-BATCH_ENTRIES = 64
 
 LOADING_SECONDS = 5.0
 """How long a search waits for the embedder before to be loaded, from when that begins."""
@@ -105,7 +104,7 @@ class Previous:
     def _follow(self, vectors: VectorProjector, head: int, deadline: float) -> None:
         """To the first text that has no stored vector; from smaller and smaller batches, since one is applied
         whole or not at all."""
-        count = BATCH_ENTRIES
+        count = BATCH_ENTRIES["vectors"]
         while not self._followed_all and vectors.position < head and time.monotonic() < deadline:
             try:
                 self._advance(vectors, min(head, vectors.position + count))

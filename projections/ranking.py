@@ -27,7 +27,7 @@ PART_WEIGHT = 0.20
 BESIDE_SHARES = {1: 0.20, 2: 0.08}
 """Of a score, by how many places away what it is lent to was written down."""
 
-RANGES_MIN = {"meaning": 0.2, "late": 0.2}
+RANGE_MIN = np.float32(0.2)
 """Candidates whose cosines, or late interactions, lie closer together than this differ by no more than what
 they do: spread over 0..1 they would turn noise into a verdict."""
 
@@ -84,7 +84,7 @@ def told(ordered: Scores, cosines: NDArray[np.floating[Any]]) -> Scores:
 
 def _combined(features: Features) -> Scores:
     words = features.bm25 / np.float32(features.bm25.max(initial=0.0) or 1.0)
-    meaning = _spread(features.cosine, RANGES_MIN["meaning"], words)
+    meaning = _spread(features.cosine, words)
     part = np.float32(PART_WEIGHT) * features.part
     if features.late is None or features.close is None or np.isnan(features.late).all():
         weight = FIRST_WEIGHTS
@@ -94,18 +94,18 @@ def _combined(features: Features) -> Scores:
     combined = weight["words"] * words + weight["meaning"] * meaning
     # A text whose pieces are missing is taken to answer as well by them as by all else.
     otherwise = combined / (weight["words"] + weight["meaning"])
-    late = np.where(features.close, _spread(features.late, RANGES_MIN["late"], otherwise), 0.0)
+    late = np.where(features.close, _spread(features.late, otherwise), 0.0)
     combined = combined + weight["late"] * late.astype(np.float32) + part
     return combined
 
 
-def _spread(values: Scores, range_min: float, otherwise: Scores) -> Scores:
-    """Brought to 0..1 where they lie `range_min` or more apart; `otherwise` where they are not known."""
+def _spread(values: Scores, otherwise: Scores) -> Scores:
+    """Brought to 0..1 where they lie `RANGE_MIN` or more apart; `otherwise` where they are not known."""
     unknown = np.isnan(values)
     some = bool(unknown.any())
     known = values[~unknown] if some else values
     if len(known) == 0:
         return otherwise
     low, high = known.min(), known.max()
-    spread: Scores = (values - low) / max(high - low, np.float32(range_min))
+    spread: Scores = (values - low) / max(high - low, RANGE_MIN)
     return np.where(unknown, otherwise, spread) if some else spread
