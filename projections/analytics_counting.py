@@ -97,10 +97,8 @@ class Counting:
                 self._timeline.add(tables.waiting_key(name_hash), _PRESENT)
         totals = self._totals
         totals.time_us = entry.time_us
-        if effect.atomic:
-            totals.atomic += effect.atomic
-        if effect.relations:
-            totals.relations += effect.relations
+        totals.atomic += effect.atomic
+        totals.relations += effect.relations
         self._timeline.put(tables.TOTALS_KEY, encode_row(totals))
 
     def _compared(self, entry: Entry) -> Effect:

@@ -15,7 +15,6 @@ is divided by a factor first, and the weights that meet it are multiplied by it 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,19 +59,15 @@ def matrices(tensors: Mapping[str, Vectors]) -> Iterator[tuple[str, Vectors]]:
             yield name, tensors[f"{name}.weight"]
 
 
-@cache
-def _stored() -> Vectors:
-    import numpy as np
-
-    return np.frombuffer(LIMITS.read_bytes(), "<f2").astype(np.float32)
-
-
 def limits(tensors: Mapping[str, Vectors]) -> Limits:
     """Those of the model with these tensors, as `ranges` found them."""
+    import numpy as np
+
+    stored = np.frombuffer(LIMITS.read_bytes(), "<f2").astype(np.float32)
     found, start = {}, 0
     for name, matrix in matrices(tensors):
         width = matrix.shape[1]
-        found[name] = _stored()[start : start + 2 * width].reshape(2, width)
+        found[name] = stored[start : start + 2 * width].reshape(2, width)
         start += 2 * width
     return found
 
