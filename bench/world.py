@@ -206,9 +206,7 @@ class World:
         """The bare model, without a cache in front."""
         folder = self.folder / "data" / "embeddings"
         spec = EmbedderSpec(backend="minilm", cache_dir=folder, model_dir=_model_dir())
-        embedder = open_embedder(spec)
-        assert embedder is not None
-        return embedder
+        return open_embedder(spec)
 
     @property
     def vectors_file(self) -> Path:

@@ -140,7 +140,7 @@ class Embeddings:
     def _open_present(self) -> Embedder:
         spec = self._spec()
         try:
-            embedder = _opened(spec)
+            embedder = open_embedder(spec)
         except EmbeddingError as error:
             log.warning("the embedder %s cannot be loaded: %s", spec.backend, error.message)
             raise
@@ -148,7 +148,7 @@ class Embeddings:
         return embedder
 
     def _open_earlier(self, key: str) -> Embedder:
-        embedder = _opened(self._spec_of(key))
+        embedder = open_embedder(self._spec_of(key))
         if embedder.key != key:
             raise EmbeddingError(
                 f"The embedder {key} is another one by now: its vectors are those of {embedder.key}",
@@ -195,9 +195,3 @@ class Embeddings:
         if key not in self._caches:
             self._caches[key] = VectorCache(self._folder / f"{key}.mdb")
         return self._caches[key]
-
-
-def _opened(spec: EmbedderSpec) -> Embedder:
-    embedder = open_embedder(spec)
-    assert embedder is not None, "only the backend 'none' opens nothing"
-    return embedder

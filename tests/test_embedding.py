@@ -53,12 +53,6 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent.parent
 
 
-def opened(spec: EmbedderSpec) -> Embedder:
-    embedder = open_embedder(spec)
-    assert embedder is not None
-    return embedder
-
-
 @pytest.fixture(scope="module")
 def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("embeddings")
@@ -67,7 +61,7 @@ def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def minilm(cache_dir: Path) -> Embedder:
     """The real model: the requirements of the checkout install its weights."""
-    return opened(EmbedderSpec(backend="minilm", cache_dir=cache_dir))
+    return open_embedder(EmbedderSpec(backend="minilm", cache_dir=cache_dir))
 
 
 @pytest.fixture
@@ -103,10 +97,6 @@ def test_onnxruntime_keeps_no_identity_and_reports_to_nobody(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_backend_none_opens_nothing(tmp_path: Path) -> None:
-    assert open_embedder(EmbedderSpec(backend="none", cache_dir=tmp_path)) is None
-
-
 def test_a_spec_does_not_show_its_key() -> None:
     spec = EmbedderSpec(backend="openai", cache_dir=Path(), api_key="sk-hidden", model="m")
     assert "sk-hidden" not in f"{spec!r} {spec}"
@@ -122,7 +112,7 @@ def test_the_local_embedder_refuses_to_stand_in_for_another_model(tmp_path: Path
 @pytest.mark.parametrize("maker", ["", "sentence-transformers/", "Xenova/"])
 def test_the_local_model_answers_to_every_name_it_goes_by(maker: str, cache_dir: Path) -> None:
     spec = EmbedderSpec(backend="minilm", cache_dir=cache_dir, model=f"{maker}all-MiniLM-L6-v2")
-    assert opened(spec).key.startswith("all-minilm-l6-v2")
+    assert open_embedder(spec).key.startswith("all-minilm-l6-v2")
 
 
 def test_fastembed_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +139,7 @@ def test_vectors_of_fastembed_are_brought_to_length_one(
     package.__dict__["TextEmbedding"] = TextEmbedding
     monkeypatch.setitem(sys.modules, "fastembed", package)
     monkeypatch.setattr(importlib.metadata, "version", lambda _name: "0.7.3")
-    embedder = opened(EmbedderSpec(backend="fastembed", cache_dir=tmp_path, model="known"))
+    embedder = open_embedder(EmbedderSpec(backend="fastembed", cache_dir=tmp_path, model="known"))
     assert embedder.key.startswith("fastembed-0.7.3-known-")
     np.testing.assert_allclose(embedder.embed(["a", "b"]), [[0.6, 0.8]] * 2, rtol=1e-6)
     assert embedder.embed([]).shape == (0, 2)

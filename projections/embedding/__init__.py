@@ -1,6 +1,6 @@
 """Text into vectors: where they come from (the embedders) and how they are kept (the cache).
 
-    open_embedder(spec) ─▶ Embedder            minilm · openai · fastembed · none
+    open_embedder(spec) ─▶ Embedder            minilm · openai · fastembed
     CachedEmbedder(embedder, VectorCache(path)) each text embedded once per machine and model
 
 Importing this is cheap: numpy, onnxruntime, onnx, tokenizers and filelock are imported when an

@@ -83,15 +83,14 @@ class EmbedderSpec(msgspec.Struct, frozen=True, kw_only=True):
         return f"EmbedderSpec(backend={self.backend!r}, model={self.model!r})"
 
 
-def open_embedder(spec: EmbedderSpec) -> Embedder | None:
-    """The embedder that `spec` asks for, loaded and ready; None for the backend "none".
+def open_embedder(spec: EmbedderSpec) -> Embedder:
+    """The embedder that `spec` asks for, which is one, loaded and ready.
 
     Takes from half a second (local weights) to minutes (a first download): call it off the event
     loop. Raises EmbeddingError where the model, the package or the endpoint cannot be had.
     """
+    assert spec.backend != "none", "nobody asks for an embedder that is switched off"
     match spec.backend:
-        case "none":
-            return None
         case "minilm":
             from projections.embedding.minilm import open_minilm
 
