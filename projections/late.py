@@ -13,15 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from projections.candidates import Places
 from projections.embedding.pieces import Asked, unpack
+from projections.ranking import Scores
 
 COSINE_FLOOR = 0.4
 BESIDE_SHARE = 0.9
-
-Scores = NDArray[np.float32]
-Places = NDArray[np.int64]
 
 
 def interaction(

@@ -19,6 +19,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from projections.candidates import Places
+
 FIRST_WEIGHTS = {"words": 0.40, "meaning": 0.40}
 """While nothing was looked at closely."""
 
@@ -39,7 +41,6 @@ WORDS_ALONE_WEIGHT = sum(FIRST_WEIGHTS.values())
 SCORE_MAX = (1 + PART_WEIGHT) * (1 + 2 * sum(BESIDE_SHARES.values())) + NAMED_BONUS
 
 Scores = NDArray[np.float32]
-Places = NDArray[np.int64]
 
 
 class Features(msgspec.Struct, frozen=True):

@@ -15,11 +15,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from projections.candidates import NO_ROW
 from projections.columns import Column
 from projections.documents import Written
 
 PAUSE_US = 3_600_000_000
-NOBODY = -1
 
 Ids = NDArray[np.int64]
 
@@ -54,8 +54,8 @@ class Talks:
         What nobody wrote down, such as an entity, stands beside nothing.
         """
         row = len(self._first.values)
-        before, named = NOBODY, False
-        if previous != NOBODY:
+        before, named = NO_ROW, False
+        if previous != NO_ROW:
             self._first.append(int(self._first.values[previous]))
         else:
             self._first.append(row)
@@ -63,9 +63,9 @@ class Talks:
                 before, named = self._last_of(written), written.thread is not None
                 self._latest[written.thread] = (row, written.time_us)
         self._before.append(before)
-        self._after.append(NOBODY)
+        self._after.append(NO_ROW)
         self._named.append(named)
-        if before != NOBODY:
+        if before != NO_ROW:
             self._after.values[before] = row
 
     def first(self, row: int) -> int:
@@ -74,12 +74,12 @@ class Talks:
 
     def around(self, rows: Ids, reach: int) -> Mapping[int, Ids]:
         """What stands 1 to `reach` places before (below 0) and after: by distance, the rows in which it was
-        born first, `NOBODY` where there is nothing."""
+        born first, `NO_ROW` where there is nothing."""
         found: dict[int, Ids] = {}
         for sign, column in ((-1, self._before.values), (1, self._after.values)):
             places: Ids = self._first.values[rows]
             for distance in range(1, reach + 1):
-                places = np.where(places == NOBODY, NOBODY, column[places])
+                places = np.where(places == NO_ROW, NO_ROW, column[places])
                 found[sign * distance] = places
         return found
 
@@ -96,5 +96,5 @@ class Talks:
 
     def _last_of(self, written: Written) -> int:
         """What its thread wrote down last, if that is not too long ago."""
-        row, time_us = self._latest.get(written.thread, (NOBODY, 0))
-        return row if abs(written.time_us - time_us) <= PAUSE_US else NOBODY
+        row, time_us = self._latest.get(written.thread, (NO_ROW, 0))
+        return row if abs(written.time_us - time_us) <= PAUSE_US else NO_ROW

@@ -15,13 +15,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from projections.candidates import NO_ROW, Described
+from projections.candidates import NO_ROW, Described, Places
 from projections.documents import Scope
 from projections.turns import Turns
 from projections.vector_index import VectorIndex, Vectors
 from projections.vector_rows import Ids, Rows
-
-Places = NDArray[np.int64]
 
 
 class Surroundings(NamedTuple):
