@@ -5,7 +5,7 @@ Left to others: which projector goes how far, and under which lock (`follow`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import accumulate, islice, takewhile
 
 from memlog.codec import Entry
@@ -26,9 +26,6 @@ READS_STATE = frozenset({"analytics"})
 """Projections that read the state as they apply, so inside one snapshot. The others are given what was read
 in snapshots that are over: a log whose file must grow waits for its snapshots, and an embedder may take
 its time."""
-
-TAKES_AS_IT_READS = frozenset({"text"})
-"""Projections that index the first of a batch while the rest of it is read."""
 
 
 def advance(
@@ -64,10 +61,7 @@ def _advance_to(
             entries = _Entries(entries_of, after, position)
             projector.apply(Batch(position, entries, state_at=state_at))
             return
-    found: Iterable[Change] = changes_between(project, after, position, taken)
-    projector.apply(
-        Batch(position, (), found if projector.name in TAKES_AS_IT_READS else list(found))
-    )
+    projector.apply(Batch(position, (), changes_between(project, after, position, taken)))
 
 
 class _Entries:
