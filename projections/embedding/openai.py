@@ -271,12 +271,13 @@ class OpenAI:
     def _content(self, response: http.client.HTTPResponse, texts_count: int) -> bytes:
         dimensions = self.dimensions or DIMENSIONS_MAX
         most = ANSWER_BYTES_MIN + texts_count * dimensions * NUMBER_BYTES_MAX
-        if response.length is not None and response.length <= most:
+        if response.length is None:
+            content = response.read(most + 1)
+            if len(content) <= most:
+                return content
+        elif response.length <= most:
             return response.read()  # which fails where it is cut off, as that of a part does not
-        content = b"" if response.length else response.read(most + 1)
-        if response.length or len(content) > most:
-            raise self._unusable(f"more than {most} bytes for {texts_count} texts")
-        return content
+        raise self._unusable(f"more than {most} bytes for {texts_count} texts")
 
     def _refusal(self, error: urllib.error.HTTPError) -> Exception:
         try:
