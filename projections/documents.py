@@ -80,7 +80,7 @@ class Died(msgspec.Struct, frozen=True):
 
 Change = Born | Died
 
-Row = TypeVar("Row", Entity, Observation)
+Row = TypeVar("Row", Entity, Memory, Observation)
 
 
 def changes(entries: Iterable[Entry], state_at: Callable[[int], State]) -> Iterator[Change]:
@@ -126,8 +126,7 @@ def changes(entries: Iterable[Entry], state_at: Callable[[int], State]) -> Itera
                 yield Died(event.observation_id, position)
                 yield Born(_observed(event.observation_id, state_at(position), position))
             case events.MemoryStored() as event:
-                memory = state_at(position).memory(event.memory_id)
-                assert memory is not None, "a memory is there once it was stored"
+                memory = _present(state_at(position).memory(event.memory_id))
                 yield Born(_memory(memory, position, entry))
             case events.MemorySuperseded() | events.MemoryDeleted() as event:
                 yield Died(event.memory_id, position)

@@ -89,8 +89,6 @@ class VectorIndex:
 
     def add(self, vectors: Vectors) -> None:
         """Appends rows; `vectors` are as `accepted` returns them. What fails on the way is done again."""
-        if len(vectors) == 0:
-            return
         stop = self.count + len(vectors)
         self._make_room(stop)
         steps = np.rint(_mixed(vectors) / self._step)
@@ -112,7 +110,6 @@ class VectorIndex:
 
     def nearest(self, asked: Vectors, selection: Selection, limit: int) -> tuple[Ids, Vectors]:
         """The `limit` nearest of the selected rows and their cosines, best first, of equals the older one."""
-        limit = max(0, limit)
         wanted = max(COMPARED_MIN, COMPARED_TIMES * limit)
         rows, cosines = self._compared(asked, selection, wanted)
         if len(rows) < selection.count and 2 * np.count_nonzero(np.diff(cosines)) < len(rows):
