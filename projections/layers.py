@@ -42,8 +42,6 @@ class Searching(Protocol):
 
     def row(self, address: Any) -> Row: ...
 
-    def died(self, addresses: Sequence[Any]) -> list[int]: ...
-
 
 class Address(NamedTuple):
     layer: Searching
@@ -84,9 +82,6 @@ class Layers:
 
     def row(self, address: Address) -> Row:
         return address.layer.row(address.within)
-
-    def died(self, addresses: Sequence[Address]) -> list[int]:
-        return [address.layer.died([address.within])[0] for address in addresses]
 
     def _seen(self, clause: Clause) -> Clause:
         """The clause for what is below."""

@@ -185,7 +185,9 @@ class TextProjector:
 
     def digest(self) -> str:
         with _speaking_of(self._path):
-            return self._snapshot.digest()
+            committed = self._snapshot.texts
+            assert isinstance(committed, OnDisk)
+            return committed.digest()
 
     def close(self) -> None:
         """Waits for merges under way. The projector must not be used afterwards."""

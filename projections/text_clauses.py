@@ -72,4 +72,7 @@ class Joined(_Clause, frozen=True, gc=False):
     without: tuple[Clause, ...] = ()
 
 
+EVERYTHING = Span("born", low=1)
+"""All documents, and not the checkpoint of an index on disk, which was never born."""
+
 Clause = Term | AnyTerm | InOrder | Part | Near | Span | Scored | Joined

@@ -127,9 +127,6 @@ class NewestSnapshot:
     def row(self, address: int) -> Row:
         return self._entries[address].row
 
-    def died(self, addresses: Sequence[int]) -> list[int]:
-        return [self._entries[at].died for at in addresses]
-
     # -- what a clause is true of
 
     def _scores(self, clause: Clause, among: Collection[int]) -> Scores:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import Any, assert_never
 
 import tantivy
@@ -13,6 +14,7 @@ from memlog.patience import Held
 from projections import analysis
 from projections.layers import Found
 from projections.text_clauses import (
+    EVERYTHING,
     AnyTerm,
     Clause,
     InOrder,
@@ -23,7 +25,7 @@ from projections.text_clauses import (
     Span,
     Term,
 )
-from projections.text_rows import CHECKPOINT, Head, Row, decode_head, decode_row
+from projections.text_rows import CHECKPOINT, Head, Row, decode_head, decode_row, encode_row
 
 TRIGRAMS_MAX = 8
 """Trigrams of a needle that are looked up, evenly spread; who reads the text does the rest."""
@@ -81,11 +83,18 @@ class OnDisk:
     def row(self, address: Any) -> Row:
         return decode_row(self._searcher.doc(address)["row"][0])
 
-    def died(self, addresses: Sequence[Any]) -> list[int]:
-        """Where the documents died, `NEVER` of those that live."""
-        found: Any = self._searcher.fast_field_values("died", list(addresses))
-        died: list[int] = found
-        return died
+    def digest(self) -> str:
+        """SHA-256 over every document, living or retired, whatever the order they were added in."""
+        addresses = self.having(EVERYTHING)
+        died: Any = self._searcher.fast_field_values("died", addresses)
+        rows = sorted(
+            encode_row(self.row(address)) + str(position).encode()
+            for address, position in zip(addresses, died, strict=True)
+        )
+        hashed = sha256()
+        for row in rows:
+            hashed.update(len(row).to_bytes(4, "big") + row)
+        return hashed.hexdigest()
 
     def _count(self, clause: Clause) -> int:
         found: Any = self._searcher.search(self._query(clause), 1, count=True)

@@ -25,7 +25,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cache, partial
-from hashlib import sha256
 
 from memlog.patience import require_time
 from projections import analysis
@@ -33,6 +32,7 @@ from projections.documents import KINDS, Scope
 from projections.layers import Searching
 from projections.query import Leaf, Phrase, Prefix, Query, Words, wanted
 from projections.text_clauses import (
+    EVERYTHING,
     AnyTerm,
     Clause,
     InOrder,
@@ -44,7 +44,7 @@ from projections.text_clauses import (
     Term,
 )
 from projections.text_part import holding
-from projections.text_rows import LENGTH_MAX, LENGTH_PIVOT, RETIRED, Row, encode_row
+from projections.text_rows import LENGTH_MAX, LENGTH_PIVOT, RETIRED, Row
 from projections.things import TextHit, best_of_things, satisfied_by_nothing
 
 TERMS_MAX = 64
@@ -68,8 +68,6 @@ TIES_SPARE = 8
 _GRAIN = 1 / 1024
 
 _RETIRED = Term("slot", RETIRED)
-_EVERYTHING = Span("born", low=1)
-"""All documents, and not the checkpoint, which was never born."""
 
 
 class TextSnapshot:
@@ -99,7 +97,7 @@ class TextSnapshot:
 
         leaves = [found for leaf in wanted(root) if (found := clause(leaf)) is not None]
         if satisfied_by_nothing(root, lambda leaf: clause(leaf) is None):
-            leaves.append(_scored(_EVERYTHING, 0))
+            leaves.append(_scored(EVERYTHING, 0))
         if not leaves:
             return []
         texts = narrowed(Joined(should=tuple(leaves)))
@@ -227,18 +225,6 @@ class TextSnapshot:
 
     def _idf(self, having: int) -> float:
         return math.log(1 + (self.texts.documents - having + 0.5) / (having + 0.5))
-
-    def digest(self) -> str:
-        """SHA-256 over every document, living or retired, whatever the order they were added in."""
-        addresses = self.texts.having(_EVERYTHING)
-        rows = sorted(
-            encode_row(self.texts.row(address)) + str(position).encode()
-            for address, position in zip(addresses, self.texts.died(addresses), strict=True)
-        )
-        hashed = sha256()
-        for row in rows:
-            hashed.update(len(row).to_bytes(4, "big") + row)
-        return hashed.hexdigest()
 
     # -- hits
 
