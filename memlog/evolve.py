@@ -46,8 +46,9 @@ _replace = msgspec.structs.replace
 
 def evolve(timeline: Timeline, entry: Entry) -> None:
     """Applies one entry. The timeline remembers what was there before, under the entry's position."""
-    with timeline.writing(entry.position):
-        _Evolution(timeline, entry).apply()
+    timeline.move_to(entry.position)
+    _Evolution(timeline, entry).apply()
+    timeline.list_touched()
 
 
 class _Evolution:

@@ -226,21 +226,16 @@ class Timeline(_Past):
         self._place = place(0)
         self._keys: dict[bytes, None] = {}
 
-    def writing(self, position: int) -> _Writing:
-        """What is put and deleted meanwhile happened at `position`."""
-        self.move_to(position)
-        return _Writing(self)
+    def move_to(self, position: int) -> None:
+        """What is put and deleted from now on happens at `position`."""
+        self.position, self._place = position, place(position)
+        self._keys = {}
 
     def list_touched(self) -> None:
-        """Keeps which keys the entry at this position changed."""
+        """Keeps which keys were changed at this position, for `touched`."""
         if self._keys:
             listed = self._place + _encode(list(self._keys))
             self._now.replace(TOUCHED + newest_first(self.position), listed)
-
-    def move_to(self, position: int) -> None:
-        """What is put and deleted from now on happens at `position`; for those who need no `touched`."""
-        self.position, self._place = position, place(position)
-        self._keys = {}
 
     def get(self, key: bytes) -> bytes | None:
         stored = self._now.get(key)
@@ -288,24 +283,6 @@ class Timeline(_Past):
         """What this very entry put there never held at the end of one."""
         if old is not None and old[:SINCE_BYTES] != self._place:
             self._past.add(key + self._place, old)
-
-
-class _Writing:
-    """`Timeline.writing`, as an object: an entry is too little work to pay for a generator.
-
-    A timeline does not keep it: in a circle with it, it would keep its transaction, and that a place among the
-    readers of the file, until Python looks for circles.
-    """
-
-    def __init__(self, timeline: Timeline) -> None:
-        self._timeline = timeline
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, raised: type[BaseException] | None, *_: object) -> None:
-        if raised is None:
-            self._timeline.list_touched()
 
 
 class _At(_Past):

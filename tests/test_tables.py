@@ -65,13 +65,14 @@ def test_every_past_of_a_timeline_reads_as_it_was(writes: list[tuple[bytes, byte
         pasts: list[dict[bytes, bytes]] = [{}]
         for position, (key, value) in enumerate(writes, start=1):
             present = dict(pasts[-1])
-            with timeline.writing(position):
-                if value is None:
-                    timeline.delete(key)
-                    present.pop(key, None)
-                else:
-                    timeline.put(key, value)
-                    present[key] = value
+            timeline.move_to(position)
+            if value is None:
+                timeline.delete(key)
+                present.pop(key, None)
+            else:
+                timeline.put(key, value)
+                present[key] = value
+            timeline.list_touched()
             pasts.append(present)
         for position, expected in enumerate(pasts):
             at = timeline.at(position)
@@ -96,12 +97,12 @@ def test_every_past_of_a_timeline_reads_as_it_was(writes: list[tuple[bytes, byte
 
 def test_several_changes_of_a_key_at_one_position_are_one_change() -> None:
     timeline = Timeline(MemoryRows(), MemoryRows())
-    with timeline.writing(1):
-        timeline.put(b"Ak", b"1")
-    with timeline.writing(2):
-        timeline.put(b"Ak", b"2")
-        timeline.delete(b"Ak")
-        timeline.put(b"Ak", b"3")
+    timeline.move_to(1)
+    timeline.put(b"Ak", b"1")
+    timeline.move_to(2)
+    timeline.put(b"Ak", b"2")
+    timeline.delete(b"Ak")
+    timeline.put(b"Ak", b"3")
     assert timeline.at(0).get(b"Ak") is None
     assert timeline.at(1).get(b"Ak") == b"1"
     assert timeline.at(2).get(b"Ak") == b"3"
@@ -110,11 +111,12 @@ def test_several_changes_of_a_key_at_one_position_are_one_change() -> None:
 def test_the_versions_of_a_key_tell_since_and_until_when_each_held() -> None:
     timeline = Timeline(MemoryRows(), MemoryRows())
     for position, value in ((2, b"1"), (5, b"2"), (7, None), (9, b"3")):
-        with timeline.writing(position):
-            timeline.delete(b"Ak") if value is None else timeline.put(b"Ak", value)
-    with timeline.writing(11):
-        timeline.put(b"Al", b"passing")
-        timeline.delete(b"Al")
+        timeline.move_to(position)
+        timeline.delete(b"Ak") if value is None else timeline.put(b"Ak", value)
+    timeline.move_to(11)
+    timeline.put(b"Al", b"passing")
+    timeline.delete(b"Al")
+    timeline.list_touched()
     assert list(timeline.versions(b"A")) == [
         (b"Ak", 2, 5, b"1"),
         (b"Ak", 5, 7, b"2"),
@@ -134,7 +136,7 @@ def test_the_first_rows_of_a_past_are_read_without_all_that_lies_behind_them() -
 
     timeline = Timeline(Watched(), Watched())
     for position in range(1, 101):
-        with timeline.writing(position):
-            timeline.put(b"A%03d" % position, b"x")
+        timeline.move_to(position)
+        timeline.put(b"A%03d" % position, b"x")
     assert next(timeline.at(50).scan(b"A")) == (b"A001", b"x")
     assert len(read) <= 4
