@@ -13,7 +13,7 @@ from functools import partial
 from operator import neg
 
 from memlog.canonical import canonical
-from memlog.restoring import Blocked, Restored, changed_at, restore
+from memlog.restoring import changed_at, restore
 from memlog.state import (
     Entity,
     Memory,
@@ -38,25 +38,25 @@ Rows = Mapping[bytes, bytes | None]
 
 def blockers(first: int, last: int, state: State, later: Later) -> set[int]:
     """Positions of later entries that depend on what is to be undone."""
-    rows = list(restore(first, last, state))
+    changed, blocked = restore(first, last, state)
     found: set[int] = set()
-    for each in rows:
-        if isinstance(each, Blocked):
-            found |= later.changes(each.key, last)
-    changed = {each.key: each.value for each in rows if isinstance(each, Restored)}
+    for key in blocked:
+        found |= later.changes(key, last)
     for key, value in changed.items():
-        if key[:1] == b"E" and value is None:
-            found |= _left_behind(key[1:].decode(), last, state, later)
-        elif key[:1] == b"E" and value is not None:
+        table = key[:1]
+        if value is None:
+            if table == b"E":
+                found |= _left_behind(key[1:].decode(), last, state, later)
+        elif table == b"E":
             found |= _left_at_name(decode_entity(value), changed, last, state, later)
-        elif key[:1] == b"O" and value is not None:
+        elif table == b"O":
             owner = b"E" + key[1:-8]
             if changed.get(owner, state.row(owner)) is None:
                 found |= later.changes(owner, last)
-        elif key[:1] == b"R" and value is not None:
+        elif table == b"R":
             found |= _moved(key, last, state, later)
             found |= _renamed(decode_relation(value), changed, first, last, state, later)
-        elif key[:1] == b"M" and value is not None:
+        elif table == b"M":
             found |= _listed_otherwise(key, first, last, state, later)
     return found
 
@@ -68,9 +68,7 @@ def at_odds(first: int, last: int, state: State, later: Later) -> set[int]:
     Apart from `blockers`: an undo that went ahead before such were refused stays as it is when a purge
     walks through the log.
     """
-    rows = {
-        each.key: each.value for each in restore(first, last, state) if isinstance(each, Restored)
-    }
+    rows = restore(first, last, state).rows
     found: set[int] = set()
     for key, value in rows.items():
         if key[:1] == b"O" and value is not None and state.row(key) is None:

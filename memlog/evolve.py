@@ -36,7 +36,7 @@ from memlog.events import (
     RelationAdded,
     RelationDeleted,
 )
-from memlog.restoring import Restored, restore
+from memlog.restoring import restore
 from memlog.state import Entity, Memory, Observation, Project, Relation, State, Status, encode_row
 from memlog.tables import Timeline, place
 
@@ -362,13 +362,13 @@ class _Evolution:
     # -- taking back
 
     def _command_undone(self, event: CommandUndone) -> None:
-        found = list(restore(event.first, event.last, self._state))
-        for each in found:
-            assert isinstance(each, Restored), "decide saw to it that nothing stands in the way"
-            if each.value is None:
-                self._timeline.delete(each.key)
+        rows, blocked = restore(event.first, event.last, self._state)
+        assert not blocked, "decide saw to it that nothing stands in the way"
+        for key, value in rows.items():
+            if value is None:
+                self._timeline.delete(key)
             else:
-                self._timeline.put(each.key, each.value)
+                self._timeline.put(key, value)
 
 
 def _said_at(row: Observation) -> bytes:

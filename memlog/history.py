@@ -45,7 +45,7 @@ from memlog.events import (
 from memlog.facts import Facts
 from memlog.graph import missing_entity, supersede, unfit_observation
 from memlog.memories import missing_memory
-from memlog.restoring import Restored, restore
+from memlog.restoring import restore
 from memlog.sentences import positions
 from memlog.state import Entity, State
 
@@ -299,7 +299,7 @@ def _undo_command(entry: Entry, cascade: bool, state: State, undos: _Undos) -> I
             undoing.append(_Undoing(latest, state, undos))
             continue
         first, last = undoing.pop().span
-        if any(isinstance(each, Restored) for each in restore(first, last, state)):
+        if restore(first, last, state).rows:
             yield CommandUndone(first, last)
             undos.note(undos.context.head())
 

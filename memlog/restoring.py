@@ -9,7 +9,7 @@ so both see the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import NamedTuple
 
 import msgspec
 
@@ -18,36 +18,31 @@ from memlog.state import ROW_TYPES, Row, State, encode_row
 SOFT_FIELDS = frozenset({"updated_us"})
 
 
-class Restored(msgspec.Struct, frozen=True):
-    """The row under `key` as it is to be from now on: its value, None for no row."""
+class Restored(NamedTuple):
+    """Rows as they are to be from now on, by key, None for no row; and the keys of those that were changed again, in a
+    way that cannot be kept."""
 
-    key: bytes
-    value: bytes | None
-
-
-class Blocked(msgspec.Struct, frozen=True):
-    """The row under `key` was changed again, in a way that cannot be kept."""
-
-    key: bytes
+    rows: dict[bytes, bytes | None]
+    blocked: list[bytes]
 
 
-def restore(first: int, last: int, state: State) -> Iterator[Restored | Blocked]:
+def restore(first: int, last: int, state: State) -> Restored:
     """What it takes to make the rows that `first` to `last` changed as they were before."""
+    restored = Restored({}, [])
     before, after = state.at(first - 1), state.at(last)
     keys = dict.fromkeys(
         key for position in range(first, last + 1) for key in state.touched(position)
     )
     for key in keys:
         was, became, now = before.row(key), after.row(key), state.row(key)
-        if now == became:
+        if now == became or (was is None and not _told_apart(key, became, now)):
             if now != was:
-                yield Restored(key, was)
-            continue
-        merged = _merged(key, was, became, now)
-        if merged is not None:
-            yield merged
+                restored.rows[key] = was
+        elif (merged := _merged(key, was, became, now)) is not None:
+            restored.rows[key] = merged
         elif now != was:
-            yield Blocked(key)
+            restored.blocked.append(key)
+    return restored
 
 
 def changed_at(key: bytes, position: int, state: State) -> bool:
@@ -64,18 +59,12 @@ def _told_apart(key: bytes, one: bytes | None, other: bytes | None) -> bool:
     return any(_differ(name, rows[0], rows[1]) for name in names)
 
 
-def _merged(
-    key: bytes, was: bytes | None, became: bytes | None, now: bytes | None
-) -> Restored | None:
+def _merged(key: bytes, was: bytes | None, became: bytes | None, now: bytes | None) -> bytes | None:
     """The row with only the later changes in it; None where they cannot be told apart."""
     kind = ROW_TYPES.get(key[:1])
-    if kind is None or became is None or now is None:
+    if kind is None or was is None or became is None or now is None:
         return None
-    new, present = (msgspec.msgpack.decode(row, type=kind) for row in (became, now))
-    if was is None:
-        changed = {name for name in kind.__struct_fields__ if _differ(name, new, present)}
-        return None if changed - SOFT_FIELDS else Restored(key, None)
-    old = msgspec.msgpack.decode(was, type=kind)
+    old, new, present = (msgspec.msgpack.decode(row, type=kind) for row in (was, became, now))
     fields = {}
     for name in kind.__struct_fields__:
         if name in SOFT_FIELDS or not _differ(name, old, new):
@@ -84,7 +73,7 @@ def _merged(
             fields[name] = getattr(old, name)
         else:
             return None
-    return Restored(key, encode_row(kind(**fields)))
+    return encode_row(kind(**fields))
 
 
 def _differ(name: str, one: Row, other: Row) -> bool:
