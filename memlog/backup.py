@@ -20,6 +20,7 @@ import logging
 import shlex
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal
 
@@ -229,8 +230,7 @@ def _continued(project: Project, name: str, folder: Path, progress: Progress) ->
     target = folder / project.folder.name
     with project.stored() as (source, receipts):
         head = source.position()
-        copy = Copy(target)
-        try:
+        with closing(Copy(target)) as copy:
             position, chain = copy.head()
             if position == 0:
                 copy.begin(project.generation)
@@ -246,8 +246,6 @@ def _continued(project: Project, name: str, folder: Path, progress: Progress) ->
             sync_folder(target)
             how: Any = "whole" if position == 0 else "continued" if head > position else "unchanged"
             return Copied(project.folder.name, name, head, head - position, how)
-        finally:
-            copy.close()
 
 
 def _copied_anew(project: Project, name: str, folder: Path, progress: Progress) -> Copied:

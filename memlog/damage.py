@@ -50,6 +50,10 @@ def examine(pages: Pages) -> Iterator[int | Damage]:
         yield Damage(position + 1, f"no entry is missing, the file is damaged elsewhere: {unsound}")
 
 
+def damages_in(pages: Pages) -> list[Damage]:
+    return [each for each in examine(pages) if isinstance(each, Damage)]
+
+
 def _seen_again(look: Callable[[], str | None]) -> str | None:
     """A writer may be at the first two pages in the very moment."""
     seen = look()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -424,16 +424,13 @@ def _erased(position: int, value: bytes) -> bytes:
 
 def _prove(folder: Path) -> None:
     """Opens a log that was written anew, which evolves its state, and reads every entry of it."""
-    project = Project(folder)
-    try:
+    with closing(Project(folder)) as project:
         for found in project.verify():
             if isinstance(found, Damage):
                 raise StorageError(
                     f"The log is damaged at position {found.position}: {found.problem}",
                     suggestion="Nothing was erased. Restore the project from a backup first.",
                 )
-    finally:
-        project.close()
 
 
 def _other_version() -> StorageError:

@@ -7,6 +7,7 @@ others may write to it.
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from pathlib import Path
 
 import lmdb
@@ -23,12 +24,8 @@ def unsound_metas(path: Path) -> str | None:
     """What is wrong with the pages that LMDB reads first, seen while nobody writes them."""
     if problem_of_metas(path) is None:
         return None
-    turn = Turn(path)
-    try:
-        with turn:
-            return problem_of_metas(path)
-    finally:
-        turn.close()
+    with Turn(path):
+        return problem_of_metas(path)
 
 
 def require_metas(path: Path) -> None:
@@ -53,10 +50,8 @@ def require_uncut(path: Path, environment: lmdb.Environment) -> None:
     bytes_wanted = (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
     if path.stat().st_size >= bytes_wanted:
         return
-    pages = Pages(path)
-    unsound = problem(pages)
-    pages.close()
-    _require_none(unsound)
+    with closing(Pages(path)) as pages:
+        _require_none(problem(pages))
     with path.open("rb+") as file:
         os.posix_fallocate(file.fileno(), bytes_wanted - 1, 1)
 
@@ -69,11 +64,7 @@ def _require_none(unsound: str | None) -> None:
 def _problem(path: Path, environment: lmdb.Environment) -> str | None:
     """That of the newest commit, whose pages nobody uses again meanwhile."""
     for _ in range(TRIES):
-        with environment.begin() as transaction:
-            pages = Pages(path, transaction.id())
-            current = pages.transaction == transaction.id()
-            unsound = problem(pages) if current else None
-            pages.close()
-        if current:
-            return unsound
+        with environment.begin() as transaction, closing(Pages(path, transaction.id())) as pages:
+            if pages.transaction == transaction.id():
+                return problem(pages)
     return None

@@ -11,13 +11,14 @@ is void.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
 from memlog.codec import ERASED, ERASED_BYTES, WRITTEN, is_mended
-from memlog.damage import Lost, damaged, examine, lost, mark, noted, standing_in
+from memlog.damage import Lost, damaged, damages_in, lost, mark, noted, standing_in
 from memlog.errors import Conflict, DamagedLog, InvalidParameter, StorageError
 from memlog.events import ProjectCreated
 from memlog.gates import Turn
@@ -112,10 +113,8 @@ def _backed_up(backup: Path | None, row: ProjectRow) -> _BackedUp:
             f"{backup} has no copy of project '{row.name}'",
             suggestion="Name a folder that `memlog backup` wrote. Nothing was changed.",
         )
-    pages = Pages(file)
-    found = _BackedUp(standing_in(pages), _generation(pages))
-    pages.close()
-    return found
+    with closing(Pages(file)) as pages:
+        return _BackedUp(standing_in(pages), _generation(pages))
 
 
 def _require_forgetful(here: Standing, elsewhere: Standing, older: bool) -> None:
@@ -142,23 +141,18 @@ def _remains(file: Path, created: ProjectCreated, backup: _BackedUp, rehearse: b
     Raises Conflict where there is nothing to repair.
     """
     try:
-        turn = Turn(file)
-        try:
-            with turn:  # who was writing has finished, and whoever is next finds the note
-                pages = Pages(file)
-                here, generation = standing_in(pages), _generation(pages)
-                damages = [each for each in examine(pages) if isinstance(each, Damage)]
-                older = bool(damages) and backup.generation < generation
-                _require_forgetful(here, backup.standing, older)
-                missed = [] if damages else list(_missed(here, backup.standing))
-                mark(file, damages or ([] if rehearse else missed))
-                problem = _problem(damages or missed)
-                log = whole_of(pages, _together(here, backup.standing), created)
-                beyond = lost(pages, here, len(log.entries) if log else 0)
-                used = _used(pages)
-                pages.close()
-        finally:
-            turn.close()
+        # In its turn: who was writing has finished, and whoever is next finds the note.
+        with Turn(file), closing(Pages(file)) as pages:
+            here, generation = standing_in(pages), _generation(pages)
+            damages = damages_in(pages)
+            older = bool(damages) and backup.generation < generation
+            _require_forgetful(here, backup.standing, older)
+            missed = [] if damages else list(_missed(here, backup.standing))
+            mark(file, damages or ([] if rehearse else missed))
+            problem = _problem(damages or missed)
+            log = whole_of(pages, _together(here, backup.standing), created)
+            beyond = lost(pages, here, len(log.entries) if log else 0)
+            used = _used(pages)
     except OSError as error:
         raise storage_error(file, error) from error
     if not rehearse and noted(str(file)) is None:

@@ -13,14 +13,14 @@ import logging
 import os
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NoReturn
 
-from memlog.damage import examine, mark, standing_in
+from memlog.damage import damages_in, mark, standing_in
 from memlog.environment import Environment
 from memlog.errors import DamagedLog
 from memlog.events import ProjectCreated
-from memlog.log import Damage
 from memlog.mending import whole_of
 from memlog.pages import Pages
 from memlog.project import DATABASES, LOG_FILE, Project
@@ -72,12 +72,9 @@ def salvage(
     """
     try:
         seen = stamp(os.stat(source))
-        pages = Pages(source)
-        try:
+        with closing(Pages(source)) as pages:
             whole = whole_of(pages, standing_in(pages), project)
-            damages = [each for each in examine(pages) if isinstance(each, Damage)]
-        finally:
-            pages.close()
+            damages = damages_in(pages)
         mark(source, damages)
         kept = whole.whole if whole else 0
         beyond = [each for each in damages if each.position > kept] or damages

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import lmdb
 
-from memlog.damage import damaged, examine, mark, noted
+from memlog.damage import damaged, damages_in, mark, noted
 from memlog.errors import DamagedLog
-from memlog.log import Damage
 from memlog.pages import Pages
 from memlog.patience import require_patience
 
@@ -46,9 +46,8 @@ class Soundness:
 
     def _note(self, transaction: lmdb.Transaction, met: DamagedLog) -> None:
         require_patience()
-        pages = Pages(Path(self.path), transaction.id())
-        damages = [each for each in examine(pages) if isinstance(each, Damage)]
-        pages.close()
+        with closing(Pages(Path(self.path), transaction.id())) as pages:
+            damages = damages_in(pages)
         if self._was_replaced(self.path):  # what was looked at is another file
             self._found = met
             return

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import shlex
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -200,11 +200,8 @@ class Store:
         Raises ProjectExists where a project of that name is there, and also where it is this very one,
         unless it may be replaced. What is replaced is moved to DATA/replaced, which is told, and never removed.
         """
-        project = Project(folder, clock=self._clock)
-        try:
+        with closing(Project(folder, clock=self._clock)) as project:
             row = project.status()
-        finally:
-            project.close()
         if row is None or row.id != folder.name:
             raise InvalidParameter(f"{folder.name} holds no project of this id")
         with self._open.locked():

@@ -14,6 +14,7 @@ import logging
 import os
 import struct
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 from memlog.pages import (
@@ -61,14 +62,12 @@ def problem(pages: Pages) -> str | None:
 
 def problem_of_metas(path: Path) -> str | None:
     """The same of the first two pages, which LMDB reads when it opens a file; None for one that is empty."""
-    pages = Pages(path)
     try:
-        if pages.length:
-            _require_metas(pages)
+        with closing(Pages(path)) as pages:
+            if pages.length:
+                _require_metas(pages)
     except _Unsound as found:
         return str(found)
-    finally:
-        pages.close()
     return None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -121,13 +121,10 @@ def made(
     """A folder with a project of this history, read back and its chain checked, for the store to adopt."""
     with store.staging() as staging:
         staged = staging / project_id
-        copy = Copy(staged)
-        try:
+        with closing(Copy(staged)) as copy:
             copy.begin(generation)
             copy.add(entries, receipts)
             copy.verify()
-        finally:
-            copy.close()
         sync_folder(staged)
         yield staged
 
@@ -145,25 +142,19 @@ def _staged(store: Store, copied: Path) -> Iterator[Path]:
                 f"The backup {copied} cannot be copied: {error.strerror or error}",
                 suggestion="Free some space, or give this user the right to read it.",
             ) from error
-        copy = Copy(staged, copied)
-        try:
+        with closing(Copy(staged, copied)) as copy:
             copy.verify()
-        finally:
-            copy.close()
         yield staged
 
 
 def _described(folder: Path) -> tuple[str, int, bytes]:
     """The name of the project in this folder, its last position, and the chain there."""
-    project = Project(folder)
-    try:
+    with closing(Project(folder)) as project:
         row = project.status()
         if row is None:
             raise InvalidParameter(f"{folder.name} holds no project")
         with project.stored() as (found, _):
             return row.name, found.position(), found.chain_at(found.position())
-    finally:
-        project.close()
 
 
 def _restored(
@@ -189,17 +180,17 @@ def _restored(
 def _gone(store: Store, staged: Path) -> dict[int, int]:
     """Where the project that is there does not have what was written in this history, which has the same chain: the
     position, and the kind of what stands there."""
-    project = Project(staged)
-    try:
-        with project.stored() as (written, _), store.by_id(staged.name).stored() as (found, _):
-            pairs = zip(written.stored(), found.stored(), strict=False)
-            return {
-                position: there[0]
-                for (position, value), (_, there) in pairs
-                if value[0] == WRITTEN != there[0]
-            }
-    finally:
-        project.close()
+    with (
+        closing(Project(staged)) as project,
+        project.stored() as (written, _),
+        store.by_id(staged.name).stored() as (found, _),
+    ):
+        pairs = zip(written.stored(), found.stored(), strict=False)
+        return {
+            position: there[0]
+            for (position, value), (_, there) in pairs
+            if value[0] == WRITTEN != there[0]
+        }
 
 
 def _lost(name: str, positions: Sequence[int]) -> Conflict:

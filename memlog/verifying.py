@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import lmdb
@@ -39,19 +39,19 @@ def _opened(path: Path) -> Iterator[Pages]:
     except lmdb.Error:
         environment = None
     if environment is None:
-        pages = Pages(path)
-        yield pages
-        pages.close()
+        with closing(Pages(path)) as pages:
+            yield pages
         return
     try:
         for _ in range(TRIES):
-            with environment.begin() as transaction:
-                pages = Pages(path, transaction.id())
+            with (
+                environment.begin() as transaction,
+                closing(Pages(path, transaction.id())) as pages,
+            ):
+                # Else two commits came between the snapshot and the look at the meta pages.
                 if pages.transaction == transaction.id() or not pages.newest_is_known:
                     yield pages
-                    pages.close()
                     return
-            pages.close()  # two commits came between the snapshot and the look at the meta pages
         raise StorageError(
             f"{path.name} is written to so often that it cannot be read", suggestion="Try again."
         )
