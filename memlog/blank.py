@@ -15,7 +15,7 @@ import msgspec
 from msgspec import inspect as mi
 
 from memlog.commands import only_finds
-from memlog.errors import InvalidParameter, Problem, invalid_at, refusal, shorten
+from memlog.errors import InvalidParameter, Problem, invalid_at, refuse, shorten
 
 IGNORABLE = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
@@ -46,8 +46,7 @@ def require_visible(command: msgspec.Struct) -> None:
     if len(problems) == 1:
         (only,) = problems
         raise invalid_at(only.path, only.problem, only.suggestion, only.value)
-    if problems:
-        raise refusal([(InvalidParameter, problem) for problem in problems])
+    refuse((InvalidParameter, problem) for problem in problems)
 
 
 def blanks(value: msgspec.Struct, path: str = "") -> Iterator[Problem]:

@@ -168,7 +168,17 @@ def invalid_at(
     return InvalidParameter(f"{path}: {problem}", suggestion=suggestion, problems=[told])
 
 
-def refusal(found: Sequence[tuple[type[MemlogError], Problem]]) -> MemlogError:
+Refusal = tuple[type[MemlogError], Problem]
+"""One thing wrong with a request, and of which kind that is."""
+
+
+def refuse(found: Iterable[Refusal]) -> None:
+    """Raises the `refusal` of all that was found, if there is any."""
+    if all_found := list(found):
+        raise refusal(all_found)
+
+
+def refusal(found: Sequence[Refusal]) -> MemlogError:
     """One error for everything wrong with a request; of the kind all problems share, if they do."""
     kinds = {kind for kind, _ in found}
     kind = kinds.pop() if len(kinds) == 1 else InvalidParameter

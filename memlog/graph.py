@@ -24,10 +24,10 @@ from memlog.errors import (
     Conflict,
     EntityExists,
     EntityNotFound,
-    MemlogError,
     ObservationNotFound,
     Problem,
-    refusal,
+    Refusal,
+    refuse,
     shorten,
 )
 from memlog.events import (
@@ -46,8 +46,6 @@ from memlog.ids import is_id
 from memlog.state import Entity, Observation, State
 from memlog.touching import came_after, gone_at
 
-Refusal = tuple[type[MemlogError], Problem]
-
 CREATE_IT = "Create it first with create_entities."
 FIND_IT = "Look for it with search_nodes: it may have another name."
 """Advice about an entity that is missing: to who would add to it, and to who reads or changes what is there."""
@@ -59,7 +57,7 @@ FIND_IT = "Look for it with search_nodes: it may have another name."
 def create_entities(command: CreateEntities, state: State, context: Context) -> Iterator[Event]:
     if_exists = command.if_exists or context.if_exists
     if if_exists == "error":
-        _refuse(_existing(command, state))
+        refuse(_existing(command, state))
     for item in command.entities:
         entity = state.entity_named(item.name)
         if entity is None:
@@ -128,7 +126,7 @@ def _existing(command: CreateEntities, state: State) -> Iterator[Refusal]:
 
 
 def add_observations(command: AddObservations, state: State, context: Context) -> Iterator[Event]:
-    _refuse(_unfit_additions(command, state))
+    refuse(_unfit_additions(command, state))
     for item in command.observations:
         entity_id = state.entity_id_of(item.entity_name)
         assert entity_id is not None, "every name was found a moment ago"
@@ -191,10 +189,8 @@ def _unfit_additions(command: AddObservations, state: State) -> Iterator[Refusal
         path = f"observations[{index}]"
         entity_id = state.entity_id_of(item.entity_name)
         if entity_id is None:
-            missing = missing_entity(
-                item.entity_name, f"{path}.entityName", state, near, far=CREATE_IT
-            )
-            yield EntityNotFound, missing
+            where = f"{path}.entityName"
+            yield missing_entity(item.entity_name, where, state, near, far=CREATE_IT)
             continue
         texts: set[str] = set()
         for place, content in enumerate(item.contents):
@@ -290,7 +286,7 @@ def _successor(state: State, observation_id: str) -> str | None:
 
 def create_relations(command: CreateRelations, state: State, context: Context) -> Iterator[Event]:
     if context.strict_relations:
-        _refuse(_loose_ends(command, state))
+        refuse(_loose_ends(command, state))
     for item in command.relations:
         if state.relation_between(item.source, item.relation_type, item.target) is None:
             source, target = state.current_name(item.source), state.current_name(item.target)
@@ -312,7 +308,7 @@ def _loose_ends(command: CreateRelations, state: State) -> Iterator[Refusal]:
         for end, name in (("from", item.source), ("to", item.target)):
             if state.entity_id_of(name) is None:
                 path = f"relations[{index}].{end}"
-                yield EntityNotFound, missing_entity(name, path, state, near, far=CREATE_IT)
+                yield missing_entity(name, path, state, near, far=CREATE_IT)
 
 
 # -- shared
@@ -326,7 +322,7 @@ def missing_entity(
     *,
     far: str = FIND_IT,
     at: int | None = None,
-) -> Problem:
+) -> Refusal:
     """`near` is that of all problems of a refusal, where there may be many; `far` is advised where no name is near.
 
     `at` is the position as of which was asked, where that was not for now.
@@ -340,7 +336,8 @@ def missing_entity(
     elif gone is not None:
         back = f'undo {{"position": {gone}}} brings it back.'
         suggestion = f"{suggestion} It was there until position {gone}: {back}"
-    return Problem(path, f"Entity with name {shorten(name)} not found", suggestion, shorten(name))
+    problem = f"Entity with name {shorten(name)} not found"
+    return EntityNotFound, Problem(path, problem, suggestion, shorten(name))
 
 
 def named_by_id(text: str, state: State) -> str | None:
@@ -353,12 +350,6 @@ def pass_its_name(text: str, state: State) -> str | None:
     """What to say of such an id; None of any other text."""
     name = named_by_id(text, state)
     return None if name is None else f"That is the id of '{shorten(name)}': pass the name."
-
-
-def _refuse(found: Iterable[Refusal]) -> None:
-    problems = list(found)
-    if problems:
-        raise refusal(problems)
 
 
 def _once(contents: Iterable[str]) -> list[str]:

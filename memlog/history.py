@@ -21,11 +21,10 @@ from memlog.depending import Later, at_odds, blockers
 from memlog.errors import (
     Conflict,
     EntityExists,
-    EntityNotFound,
     InvalidParameter,
-    MemoryNotFound,
     Problem,
     refusal,
+    refuse,
 )
 from memlog.events import (
     CommandUndone,
@@ -77,16 +76,14 @@ def rename_entity(command: RenameEntity, state: State) -> Iterator[Event]:
 
 def merge_entities(command: MergeEntities, state: State) -> Iterator[Event]:
     near = Suggestions()
-    missing = [
-        (EntityNotFound, missing_entity(name, path, state, near))
+    refuse(
+        missing_entity(name, path, state, near)
         for path, name in (
             *((f"names[{index}]", name) for index, name in enumerate(command.names)),
             ("into", command.into),
         )
         if state.entity_id_of(name) is None
-    ]
-    if missing:
-        raise refusal(missing)
+    )
     for name in command.names:
         entity, into = _entity(name, "names", state), _entity(command.into, "into", state)
         if entity.id != into.id:
@@ -123,7 +120,7 @@ def without_doubles(name: str, new_name: str, state: State) -> Iterator[Event]:
 def _entity(name: str, path: str, state: State) -> Entity:
     entity = state.entity_named(name)
     if entity is None:
-        raise refusal([(EntityNotFound, missing_entity(name, path, state))])
+        raise refusal([missing_entity(name, path, state)])
     return entity
 
 
@@ -148,7 +145,7 @@ def update_observation(
 def forget_memory(command: ForgetMemory, state: State) -> Iterator[Event]:
     row = state.memory(command.id)
     if row is None:
-        raise refusal([(MemoryNotFound, missing_memory(command.id, "id", state))])
+        raise refusal([missing_memory(command.id, "id", state)])
     if row.deleted_us is None:
         yield MemoryDeleted(row.id)
 

@@ -8,7 +8,16 @@ from itertools import islice
 from memlog.canonical import canonical, text_of
 from memlog.commands import CreateMemory, StoreMemory, SupersedeMemory
 from memlog.context import Context
-from memlog.errors import Conflict, LimitExceeded, MemoryNotFound, Problem, refusal, shorten
+from memlog.errors import (
+    Conflict,
+    LimitExceeded,
+    MemoryNotFound,
+    Problem,
+    Refusal,
+    refusal,
+    refuse,
+    shorten,
+)
 from memlog.events import Event, MemoryMerged, MemoryStored, MemorySuperseded
 from memlog.graph import named_by_id
 from memlog.ids import is_id
@@ -24,7 +33,7 @@ STORE_AGAIN = "Store it again with store_memory first."
 
 
 def store_memory(command: StoreMemory, context: Context) -> Iterator[Event]:
-    _require_none(_too_long(len(command.content), context))
+    refuse(_too_long(len(command.content), context))
     yield MemoryStored(
         context.new_id("mem"), FACT, command.content, command.source, command.confidence
     )
@@ -32,7 +41,7 @@ def store_memory(command: StoreMemory, context: Context) -> Iterator[Event]:
 
 def create_memory(command: CreateMemory, state: State, context: Context) -> Iterator[Event]:
     content = command.content
-    _require_none(_too_long(len(text_of(content)), context), _too_many_tags(command, context))
+    refuse((*_too_long(len(text_of(content)), context), *_too_many_tags(command, context)))
     like = state.memory_like(command.memory_type, command.source, content)
     tags = tuple(dict.fromkeys(command.tags))
     if like is None:
@@ -73,32 +82,24 @@ def supersede_memory(command: SupersedeMemory, state: State) -> Iterator[Event]:
 
 def _both(old: str, new: str, state: State) -> tuple[Memory, Memory]:
     """Both memories. Raises MemoryNotFound with each that is missing."""
-    rows = state.memory(old), state.memory(new)
-    missing = [
-        (MemoryNotFound, missing_memory(memory_id, path, state))
-        for path, memory_id, row in (
-            ("old_memory_id", old, rows[0]),
-            ("new_memory_id", new, rows[1]),
-        )
-        if row is None
-    ]
-    if rows[0] is None or rows[1] is None:
-        raise refusal(missing)
-    return rows[0], rows[1]
+    retired, successor = state.memory(old), state.memory(new)
+    if retired is not None and successor is not None:
+        return retired, successor
+    named = (("old_memory_id", old, retired), ("new_memory_id", new, successor))
+    raise refusal([missing_memory(each, path, state) for path, each, row in named if row is None])
 
 
-def missing_memory(memory_id: str, path: str, state: State) -> Problem:
+def missing_memory(memory_id: str, path: str, state: State) -> Refusal:
     meant = _meant(memory_id, state)
-    return Problem(
-        path,
-        f"Memory with ID {shorten(memory_id)} not found",
+    suggestion = (
         f"Did you mean '{meant}'?"
         if meant
         else _of_another_kind(memory_id, state)
         or "Pass an id as an answer gave it: mem_ and 26 characters. "
-        "Call search_memories or list_recent_memories to find it.",
-        shorten(memory_id),
+        "Call search_memories or list_recent_memories to find it."
     )
+    problem = f"Memory with ID {shorten(memory_id)} not found"
+    return MemoryNotFound, Problem(path, problem, suggestion, shorten(memory_id))
 
 
 def _of_another_kind(memory_id: str, state: State) -> str | None:
@@ -164,20 +165,15 @@ def _reaches(start: str, end: str, state: State) -> bool:
     return False
 
 
-def _require_none(*exceeded: Problem | None) -> None:
-    if found := [(LimitExceeded, problem) for problem in exceeded if problem is not None]:
-        raise refusal(found)
+def _too_long(characters: int, context: Context) -> Iterator[Refusal]:
+    most = context.content_characters_max
+    if characters > most:
+        text = f"content is too long ({characters} characters). Max {most}."
+        advice = "Save a summary, or several memories that share a tag."
+        yield LimitExceeded, Problem("content", text, advice)
 
 
-def _too_long(characters: int, context: Context) -> Problem | None:
-    if characters <= context.content_characters_max:
-        return None
-    text = f"content is too long ({characters} characters). Max {context.content_characters_max}."
-    return Problem("content", text, "Save a summary, or several memories that share a tag.")
-
-
-def _too_many_tags(command: CreateMemory, context: Context) -> Problem | None:
-    if len(command.tags) <= context.tags_max:
-        return None
-    text = f"Too many tags ({len(command.tags)}). Max {context.tags_max}."
-    return Problem("tags", text, "Keep the tags that you will search by.")
+def _too_many_tags(command: CreateMemory, context: Context) -> Iterator[Refusal]:
+    if len(command.tags) > context.tags_max:
+        text = f"Too many tags ({len(command.tags)}). Max {context.tags_max}."
+        yield LimitExceeded, Problem("tags", text, "Keep the tags that you will search by.")

@@ -22,14 +22,7 @@ import msgspec
 from memlog import events
 from memlog.canonical import canonical
 from memlog.codec import Entry
-from memlog.errors import (
-    EntityNotFound,
-    InvalidParameter,
-    MemlogError,
-    MemoryNotFound,
-    Problem,
-    refusal,
-)
+from memlog.errors import InvalidParameter, Refusal, refuse
 from memlog.evolve import evolve
 from memlog.fitting import fits
 from memlog.graph import missing_entity
@@ -83,18 +76,17 @@ def _entities(target: Target, state: State) -> frozenset[str]:
     With each go the entities that are not there any more and bore one of its names: those that were merged
     into it, and those that were deleted before it took the name.
     """
-    missing: list[tuple[type[MemlogError], Problem]] = []
+    missing: list[Refusal] = []
     wanted: list[str] = []
     for name in target.entities:
         found = _bearers(name, state)
         wanted += found
         if not found:
-            missing.append((EntityNotFound, missing_entity(name, "entity", state)))
+            missing.append(missing_entity(name, "entity", state))
     for memory_id in target.memories:
         if state.memory(memory_id) is None and not any(state.versions(memory_key(memory_id))):
-            missing.append((MemoryNotFound, missing_memory(memory_id, "memory", state)))
-    if missing:
-        raise refusal(missing)
+            missing.append(missing_memory(memory_id, "memory", state))
+    refuse(missing)
     found_ids: set[str] = set()
     while wanted:
         entity_id = wanted.pop()

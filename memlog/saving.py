@@ -20,7 +20,7 @@ from memlog.canonical import canonical
 from memlog.closest import Suggestions
 from memlog.commands import CONFIDENCE, IMPORTANCE, SavedEntity, SavedRelation, SaveMemory
 from memlog.context import Context
-from memlog.errors import InvalidParameter, Problem, refusal, shorten
+from memlog.errors import InvalidParameter, Problem, refuse, shorten
 from memlog.events import EntityCreated, EntityRated, Event, ObservationAdded, RelationAdded
 from memlog.graph import pass_its_name
 from memlog.state import Entity, State
@@ -54,9 +54,7 @@ _CLAUSE_END = re.compile(r"(?<=[.!?;])\s+|,\s+(?:and\s+)?|\s+(?:and|which|with)\
 
 
 def save_memory(command: SaveMemory, state: State, context: Context) -> Iterator[Event]:
-    problems = list(_problems(command.entities, state))
-    if problems:
-        raise refusal([(InvalidParameter, problem) for problem in problems])
+    refuse((InvalidParameter, problem) for problem in _problems(command.entities, state))
     for item in command.entities:
         yield from _save_entity(item, state, context)
     for item in command.entities:

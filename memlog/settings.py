@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from memlog.closest import did_you_mean
 from memlog.commands import MEMORY_CONTENT_CHARACTERS_MAX, TAGS_MAX, IfExists
-from memlog.errors import InvalidParameter, Problem, invalid_at, refusal
+from memlog.errors import InvalidParameter, Problem, invalid_at, refuse
 
 Mode = Literal["hybrid", "text", "semantic"]
 Embedder = Literal["minilm", "openai", "fastembed", "none"]
@@ -311,8 +311,7 @@ def load(flags: Mapping[str, Any] | None = None) -> tuple[Settings, dict[str, st
         except ValueError as error:
             problem = Problem(origins[name], str(error), abouts[name], value)
             problems.append((InvalidParameter, problem))
-    if problems:
-        raise refusal(problems)
+    refuse(problems)
     return Settings(**values), origins
 
 

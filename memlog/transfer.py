@@ -33,7 +33,7 @@ from memlog.commands import (
     TypeName,
 )
 from memlog.controls import CONTROL, control_character
-from memlog.errors import InvalidParameter, Problem, invalid_at, refusal, shorten
+from memlog.errors import InvalidParameter, Problem, invalid_at, refuse, shorten
 from memlog.state import State
 
 ITEMS_PER_COMMAND = 200
@@ -113,8 +113,7 @@ def read(data: bytes, known: Callable[[str], bool] | None = None) -> list[Placed
             )
             for place, name in _loose_ends(found, known)
         ]
-    if problems:
-        raise refusal([(InvalidParameter, problem) for problem in problems])
+    refuse((InvalidParameter, problem) for problem in problems)
     return found
 
 
@@ -249,7 +248,7 @@ def _require_known_keys(data: bytes) -> None:
     """Raises InvalidParameter for a key beside those of `_Whole`: what it holds would be lost."""
     keys = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
     expected = _Whole.__struct_fields__
-    problems = [
+    problems = (
         Problem(
             "the object",
             f"unknown key {shorten(key)!r}",
@@ -258,9 +257,8 @@ def _require_known_keys(data: bytes) -> None:
         )
         for key in keys
         if key not in expected
-    ]
-    if problems:
-        raise refusal([(InvalidParameter, problem) for problem in problems])
+    )
+    refuse((InvalidParameter, problem) for problem in problems)
 
 
 def commands(lines: Sequence[Line]) -> Iterator[tuple[AnyCommand, int]]:

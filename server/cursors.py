@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta
 
-from memlog.errors import InvalidParameter, Problem, invalid_at, refusal, shorten
+from memlog.errors import InvalidParameter, Problem, invalid_at, refuse, shorten
 from server.wording import READ
 
 MARK_BYTES = 6
@@ -94,8 +94,7 @@ def _require_same(given: dict[str, Any], digests: bytes) -> None:
         if not digests.startswith(_digest(value), at * ARGUMENT_BYTES)
         if not (name == "asOf" and value is None)  # the cursor knows the moment
     ]
-    if problems:
-        raise refusal([(InvalidParameter, problem) for problem in problems])
+    refuse((InvalidParameter, problem) for problem in problems)
 
 
 def _given(arguments: msgspec.Struct) -> dict[str, Any]:

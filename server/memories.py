@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate, islice
 
-from memlog.errors import EmbeddingError, MemoryNotFound, refusal
+from memlog.errors import EmbeddingError, refusal
 from memlog.events import MemoryMerged, MemoryStored
 from memlog.memories import FACT, missing_memory
 from memlog.project import Outcome
@@ -72,5 +72,5 @@ def require_memory(memory_id: str, state: State, path: str) -> Memory:
     """Raises MemoryNotFound."""
     row = state.memory(memory_id)
     if row is None:
-        raise refusal([(MemoryNotFound, missing_memory(memory_id, path, state))])
+        raise refusal([missing_memory(memory_id, path, state)])
     return row

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from memlog.codec import Entry
-from memlog.errors import EntityNotFound, refusal
+from memlog.errors import refusal
 from memlog.graph import missing_entity
 from memlog.log import Log
 from memlog.project import Project
@@ -109,7 +109,7 @@ def _entries(log: Log, state: State, before: int | None, entity: str | None) -> 
         return
     positions = positions_of_name(entity, state)
     if not positions:
-        raise refusal([(EntityNotFound, missing_entity(entity, "entity", state))])
+        raise refusal([missing_entity(entity, "entity", state)])
     for position in sorted(positions, reverse=True):
         entry = log.entry(position)
         if entry is not None and (before is None or position < before):

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from memlog.errors import EntityNotFound, refusal
+from memlog.errors import refusal
 from memlog.graph import missing_entity
 from memlog.settings import Settings
 from server.cli.common import (
@@ -45,7 +45,7 @@ def show_command(
         with opened.project.read(at) as state:
             row = state.entity_named(name)
             if row is None:
-                raise refusal([(EntityNotFound, missing_entity(name, "name", state, at=at))])
+                raise refusal([missing_entity(name, "name", state, at=at)])
             entity = view_entity(row, state, blamed=state)
             touching = state.relations_touching(row.name)
             relations = [view_relation(each, blamed=state) for each in touching]

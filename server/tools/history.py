@@ -18,7 +18,7 @@ from memlog.commands import (
     Undo,
     UpdateObservation,
 )
-from memlog.errors import EntityNotFound, InvalidParameter, Problem, refusal
+from memlog.errors import InvalidParameter, Problem, refusal
 from memlog.events import MemoryDeleted, ObservationSuperseded
 from memlog.facts import Facts
 from memlog.graph import missing_entity
@@ -150,8 +150,7 @@ def _positions(wanted: GetHistory, state: State) -> set[int] | None:
         return None
     positions = positions_of_name(wanted.entity_name, state)
     if not positions:
-        problem = missing_entity(wanted.entity_name, "entityName", state)
-        raise refusal([(EntityNotFound, problem)])
+        raise refusal([missing_entity(wanted.entity_name, "entityName", state)])
     return positions
 
 

@@ -13,12 +13,12 @@ from memlog.canonical import canonical
 from memlog.closest import did_you_mean
 from memlog.commands import EntityName, SaveMemory, Share
 from memlog.errors import (
-    EntityNotFound,
     InvalidParameter,
     MemlogError,
     ObservationNotFound,
     Problem,
     refusal,
+    refuse,
     shorten,
 )
 from memlog.events import EntityCreated, RelationAdded
@@ -169,8 +169,9 @@ def get_observation_history(call: Call, arguments: GetObservationHistory) -> His
         position = state.position
         entity_id = state.entity_id_of(arguments.entity_name)
         if entity_id is None:
-            problem = missing_entity(arguments.entity_name, "entityName", state, at=start.position)
-            raise refusal([(EntityNotFound, problem)])
+            raise refusal(
+                [missing_entity(arguments.entity_name, "entityName", state, at=start.position)]
+            )
         rows = [*state.retired_observations(entity_id), *state.observations(entity_id)]
         if arguments.observation_id is not None:
             rows = _chain(arguments.observation_id, rows, state)
@@ -377,11 +378,10 @@ def find_relation_path(call: Call, arguments: FindRelationPath) -> PathResult:
         for name, path in ((arguments.source, "from"), (arguments.target, "to")):
             entity = state.entity_named(name)
             if entity is None:
-                missing.append((EntityNotFound, missing_entity(name, path, state, at=at)))
+                missing.append(missing_entity(name, path, state, at=at))
             else:
                 ends.append(entity.name)
-        if missing:
-            raise refusal(missing)
+        refuse(missing)
         found = _shortest(ends[0], ends[1], arguments.max_depth, state)
     steps = found or []
     return PathResult(project=project, found=found is not None, length=len(steps), path=steps)
