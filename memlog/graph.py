@@ -9,6 +9,8 @@ from typing import assert_never
 from memlog.canonical import canonical
 from memlog.closest import Suggestions
 from memlog.commands import (
+    CONFIDENCE,
+    IMPORTANCE,
     AddObservations,
     CreateEntities,
     CreateRelations,
@@ -68,7 +70,7 @@ def create_entities(command: CreateEntities, state: State, context: Context) -> 
                 yield from _replace(entity, item, state, context)
             case "replace" | "merge":
                 # Who replaces it by a former name does not know what it holds by now.
-                yield from _add_texts(entity.id, item.observations, state, context)
+                yield from add_texts(entity.id, item.observations, state, context)
             case "skip" | "error":
                 continue
             case _:
@@ -132,7 +134,7 @@ def add_observations(command: AddObservations, state: State, context: Context) -
         assert entity_id is not None, "every name was found a moment ago"
         for content in item.contents:
             if isinstance(content, str):
-                yield from _add_texts(entity_id, [content], state, context)
+                yield from add_texts(entity_id, [content], state, context)
             else:
                 yield from _add_observation(entity_id, content, state, context)
 
@@ -163,12 +165,19 @@ def supersede(
     )
 
 
-def _add_texts(
-    entity_id: str, contents: Iterable[str], state: State, context: Context
+def add_texts(
+    entity_id: str,
+    contents: Iterable[str],
+    state: State,
+    context: Context,
+    confidence: float = CONFIDENCE,
+    importance: float = IMPORTANCE,
 ) -> Iterator[Event]:
+    """Those that the entity does not say yet."""
     for content in contents:
         if not state.saying(entity_id, content):
-            yield ObservationAdded(context.new_id("obs"), entity_id, content)
+            new_id = context.new_id("obs")
+            yield ObservationAdded(new_id, entity_id, content, confidence, importance)
 
 
 def delete_observations(command: DeleteObservations, state: State) -> Iterator[Event]:
@@ -204,7 +213,7 @@ def _unfit_additions(command: AddObservations, state: State) -> Iterator[Refusal
                 if canonical(content.supersedes) in texts:
                     yield _not_there_yet(content.supersedes, where)
                 else:
-                    yield unfit_observation(content.supersedes, where, facts, state, near)
+                    yield unfit_observation(content.supersedes, where, facts, near)
             elif canonical(content.content) != canonical(old.content):
                 first = successors.setdefault(old.id, content.content)
                 if canonical(first) != canonical(content.content):
@@ -230,9 +239,8 @@ def _not_there_yet(wanted: str, path: str) -> Refusal:
     return ObservationNotFound, Problem(path, problem, suggestion, shorten(wanted))
 
 
-def unfit_observation(
-    wanted: str, path: str, facts: Facts, state: State, near: Suggestions
-) -> Refusal:
+def unfit_observation(wanted: str, path: str, facts: Facts, near: Suggestions) -> Refusal:
+    state = facts.state
     named = state.observation(wanted) if is_id(wanted, "obs") else None
     elsewhere = None
     if named is not None:
@@ -288,11 +296,18 @@ def create_relations(command: CreateRelations, state: State, context: Context) -
     if context.strict_relations:
         refuse(_loose_ends(command, state))
     for item in command.relations:
-        if state.relation_between(item.source, item.relation_type, item.target) is None:
-            source, target = state.current_name(item.source), state.current_name(item.target)
-            yield RelationAdded(
-                context.new_id("rel"), source, target, item.relation_type, item.importance
-            )
+        yield from relate(
+            item.source, item.relation_type, item.target, item.importance, state, context
+        )
+
+
+def relate(
+    source: str, relation_type: str, target: str, importance: float, state: State, context: Context
+) -> Iterator[Event]:
+    """The relation between what these names are now, unless it is there."""
+    if state.relation_between(source, relation_type, target) is None:
+        source, target = state.current_name(source), state.current_name(target)
+        yield RelationAdded(context.new_id("rel"), source, target, relation_type, importance)
 
 
 def delete_relations(command: DeleteRelations, state: State) -> Iterator[Event]:

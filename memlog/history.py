@@ -135,7 +135,7 @@ def update_observation(
     old = facts.find(command.observation)
     if old is None:
         near = Suggestions()
-        raise refusal([unfit_observation(command.observation, "observation", facts, state, near)])
+        raise refusal([unfit_observation(command.observation, "observation", facts, near)])
     new = NewObservation(
         content=command.new_content, confidence=old.confidence, importance=old.importance
     )

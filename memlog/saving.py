@@ -21,9 +21,9 @@ from memlog.closest import Suggestions
 from memlog.commands import CONFIDENCE, IMPORTANCE, SavedEntity, SavedRelation, SaveMemory
 from memlog.context import Context
 from memlog.errors import InvalidParameter, Problem, refuse, shorten
-from memlog.events import EntityCreated, EntityRated, Event, ObservationAdded, RelationAdded
-from memlog.graph import pass_its_name
-from memlog.state import Entity, State
+from memlog.events import EntityCreated, EntityRated, Event
+from memlog.graph import add_texts, pass_its_name, relate
+from memlog.state import State
 
 NAME_MAX, TYPE_MAX, RELATION_TYPE_MAX = 100, 50, 50
 OBSERVATION_MIN, OBSERVATION_MAX = 5, 150
@@ -60,10 +60,7 @@ def save_memory(command: SaveMemory, state: State, context: Context) -> Iterator
     for item in command.entities:
         for relation in item.relations:
             target, kind = relation.target_entity, relation.relation_type
-            if state.relation_between(item.name, kind, target) is None:
-                relation_id = context.new_id("rel")
-                source, target = state.current_name(item.name), state.current_name(target)
-                yield RelationAdded(relation_id, source, target, kind, relation.importance)
+            yield from relate(item.name, kind, target, relation.importance, state, context)
 
 
 def _save_entity(item: SavedEntity, state: State, context: Context) -> Iterator[Event]:
@@ -83,11 +80,7 @@ def _save_entity(item: SavedEntity, state: State, context: Context) -> Iterator[
         )
         if (entity.confidence, entity.importance) != (rated.confidence, rated.importance):
             yield rated
-    for content in item.observations:
-        if not state.saying(entity_id, content):
-            yield ObservationAdded(
-                context.new_id("obs"), entity_id, content, confidence, importance
-            )
+    yield from add_texts(entity_id, item.observations, state, context, confidence, importance)
 
 
 # -- what is refused
@@ -228,7 +221,8 @@ def stored_type(entity_type: str) -> str:
 
 def warnings(command: SaveMemory, before: State) -> list[str]:
     """What is accepted but could be better. `before` is the state that the request met."""
-    known = dict.fromkeys([*COMMON_TYPES, *(entity.entity_type for entity in _some(before))])
+    some = islice(before.entities(), TYPES_LEARNT_FROM_MAX)  # enough to know the types in use
+    known = dict.fromkeys([*COMMON_TYPES, *(entity.entity_type for entity in some)])
     found: dict[str, None] = {}
     saved: dict[str, str] = {}  # the types of those that the request itself brings
     for item in command.entities:
@@ -272,21 +266,14 @@ def _nearly(kind: str, known: Mapping[str, None]) -> str | None:
     )
 
 
-def _some(state: State) -> Iterator[Entity]:
-    """Enough entities to know the types in use."""
-    return islice(state.entities(), TYPES_LEARNT_FROM_MAX)
-
-
 def quality_score(command: SaveMemory) -> float:
-    """0..1: half for relations per entity (2 are full marks), half for short observations.
+    """0..1, of what was saved: half for relations per entity (2 are full marks), half for short observations.
 
     An observation of up to half the longest allowed counts fully, one of full length half.
     """
-    if not command.entities:
-        return 0.0
     relations = sum(len(item.relations) for item in command.entities) / len(command.entities)
     lengths = [characters(text) for item in command.entities for text in item.observations]
     half = OBSERVATION_MAX / 2
     short = [1 - 0.5 * min(1, max(0, length - half) / half) for length in lengths]
-    brevity = sum(short) / len(short) if short else 0
+    brevity = sum(short) / len(short)
     return round(0.5 * min(1, relations / RELATIONS_FOR_FULL_MARKS) + 0.5 * brevity, 2)
