@@ -68,7 +68,7 @@ def supersede_memory(command: SupersedeMemory, state: State) -> Iterator[Event]:
         )
     if retired.superseded_by == new:
         return
-    if _reaches(new, old, state):
+    if any(each.id == old for each in _successors(successor, state)):
         raise Conflict(
             f"Memory {new} was superseded by {old} already: the other way round would close a circle",
             suggestion="Store what is true now with store_memory and supersede the others by it.",
@@ -139,11 +139,7 @@ def _gone(memory: Memory, other: str, where_deleted: str, state: State) -> Confl
     """`other` is the second one of the call; `where_deleted` is advised where nothing active is left of the first."""
     if memory.superseded_by is None:
         return Conflict(f"Memory {memory.id} was deleted", suggestion=where_deleted)
-    newest = memory
-    while newest.superseded_by is not None:
-        successor = state.memory(newest.superseded_by)
-        assert successor is not None, "a chain of memories has no gaps"
-        newest = successor
+    *_, newest = _successors(memory, state)
     suggestion = f"Use its newest version instead: {newest.id}."
     if newest.id == other:
         suggestion = NOTHING_TO_SUPERSEDE
@@ -155,14 +151,13 @@ def _gone(memory: Memory, other: str, where_deleted: str, state: State) -> Confl
     )
 
 
-def _reaches(start: str, end: str, state: State) -> bool:
-    """Whether `start` was superseded by `end`, directly or through others."""
-    memory = state.memory(start)
-    while memory is not None and memory.superseded_by is not None:
-        if memory.superseded_by == end:
-            return True
-        memory = state.memory(memory.superseded_by)
-    return False
+def _successors(memory: Memory, state: State) -> Iterator[Memory]:
+    """What superseded it, what superseded that, and so on to the newest."""
+    while memory.superseded_by is not None:
+        successor = state.memory(memory.superseded_by)
+        assert successor is not None, "a chain of memories has no gaps"
+        memory = successor
+        yield memory
 
 
 def _too_long(characters: int, context: Context) -> Iterator[Refusal]:
