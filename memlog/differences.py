@@ -6,7 +6,7 @@ of last change, versions and positions are none. Costs one reading of both state
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -34,42 +34,34 @@ Versioned = TypeVar("Versioned", Observation, Memory)
 
 def differences(before: State, after: State) -> Iterator[Difference]:
     """From `before` to `after`: entities, observations, relations, memories, each by order of birth."""
-    old, new = _entities(before), _entities(after)
+    old, new = _by_id(before.entities()), _by_id(after.entities())
     yield from _compared("entity", old, new, _entity_in_words, _entity_in_words)
+    facts = _by_id(row for each in old for row in before.observations(each))
+    facts_now = _by_id(row for each in new for row in after.observations(each))
     yield from _compared(
         "observation",
-        *_versions(_observations(before, old), _observations(after, new), after.observation),
+        facts,
+        _under_first_ids(facts_now, facts, after.observation),
         lambda row: _observation_in_words(row, old),
         lambda row: _observation_in_words(row, new),
     )
-    relations, told = (_relations(before), _relations(after)), _relation_in_words
-    yield from _compared("relation", *relations, told, told)
-    memories = _versions(_memories(before), _memories(after), after.memory)
-    yield from _compared("memory", *memories, _memory_in_words, _memory_in_words)
+    edges, edges_now = _by_id(before.relations()), _by_id(after.relations())
+    yield from _compared("relation", edges, edges_now, _relation_in_words, _relation_in_words)
+    memories = _by_id(before.memories())
+    memories_now = _under_first_ids(_by_id(after.memories()), memories, after.memory)
+    yield from _compared("memory", memories, memories_now, _memory_in_words, _memory_in_words)
 
 
-def _entities(state: State) -> dict[str, Entity]:
-    return {row.id: row for row in state.entities()}
+def _by_id(rows: Iterable[Thing]) -> dict[str, Thing]:
+    return {row.id: row for row in rows}
 
 
-def _observations(state: State, entities: Mapping[str, Entity]) -> dict[str, Observation]:
-    return {row.id: row for entity_id in entities for row in state.observations(entity_id)}
-
-
-def _relations(state: State) -> dict[str, Relation]:
-    return {row.id: row for row in state.relations()}
-
-
-def _memories(state: State) -> dict[str, Memory]:
-    return {row.id: row for row in state.memories()}
-
-
-def _versions(
-    old: dict[str, Versioned],
-    new: dict[str, Versioned],
+def _under_first_ids(
+    new: Mapping[str, Versioned],
+    old: Mapping[str, Versioned],
     find: Callable[[str], Versioned | None],
-) -> tuple[dict[str, Versioned], dict[str, Versioned]]:
-    """Both sides with a row that took the place of an old one under the old one's id."""
+) -> dict[str, Versioned]:
+    """The new rows, those that took the place of an old one under the old one's id."""
     moved = {}
     for row in new.values():
         first: Versioned | None = row
@@ -77,7 +69,7 @@ def _versions(
             first = find(first.supersedes)
         took_over = first is not None and first.id in old and first.id not in new
         moved[first.id if took_over and first is not None else row.id] = row
-    return old, moved
+    return moved
 
 
 def _compared(
