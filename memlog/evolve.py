@@ -185,45 +185,36 @@ class _Evolution:
 
     def _observation_added(self, event: ObservationAdded) -> None:
         """The entity's own row stays as it is: see `State.updated_us`."""
-        entry = self._entry
-        self._bear(
-            Observation(
-                id=event.observation_id,
-                entity_id=event.entity_id,
-                content=event.content,
-                created_us=entry.time_us,
-                born=entry.position,
-                version=1,
-                supersedes=None,
-                superseded_by=None,
-                deleted_us=None,
-                thread=entry.thread,
-                confidence=event.confidence,
-                importance=event.importance,
-            )
-        )
+        self._bear(self._version(event, event.entity_id))
 
     def _observation_superseded(self, event: ObservationSuperseded) -> None:
-        entry = self._entry
         old = self._living(event.supersedes)
         self._retire(old, superseded_by=event.observation_id)
-        self._bear(
-            Observation(
-                id=event.observation_id,
-                entity_id=old.entity_id,
-                content=event.content,
-                created_us=entry.time_us,
-                born=entry.position,
-                version=old.version + 1,
-                supersedes=old.id,
-                superseded_by=None,
-                deleted_us=None,
-                thread=entry.thread,
-                confidence=event.confidence,
-                importance=event.importance,
-            )
-        )
+        self._bear(self._version(event, old.entity_id, old.version + 1, old.id))
         self._change_entity(old.entity_id)
+
+    def _version(
+        self,
+        event: ObservationAdded | ObservationSuperseded,
+        entity_id: str,
+        version: int = 1,
+        supersedes: str | None = None,
+    ) -> Observation:
+        entry = self._entry
+        return Observation(
+            id=event.observation_id,
+            entity_id=entity_id,
+            content=event.content,
+            created_us=entry.time_us,
+            born=entry.position,
+            version=version,
+            supersedes=supersedes,
+            superseded_by=None,
+            deleted_us=None,
+            thread=entry.thread,
+            confidence=event.confidence,
+            importance=event.importance,
+        )
 
     def _observation_deleted(self, event: ObservationDeleted) -> None:
         old = self._living(event.observation_id)
