@@ -146,7 +146,7 @@ def mark(path: Path, damages: Sequence[Damage]) -> None:
         log.warning("that %s is damaged or not could not be noted: %s", path, error)
 
 
-def noted(path: str) -> DamagedLog | None:
+def noted(path: Path) -> DamagedLog | None:
     """What was noted beside the log at `path`."""
     if not os.access(f"{path}{DAMAGED}", os.F_OK):  # a tenth of the time that failing to open takes
         return None

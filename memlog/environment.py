@@ -214,7 +214,7 @@ class Environment:
             except _Replaced:
                 self._stuck = True
             except lmdb.PanicError:
-                if not self.path.exists() or self.was_replaced(os.fspath(self.path)):
+                if not self.path.exists() or self.was_replaced():
                     raise
                 self._stuck = True
             except lmdb.MapResizedError:
@@ -303,10 +303,10 @@ class Environment:
 
             self.write(body)
 
-    def was_replaced(self, path: str) -> bool:
-        """Whether the file at `path`, where this one is now, is another one."""
+    def was_replaced(self) -> bool:
+        """Whether another file stands where this one was."""
         try:
-            return _identity(path) != self.identity
+            return _identity(self.path) != self.identity
         except FileNotFoundError:
             return False
 
@@ -411,6 +411,6 @@ def _require_damage(error: StorageError) -> None:
         raise error
 
 
-def _identity(path: Path | str) -> FileIdentity:
+def _identity(path: Path) -> FileIdentity:
     found = os.stat(path)
     return found.st_dev, found.st_ino

@@ -97,10 +97,8 @@ class Project:
         self._environment = Environment(
             folder / LOG_FILE, DATABASES, map_bytes=map_bytes, proven=True
         )
-        self._soundness = Soundness(
-            os.fspath(folder / LOG_FILE), self._environment.was_replaced, damage
-        )
-        self.folder = folder
+        self._soundness = Soundness(self._environment, damage)
+        self._folder = folder
         try:
             self.generation = self._stored_number(GENERATION_KEY)
             """How often something was erased from the log, or lost with its end: what was derived from an
@@ -121,8 +119,7 @@ class Project:
 
     @folder.setter
     def folder(self, folder: Path) -> None:
-        self._folder, self._path = folder, os.fspath(folder / LOG_FILE)
-        self._soundness.path = self._path
+        self._folder = folder
         self._environment.path = folder / LOG_FILE
 
     # -- writing
@@ -348,12 +345,12 @@ class Project:
     @property
     def moved(self) -> bool:
         """Whether another process took the file to another folder, or removed it."""
-        return not os.path.exists(self._path)
+        return not os.path.exists(self._environment.path)
 
     @property
     def replaced(self) -> bool:
         """Whether another file took the place of this one, because something was erased."""
-        return self._environment.was_replaced(self._path)
+        return self._environment.was_replaced()
 
     def _require_current(self) -> None:
         if self.replaced:

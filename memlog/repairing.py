@@ -155,7 +155,7 @@ def _remains(file: Path, created: ProjectCreated, backup: _BackedUp, rehearse: b
             used = _used(pages)
     except OSError as error:
         raise storage_error(file, error) from error
-    if not rehearse and noted(str(file)) is None:
+    if not rehearse and noted(file) is None:
         raise StorageError(
             "That the log is to be repaired could not be noted beside it, so others may write to it",
             suggestion="Free some space, or give this user the right to write there; then try again.",

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from contextlib import closing
-from pathlib import Path
 
 import lmdb
 
 from memlog.damage import damaged, damages_in, mark, noted
+from memlog.environment import Environment
 from memlog.errors import DamagedLog
 from memlog.pages import Pages
 from memlog.patience import require_patience
@@ -20,18 +19,14 @@ log = logging.getLogger("memlog.soundness")
 class Soundness:
     """Of one log, as far as anybody found out: this object, or whoever noted it beside the log."""
 
-    def __init__(
-        self, path: str, was_replaced: Callable[[str], bool], known: DamagedLog | None = None
-    ) -> None:
-        self.path = path
-        """Archiving moves the file."""
-        self._was_replaced = was_replaced
+    def __init__(self, environment: Environment, known: DamagedLog | None = None) -> None:
+        self._environment = environment
         self._found = known
         """What is not noted beside the log, or could not be."""
 
     @property
     def damage(self) -> DamagedLog | None:
-        return self._found or noted(self.path)
+        return self._found or noted(self._environment.path)
 
     def require(self) -> None:
         damage = self.damage
@@ -46,12 +41,13 @@ class Soundness:
 
     def _note(self, transaction: lmdb.Transaction, met: DamagedLog) -> None:
         require_patience()
-        with closing(Pages(Path(self.path), transaction.id())) as pages:
+        path = self._environment.path
+        with closing(Pages(path, transaction.id())) as pages:
             damages = damages_in(pages)
-        if self._was_replaced(self.path):  # what was looked at is another file
+        if self._environment.was_replaced():  # what was looked at is another file
             self._found = met
             return
         if damages:
             log.error("%s", met.message)
-            mark(Path(self.path), damages)
-        self._found = None if noted(self.path) else damaged(damages) or met
+            mark(path, damages)
+        self._found = None if noted(path) else damaged(damages) or met

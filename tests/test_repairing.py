@@ -543,7 +543,7 @@ def test_a_damage_met_in_a_log_that_was_replaced_meanwhile_is_not_noted_beside_t
                 server("store_memory", content=f"a new fact {number}")
         list(entries.read())
     held.close()
-    assert noted(str(log)) is None
+    assert noted(log) is None
     assert memlog("verify").code == 0
 
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import unicodedata
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -133,7 +132,7 @@ class VectorCache:
         try:
             with _opening(self.path):
                 environment = self._environment
-                if environment.damaged and not environment.was_replaced(os.fspath(self.path)):
+                if environment.damaged and not environment.was_replaced():
                     log.warning("the cache of vectors %s is damaged and begun anew", self.path)
                     _remove(self.path)
         except OSError as error:
