@@ -40,12 +40,17 @@ TOOLSETS = ("graph", "projects", "knowledge", "facts", "records", "history")
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """One setting: its field, the environment variables that set it (first found wins), and why."""
+    """One setting: its field, what it is about, and the variables of other services that set it, too."""
 
     field: str
-    variables: tuple[str, ...]
     about: str
+    also: tuple[str, ...] = ()
     secret: bool = False
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Of the environment: the first that is found wins."""
+        return (f"MEMLOG_{self.field.upper()}", *self.also)
 
 
 def default_data_dir() -> Path:
@@ -116,168 +121,102 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 SETTINGS = (
-    Setting("data_dir", ("MEMLOG_DATA_DIR",), "Folder that holds the logs and their indexes"),
-    Setting(
-        "project",
-        ("MEMLOG_PROJECT",),
-        "Project that is active at the start, made on first use; empty for none",
-    ),
-    Setting("toolsets", ("MEMLOG_TOOLSETS",), "Toolsets to offer, separated by commas"),
-    Setting("read_only", ("MEMLOG_READ_ONLY",), "Hide every tool that writes"),
+    Setting("data_dir", "Folder that holds the logs and their indexes"),
+    Setting("project", "Project that is active at the start, made on first use; empty for none"),
+    Setting("toolsets", "Toolsets to offer, separated by commas"),
+    Setting("read_only", "Hide every tool that writes"),
     Setting(
         "if_exists",
-        ("MEMLOG_IF_EXISTS",),
         "What create_entities does with a name that exists: replace, merge, skip or error",
     ),
-    Setting(
-        "strict_relations",
-        ("MEMLOG_STRICT_RELATIONS",),
-        "Refuse relations to entities that do not exist",
-    ),
+    Setting("strict_relations", "Refuse relations to entities that do not exist"),
     Setting(
         "secrets",
-        ("MEMLOG_SECRETS",),
         "What to do with a text that looks like a credential: warn (store it and say so), reject, or off",
     ),
-    Setting("search_mode", ("MEMLOG_SEARCH_MODE",), "Default mode: hybrid, text or semantic"),
+    Setting("search_mode", "Default mode: hybrid, text or semantic"),
     Setting(
         "search_limit",
-        ("MEMLOG_SEARCH_LIMIT", "SEARCH_DEFAULT_LIMIT"),
         "Results of memory_search and memory_list where the call gives no limit",
+        also=("SEARCH_DEFAULT_LIMIT",),
     ),
     Setting(
         "search_limit_max",
-        ("MEMLOG_SEARCH_LIMIT_MAX", "SEARCH_MAX_LIMIT"),
         "The largest limit memory_search and memory_list take",
+        also=("SEARCH_MAX_LIMIT",),
     ),
-    Setting(
-        "similar_min",
-        ("MEMLOG_SIMILAR_MIN",),
-        "Cosine from which store_memory offers a stored memory as similar",
-    ),
+    Setting("similar_min", "Cosine from which store_memory offers a stored memory as similar"),
     Setting(
         "content_characters_max",
-        ("MEMLOG_CONTENT_CHARACTERS_MAX", "MAX_CONTENT_LENGTH"),
         "The longest content of a memory, in characters of its JSON; a fact never has more than 10000",
+        also=("MAX_CONTENT_LENGTH",),
     ),
-    Setting(
-        "tags_max",
-        ("MEMLOG_TAGS_MAX", "MAX_TAGS_COUNT"),
-        "The most tags that one call gives a record",
-    ),
+    Setting("tags_max", "The most tags that one call gives a record", also=("MAX_TAGS_COUNT",)),
     Setting(
         "embedder",
-        ("MEMLOG_EMBEDDER",),
-        "What turns text into vectors: minilm (local), openai (any compatible endpoint), "
-        "fastembed, or none",
+        "What turns text into vectors: minilm (local), openai (any compatible endpoint), fastembed, or none",
     ),
-    Setting(
-        "embedder_model",
-        ("MEMLOG_EMBEDDER_MODEL", "EMBEDDINGS_MODEL"),
-        "Model name for openai and fastembed",
-    ),
+    Setting("embedder_model", "Model name for openai and fastembed", also=("EMBEDDINGS_MODEL",)),
     Setting(
         "embedder_url",
-        ("MEMLOG_EMBEDDER_URL", "OPENAI_BASE_URL"),
         "Base address of the endpoint for openai, ending before /embeddings",
+        also=("OPENAI_BASE_URL",),
     ),
-    Setting(
-        "embedder_key",
-        ("MEMLOG_EMBEDDER_KEY", "OPENAI_API_KEY"),
-        "Key for the endpoint",
-        secret=True,
-    ),
+    Setting("embedder_key", "Key for the endpoint", also=("OPENAI_API_KEY",), secret=True),
     Setting(
         "embedder_retries",
-        ("MEMLOG_EMBEDDER_RETRIES", "EMBEDDINGS_MAX_RETRIES"),
         "How often a failed call to the endpoint is repeated",
+        also=("EMBEDDINGS_MAX_RETRIES",),
     ),
-    Setting(
-        "model_dir",
-        ("MEMLOG_MODEL_DIR",),
-        "Folder with model.safetensors and tokenizer.json of all-MiniLM-L6-v2",
-    ),
+    Setting("model_dir", "Folder with model.safetensors and tokenizer.json of all-MiniLM-L6-v2"),
     Setting(
         "piece_vectors",
-        ("MEMLOG_PIECE_VECTORS",),
         "Keep the vectors of word pieces, by which hybrid search orders what it found; some 2 KB a text",
     ),
-    Setting("log_level", ("MEMLOG_LOG_LEVEL", "LOG_LEVEL"), "debug, info, warn or error"),
+    Setting("log_level", "debug, info, warn or error", also=("LOG_LEVEL",)),
     Setting(
         "http_host",
-        ("MEMLOG_HTTP_HOST",),
         "Address to serve HTTP on; one that others can reach needs a token and allowed hosts",
     ),
-    Setting("http_port", ("MEMLOG_HTTP_PORT",), "Port of HTTP; 0 for any that is free"),
-    Setting(
-        "http_path",
-        ("MEMLOG_HTTP_PATH",),
-        "Path of MCP over HTTP; /p/NAME behind it is fixed to a project",
-    ),
-    Setting(
-        "http_stateless",
-        ("MEMLOG_HTTP_STATELESS",),
-        "Keep no sessions for clients of protocols that have them",
-    ),
+    Setting("http_port", "Port of HTTP; 0 for any that is free"),
+    Setting("http_path", "Path of MCP over HTTP; /p/NAME behind it is fixed to a project"),
+    Setting("http_stateless", "Keep no sessions for clients of protocols that have them"),
     Setting(
         "allowed_hosts",
-        ("MEMLOG_ALLOWED_HOSTS",),
         "Host headers to answer to beside the loopback's, separated by commas; name:* for any port",
     ),
     Setting(
         "allowed_origins",
-        ("MEMLOG_ALLOWED_ORIGINS",),
         "Origin headers of web pages to answer to beside the loopback's, separated by commas",
     ),
     Setting(
-        "token",
-        ("MEMLOG_TOKEN",),
-        "A bearer token that may do everything, of at least 32 characters",
-        secret=True,
+        "token", "A bearer token that may do everything, of at least 32 characters", secret=True
     ),
-    Setting(
-        "tokens_file",
-        ("MEMLOG_TOKENS_FILE",),
-        "File of `memlog token`; by default tokens.json in the data directory",
-    ),
+    Setting("tokens_file", "File of `memlog token`; by default tokens.json in the data directory"),
     Setting(
         "oauth_issuer",
-        ("MEMLOG_OAUTH_ISSUER",),
         "Address of the OAuth authorization server whose access tokens (JWT) are taken",
     ),
     Setting(
         "oauth_resource",
-        ("MEMLOG_OAUTH_RESOURCE",),
         "Address under which clients reach the server, which their OAuth tokens are issued for",
     ),
-    Setting("tls_cert", ("MEMLOG_TLS_CERT",), "File with the certificate chain, for HTTPS"),
-    Setting("tls_key", ("MEMLOG_TLS_KEY",), "File with the key of the certificate"),
-    Setting(
-        "http_body_bytes_max", ("MEMLOG_HTTP_BODY_BYTES_MAX",), "The largest body of a request"
-    ),
-    Setting("http_connections_max", ("MEMLOG_HTTP_CONNECTIONS_MAX",), "Connections open at a time"),
-    Setting("http_requests_max", ("MEMLOG_HTTP_REQUESTS_MAX",), "Requests worked on at a time"),
-    Setting(
-        "http_requests_per_second",
-        ("MEMLOG_HTTP_REQUESTS_PER_SECOND",),
-        "Requests of one token a second; twice as many in a burst",
-    ),
+    Setting("tls_cert", "File with the certificate chain, for HTTPS"),
+    Setting("tls_key", "File with the key of the certificate"),
+    Setting("http_body_bytes_max", "The largest body of a request"),
+    Setting("http_connections_max", "Connections open at a time"),
+    Setting("http_requests_max", "Requests worked on at a time"),
+    Setting("http_requests_per_second", "Requests of one token a second; twice as many in a burst"),
     Setting(
         "http_request_seconds",
-        ("MEMLOG_HTTP_REQUEST_SECONDS",),
         "Seconds until a request that is still worked on is answered with an error",
     ),
     Setting(
         "http_patience_seconds",
-        ("MEMLOG_HTTP_PATIENCE_SECONDS",),
         "Seconds a client has to send a request, and to take each part of an answer",
     ),
-    Setting("http_sessions_max", ("MEMLOG_HTTP_SESSIONS_MAX",), "Sessions open at a time"),
-    Setting(
-        "http_session_seconds",
-        ("MEMLOG_HTTP_SESSION_SECONDS",),
-        "Seconds after which a session that nobody used ends",
-    ),
+    Setting("http_sessions_max", "Sessions open at a time"),
+    Setting("http_session_seconds", "Seconds after which a session that nobody used ends"),
 )
 
 _YES, _NO = {"1", "true", "yes", "on"}, {"0", "false", "no", "off", ""}
