@@ -41,9 +41,12 @@ class Catalog:
             value = transaction.get(text_key(name), db=self._projects)
         return None if value is None else _decode(value)
 
+    def with_id(self, project_id: str) -> Project | None:
+        return next((row for row in self.rows() if row.id == project_id), None)
+
     def created(self, project_id: str) -> ProjectCreated:
         """What was created as this project, as far as is known: for a log that does not say it any more."""
-        known = next((row for row in self.rows() if row.id == project_id), None)
+        known = self.with_id(project_id)
         if known is None:
             return ProjectCreated(project_id, project_id, "")
         return ProjectCreated(project_id, known.name, known.description)

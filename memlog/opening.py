@@ -99,7 +99,7 @@ class OpenProjects:
 
     def _read(self, folder: Path) -> Project:
         """The project in `folder`, or what can be read of it."""
-        if not (folder / LOG_FILE).stat().st_size and self._is_known(folder.name):
+        if not (folder / LOG_FILE).stat().st_size and self._catalog.with_id(folder.name):
             # LMDB would take it for a new one.
             raise DamagedLog(0, "the file is empty", nothing_left=True)
         try:
@@ -108,9 +108,6 @@ class OpenProjects:
             if not is_damage(error) and not isinstance(error, DamagedLog):
                 raise
             return self._salvaged(folder)
-
-    def _is_known(self, project_id: str) -> bool:
-        return any(row.id == project_id for row in self._catalog.rows())
 
     def _salvaged(self, folder: Path) -> Project:
         created = self._catalog.created(folder.name)

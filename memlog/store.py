@@ -355,7 +355,7 @@ class Store:
 
     def _settle_damaged(self, row: ProjectRow) -> None:
         """What is left of a log decides nothing but that there is a project, where nobody knows of it."""
-        if all(each.id != row.id for each in self._catalog.rows()) and not self._has_namesake(row):
+        if self._catalog.with_id(row.id) is None and not self._has_namesake(row):
             self._catalog.write(row.id, row)
 
     def _not_found(self, name: str) -> ProjectNotFound:
