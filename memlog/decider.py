@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import assert_never
 
-from memlog import graph, history, memories, saving
+from memlog import graph, memories, merging, saving, undoing
 from memlog.blank import require_visible
 from memlog.commands import (
     AddObservations,
@@ -75,15 +75,15 @@ def decide(command: AnyCommand, state: State, context: Context) -> Iterator[Even
         case CreateMemory():
             return memories.create_memory(command, state, context)
         case RenameEntity():
-            return history.rename_entity(command, state)
+            return merging.rename_entity(command, state)
         case MergeEntities():
-            return history.merge_entities(command, state)
+            return merging.merge_entities(command, state)
         case UpdateObservation():
-            return history.update_observation(command, state, context)
+            return graph.update_observation(command, state, context)
         case ForgetMemory():
-            return history.forget_memory(command, state)
+            return memories.forget_memory(command, state)
         case Undo():
-            return history.undo(command, state, context)
+            return undoing.undo(command, state, context)
         case _:
             assert_never(command)
 

@@ -10,7 +10,7 @@ import msgspec
 from memlog import events
 from memlog.canonical import canonical
 from memlog.depending import Later, blockers
-from memlog.history import handed_over, without_doubles
+from memlog.merging import handed_over, without_doubles
 from memlog.state import State
 
 

@@ -20,6 +20,7 @@ from memlog.commands import (
     EntityObservations,
     NewEntity,
     NewObservation,
+    UpdateObservation,
 )
 from memlog.context import Context
 from memlog.errors import (
@@ -29,6 +30,7 @@ from memlog.errors import (
     ObservationNotFound,
     Problem,
     Refusal,
+    refusal,
     refuse,
     shorten,
 )
@@ -178,6 +180,21 @@ def add_texts(
         if not state.saying(entity_id, content):
             new_id = context.new_id("obs")
             yield ObservationAdded(new_id, entity_id, content, confidence, importance)
+
+
+def update_observation(
+    command: UpdateObservation, state: State, context: Context
+) -> Iterator[Event]:
+    entity = required_entity(command.entity_name, "entityName", state)
+    facts = Facts(state, entity.id)
+    old = facts.find(command.observation)
+    if old is None:
+        near = Suggestions()
+        raise refusal([unfit_observation(command.observation, "observation", facts, near)])
+    new = NewObservation(
+        content=command.new_content, confidence=old.confidence, importance=old.importance
+    )
+    yield from supersede(old, new, facts, context)
 
 
 def delete_observations(command: DeleteObservations, state: State) -> Iterator[Event]:
@@ -353,6 +370,14 @@ def missing_entity(
         suggestion = f"{suggestion} It was there until position {gone}: {back}"
     problem = f"Entity with name {shorten(name)} not found"
     return EntityNotFound, Problem(path, problem, suggestion, shorten(name))
+
+
+def required_entity(name: str, path: str, state: State) -> Entity:
+    """Raises EntityNotFound."""
+    entity = state.entity_named(name)
+    if entity is None:
+        raise refusal([missing_entity(name, path, state)])
+    return entity
 
 
 def named_by_id(text: str, state: State) -> str | None:

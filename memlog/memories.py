@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from memlog.canonical import canonical, text_of
-from memlog.commands import CreateMemory, StoreMemory, SupersedeMemory
+from memlog.commands import CreateMemory, ForgetMemory, StoreMemory, SupersedeMemory
 from memlog.context import Context
 from memlog.errors import (
     Conflict,
@@ -18,7 +18,7 @@ from memlog.errors import (
     refuse,
     shorten,
 )
-from memlog.events import Event, MemoryMerged, MemoryStored, MemorySuperseded
+from memlog.events import Event, MemoryDeleted, MemoryMerged, MemoryStored, MemorySuperseded
 from memlog.graph import named_by_id
 from memlog.ids import is_id
 from memlog.state import Memory, State
@@ -78,6 +78,14 @@ def supersede_memory(command: SupersedeMemory, state: State) -> Iterator[Event]:
     if not successor.active:
         raise _gone(successor, old, STORE_AGAIN, state)
     yield MemorySuperseded(old, new)
+
+
+def forget_memory(command: ForgetMemory, state: State) -> Iterator[Event]:
+    row = state.memory(command.id)
+    if row is None:
+        raise refusal([missing_memory(command.id, "id", state)])
+    if row.deleted_us is None:
+        yield MemoryDeleted(row.id)
 
 
 def _both(old: str, new: str, state: State) -> tuple[Memory, Memory]:

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from memlog import history, transfer
+from memlog import transfer, undoing
 from memlog.store import Store
 from server.cli.transfer import written_whole
 from tests.command_line import (
@@ -73,7 +73,7 @@ def test_an_import_is_taken_back_as_it_says_itself(
     remembered: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     monkeypatch.setattr(transfer, "ITEMS_PER_COMMAND", 2)
-    monkeypatch.setattr(history, "SEARCHED_BACK_MAX", 2 * count)  # fewer than there are entries
+    monkeypatch.setattr(undoing, "SEARCHED_BACK_MAX", 2 * count)  # fewer than there are entries
     ended = remembered("import", written(tmp_path / "more.jsonl", people(count)))
     advice = ended.stdout.splitlines()[-1]
     assert advice.startswith("To take it back, before anything else is written: `memlog undo")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlog import history
+from memlog import undoing
 from memlog.codec import Entry
 from memlog.commands import (
     AddObservations,
@@ -311,7 +311,7 @@ def test_undo_of_more_commands_than_there_are_says_how_many_there_are(project: P
 def test_undo_that_looked_not_through_all_of_the_log_says_how_far_it_looked(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(history, "SEARCHED_BACK_MAX", 3)
+    monkeypatch.setattr(undoing, "SEARCHED_BACK_MAX", 3)
     do(project, create(entity("mine")), thread="me")
     for name in ("a", "b", "c"):
         do(project, create(entity(name)), thread="you")

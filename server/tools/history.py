@@ -22,13 +22,13 @@ from memlog.errors import InvalidParameter, Problem, refusal
 from memlog.events import MemoryDeleted, ObservationSuperseded
 from memlog.facts import Facts
 from memlog.graph import missing_entity
-from memlog.history import undone
 from memlog.log import Log
 from memlog.project import Outcome
 from memlog.sentences import sentence
 from memlog.state import State
 from memlog.times import iso
 from memlog.touching import memory_positions, positions_of_name
+from memlog.undoing import undone
 from server.cursors import CursorText, Limit, read_cursor, write_cursor
 from server.cutting import page_of, within_budget
 from server.memories import require_memory

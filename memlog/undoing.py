@@ -1,156 +1,32 @@
-"""Decisions that only a log can take: rename, merge, a new version of a fact, and undo."""
+"""Decisions about undo: which commands are meant, what stands in the way of each, and what is undone for it first."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Set
 from itertools import islice
 
-from memlog.canonical import canonical
-from memlog.closest import Suggestions
 from memlog.codec import Entry
-from memlog.commands import (
-    ForgetMemory,
-    MergeEntities,
-    NewObservation,
-    RenameEntity,
-    Undo,
-    UpdateObservation,
-)
+from memlog.commands import Undo
 from memlog.context import Context
 from memlog.depending import Later, at_odds, blockers
-from memlog.errors import (
-    Conflict,
-    EntityExists,
-    InvalidParameter,
-    Problem,
-    refusal,
-    refuse,
-)
+from memlog.errors import Conflict, InvalidParameter, Problem
 from memlog.events import (
     CommandUndone,
-    EntityMerged,
-    EntityRenamed,
     Erased,
     Event,
-    MemoryDeleted,
-    ObservationDeleted,
-    ObservationMoved,
     ProjectArchived,
     ProjectCreated,
     ProjectRestored,
-    RelationDeleted,
     name_of,
 )
-from memlog.facts import Facts
-from memlog.graph import missing_entity, supersede, unfit_observation
-from memlog.memories import missing_memory
 from memlog.restoring import restore
 from memlog.sentences import positions
-from memlog.state import Entity, State
+from memlog.state import State
 
 CASCADE = "Pass cascade=true to undo those first, or undo them one by one."
 BY_HAND = "Cascade takes back no undo: do it by position, or write anew what is wanted."
 SEARCHED_BACK_MAX = 100_000
 """How far back the last command of a thread is looked for, in entries that have to be read."""
-
-
-# -- entities
-
-
-def rename_entity(command: RenameEntity, state: State) -> Iterator[Event]:
-    entity = _entity(command.name, "name", state)
-    other = state.entity_named(command.new_name)
-    if other is not None and other.id != entity.id:
-        problem = Problem(
-            "newName",
-            f"Entity with name {command.new_name} exists already",
-            "Call merge_entities to make one of the two, or choose another name.",
-            command.new_name,
-        )
-        raise refusal([(EntityExists, problem)])
-    if entity.name == command.new_name:
-        return
-    yield from without_doubles(entity.name, command.new_name, state)
-    yield EntityRenamed(entity.id, command.new_name)
-
-
-def merge_entities(command: MergeEntities, state: State) -> Iterator[Event]:
-    near = Suggestions()
-    refuse(
-        missing_entity(name, path, state, near)
-        for path, name in (
-            *((f"names[{index}]", name) for index, name in enumerate(command.names)),
-            ("into", command.into),
-        )
-        if state.entity_id_of(name) is None
-    )
-    for name in command.names:
-        entity, into = _entity(name, "names", state), _entity(command.into, "into", state)
-        if entity.id != into.id:
-            yield from _merge(entity, into, state)
-
-
-def _merge(entity: Entity, into: Entity, state: State) -> Iterator[Event]:
-    yield from handed_over(entity, into, state)
-    yield EntityMerged(entity.id, into.id)
-
-
-def handed_over(entity: Entity, into: Entity, state: State) -> Iterator[Event]:
-    """What happens before `entity` becomes part of `into`: its facts are moved, and what would be double goes."""
-    for row in state.said(entity.id):
-        if state.saying(into.id, row.content):
-            yield ObservationDeleted(row.id)
-        else:
-            yield ObservationMoved(row.id, into.id)
-    yield from without_doubles(entity.name, into.name, state)
-
-
-def without_doubles(name: str, new_name: str, state: State) -> Iterator[Event]:
-    """Deletes the relations of `name` that `new_name` has already, or that would lead to itself."""
-    old, new = canonical(name), canonical(new_name)
-    for row in state.relations_touching(name):
-        ends = [canonical(end) for end in (row.source, row.target)]
-        moved = [new if end == old else end for end in ends]
-        loops = moved[0] == moved[1] and ends[0] != ends[1]
-        twin = state.relation_between(moved[0], row.relation_type, moved[1])
-        if loops or (twin is not None and twin.id != row.id):
-            yield RelationDeleted(row.id)
-
-
-def _entity(name: str, path: str, state: State) -> Entity:
-    entity = state.entity_named(name)
-    if entity is None:
-        raise refusal([missing_entity(name, path, state)])
-    return entity
-
-
-# -- facts and memories
-
-
-def update_observation(
-    command: UpdateObservation, state: State, context: Context
-) -> Iterator[Event]:
-    entity = _entity(command.entity_name, "entityName", state)
-    facts = Facts(state, entity.id)
-    old = facts.find(command.observation)
-    if old is None:
-        near = Suggestions()
-        raise refusal([unfit_observation(command.observation, "observation", facts, near)])
-    new = NewObservation(
-        content=command.new_content, confidence=old.confidence, importance=old.importance
-    )
-    yield from supersede(old, new, facts, context)
-
-
-def forget_memory(command: ForgetMemory, state: State) -> Iterator[Event]:
-    row = state.memory(command.id)
-    if row is None:
-        raise refusal([missing_memory(command.id, "id", state)])
-    if row.deleted_us is None:
-        yield MemoryDeleted(row.id)
-
-
-# -- undo
 
 
 def undo(command: Undo, state: State, context: Context) -> Iterator[Event]:
