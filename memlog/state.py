@@ -319,21 +319,17 @@ class State:
     def known(self, entity_ids: Iterable[str]) -> Iterator[Known | None]:
         """What is known of each of some entities; None for one that does not live. Table by table, which is quicker
         than one after the other."""
-        ids = [entity_id.encode() for entity_id in entity_ids]
-        rows = [
-            None if row is None else decode_entity(row)
-            for row in self._tables.get_each([b"E" + each for each in ids])
-        ]
+        under = self._tables.under
+        rows = [self.entity(entity_id) for entity_id in entity_ids]
         living = [row for row in rows if row is not None]
-        facts = iter(self._tables.under_each([b"O" + row.id.encode() for row in living]))
-        edges = iter(self._tables.under_each([touching_key(row.name) for row in living]))
+        facts = iter([under(b"O" + row.id.encode()) for row in living])
+        edges = iter([under(touching_key(row.name)) for row in living])
         for row in rows:
             if row is None:
                 yield None
                 continue
             said = [decode_observation(stored) for _, stored in next(facts)]
-            listed = next(edges)
-            yield Known(row, said, self._relations_listed(listed) if listed else [])
+            yield Known(row, said, self._relations_listed(next(edges)))
 
     def said(self, entity_id: str) -> list[Said]:
         """What the entity's living observations say, in the order they were added."""
@@ -346,7 +342,7 @@ class State:
         if not listed:
             return []
         living, text = b"O" + entity_id.encode(), canonical(content)
-        stored = self._tables.get_each([living + key[-8:] for key, _ in listed])
+        stored = [self._tables.get(living + key[-8:]) for key, _ in listed]
         rows = [decode_observation(row) for row in stored if row is not None]
         return [row for row in rows if canonical(row.content) == text]
 
@@ -396,8 +392,8 @@ class State:
 
     def _relations_listed(self, listed: Sequence[tuple[bytes, bytes]]) -> list[Relation]:
         """Those of some rows of table T."""
-        ids = [found[17:].decode() for found, _ in listed]
-        return [row for relation_id in ids if (row := self.relation(relation_id)) is not None]
+        stored = [self._tables.get(b"R" + key[17:]) for key, _ in listed]
+        return [decode_relation(row) for row in stored if row is not None]
 
     def neighbours(self, name: str) -> Iterator[str]:
         """The names at the other ends of its relations, some more than once; read as they are asked for."""

@@ -14,7 +14,7 @@ replaced is never mistaken for another key's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import lmdb
@@ -181,8 +181,6 @@ class Reader(Protocol):
     def get(self, key: bytes) -> bytes | None: ...
     def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]: ...
     def under(self, prefix: bytes) -> list[tuple[bytes, bytes]]: ...
-    def get_each(self, keys: Iterable[bytes]) -> list[bytes | None]: ...
-    def under_each(self, prefixes: Iterable[bytes]) -> list[list[tuple[bytes, bytes]]]: ...
     def at(self, position: int) -> Reader: ...
     def touched(self, position: int) -> list[bytes]:
         """The keys that the entry at `position` changed, in the order of their first change."""
@@ -249,16 +247,6 @@ class Timeline(_Past):
         rows = self._now.under(prefix)
         return [(key, stored[SINCE_BYTES:]) for key, stored in rows] if rows else rows
 
-    def get_each(self, keys: Iterable[bytes]) -> list[bytes | None]:
-        found = map(self._now.get, keys)
-        return [None if stored is None else stored[SINCE_BYTES:] for stored in found]
-
-    def under_each(self, prefixes: Iterable[bytes]) -> list[list[tuple[bytes, bytes]]]:
-        return [
-            [(key, stored[SINCE_BYTES:]) for key, stored in rows]
-            for rows in map(self._now.under, prefixes)
-        ]
-
     def holds(self, prefix: bytes) -> bool:
         """Whether there is a row whose key begins with `prefix`."""
         row = self._now.ceiling(prefix)
@@ -309,12 +297,6 @@ class _At(_Past):
 
     def under(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
         return list(self.scan(prefix))
-
-    def get_each(self, keys: Iterable[bytes]) -> list[bytes | None]:
-        return list(map(self.get, keys))
-
-    def under_each(self, prefixes: Iterable[bytes]) -> list[list[tuple[bytes, bytes]]]:
-        return list(map(self.under, prefixes))
 
     def _held(self, stored: bytes) -> bytes | None:
         """The value, if it held at the position and not only later."""
