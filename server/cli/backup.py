@@ -32,7 +32,7 @@ folder_argument = click.argument("folder", type=Folder())
 @click.command("backup")
 @folder_argument
 @json_option
-@with_settings()
+@with_settings
 def backup_command(settings: Settings, folder: Path, as_json: bool) -> None:
     """Copy the log of every project to FOLDER while servers run; again: only what is new.
 
@@ -61,7 +61,7 @@ def backup_command(settings: Settings, folder: Path, as_json: bool) -> None:
     help="Put a project aside that is there and take the backup's, where that has what is not there.",
 )
 @json_option
-@with_settings()
+@with_settings
 def restore_command(
     settings: Settings, folder: Path, projects: tuple[str, ...], replace: bool, as_json: bool
 ) -> None:

@@ -141,34 +141,29 @@ data_dir_option = click.option(
 )
 
 
-def with_settings(**defaults: Any) -> Callable[[Command], Command]:
+def with_settings(command: Command) -> Command:
     """Gives a command `--data-dir` and the settings object, as its first argument.
 
     Of a command within a group, the option may stand before its name as well as behind it.
     """
 
-    def decorate(command: Command) -> Command:
-        @data_dir_option
-        @functools.wraps(command)
-        def run(data_dir: Path | None, **arguments: Any) -> Any:
-            group = click.get_current_context().parent
-            before = group.params.get("data_dir") if group else None
-            flags = {"data_dir": data_dir or before, **defaults}
-            with spoken_of(arguments.get("project")):
-                return command(load(flags)[0], **arguments)
+    @data_dir_option
+    @functools.wraps(command)
+    def run(data_dir: Path | None, **arguments: Any) -> Any:
+        group = click.get_current_context().parent
+        before = group.params.get("data_dir") if group else None
+        with spoken_of(arguments.get("project")):
+            return command(load({"data_dir": data_dir or before})[0], **arguments)
 
-        return run
-
-    return decorate
+    return run
 
 
-def project_option(command: Command) -> Command:
-    return click.option(
-        "--project",
-        "-p",
-        type=NamedProject(),
-        help="Project to work in.  [env: MEMLOG_PROJECT; default: default]",
-    )(command)
+project_option = click.option(
+    "--project",
+    "-p",
+    type=NamedProject(),
+    help="Project to work in.  [env: MEMLOG_PROJECT; default: default]",
+)
 
 
 def project_argument(command: Command) -> Command:

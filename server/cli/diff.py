@@ -26,7 +26,7 @@ _STYLES = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "y
 @click.option("--to", "end", metavar="WHEN", help="Position or ISO time; default: now.")
 @project_option
 @json_option
-@with_settings()
+@with_settings
 def diff_command(
     settings: Settings, start: str, end: str | None, project: str | None, as_json: bool
 ) -> None:

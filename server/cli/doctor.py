@@ -34,7 +34,7 @@ PACKAGES = ("mcp", "lmdb", "tantivy", "faiss-cpu", "onnxruntime", "msgspec", "an
 
 @click.command("doctor")
 @json_option
-@with_settings()
+@with_settings
 @click.pass_context
 def doctor_command(ctx: click.Context, settings: Settings, as_json: bool) -> None:
     """Print the effective settings, the versions, and the health of the data directory.

@@ -49,7 +49,7 @@ class Line(msgspec.Struct, frozen=True):
 @click.option("--thread", "-t", help="Only what this thread did.")
 @project_option
 @json_option
-@with_settings()
+@with_settings
 def log_command(
     settings: Settings,
     limit: int,

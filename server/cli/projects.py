@@ -30,7 +30,7 @@ status_option = click.option(
 @click.group("projects", cls=Helpful, invoke_without_command=True)
 @status_option
 @json_option
-@with_settings()
+@with_settings
 @click.pass_context
 def projects_command(
     ctx: click.Context, settings: Settings, status: Wanted | None, as_json: bool
@@ -48,7 +48,7 @@ def projects_command(
 @projects_command.command("list")
 @status_option
 @json_option
-@with_settings()
+@with_settings
 @click.pass_context
 def list_projects(
     ctx: click.Context, settings: Settings, status: Wanted | None, as_json: bool
@@ -86,7 +86,7 @@ def _list(settings: Settings, status: Wanted, as_json: bool) -> None:
 @projects_command.command("create")
 @click.argument("name")
 @click.option("--description", default="")
-@with_settings()
+@with_settings
 def create(settings: Settings, name: str, description: str) -> None:
     """Create a project.
 
@@ -104,7 +104,7 @@ def create(settings: Settings, name: str, description: str) -> None:
 
 @projects_command.command("archive")
 @click.argument("name")
-@with_settings()
+@with_settings
 def archive(settings: Settings, name: str) -> None:
     """Put a project away; nothing is lost.
 
@@ -118,7 +118,7 @@ def archive(settings: Settings, name: str) -> None:
 
 @projects_command.command("restore")
 @click.argument("name")
-@with_settings()
+@with_settings
 def restore(settings: Settings, name: str) -> None:
     """Bring an archived project back.
 
@@ -133,7 +133,7 @@ def restore(settings: Settings, name: str) -> None:
 @projects_command.command("delete")
 @click.argument("name")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@with_settings()
+@with_settings
 def delete(settings: Settings, name: str, yes: bool) -> None:
     """Delete a project and its history for good.
 

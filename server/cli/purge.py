@@ -38,7 +38,7 @@ SHOWN_MAX = 20
 @click.option("--memory", "memories", multiple=True, metavar="ID", help="A memory, whatever it is.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
-@with_settings()
+@with_settings
 def purge_command(
     settings: Settings,
     project: str,

@@ -35,7 +35,7 @@ from server.cli.common import (
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
-@with_settings()
+@with_settings
 def repair_command(
     settings: Settings, project: str, backup: Path | None, yes: bool, as_json: bool
 ) -> None:

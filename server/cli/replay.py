@@ -35,7 +35,7 @@ PARTS = ("state", *PROJECTIONS)
 @click.option("--check", is_flag=True, help="Change nothing; compare with a rebuild from the log.")
 @click.option("--catalog", is_flag=True, help="Rebuild the list of projects from their logs.")
 @json_option
-@with_settings()
+@with_settings
 def replay_command(
     settings: Settings,
     project: str | None,

@@ -23,7 +23,7 @@ from server.cli.common import (
 @click.option("--mode", type=click.Choice(["hybrid", "text", "semantic"]))
 @project_option
 @json_option
-@with_settings()
+@with_settings
 def search_command(
     settings: Settings,
     query: str,

@@ -29,7 +29,7 @@ from server.views import EntityView, Provenance, RelationView, view_relation
 @click.option("--as-of", metavar="WHEN", help="As of this position or ISO time.")
 @project_option
 @json_option
-@with_settings()
+@with_settings
 def show_command(
     settings: Settings, name: str, as_of: str | None, project: str | None, as_json: bool
 ) -> None:

@@ -85,7 +85,7 @@ class Report(msgspec.Struct, frozen=True):
 @click.command("stats")
 @project_argument
 @json_option
-@with_settings()
+@with_settings
 def stats_command(settings: Settings, project: str | None, as_json: bool) -> None:
     """Show what is remembered, how well it is connected, and how much happened each day.
 

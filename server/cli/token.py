@@ -71,7 +71,7 @@ def with_tokens(command: Command) -> Command:
     """Gives a command the tokens as its first argument; where they are may be said before its name or behind it."""
 
     @tokens_file_option
-    @with_settings()
+    @with_settings
     @functools.wraps(command)
     def run(settings: Settings, tokens_file: str | None, **arguments: Any) -> Any:
         from server.tokens import Tokens, tokens_path

@@ -45,7 +45,7 @@ WHOLE_OR_NOT = "A history comes in whole or not at all: import the file again."
 @click.argument("file", type=ToRead())
 @project_option
 @json_option
-@with_settings()
+@with_settings
 def import_command(settings: Settings, file: BinaryIO, project: str | None, as_json: bool) -> None:
     """Add what a memory.json of the reference server holds. Doing it twice adds nothing.
 
@@ -212,7 +212,7 @@ def _graph(opened: Opened) -> Iterator[bytes]:
 )
 @click.option("--full", is_flag=True, help="The whole history, every event with its hash.")
 @project_option
-@with_settings()
+@with_settings
 def export_command(settings: Settings, file: Path, project: str | None, full: bool) -> None:
     """Write the graph as a memory.json of the reference server, to a file or to stdout.
 

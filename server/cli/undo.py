@@ -34,7 +34,7 @@ from server.tools.history import LAST_MAX, NOTHING_TO_UNDO
 @click.option("--dry-run", is_flag=True, help="Only tell what would be undone.")
 @project_option
 @json_option
-@with_settings()
+@with_settings
 def undo_command(
     settings: Settings,
     given: tuple[str, ...],

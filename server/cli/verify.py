@@ -54,7 +54,7 @@ class Report(msgspec.Struct):
 @click.command("verify")
 @project_argument
 @json_option
-@with_settings()
+@with_settings
 def verify_command(settings: Settings, project: str | None, as_json: bool) -> None:
     """Check that no entry of the log was changed, lost or swapped; all projects unless one is named, archived ones too.
 
