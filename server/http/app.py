@@ -39,7 +39,7 @@ from server.http.connections import Connections, Door, Served
 from server.http.direct import Direct
 from server.http.errors import InJson, refused
 from server.http.hosts import KnownHosts, answering_pages, security
-from server.http.limits import Limits, Rates
+from server.http.limits import Limits, Rates, Whole
 from server.http.logs import Logged
 from server.http.metrics import CONTENT_TYPE, Metrics
 from server.http.oauth import SCOPES
@@ -134,7 +134,7 @@ class App:
         direct = Direct(server, Calls(session, offered), self._threads, self._pace, called)
         return Served(server, direct)
 
-    async def _mcp(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _mcp(self, scope: Scope, receive: Whole, send: Send) -> None:
         grant = self._access.granted(scope)
         project = scope["path_params"].get("project")
         if project is not None and not await in_thread(partial(self._is_there, grant, project)):

@@ -29,7 +29,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic_core import from_json
 from starlette.datastructures import Headers
 from starlette.responses import Response
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Message, Scope, Send
 
 from memlog.settings import Settings
 from server.calls import is_untraced
@@ -66,14 +66,13 @@ MakeServer = Callable[[Door, bool], Served]
 class _Connection:
     """One server with the SDK's HTTP around it, and the short way past it where it may be taken."""
 
-    def __init__(
-        self, door: Door, manager: StreamableHTTPSessionManager, direct: Direct | None
-    ) -> None:
+    def __init__(self, door: Door, manager: StreamableHTTPSessionManager, direct: Direct) -> None:
         self.door = door
         self.client = ""
         """Whose session it is."""
         self.manager = manager
         self.direct = direct
+        self._may_be_short = is_untraced(manager.app)
         self.scope = anyio.CancelScope()
         self.requests = 0
         self._asked: set[str] = set()
@@ -85,21 +84,20 @@ class _Connection:
                 task_status.started()
                 await anyio.sleep_forever()
 
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def handle(self, scope: Scope, receive: Whole, send: Send) -> None:
         self.requests += 1
         try:
-            if self.direct is None or not await self.direct.take(scope, receive, send):
+            if not (self._may_be_short and await self.direct.take(scope, receive, send)):
                 await self._hand_on(scope, receive, send)
         finally:
             self.requests -= 1
             self.used_s = time.monotonic()
 
-    async def _hand_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _hand_on(self, scope: Scope, receive: Whole, send: Send) -> None:
         """To the SDK. In a session it knows requests by their ids: of two with the same, one would never be answered,
         and keep its place among the requests worked on."""
-        body = receive.body if isinstance(receive, Whole) else b""
-        message = _message(body)
-        odd = None if message is None else odd_id(message, body)
+        message = _message(receive.body)
+        odd = None if message is None else odd_id(message, receive.body)
         if odd is not None:  # the SDK would drop it with 202
             await refused(HTTPStatus.BAD_REQUEST, odd)(scope, receive, send)
             return
@@ -119,7 +117,7 @@ class _Connection:
         finally:
             self._asked -= named
 
-    async def _hand_over(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _hand_over(self, scope: Scope, receive: Whole, send: Send) -> None:
         """A session that ends before the SDK has taken a request is one that is not there: the SDK would answer 500,
         and fail once more telling the session of it."""
         told = False
@@ -142,14 +140,9 @@ class _Connection:
         for message in failed:
             await send(message)
 
-    def open(self, session_id: str | None) -> None:
-        if self.direct is not None:
-            self.direct.open(session_id)
-
     def end(self) -> None:
         self.scope.cancel()
-        if self.direct is not None:
-            self.direct.end()
+        self.direct.end()
 
 
 class Connections:
@@ -182,7 +175,7 @@ class Connections:
             self._tasks.start_soon(self._sweep)
             task_status.started()
 
-    async def handle(self, scope: Scope, receive: Receive, send: Send, door: Door) -> None:
+    async def handle(self, scope: Scope, receive: Whole, send: Send, door: Door) -> None:
         headers = Headers(scope=scope)
         if LAST_EVENT_ID_HEADER in headers:
             scope = _begun_anew(scope)
@@ -201,7 +194,7 @@ class Connections:
 
     # -- sessions
 
-    async def _begin(self, scope: Scope, receive: Receive, send: Send, door: Door) -> None:
+    async def _begin(self, scope: Scope, receive: Whole, send: Send, door: Door) -> None:
         """Opens a session, if the request is one that the SDK opens a session for."""
         client, most = client_of(door.grant, scope), self._settings.http_sessions_max
         if len(self._sessions) + self._opening >= most and self._spare(client) is None:
@@ -226,7 +219,7 @@ class Connections:
                         self._make_room(client)
                         self._sessions[opened] = connection
                 if opened is not None and _accepts(message):
-                    connection.open(opened)
+                    connection.direct.open(opened)
                 await send(message)
 
             try:
@@ -238,7 +231,7 @@ class Connections:
             self._opening -= 1
 
     async def _go_on(
-        self, session_id: str, scope: Scope, receive: Receive, send: Send, door: Door
+        self, session_id: str, scope: Scope, receive: Whole, send: Send, door: Door
     ) -> None:
         connection = self._sessions.get(session_id)
         if connection is None or connection.door != door:
@@ -289,7 +282,7 @@ class Connections:
         async with self._sharing:
             if door not in self._shared:
                 connection = await self._open(door, lasting=False)
-                connection.open(None)
+                connection.direct.open(None)
                 self._shared[door] = connection
             return self._shared[door]
 
@@ -306,7 +299,7 @@ class Connections:
             session_idle_timeout=None,
             max_request_body_size=self._settings.http_body_bytes_max,
         )
-        connection = _Connection(door, manager, direct if is_untraced(server) else None)
+        connection = _Connection(door, manager, direct)
         await self._tasks.start(connection.keep)
         return connection
 

@@ -107,9 +107,9 @@ class Direct:
             if each.form is _HANDSHAKE:
                 _settle(each.told, None)
 
-    async def take(self, scope: Scope, receive: Receive, send: Send) -> bool:
+    async def take(self, scope: Scope, receive: Whole, send: Send) -> bool:
         """Whether this request was answered here. If not, nothing of it was received."""
-        if not isinstance(receive, Whole) or scope["method"] != "POST":
+        if scope["method"] != "POST":
             return False
         headers = _plain_headers(scope)
         if headers is None:

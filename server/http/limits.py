@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 
 import anyio
@@ -148,7 +149,7 @@ class Limits:
             return self._too_large()
         return None
 
-    def bounded(self, app: ASGIApp) -> ASGIApp:
+    def bounded(self, app: WholeApp) -> ASGIApp:
         """`app`, which is given bodies whole, and so many requests at a time."""
 
         async def work(scope: Scope, receive: Receive, send: Send) -> None:
@@ -173,7 +174,7 @@ class Limits:
         return work
 
     async def _take(
-        self, app: ASGIApp, scope: Scope, receive: Receive, send: Send, working: _Working
+        self, app: WholeApp, scope: Scope, receive: Receive, send: Send, working: _Working
     ) -> None:
         body = bytearray()
         more = True
@@ -199,7 +200,7 @@ class Limits:
         await self._answer(app, scope, Whole(bytes(body), receive), send, working)
 
     async def _answer(
-        self, app: ASGIApp, scope: Scope, receive: Receive, send: Send, working: _Working | None
+        self, app: WholeApp, scope: Scope, receive: Whole, send: Send, working: _Working | None
     ) -> None:
         begun = False
         late: asyncio.Task[None] | None = None
@@ -319,3 +320,7 @@ class Whole:
             self._given = True
             return {"type": "http.request", "body": self.body, "more_body": False}
         return await self._receive()
+
+
+WholeApp = Callable[[Scope, Whole, Send], Awaitable[None]]
+"""An ASGI application that is given every body whole, none as an empty one."""
