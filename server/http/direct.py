@@ -185,15 +185,9 @@ class Direct:
         try:
             threads.submit(copy_context().run, self._work, running, tell)
         except NoThread as refusal:
-            self._refuse(running, refusal)
-
-    def _refuse(self, running: _Running, refusal: NoThread) -> None:
-        self._running.discard(running)
-        told = self._calls.refused(running.call, running.form, refusal.error)
-        try:
-            self._on_called(running.call.tool, told.outcome, 0.0)
-        finally:
-            _settle(running.told, told)
+            self._conclude(
+                running, self._calls.refused(running.call, running.form, refusal.error), 0.0
+            )
 
     def _work(self, running: _Running, tell: Callable[..., object]) -> None:
         began = time.perf_counter()
@@ -218,15 +212,18 @@ class Direct:
         return self._calls.only_reads(running.call.tool)
 
     def _finish(self, running: _Running, ran: _Ran) -> None:
-        self._running.discard(running)
         told = ran.told
         if told is not None:
             self._pace.took(running.call.tool, ran.worked_seconds)
-        outcome = CANCELLED if told is None else told.outcome
         if told is None or running.cancelled:
+            outcome = CANCELLED if told is None else told.outcome
             told = Told(_cancelled(running.call.id), outcome)
+        self._conclude(running, told, ran.seconds)
+
+    def _conclude(self, running: _Running, told: Told, seconds: float) -> None:
+        self._running.discard(running)
         try:
-            self._on_called(running.call.tool, outcome, ran.seconds)
+            self._on_called(running.call.tool, told.outcome, seconds)
         finally:
             _settle(running.told, told)
 
