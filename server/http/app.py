@@ -38,7 +38,7 @@ from server.http.access import Access, client_of
 from server.http.connections import Connections, Door, Served
 from server.http.direct import Direct
 from server.http.errors import InJson, refused
-from server.http.hosts import KnownHosts, answering_pages, security
+from server.http.hosts import KnownHosts, answering_pages
 from server.http.limits import Limits, Rates, Whole
 from server.http.logs import Logged
 from server.http.metrics import CONTENT_TYPE, Metrics
@@ -71,9 +71,7 @@ class App:
         self._threads = Threads.started()
         self._pace = Pace(lambda: self.limits.working == 1)
         self._rates = Rates(settings.http_requests_per_second)
-        self._connections = Connections(
-            settings, security(settings), self._served, access.still_holds
-        )
+        self._connections = Connections(settings, self._served, access.still_holds)
         self._metrics = Metrics(service, lambda: self._connections.sessions)
         self._started = False
         self._watching = anyio.CapacityLimiter(WATCHING_MAX)

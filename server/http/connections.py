@@ -22,7 +22,6 @@ from anyio.abc import TaskGroup, TaskStatus
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http import LAST_EVENT_ID_HEADER, MCP_SESSION_ID_HEADER
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp_types import JSONRPCMessage, JSONRPCRequest, jsonrpc_message_adapter
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
@@ -151,12 +150,10 @@ class Connections:
     def __init__(
         self,
         settings: Settings,
-        security: TransportSecuritySettings,
         make: MakeServer,
         still_holds: Callable[[Grant], bool],
     ) -> None:
         self._settings = settings
-        self._security = security
         self._make = make
         self._still_holds = still_holds
         self._sessions: dict[str, _Connection] = {}
@@ -295,7 +292,7 @@ class Connections:
             server,
             json_response=True,
             stateless=not lasting,
-            security_settings=self._security,
+            security_settings=None,  # `hosts` stands in front of all
             session_idle_timeout=None,
             max_request_body_size=self._settings.http_body_bytes_max,
         )

@@ -26,8 +26,7 @@ from server.http.errors import refused
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
-def security(settings: Settings) -> TransportSecuritySettings:
-    """What the SDK checks, too. Without it the SDK's checks are off for most addresses."""
+def _security(settings: Settings) -> TransportSecuritySettings:
     own = [settings.http_host] if is_loopback(settings.http_host) else []
     names = dict.fromkeys((*_LOOPBACK, *own))
     hosts = [*names, *(f"{name}:*" for name in names)]
@@ -107,7 +106,7 @@ class KnownHosts:
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
-        self._check = TransportSecurityMiddleware(security(settings))
+        self._check = TransportSecurityMiddleware(_security(settings))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         _put_in_origin_form(scope)
