@@ -357,6 +357,17 @@ def test_keys_are_fetched_from_where_they_moved_to_but_over_plain_http_from_this
     assert (granted is not None) is let_in
 
 
+def test_keys_are_taken_from_no_file_of_this_machine(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pages = authority.pages()
+    keys = tmp_path / "keys.json"
+    keys.write_bytes(json.dumps(pages["/keys"]).encode())
+    pages["/.well-known/openid-configuration"]["jwks_uri"] = f"file://localhost{keys}"
+    monkeypatch.setattr(authority, "pages", lambda: pages)
+    assert anyio.run(Issuer(authority.url, RESOURCE).granted, authority.token()) is None
+
+
 def test_an_issuer_that_answers_byte_by_byte_is_waited_for_so_long_and_no_longer(
     authority: Authority, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

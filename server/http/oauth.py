@@ -76,9 +76,7 @@ class Issuer:
 
     def __init__(self, issuer: str, resource: str) -> None:
         for name, url in (("MEMLOG_OAUTH_ISSUER", issuer), ("MEMLOG_OAUTH_RESOURCE", resource)):
-            parts = urlsplit(url)
-            plain = parts.scheme == "http" and is_loopback(parts.hostname or "")
-            if not parts.hostname or (parts.scheme != "https" and not plain):
+            if not urlsplit(url).hostname or not _is_secure(url):
                 raise InvalidParameter(
                     f"{name} is {url!r}: it must be an https:// address",
                     suggestion="Set both the issuer and the address under which clients reach this "
@@ -216,7 +214,8 @@ def _fetched(address: str) -> dict[str, Any]:
 
 def _is_secure(address: str) -> bool:
     parts = urlsplit(address)
-    return parts.scheme == "https" or is_loopback(parts.hostname or "")
+    plain = parts.scheme == "http" and is_loopback(parts.hostname or "")
+    return parts.scheme == "https" or plain
 
 
 class _Secure(HTTPRedirectHandler):
