@@ -24,6 +24,7 @@ from server.unread import stderr_handler
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
+    from rich.table import Table
 
     from memlog.store import Store
     from server.service import Opened, Service
@@ -357,6 +358,16 @@ def open_console(*, stderr: bool = False) -> Console:
     console = Terminal(stderr=stderr, highlight=False, soft_wrap=True)
     console.width = max(console.width, COLUMNS_MIN)
     return console
+
+
+def new_table(*columns: str) -> Table:
+    """Without lines between its cells; what is too wide for one goes on beneath."""
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
 
 
 def print_json(value: Any) -> None:

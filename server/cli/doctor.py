@@ -19,6 +19,7 @@ from memlog.shell import command_line
 from memlog.state import Project as ProjectRow
 from server.cli.common import (
     json_option,
+    new_table,
     open_console,
     print_json,
     progress_bar,
@@ -147,14 +148,11 @@ def _version(package: str) -> str:
 
 def _print(report: dict[str, Any]) -> None:
     from rich.markup import escape
-    from rich.table import Table
 
     console = open_console()
     packages = ", ".join(f"{name} {number}" for name, number in report["packages"].items())
     console.print(f"memlog {report['memlog']} on Python {report['python']} ({packages})")
-    table = Table(box=None, header_style="bold")
-    for column in ("setting", "value", "from"):
-        table.add_column(column, overflow="fold")
+    table = new_table("setting", "value", "from")
     for field, each in report["settings"].items():
         table.add_row(field, escape(each["value"]), each["from"])
     console.print(table)

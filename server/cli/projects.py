@@ -12,6 +12,7 @@ from server.cli.common import (
     Helpful,
     confirm,
     json_option,
+    new_table,
     open_console,
     print_json,
     safe,
@@ -69,12 +70,9 @@ def _list(settings: Settings, status: Wanted, as_json: bool) -> None:
     if as_json:
         print_json(rows)
         return
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, header_style="bold")
-    for column in ("name", "status", "created", "description"):
-        table.add_column(column, overflow="fold")
+    table = new_table("name", "status", "created", "description")
     for row in rows:
         created = row.created_at[:19] + "Z"
         name, description = Text(safe(row.name)), Text(safe(row.description))

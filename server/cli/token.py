@@ -24,6 +24,7 @@ from server.cli.common import (
     NamedProject,
     data_dir_option,
     json_option,
+    new_table,
     open_console,
     print_json,
     safe,
@@ -172,6 +173,7 @@ def list_tokens(kept: Kept, as_json: bool) -> None:
     \b
     Example: memlog token list
     """
+    tokens = kept.tokens.all()
     rows = [
         {
             "name": each.name,
@@ -182,32 +184,29 @@ def list_tokens(kept: Kept, as_json: bool) -> None:
             "expires": None if each.expires_us is None else iso(each.expires_us),
             "expired": each.expired,
         }
-        for each in kept.tokens.all()
+        for each in tokens
     ]
     if as_json:
         print_json(rows)
         return
     from rich.markup import escape
-    from rich.table import Table
 
-    table = Table(box=None, header_style="bold")
-    for column in ("name", "right", "projects", "toolsets", "created", "expires"):
-        table.add_column(column, overflow="fold")
-    for row, each in zip(rows, kept.tokens.all(), strict=True):
+    table = new_table("name", "right", "projects", "toolsets", "created", "expires")
+    for each in tokens:
         table.add_row(
             each.name,
             each.right,
             escape(safe(", ".join(each.projects))) if each.projects is not None else "all",
             ", ".join(each.toolsets) if each.toolsets is not None else "all",
             _shown(each.created),
-            _shown(row["expires"]) if each.expires_us else "never",
+            _shown(iso(each.expires_us)) if each.expires_us else "never",
         )
-    open_console().print(table if rows else "There are no tokens yet.")
+    open_console().print(table if tokens else "There are no tokens yet.")
 
 
-def _shown(time: object) -> str:
+def _shown(time: str) -> str:
     """A time to the second, which a narrow terminal shows on two lines."""
-    return f"{time}"[:19].replace("T", " ") + "Z"
+    return time[:19].replace("T", " ") + "Z"
 
 
 @token_command.command("revoke")
