@@ -80,10 +80,11 @@ def verify_command(settings: Settings, project: str | None, as_json: bool) -> No
                 gone.add(row.name)
     if as_json:
         print_json(reports)
-    elif not reports:
-        say("There are no projects yet.")
-    for name, report in () if as_json else reports.items():
-        _tell(name, report, nothing_left=name in gone)
+    else:
+        for name, report in reports.items():
+            _tell(name, report, nothing_left=name in gone)
+        if not reports:
+            say("There are no projects yet.")
     if any(report.damages for report in reports.values()):
         sys.exit(1)
 
