@@ -47,16 +47,14 @@ _SPOKEN: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
 )
 """What a tool's caller is told, and what to tell instead. A test looks that no tool's name is left over."""
 
-_PATTERNS = tuple((re.compile(told), instead) for told, instead in _SPOKEN)
-
 _OF_NO_PROJECT = re.compile(r"`memlog (?:log|replay|search|undo)\b(?! (?:-- |[^-]))")
 """A command that names no project, and so is about the default one."""
 
 
 def spoken(text: str, project: str | None = None) -> str:
     """An error's message or suggestion, with commands in place of tools; of `project`, where one is given."""
-    for told, instead in _PATTERNS:
-        text = told.sub(instead, text)
+    for told, instead in _SPOKEN:
+        text = re.sub(told, instead, text)
     if project is None:
         return text
     named = f" --project {shlex.quote(project)}"
