@@ -18,7 +18,6 @@ from server.cli.common import many, open_console, service_of
 
 if TYPE_CHECKING:
     from mcp import ClientSession
-    from mcp_types import CallToolResult
 
 console = open_console()
 
@@ -110,19 +109,17 @@ async def _ask_again(folder: Path) -> list[Any]:
 
 async def _answers(client: ClientSession) -> list[Any]:
     """What the demo compares before and after the replay."""
-    answers = [_structured(await client.call_tool("read_graph", {}))]
-    for query in ASKED:
-        answers.append(_structured(await client.call_tool("search_nodes", {"query": query})))
-    return answers
+    graph = await _call(client, "read_graph", {})
+    return [graph, *[await _call(client, "search_nodes", {"query": query}) for query in ASKED]]
 
 
 async def _say(client: ClientSession, tool: str, arguments: dict[str, Any]) -> None:
-    answer = _structured(await client.call_tool(tool, arguments))
+    answer = await _call(client, tool, arguments)
     console.print(f"  [cyan]{tool}[/] → {_summary(answer)}\n")
 
 
 async def _search(client: ClientSession, query: str) -> None:
-    answer = _structured(await client.call_tool("search_nodes", {"query": query}))
+    answer = await _call(client, "search_nodes", {"query": query})
     first = answer["entities"][0] if answer["entities"] else None
     shown = f"{first['name']}: {'; '.join(first['observations'])}" if first else "nothing"
     console.print(f"  [cyan]search_nodes[/] {query!r} → {shown}\n")
@@ -142,7 +139,8 @@ def _summary(answer: dict[str, Any]) -> str:
     return ", ".join(said)
 
 
-def _structured(result: CallToolResult) -> dict[str, Any]:
+async def _call(client: ClientSession, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    result = await client.call_tool(tool, arguments)
     answer: dict[str, Any] | None = result.structured_content
     if result.is_error or answer is None:
         raise click.ClickException(f"the server refused a call of the demo: {answer}")
