@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 
-from bench.rows import Section, Skipped, at_most_ms, floor, row
+from bench.rows import Section, at_most_ms, floor, row
 from bench.timing import Step, beside
 from bench.world import World
 from projections.embedding import CachedEmbedder, VectorCache
@@ -24,7 +24,7 @@ def run(world: World) -> Iterator[Section]:
     count = BATCH_TEXTS_MAX * world.scale.embedding_batches
     title = f"Embedding {count:,} facts, time a text"
     if not world.has_model:
-        yield Section(title, [], [Skipped(CACHED, world.without_model or "")])
+        yield Section(title, [], world.skipped(CACHED))
         return
     texts = sorted((entity.observations[0] for entity in world.draw(count)), key=len)
     batches = [texts[at : at + BATCH_TEXTS_MAX] for at in range(0, count, BATCH_TEXTS_MAX)]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from bench import corpus
 from bench.calls import NO_OP_NAME, no_op_step
 from bench.floors import BareText, SyncedWrite
-from bench.rows import Row, Section, Skipped, at_most_ms, floor, row
+from bench.rows import Row, Section, at_most_ms, floor, row
 from bench.timing import Step, beside
 from bench.wire import Server, result_of
 from bench.world import Prepared, World
@@ -28,7 +28,7 @@ def run(world: World) -> Iterator[Section]:
     yield Section(
         f"Written, then found, {prepared.size:,} observations",
         written_then_found(world, prepared, memlog),
-        [] if world.has_model else [Skipped(HYBRID, world.without_model or "")],
+        world.skipped(HYBRID),
     )
 
 

@@ -37,8 +37,7 @@ def run(world: World) -> Iterator[Section]:
     rows = _import(world, data, model=False)
     if world.has_model:
         rows += _import(world, data, model=True)
-    skipped = [] if world.has_model else [Skipped("vectors", world.without_model or "")]
-    yield Section(title, rows, skipped)
+    yield Section(title, rows, world.skipped("vectors"))
 
 
 def generated(entities: list[corpus.Entity]) -> bytes:

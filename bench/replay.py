@@ -11,7 +11,7 @@ from functools import partial
 
 from bench import corpus
 from bench.floors import BareText, BareVectors
-from bench.rows import Goal, Row, Section, Skipped, at_most_ms, floor, row
+from bench.rows import Goal, Row, Section, at_most_ms, floor, row
 from bench.timing import Step, beside
 from bench.world import ITEMS_PER_COMMAND, World, creations, document_texts
 from memlog.commands import CreateEntities, CreateRelations
@@ -39,7 +39,7 @@ def run(world: World) -> Iterator[Section]:
     prepared = world.prepared(min(world.scale.sizes))
     title = f"Replay of the vectors of {len(prepared.texts):,} documents, embedded before"
     if not world.has_model:
-        yield Section(title, [], [Skipped("vectors", world.without_model or "")])
+        yield Section(title, [], world.skipped("vectors"))
         return
     with world.service(model=True) as service:
         opened = service.open(prepared.project)

@@ -82,9 +82,8 @@ def _sections(world: World, prepared: Prepared, smallest: Mapping[str, Row]) -> 
         suffix = ", with the model" if world.has_model else ""
         rows = list(calls.created(world, server, suffix, smallest))
         yield Section(f"Creating over stdio, {of}", rows)
-        skipped = [] if world.has_model else [Skipped(HYBRID, world.without_model or "")]
         rows = written_then_found(world, prepared, server)
-        yield Section(f"Written, then found, {of}", rows, skipped)
+        yield Section(f"Written, then found, {of}", rows, world.skipped(HYBRID))
 
 
 def _footprint(

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from bench import corpus
 from bench.calls import NO_OP_NAME, no_op_step
 from bench.floors import BareText, BareVectors
-from bench.rows import Goal, Row, Section, Skipped, at_most_ms, at_most_times, floor, row
+from bench.rows import Goal, Row, Section, at_most_ms, at_most_times, floor, row
 from bench.timing import Step, beside
 from bench.wire import Server, result_of
 from bench.world import Prepared, World
@@ -55,11 +55,10 @@ def _search(world: World, prepared: Prepared, smallest: Mapping[str, Row]) -> Se
         steps[MODEL] = Step(lambda number: world.embedder.embed([queries[number]]))
         steps[BARE_VECTORS] = Step(vectors.search)
     times = beside(scale.calls, steps, warm_up=scale.warm_up)
-    skipped = [] if world.has_model else [Skipped(HYBRID, world.without_model or "")]
     return Section(
         f"Search over stdio, {prepared.size:,} observations",
         _rows(times, smallest),
-        skipped,
+        world.skipped(HYBRID),
     )
 
 

@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bench import corpus
+from bench.rows import Skipped
 from bench.wire import NO_OP, SERVE, Server, close_all
 from memlog.commands import AnyCommand, CreateEntities
 from memlog.errors import EmbeddingError
@@ -200,6 +201,10 @@ class World:
         except EmbeddingError as error:
             return error.message
         return None
+
+    def skipped(self, name: str) -> list[Skipped]:
+        """That this was, where texts cannot be embedded."""
+        return [] if self.without_model is None else [Skipped(name, self.without_model)]
 
     @cached_property
     def embedder(self) -> Embedder:
