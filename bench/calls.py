@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from bench.floors import SyncedWrite
-from bench.rows import Row, Section, at_most_ms, at_most_times, floor, row
+from bench.rows import Row, Section, at_most_growth, at_most_ms, floor, row
 from bench.timing import Step, beside
 from bench.wire import ECHO, Pipe, Server, result_of
 from bench.world import World
 
 CREATE_MS_MAX = 1.2
-GROWTH_MAX = 1.5
 NO_OP_NAME = "no-op call of the bare SDK"
 ECHO_NAME = "line echoed by a bare Python"
 
@@ -72,8 +71,6 @@ def created(
     times = beside(scale.calls, steps, warm_up=scale.warm_up)
     synced.close()
     floors = [floor(each + suffix, times[each]) for each in (NO_OP_NAME, synced.name)]
-    goals = [at_most_ms(CREATE_MS_MAX)]
-    if name in smallest:
-        goals.append(at_most_times(GROWTH_MAX, smallest[name], "at the smallest size"))
+    goals = [at_most_ms(CREATE_MS_MAX), *at_most_growth(name, smallest)]
     yield row(name, times[name], floors, goals=goals)
     yield from floors

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from bench import corpus
 from bench.calls import NO_OP_NAME, no_op_step
 from bench.floors import BareText, BareVectors
-from bench.rows import Goal, Row, Section, at_most_ms, at_most_times, floor, row
+from bench.rows import Goal, Row, Section, at_most_growth, at_most_ms, floor, row
 from bench.search import BARE_TEXT, BARE_VECTORS, MODEL
 from bench.timing import Step, beside
 from bench.wire import Server, result_of
@@ -32,7 +32,6 @@ SIZE_LARGE = 100_000
 STDIO_MS_MAX = {0.50: 5.0, 0.99: 10.0}
 STDIO_LARGER_MS_MAX = {0.50: 10.0, 0.99: 25.0}
 IN_PROCESS_MS_MAX = 1.0
-GROWTH_MAX = 1.5
 
 
 class Kind(NamedTuple):
@@ -178,8 +177,8 @@ def _rows(
                 continue
             bare = [*called, *(each for each in kind.floors if not (again and each == MODEL))]
             goals = _goals(kind, size, in_process=bool(suffix), embeds=kind.embeds and not again)
-            if name in smallest and size <= SIZE_LARGE:
-                goals.append(at_most_times(GROWTH_MAX, smallest[name], "at the smallest size"))
+            if size <= SIZE_LARGE:
+                goals += at_most_growth(name, smallest)
             yield row(name, times[name], [by_name[each] for each in bare], goals=goals)
 
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 NS_PER_MS = 1e6
+GROWTH_MAX = 1.5
+"""Of a median, from the smallest size on."""
 
 
 class Goal(msgspec.Struct, frozen=True):
@@ -158,6 +160,13 @@ def at_most_times(factor: float, other: Row, called: str = "") -> Goal:
     """At most `factor` times the median of another row of the same run."""
     limit_ms = factor * other.p50_ms
     return Goal(f"≤ {factor:g} × {called or other.name} ({limit_ms:.3g} ms)", limit_ms)
+
+
+def at_most_growth(name: str, smallest: Mapping[str, Row]) -> list[Goal]:
+    """Beside the row of this name among those of the smallest size, if it is there."""
+    if name not in smallest:
+        return []
+    return [at_most_times(GROWTH_MAX, smallest[name], "at the smallest size")]
 
 
 def _judged(goal: Goal, times_ns: Sequence[int]) -> Judged:

@@ -11,14 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from bench import corpus
 from bench.calls import NO_OP_NAME, no_op_step
 from bench.floors import BareText, BareVectors
-from bench.rows import Goal, Row, Section, at_most_ms, at_most_times, floor, row
+from bench.rows import Row, Section, at_most_growth, at_most_ms, floor, row
 from bench.timing import Step, beside
 from bench.wire import Server, result_of
 from bench.world import Prepared, World
 
 TEXT_MS_MAX = 1.2
 HYBRID_MS_MAX, HYBRID_MS_P99_MAX = 5.0, 10.0
-GROWTH_MAX = 1.5
 
 TEXT, HYBRID, REPEATED = (
     "search_nodes, text",
@@ -91,9 +90,7 @@ def _rows(times: Mapping[str, Sequence[int]], smallest: Mapping[str, Row]) -> li
     }
     measured = []
     for name in filter(times.__contains__, stands_on):
-        goals: list[Goal] = [*goals_of.get(name, [])]
-        if name in smallest:
-            goals.append(at_most_times(GROWTH_MAX, smallest[name], "at the smallest size"))
+        goals = [*goals_of.get(name, []), *at_most_growth(name, smallest)]
         own = [floors[each] for each in stands_on[name]]
         measured.append(row(name, times[name], own, goals=goals))
     return [*measured, *floors.values()]
