@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from bench.rows import Section, at_most_ms, floor, row
 from bench.timing import Step, beside
-from bench.world import World
+from bench.world import World, batches
 from projections.embedding import CachedEmbedder, VectorCache
 from projections.embedding.cached import BATCH_TEXTS_MAX
 
@@ -27,15 +27,15 @@ def run(world: World) -> Iterator[Section]:
         yield Section(title, [], world.skipped(CACHED))
         return
     texts = sorted((entity.observations[0] for entity in world.draw(count)), key=len)
-    batches = [texts[at : at + BATCH_TEXTS_MAX] for at in range(0, count, BATCH_TEXTS_MAX)]
+    lots = list(batches(texts, BATCH_TEXTS_MAX))
     folder = world.folder / "embedding"
     cache = VectorCache(folder / "vectors.mdb")
     cached = CachedEmbedder(world.embedder, cache)
     steps = {
-        CACHED: Step(lambda number: cached.vectors(batches[number])),
-        BARE: Step(lambda number: world.embedder.embed(batches[number])),
+        CACHED: Step(lambda number: cached.vectors(lots[number])),
+        BARE: Step(lambda number: world.embedder.embed(lots[number])),
     }
-    times = beside(len(batches), steps, block=1)
+    times = beside(len(lots), steps, block=1)
     cache.close()
     shutil.rmtree(folder)
     each = {name: [ns // BATCH_TEXTS_MAX for ns in taken] for name, taken in times.items()}

@@ -21,7 +21,7 @@ from bench import corpus
 from bench.http_wire import NOTHING, Connection, body_of, call, result_of
 from bench.rows import Section, at_most_ms, floor, row
 from bench.wire import ROOT, SERVE, environment
-from bench.world import World
+from bench.world import World, batches
 
 CLIENTS, CLIENTS_UNDER_LOAD = 8, 64
 PAUSE_SECONDS = 0.25
@@ -119,8 +119,7 @@ def _load(
 
 def _require_there(port: int, written: Sequence[str]) -> None:
     with Connection(port) as connection:
-        for start in range(0, len(written), 100):
-            asked = written[start : start + 100]
+        for asked in batches(written, 100):
             answer = connection.ask(call("open_nodes", {"names": asked}))
             found = result_of(answer)["structuredContent"]["entities"]
             lost = set(asked) - {entity["name"] for entity in found}

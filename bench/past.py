@@ -14,7 +14,7 @@ from bench import corpus
 from bench.replay import made
 from bench.rows import Section, at_most_times, floor, row
 from bench.timing import Step, beside
-from bench.world import ITEMS_PER_COMMAND, World
+from bench.world import World, batches
 from memlog.commands import AddObservations, EntityObservations, NewObservation
 from server.dispatch import run as run_tool
 from server.registry import Call, tools
@@ -91,12 +91,9 @@ def _names(entities: Sequence[corpus.Entity], number: int) -> list[str]:
 
 
 def _corrections(entities: Sequence[corpus.Entity]) -> list[AddObservations]:
-    starts = range(0, len(entities), ITEMS_PER_COMMAND)
     return [
-        AddObservations(
-            observations=[_correction(e) for e in entities[at : at + ITEMS_PER_COMMAND]]
-        )
-        for at in starts
+        AddObservations(observations=[_correction(each) for each in batch])
+        for batch in batches(entities)
     ]
 
 

@@ -16,7 +16,7 @@ from bench import corpus, reference
 from bench.rows import Row, Section, Skipped, floor, row
 from bench.timing import Step, beside
 from bench.wire import SERVE, Server, result_of
-from bench.world import ITEMS_PER_COMMAND, World
+from bench.world import World, batches
 from memlog.commands import NewRelation
 
 Calls = Callable[[int], tuple[str, dict[str, Any]]]
@@ -43,9 +43,9 @@ def run(world: World) -> Iterator[Section]:
 
 
 def _fill(server: Server, entities: Sequence[corpus.Entity]) -> None:
-    for start in range(0, len(entities), ITEMS_PER_COMMAND):
-        batch = [each.as_json() for each in entities[start : start + ITEMS_PER_COMMAND]]
-        result_of(server.ask(server.call("create_entities", {"entities": batch})))
+    for batch in batches(entities):
+        made = {"entities": [each.as_json() for each in batch]}
+        result_of(server.ask(server.call("create_entities", made)))
     edges = [_edge(each) for each in corpus.relations(entities)]
     result_of(server.ask(server.call("create_relations", {"relations": edges})))
 
@@ -78,22 +78,17 @@ def _calls(
     def edge(number: int) -> dict[str, str]:
         return {"from": fresh[number].name, "to": first, "relationType": "knows"}
 
-    def fact(number: int) -> tuple[str, list[str]]:
-        return known[number % len(known)].name, [f"fact {number} that was not there before"]
+    def fact(number: int, key: str) -> dict[str, Any]:
+        told = [f"fact {number} that was not there before"]
+        return {"entityName": known[number % len(known)].name, key: told}
 
     yield lambda number: ("create_entities", {"entities": [fresh[number].as_json()]})
     yield lambda number: ("create_relations", {"relations": [edge(number)]})
-    yield lambda number: (
-        "add_observations",
-        {"observations": [dict(zip(("entityName", "contents"), fact(number), strict=True))]},
-    )
+    yield lambda number: ("add_observations", {"observations": [fact(number, "contents")]})
     yield lambda number: ("search_nodes", {"query": queries[number].split()[0]})
     yield lambda number: ("open_nodes", {"names": [fresh[number].name]})
     yield lambda number: ("read_graph", {})
-    yield lambda number: (
-        "delete_observations",
-        {"deletions": [dict(zip(("entityName", "observations"), fact(number), strict=True))]},
-    )
+    yield lambda number: ("delete_observations", {"deletions": [fact(number, "observations")]})
     yield lambda number: ("delete_relations", {"relations": [edge(number)]})
     yield lambda number: ("delete_entities", {"entityNames": [fresh[number].name]})
 

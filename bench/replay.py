@@ -13,7 +13,7 @@ from bench import corpus
 from bench.floors import BareText, BareVectors
 from bench.rows import Goal, Row, Section, at_most_ms, floor, row
 from bench.timing import Step, beside
-from bench.world import ITEMS_PER_COMMAND, World, creations, document_texts
+from bench.world import World, batches, creations, document_texts
 from memlog.commands import CreateEntities, CreateRelations
 from memlog.project import Project
 from server.service import Opened, Service
@@ -91,12 +91,8 @@ def goals_of(name: str, events: int) -> list[Goal]:
 
 def made(entities: Sequence[corpus.Entity]) -> list[CreateEntities | CreateRelations]:
     """Commands that make entities with their facts, then one relation from each."""
-    relations = corpus.relations(entities)
-    starts = range(0, len(relations), ITEMS_PER_COMMAND)
-    return [
-        *creations(entities),
-        *(CreateRelations(relations=relations[at : at + ITEMS_PER_COMMAND]) for at in starts),
-    ]
+    relations = batches(corpus.relations(entities))
+    return [*creations(entities), *(CreateRelations(relations=batch) for batch in relations)]
 
 
 def _scan(project: Project) -> None:

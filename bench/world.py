@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from random import Random
 from time import perf_counter_ns
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import msgspec
 from rich.console import Console
@@ -36,6 +36,8 @@ from projections.embedding import (
 )
 from server.quiet import QUIET_SECONDS
 from server.service import Opened, Service
+
+Item = TypeVar("Item")
 
 ITEMS_PER_COMMAND = 200
 OBSERVATIONS_PER_RECORD = 10
@@ -310,11 +312,16 @@ def document_texts(project: Project) -> list[str]:
 
 def creations(entities: Sequence[corpus.Entity]) -> list[CreateEntities]:
     """Commands that store these entities, `ITEMS_PER_COMMAND` in each."""
-    starts = range(0, len(entities), ITEMS_PER_COMMAND)
     return [
-        CreateEntities(entities=[e.as_command() for e in entities[at : at + ITEMS_PER_COMMAND]])
-        for at in starts
+        CreateEntities(entities=[each.as_command() for each in batch])
+        for batch in batches(entities)
     ]
+
+
+def batches(items: Sequence[Item], most: int = ITEMS_PER_COMMAND) -> Iterator[Sequence[Item]]:
+    """All of them, so many at a time."""
+    for start in range(0, len(items), most):
+        yield items[start : start + most]
 
 
 def _model_dir() -> Path | None:
