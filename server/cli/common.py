@@ -9,7 +9,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -219,11 +219,8 @@ def service_of(settings: Settings) -> Iterator[Service]:
     from server.service import Service
 
     _log_what_is_wrong(settings)
-    service = Service(settings)
-    try:
+    with closing(Service(settings)) as service:
         yield service
-    finally:
-        service.close()
 
 
 @contextmanager
@@ -232,11 +229,8 @@ def store_of(settings: Settings) -> Iterator[Store]:
     from memlog.store import Store
 
     _log_what_is_wrong(settings)
-    store = Store(settings.data_dir)
-    try:
+    with closing(Store(settings.data_dir)) as store:
         yield store
-    finally:
-        store.close()
 
 
 def open_project(service: Service, name: str | None) -> tuple[str, Opened]:
