@@ -5,6 +5,7 @@ Searching comes before what adds entities, so that it sees the size it says.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -40,8 +41,8 @@ class Benchmark:
     @property
     def about(self) -> str:
         """The first paragraph of its module."""
-        module = __import__(self.run.__module__, fromlist=["run"])
-        return " ".join((module.__doc__ or "").split("\n\n")[0].split())
+        told = sys.modules[self.run.__module__].__doc__ or ""
+        return " ".join(told.split("\n\n")[0].split())
 
 
 BENCHMARKS = (
