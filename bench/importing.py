@@ -17,7 +17,7 @@ from bench import corpus
 from bench.floors import BareText
 from bench.rows import Row, Section, Skipped, floor, row
 from bench.timing import Step, beside
-from bench.world import World, document_texts
+from bench.world import World, document_texts, settings_over
 from memlog import transfer
 from server.service import Service
 
@@ -56,7 +56,7 @@ def _import(world: World, data: bytes, *, model: bool) -> list[Row]:
     texts: list[str] = []
 
     def opened(number: int) -> Service:
-        service = Service(world.settings(model=model, folder=world.folder / f"import-{number}"))
+        service = Service(settings_over(world.folder / f"import-{number}", model=model))
         service.store.create("imported")
         if model:
             service.embeddings.get()

@@ -18,13 +18,16 @@ from __future__ import annotations
 
 import json
 import re
+import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from bench.world import settings_over
 from memlog.commands import (
     AddObservations,
     CreateEntities,
@@ -106,6 +109,16 @@ def _noted(said: Conversation, sessions: dict[str, dict[str, list[Any]]]) -> Con
         if (evidence := dict.fromkeys(fact for turn in each.evidence for fact in telling[turn]))
     ]
     return Conversation(said.name, facts, questions)
+
+
+@contextmanager
+def empty_service(*, model: bool) -> Iterator[Service]:
+    """Over a temporary folder."""
+    with (
+        tempfile.TemporaryDirectory(prefix="memlog-locomo-") as folder,
+        closing(Service(settings_over(Path(folder), model=model))) as service,
+    ):
+        yield service
 
 
 def store(service: Service, conversation: Conversation) -> dict[str, str]:

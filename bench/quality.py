@@ -15,8 +15,6 @@ search with the question's embedding, each question asked once.
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -29,9 +27,9 @@ from rich.table import Table
 
 from bench.ablation import VARIANTS
 from bench.console import open_console
-from bench.locomo import CATEGORIES, Conversation, Question, conversations, store
+from bench.locomo import CATEGORIES, Conversation, Question, conversations, empty_service, store
 from bench.rows import percentile_ns
-from memlog.settings import Mode, Settings
+from memlog.settings import Mode
 from projections.documents import Kind
 from server.service import Service
 
@@ -197,32 +195,22 @@ def ablation_table(service: Service, known: Sequence[Stored]) -> Table:
 def main(path: Path, words_only: bool, noted: bool, ablation: bool) -> None:
     """Measure what a search finds of the evidence of questions, over the LoCoMo file at PATH."""
     console = open_console()
-    with tempfile.TemporaryDirectory(prefix="memlog-quality-") as folder:
-        given = os.environ.get("MEMLOG_MODEL_DIR")
-        settings = Settings(
-            data_dir=Path(folder),
-            embedder="none" if words_only else "minilm",
-            model_dir=Path(given) if given else None,
-        )
-        service = Service(settings)
-        try:
-            known = []
-            for conversation in conversations(path, noted=noted):
-                what = "facts" if noted else "turns"
-                console.print(
-                    f"{conversation.name}: {len(conversation.turns):,} {what}, "
-                    f"{len(conversation.questions):,} questions"
-                )
-                known.append(stored(service, conversation))
-            if ablation:
-                console.print(ablation_table(service, known))
-                return
-            modes: tuple[Mode, ...] = ("text",) if words_only else get_args(Mode)
-            answers = [answer for each in known for answer in asked(service, each, modes)]
-            for table in tables(answers):
-                console.print(table)
-        finally:
-            service.close()
+    with empty_service(model=not words_only) as service:
+        known = []
+        for conversation in conversations(path, noted=noted):
+            what = "facts" if noted else "turns"
+            console.print(
+                f"{conversation.name}: {len(conversation.turns):,} {what}, "
+                f"{len(conversation.questions):,} questions"
+            )
+            known.append(stored(service, conversation))
+        if ablation:
+            console.print(ablation_table(service, known))
+            return
+        modes: tuple[Mode, ...] = ("text",) if words_only else get_args(Mode)
+        answers = [answer for each in known for answer in asked(service, each, modes)]
+        for table in tables(answers):
+            console.print(table)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,6 @@ what the answer of `search_nodes`, cut to the same length, holds.
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,8 +17,7 @@ import msgspec
 from rich.table import Table
 
 from bench.console import open_console
-from bench.locomo import Conversation, conversations, store
-from memlog.settings import Settings
+from bench.locomo import Conversation, conversations, empty_service, store
 from server.dispatch import run
 from server.packing import CHARACTERS_PER_TOKEN
 from server.registry import Call, tools
@@ -101,23 +98,13 @@ def main(path: Path, words_only: bool) -> None:
     """Measure how much of what answers a question a recall holds, over the LoCoMo file at PATH."""
     shares: Shares = {}
     console = open_console()
-    with tempfile.TemporaryDirectory(prefix="memlog-recalling-") as folder:
-        given = os.environ.get("MEMLOG_MODEL_DIR")
-        settings = Settings(
-            data_dir=Path(folder),
-            embedder="none" if words_only else "minilm",
-            model_dir=Path(given) if given else None,
-        )
-        service = Service(settings)
-        try:
-            for conversation in conversations(path):
-                console.print(
-                    f"{conversation.name}: {len(conversation.turns):,} turns, "
-                    f"{len(conversation.questions):,} questions"
-                )
-                measured(service, conversation, BUDGETS_TOKENS, shares)
-        finally:
-            service.close()
+    with empty_service(model=not words_only) as service:
+        for conversation in conversations(path):
+            console.print(
+                f"{conversation.name}: {len(conversation.turns):,} turns, "
+                f"{len(conversation.questions):,} questions"
+            )
+            measured(service, conversation, BUDGETS_TOKENS, shares)
     console.print(table(shares))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from random import Random
@@ -171,20 +171,8 @@ class World:
                     while file.read(READ_BYTES):
                         pass
 
-    def settings(self, *, model: bool, folder: Path | None = None) -> Settings:
-        return Settings(
-            data_dir=folder or self.folder / "data",
-            embedder="minilm" if model else "none",
-            model_dir=_model_dir(),
-        )
-
-    @contextmanager
-    def service(self, *, model: bool) -> Iterator[Service]:
-        service = Service(self.settings(model=model))
-        try:
-            yield service
-        finally:
-            service.close()
+    def service(self, *, model: bool) -> closing[Service]:
+        return closing(Service(settings_over(self.folder / "data", model=model)))
 
     def variables(self, project: str) -> dict[str, str]:
         return {"MEMLOG_DATA_DIR": str(self.folder / "data"), "MEMLOG_PROJECT": project}
@@ -302,6 +290,10 @@ class World:
         ) as bar:
             task = bar.add_task(what, total=total)
             yield lambda done: bar.update(task, completed=done)
+
+
+def settings_over(folder: Path, *, model: bool) -> Settings:
+    return Settings(data_dir=folder, embedder="minilm" if model else "none", model_dir=_model_dir())
 
 
 def document_texts(project: Project) -> list[str]:
