@@ -178,10 +178,8 @@ class Connections:
             scope = _begun_anew(scope)
         version = headers.get(MCP_PROTOCOL_VERSION_HEADER)
         session_id = headers.get(MCP_SESSION_ID_HEADER)
-        if self._settings.http_stateless or (version or "") not in {
-            "",
-            *HANDSHAKE_PROTOCOL_VERSIONS,
-        }:
+        later = version and version not in HANDSHAKE_PROTOCOL_VERSIONS
+        if later or self._settings.http_stateless:
             connection = await self._shared_one(door)
             await connection.handle(scope, receive, send)
         elif session_id is not None:
