@@ -317,8 +317,8 @@ READING: dict[str, dict[str, Any]] = {
     "get_observation_history": {"entityName": "Jon"},
     "find_relation_path": {"from": "Jon", "to": "Jon"},
 }
-SAYS_NO_MORE = {"get_analytics", "get_observation_history", "find_relation_path"}
-"""What their results hold is settled, so that a text beside them tells it."""
+SAYS_NO_MORE = {"find_relation_path"}
+"""What its result holds is settled, so that a text beside it tells it."""
 
 
 def test_every_tool_that_reads_a_damaged_log_says_once_that_this_is_not_all(tmp_path: Path) -> None:
