@@ -11,19 +11,21 @@ the state, which has the last word.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 
 import lmdb
 
 from memlog.environment import derived
+from memlog.log import Log
+from memlog.state import State
 from memlog.tables import LmdbRows, Timeline, place
 from projections.analytics_counting import Counting
 from projections.analytics_ledger import Ledger
 from projections.analytics_tables import UNRANKED_MAX, Analytics
-from projections.protocol import Batch
 
 ANALYTICS_VERSION = 3
 """Of the tables and of everything that decides what is in them. The folder's name carries it."""
@@ -37,11 +39,12 @@ _POSITION_KEY = b"position"
 class AnalyticsProjector:
     """Follows the log into `path`. Any thread may read while one applies.
 
-    Whoever reads the project and its analytics together enters the project first, as `apply` does: a
+    Whoever reads the project and its analytics together enters the project first, as `batches` does: a
     map that must grow waits for its readers, and two orders could wait for each other.
     """
 
     name = "analytics"
+    batch_entries = 50_000
 
     def __init__(self, path: Path, *, unranked_max: int = UNRANKED_MAX) -> None:
         self._unranked_max = unranked_max
@@ -67,24 +70,23 @@ class AnalyticsProjector:
             else:
                 yield Analytics(timeline.at(at), at)
 
-    def apply(self, batch: Batch) -> None:
-        """Counts the batch, all of it or nothing; what was counted already is skipped.
+    def apply(self, log: Log, state_at: Callable[[int], State], until: int) -> None:
+        """Counts what is in the log up to the position `until` and was not counted yet, all of it or nothing.
 
-        Needs `batch.state_at`. Raises StorageError where the disk stands in the way.
+        Raises StorageError where the disk stands in the way.
         """
 
         def body(transaction: lmdb.Transaction) -> None:
             after = self._checkpoint(transaction)
-            if batch.position <= after:
+            if until <= after:
                 return
             databases = self._environment.databases
             ledger = Ledger(transaction, databases["now"], databases["past"])
-            counting = Counting(ledger, batch.state_at, self._unranked_max)
-            for entry in batch.entries:
-                if entry.position > after:
-                    counting.count(entry)
+            counting = Counting(ledger, state_at, self._unranked_max)
+            for entry in islice(log.read(after), until - after):
+                counting.count(entry)
             ledger.flush()
-            transaction.put(_POSITION_KEY, place(batch.position), db=databases["meta"])
+            transaction.put(_POSITION_KEY, place(until), db=databases["meta"])
 
         self._environment.write(body)
 

@@ -8,29 +8,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import accumulate, islice, takewhile
 
-from memlog.codec import Entry
 from memlog.errors import DamagedLog
 from memlog.log import Log
 from memlog.project import Project
+from projections.analytics import AnalyticsProjector
 from projections.documents import Change, changes
-from projections.protocol import Batch, Projector
+from projections.protocol import Batch, DocumentProjector
 
-BATCH_ENTRIES = {"text": 200_000, "analytics": 50_000, "vectors": 64}
 BATCH_BYTES_MAX = 64 * 1024**2
 """What a batch takes of the log at most, but for its last entry: what it needs in memory is a few times that."""
 
 TAKEN_ENTRIES = 10_000
 """Changes are read of so many entries at a time, each lot in a snapshot of its own that ends before the next."""
 
-READS_STATE = frozenset({"analytics"})
-"""Projections that read the state as they apply, so inside one snapshot. The others are given what was read
-in snapshots that are over: a log whose file must grow waits for its snapshots, and an embedder may take
-its time."""
+AnyProjector = DocumentProjector | AnalyticsProjector
 
 
 def advance(
     project: Project,
-    projector: Projector,
+    projector: AnyProjector,
     until: int,
     taken: Callable[[int], object] = lambda position: None,
 ) -> None:
@@ -52,27 +48,17 @@ def advance(
 
 
 def _advance_to(
-    project: Project, projector: Projector, until: int, taken: Callable[[int], object]
+    project: Project, projector: AnyProjector, until: int, taken: Callable[[int], object]
 ) -> None:
     after = projector.position
-    with project.snapshot() as (entries_of, state_at):
-        position = _batch_end(entries_of, after, min(after + BATCH_ENTRIES[projector.name], until))
-        if projector.name in READS_STATE:
-            entries = _Entries(entries_of, after, position)
-            projector.apply(Batch(position, entries, state_at=state_at))
+    with project.snapshot() as (log, state_at):
+        position = _batch_end(log, after, min(after + projector.batch_entries, until))
+        if isinstance(projector, AnalyticsProjector):
+            projector.apply(log, state_at, position)
             return
-    projector.apply(Batch(position, (), changes_between(project, after, position, taken)))
-
-
-class _Entries:
-    """Those beyond `after` up to `last`, read anew by everyone who goes through them: a batch of them is
-    not kept in memory."""
-
-    def __init__(self, log: Log, after: int, last: int) -> None:
-        self._log, self._after, self._count = log, after, last - after
-
-    def __iter__(self) -> Iterator[Entry]:
-        return islice(self._log.read(self._after), self._count)
+    # In snapshots that are over: a log whose file must grow waits for those that are read, and an embedder
+    # may take its time.
+    projector.apply(Batch(position, changes_between(project, after, position, taken)))
 
 
 def changes_between(

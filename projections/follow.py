@@ -28,11 +28,11 @@ from memlog.patience import Held, require_patience
 from memlog.project import Project
 from memlog.storage_errors import storage_error
 from projections.analytics import ANALYTICS_VERSION, AnalyticsProjector
-from projections.batches import advance, changes_between, lots
+from projections.batches import AnyProjector, advance, changes_between, lots
 from projections.documents import Born
 from projections.embeddings import Embeddings
 from projections.previous import Meaning, Previous
-from projections.protocol import Projector, put_away
+from projections.protocol import put_away
 from projections.text import TEXT_VERSION, TextProjector
 from projections.vector_folders import Use, VectorFolders
 from projections.vectors import VectorProjector
@@ -57,7 +57,7 @@ LOCK_POLL_SECONDS = 0.002
 class _Followed:
     """A projector and the locks under which it is advanced."""
 
-    def __init__(self, projector: Projector, shared_lock: FileLock | None) -> None:
+    def __init__(self, projector: AnyProjector, shared_lock: FileLock | None) -> None:
         self.projector = projector
         self.driving = threading.Lock()
         self._shared_lock = shared_lock
@@ -153,7 +153,7 @@ class Projections:
 
     def caught_up(
         self, name: str, progress: Progress | None = None, *, patience_seconds: float = math.inf
-    ) -> Projector:
+    ) -> AnyProjector:
         """The projection, having seen everything that was committed before the call.
 
         With a limit to its patience it may come back behind, and so it does where the log is damaged; its
@@ -168,7 +168,7 @@ class Projections:
             self._require_active()
             raise
 
-    def _caught_up(self, name: str, progress: Progress | None, deadline: float) -> Projector:
+    def _caught_up(self, name: str, progress: Progress | None, deadline: float) -> AnyProjector:
         followed = self._open(name)
         head = self._project.head()
         if followed.projector.position > head:
@@ -237,7 +237,7 @@ class Projections:
             followed.projector.refresh()
             return followed.projector.position, followed.projector.digest()
 
-    def fresh(self, name: str, folder: Path) -> Projector:
+    def fresh(self, name: str, folder: Path) -> AnyProjector:
         """An empty projector of this kind, elsewhere."""
         if name == "text":
             return TextProjector(folder)
@@ -246,7 +246,7 @@ class Projections:
         embedder = self._embeddings.get()
         return VectorProjector(folder, embedder.vectors, embedder.dimensions)
 
-    def drive(self, projector: Projector, until: int, progress: Progress | None = None) -> None:
+    def drive(self, projector: AnyProjector, until: int, progress: Progress | None = None) -> None:
         """Brings a projector that nobody else holds up to the position `until`."""
         while projector.position < until:
             self._advance(projector, until, progress)
@@ -294,7 +294,9 @@ class Projections:
 
     # -- inside
 
-    def _advance(self, projector: Projector, until: int, progress: Progress | None = None) -> None:
+    def _advance(
+        self, projector: AnyProjector, until: int, progress: Progress | None = None
+    ) -> None:
         """One batch further, no further than `until`."""
 
         def taken(position: int) -> None:

@@ -18,10 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from memlog.errors import EmbeddingError, StorageError
-from projections.batches import BATCH_ENTRIES
 from projections.embedding import CachedEmbedder
 from projections.embeddings import Embeddings
-from projections.protocol import Projector
 from projections.vector_folders import Use, VectorFolders
 from projections.vectors import VectorProjector
 
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
 LOADING_SECONDS = 5.0
 """How long a search waits for the embedder before to be loaded, from when that begins."""
 
-Advance = Callable[[Projector, int], None]
+Advance = Callable[[VectorProjector, int], None]
 """Brings a projector up to a position, or a batch nearer to it. Raises EmbeddingError."""
 
 log = logging.getLogger("memlog.vectors")
@@ -104,7 +102,7 @@ class Previous:
     def _follow(self, vectors: VectorProjector, head: int, deadline: float) -> None:
         """To the first text that has no stored vector; from smaller and smaller batches, since one is applied
         whole or not at all."""
-        count = BATCH_ENTRIES["vectors"]
+        count = VectorProjector.batch_entries
         while not self._followed_all and vectors.position < head and time.monotonic() < deadline:
             try:
                 self._advance(vectors, min(head, vectors.position + count))

@@ -2,21 +2,17 @@
 
 A projection reads the log in batches and remembers how far it has read. Its checkpoint is part of the
 index it belongs to and becomes durable with it, never before: after a crash an index is behind the
-log, never ahead of itself.
+log, never ahead of itself. What it reads is one of two: the documents that are born and die, or the log
+and the state themselves (`analytics`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
 
 from memlog.errors import ProjectNotFound
 from projections.documents import Change
-
-if TYPE_CHECKING:
-    from memlog.codec import Entry
-    from memlog.state import State
 
 
 def put_away() -> ProjectNotFound:
@@ -24,33 +20,20 @@ def put_away() -> ProjectNotFound:
     return ProjectNotFound("This project was put away or deleted a moment ago")
 
 
-def _no_state(position: int) -> State:
-    raise LookupError(
-        f"this batch was made without the state as of position {position}: pass `state_at`, and keep "
-        "open the snapshot it reads"
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """A stretch of the log: `entries`, what they change, and the `position` of the last of them.
-
-    A projector gets one or the other: the documents that are born and die (`changes`), or the state as
-    of any position up to this one (`state_at`), which can be read until `apply` returns. The changes may
-    be read from the log as they are taken, and so are taken once; the entries may be, too, and as often
-    as it takes.
-    """
+class Batch(NamedTuple):
+    """What a stretch of the log changes, and the `position` it ends at. The changes may be read from the log as they
+    are taken, and so are taken once."""
 
     position: int
-    entries: Iterable[Entry]
-    changes: Iterable[Change] = ()
-    state_at: Callable[[int], State] = _no_state
+    changes: Iterable[Change]
 
 
 class Projector(Protocol):
     """One index that follows one log. One thread drives it at a time; any number may search it."""
 
     name: str
+    batch_entries: int
+    """It is given so many entries at a time, at most."""
 
     @property
     def position(self) -> int:
@@ -59,10 +42,6 @@ class Projector(Protocol):
 
     def refresh(self) -> None:
         """Sees what other processes have committed. Cheap when they have not."""
-        ...
-
-    def apply(self, batch: Batch) -> None:
-        """Indexes the batch and its checkpoint together, or neither."""
         ...
 
     def reset(self) -> None:
@@ -74,3 +53,11 @@ class Projector(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+class DocumentProjector(Projector, Protocol):
+    """One of documents."""
+
+    def apply(self, batch: Batch) -> None:
+        """Indexes the batch and its checkpoint together, or neither."""
+        ...

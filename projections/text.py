@@ -83,6 +83,7 @@ class TextProjector:
     """
 
     name = "text"
+    batch_entries = 200_000
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -152,7 +153,7 @@ class TextProjector:
             if ahead.documents + len(found) > AHEAD_DOCUMENTS_MAX:
                 return False
             self._ahead = None
-            ahead.take(Batch(head, (), found))
+            ahead.take(Batch(head, found))
             self._ahead, self._newest = ahead, ahead.snapshot
             return True
 

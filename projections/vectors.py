@@ -77,6 +77,7 @@ class VectorProjector:
     """
 
     name = "vectors"
+    batch_entries = 64
 
     def __init__(self, path: Path, embed: Embed, dimensions: int) -> None:
         self._embed = embed

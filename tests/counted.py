@@ -6,7 +6,6 @@ from memlog.commands import AnyCommand
 from memlog.context import Context
 from memlog.project import Origin, Project
 from projections.analytics import AnalyticsProjector
-from projections.protocol import Batch
 
 
 def do(project: Project, command: AnyCommand, thread: str | None = None) -> None:
@@ -17,5 +16,4 @@ def catch_up(analytics: AnalyticsProjector, project: Project, until: int | None 
     """Brings the analytics to a position (default: the head) in one batch."""
     with project.snapshot() as (log, state_at):
         head = log.position() if until is None else until
-        entries = [each for each in log.read(analytics.position) if each.position <= head]
-        analytics.apply(Batch(head, entries, state_at=state_at))
+        analytics.apply(log, state_at, head)

@@ -29,7 +29,6 @@ from memlog.tables import MemoryRows, Timeline
 from projections.analytics import FILE, AnalyticsProjector
 from projections.analytics_counting import Counting
 from projections.analytics_tables import UNRANKED_MAX, Analytics, Order, Reason
-from projections.protocol import Batch
 from tests.counted import catch_up, do
 from tests.test_mending import made_of, project_of, repaired_before
 
@@ -311,22 +310,10 @@ def test_a_batch_seen_before_changes_nothing(
 ) -> None:
     do(project, create("Jon"))
     with project.snapshot() as (log, state_at):
-        first = Batch(2, list(log.read()), state_at=state_at)
-        analytics.apply(first)
+        analytics.apply(log, state_at, 2)
         digest = analytics.digest()
-        analytics.apply(first)
+        analytics.apply(log, state_at, 2)
     assert (analytics.position, analytics.digest()) == (2, digest)
-
-
-def test_a_batch_without_the_state_is_refused_and_nothing_of_it_is_counted(
-    analytics: AnalyticsProjector, project: Project
-) -> None:
-    with project.snapshot() as (log, _):
-        batch = Batch(1, list(log.read()))
-    empty = analytics.digest()
-    with pytest.raises(LookupError, match="pass `state_at`"):
-        analytics.apply(batch)
-    assert (analytics.position, analytics.digest()) == (0, empty)
 
 
 def test_what_was_counted_is_there_after_reopening_and_gone_after_a_reset(

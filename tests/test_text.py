@@ -44,7 +44,7 @@ def born(ref: str, words: str, position: int) -> Born:
 
 
 def batch(position: int, *changes: Change) -> Batch:
-    return Batch(position, (), changes)
+    return Batch(position, changes)
 
 
 def found(projector: TextProjector, query: str, at: int | None = None) -> list[str]:
@@ -274,7 +274,7 @@ def test_a_search_ahead_does_not_wait_for_a_batch_that_is_being_applied(tmp_path
         assert looked.wait(60)
         yield changes[0]
 
-    follower = threading.Thread(target=projector.apply, args=(Batch(1, (), slowly()),))
+    follower = threading.Thread(target=projector.apply, args=(Batch(1, slowly()),))
     follower.start()
     assert applying.wait(60)
     look_ahead(projector, 2, changes)
@@ -385,7 +385,7 @@ projector = TextProjector(Path(sys.argv[1]))
 for position in range(projector.position + 1, 10**6):
     ref = f"obs_{position % 5}"
     document = Document("observation", ref, "", f"alpha at {position}", (), position)
-    projector.apply(Batch(position, (), (Died(ref, position), Born(document))))
+    projector.apply(Batch(position, (Died(ref, position), Born(document))))
     print(position, flush=True)
 """
 

@@ -40,14 +40,14 @@ def born(name: str, text: str, position: int, **more: object) -> Born:
 def facts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TextProjector]:
     projector = TextProjector(tmp_path_factory.mktemp("text") / "facts")
     changes = [born(name, text, at, entity="") for at, (name, text) in enumerate(FACTS.items(), 1)]
-    projector.apply(Batch(len(changes), (), changes))
+    projector.apply(Batch(len(changes), changes))
     yield projector
     projector.close()
 
 
 def index_of(folder: Path, changes: Sequence[Born | Died], position: int) -> TextProjector:
     projector = TextProjector(folder / "text")
-    projector.apply(Batch(position, (), changes))
+    projector.apply(Batch(position, changes))
     return projector
 
 
@@ -322,7 +322,7 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TextProjector]:
     ]
     changes = [born(ref, text, at, entity=of) for at, (ref, text, of) in enumerate(texts, 1)]
     projector = TextProjector(tmp_path_factory.mktemp("text") / "people")
-    projector.apply(Batch(len(changes), (), changes))
+    projector.apply(Batch(len(changes), changes))
     yield projector
     projector.close()
 

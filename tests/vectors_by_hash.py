@@ -46,13 +46,13 @@ def document(ref: str, text: str, born: int, **fields: object) -> Document:
 
 
 def batch(position: int, *changes: Change) -> Batch:
-    return Batch(position=position, entries=(), changes=changes)
+    return Batch(position=position, changes=changes)
 
 
 def numbered(first: int, stop: int) -> Batch:
     """One document born at each position from `first` up to, not including, `stop`."""
     born = (Born(document(f"obs_{n:06}", f"text {n}", n)) for n in range(first, stop))
-    return Batch(position=stop - 1, entries=(), changes=tuple(born))
+    return Batch(position=stop - 1, changes=tuple(born))
 
 
 def found(projector: VectorProjector, text: str, at: int | None = None) -> list[str]:
