@@ -19,7 +19,7 @@ from mcp.shared.jsonrpc_dispatcher import cancelled_request_id_from_params
 from mcp_types import JSONRPCMessage, JSONRPCNotification, JSONRPCResponse, RequestId
 
 from server.calls import THREADS_MAX, Calls, HandshakeForm, PlainCall, is_untraced, plain_call
-from server.dispatch import UNFORESEEN, Answered, once
+from server.dispatch import UNFORESEEN, Answered
 from server.lines import Oversized
 from server.pending import Pending
 from server.registry import Tool
@@ -44,7 +44,7 @@ class Direct:
         self, session: Session, tools: Mapping[str, Tool], *, on_first_answer: Answered
     ) -> None:
         self._calls = Calls(session, tools)
-        self._answered = once(on_first_answer)
+        self._on_first_answer = on_first_answer
         self._threads = Crew(THREADS_MAX, "call")
         self._working = Pending()
         self._cancelled: set[RequestId] = set()
@@ -128,7 +128,7 @@ class Direct:
         """In any thread, after it was answered."""
         if ran.foreseen and not self._has_answered:
             self._has_answered = True
-            self._loop.call_soon_threadsafe(self._answered)
+            self._loop.call_soon_threadsafe(self._on_first_answer)
 
     def finish(self, ran: Ran, rest: bytes | None) -> None:
         """A call that was at work is answered but for this rest."""

@@ -104,13 +104,13 @@ def build_server(
     session: Session,
     tools: Mapping[str, Tool],
     *,
-    on_first_answer: Answered,
+    on_answer: Answered = lambda: None,
     on_called: Called = lambda tool, outcome, seconds: None,
 ) -> Server[Any]:
     """An MCP server that offers `tools`, and the resources and prompts that belong to their toolsets.
 
-    `on_first_answer` is called once, after the first listing or call of a tool: the moment to load
-    what the client need not wait for.
+    `on_answer` is called after each listing or call of a tool: the first is the moment to load what the client
+    need not wait for.
     """
     offered = [
         listed(tool)
@@ -118,14 +118,13 @@ def build_server(
         else listed(tool).model_copy(update={"description": description})
         for tool, description in zip(tools.values(), descriptions(tools), strict=True)
     ]
-    answered = once(on_first_answer)
 
     async def list_tools(
         context: Context, params: PaginatedRequestParams | None
     ) -> ListToolsResult:
         if params is not None:
             refuse_cursor(params)
-        answered()
+        on_answer()
         return ListToolsResult(tools=offered)
 
     async def call_tool(context: Context, params: CallToolRequestParams) -> CallToolResult:
@@ -147,7 +146,7 @@ def build_server(
                 outcome, result = await read_in_thread(tool.name, performed)
         finally:
             on_called(tool.name, outcome, time.perf_counter() - began)
-        answered()
+        on_answer()
         return result
 
     server: Server[Any] = Server(
@@ -266,15 +265,3 @@ def _command_id(params: CallToolRequestParams) -> str | None:
 def _unknown_tool(name: str, tools: Mapping[str, Tool]) -> MCPError:
     near = did_you_mean(name, tools) or "Call tools/list to see what there is."
     return MCPError(METHOD_NOT_FOUND, f"Unknown tool {name[:100]!r}. {near}")
-
-
-def once(action: Answered) -> Answered:
-    done = False
-
-    def act() -> None:
-        nonlocal done
-        if not done:
-            done = True
-            action()
-
-    return act

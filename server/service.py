@@ -100,6 +100,7 @@ class Service:
         self._opening = threading.Lock()
         self._follower = Follower(self)
         self._quiet = Quiet()
+        self._has_warmed_up = False
         self._listeners: tuple[Callable[[], None], ...] = ()
 
     def open(self, name: str) -> Opened:
@@ -191,7 +192,10 @@ class Service:
 
     def warm_up(self) -> None:
         """Loads what finds credentials, and the model, in the background: in a thread of normal priority, which the
-        model's own threads inherit."""
+        model's own threads inherit. Once; from one thread."""
+        if self._has_warmed_up:
+            return
+        self._has_warmed_up = True
         in_background(self._warm, "warm-up", without="whoever asks first waits for the model")
 
     def _warm(self) -> None:

@@ -104,7 +104,7 @@ async def beside(server: Joined) -> AsyncIterator[Joined]:
 async def _served(service: Service, mode: Mode) -> AsyncIterator[Joined]:
     chosen = service.settings
     offered = tools(chosen.toolsets, read_only=chosen.read_only)
-    server = build_server(Session(service, chosen.project), offered, on_first_answer=lambda: None)
+    server = build_server(Session(service, chosen.project), offered)
     guard(server)
     send, receive = anyio.create_memory_object_stream[str](100)
 

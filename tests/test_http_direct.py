@@ -44,7 +44,7 @@ class OnlyShort(App):
     def _served(self, door: Door, lasting: bool) -> Served:
         served = super()._served(door, lasting)
         session = Session(self._service, "default", door.grant, lasting=lasting)
-        return served._replace(server=build_server(session, {}, on_first_answer=lambda: None))
+        return served._replace(server=build_server(session, {}))
 
 
 # -- the same answers
@@ -107,7 +107,7 @@ def test_any_answer_is_written_as_the_sdk_writes_it_without_sessions(answer: Ans
     assert EnvelopedForm(SERVER).result(b"7", answer) == expected
 
 
-SERVER = build_server(Session(None, ""), {}, on_first_answer=lambda: None)  # type: ignore[arg-type]
+SERVER = build_server(Session(None, ""), {})  # type: ignore[arg-type]
 
 
 # -- whatever is sent

@@ -83,7 +83,7 @@ def _serve_stdio(settings: Settings) -> NoReturn:
     with collector_at_rest():
         from memlog.resident import share_heaps
         from server.direct import Direct
-        from server.dispatch import build_server, once
+        from server.dispatch import build_server
         from server.registry import tools
         from server.service import Service
         from server.session import Session
@@ -93,9 +93,8 @@ def _serve_stdio(settings: Settings) -> NoReturn:
     service = Service(settings)
     session = Session(service, settings.project)
     offered = tools(settings.toolsets, read_only=settings.read_only)
-    warm_up = once(service.warm_up)
-    server = build_server(session, offered, on_first_answer=warm_up)
-    direct = Direct(session, offered, on_first_answer=warm_up)
+    server = build_server(session, offered, on_answer=service.warm_up)
+    direct = Direct(session, offered, on_first_answer=service.warm_up)
     run_stdio(server, direct, on_close=service.close, prelude=prelude)
 
 

@@ -127,7 +127,7 @@ class App:
         session = Session(self._service, project, grant, lasting=lasting)
         offered = tools(settings.toolsets, read_only=settings.read_only, grant=grant)
         called = self._metrics.called
-        server = build_server(session, offered, on_first_answer=lambda: None, on_called=called)
+        server = build_server(session, offered, on_called=called)
         guard(server)
         direct = Direct(server, Calls(session, offered), self._threads, self._pace, called)
         return Served(server, direct)
