@@ -86,7 +86,7 @@ class Projections:
         self._followed: dict[str, _Followed] = {}
         self._closed = False
         self._folders = VectorFolders(project.folder, project.generation)
-        self._own: tuple[Path, Use] | None = None
+        self._own: Use | None = None
         self._vectors_complete = False
         self._previous = Previous(self._folders, embeddings, partial(advance, project))
 
@@ -148,7 +148,7 @@ class Projections:
         if self._vectors_complete:
             return None
         require_patience()
-        own = self._own[0] if self._own is not None else None
+        own = self._own.folder if self._own is not None else None
         return self._previous.serving(own, self._project.head(), patience_seconds)
 
     def caught_up(
@@ -268,7 +268,7 @@ class Projections:
                 followed.projector.maybe_save()
             if self._vectors_complete and self._own is not None:
                 self._previous.end()
-                self._folders.remove_unused(self._own[0])
+                self._folders.remove_unused(self._own.folder)
 
     def close(self, patience_seconds: float = math.inf) -> None:
         """Lets go of every index; a catch-up that is under way ends first, a later one is refused.
@@ -289,7 +289,7 @@ class Projections:
             self._followed.clear()
             self._previous.end()
             if self._own is not None:
-                self._own[1].end()
+                self._own.end()
                 self._own = None
 
     # -- inside
@@ -329,7 +329,7 @@ class Projections:
             folder = self._folders.of(embedder_key, pieces=self._embeddings.get().has_pieces)
             self._folders.remove_unreadable()
             followed = _Followed(self.fresh(name, folder), None)
-            self._own = folder, Use(folder)
+            self._own = Use(folder)
             return followed
         of = f".{self._project.generation}" if self._project.generation else ""
         lock = FileLock(self._project.folder / f"{name}.lock", poll_interval=LOCK_POLL_SECONDS)

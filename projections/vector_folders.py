@@ -73,6 +73,7 @@ class Use:
     """A folder of vectors, made if need be, that nobody removes until `end`, or until this is let go."""
 
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self._close: weakref.finalize[..., Use] | None = None
         for _ in range(TRIES):  # it may be removed between the making and the lock
             try:
