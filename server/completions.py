@@ -94,19 +94,17 @@ class Completions:
 
     def _matches(self, name: str, typed: str, given: Mapping[str, str]) -> Matches:
         """Nothing where there is no project to read, or nothing to offer for an argument."""
-        session = self._session
         if name == "limit":
             return Matches([limit for limit in LIMITS_OFFERED if limit.startswith(typed)])
         if name == "project":
-            return _sorted(typed, (row.name for row in session.projects()))
+            return _sorted(typed, (row.name for row in self._session.projects()))
         way = _WAYS.get(name)
         if way is None or len(typed) > TYPED_CHARACTERS_MAX:
             return Matches([])
         if way is _names and GRAPH not in self._resources.offered:
             return Matches([])  # names of entities are the graph's
         try:
-            asked = session.project_name(given.get("project"))
-            with session.service.store.project(asked).read() as state:
+            with self._session.existing(given.get("project")).read() as state:
                 return way(typed, state)
         except MemlogError:
             return Matches([])

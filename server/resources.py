@@ -181,10 +181,8 @@ class Resources:
 
     def _recent(self) -> list[Memory]:
         """None where there is no project to read: listing is no reason to make one."""
-        session = self._session
         try:
-            project = session.service.store.project(session.project_name(None))
-            with project.read() as state:
+            with self._session.existing(None).read() as state:
                 return list(islice(state.memories(), RECENT_LISTED))
         except MemlogError:
             return []

@@ -51,6 +51,10 @@ class Session:
         """The same without its indexes, for those who search nothing."""
         return self._found(asked, self.service.store.project)
 
+    def existing(self, asked: str | None) -> Project:
+        """The same, but not made where it is not there, for those who only look around."""
+        return self.service.store.project(self.project_name(asked))
+
     def _found(self, asked: str | None, find: Callable[[str], Found]) -> tuple[str, Found]:
         name = self.project_name(asked)
         try:

@@ -41,7 +41,6 @@ from mcp_types import (
 
 from memlog.environment import FileIdentity
 from memlog.errors import MemlogError
-from memlog.project import Project
 from memlog.state import State
 from server.addresses import ITEM, Address, GraphAddress, ItemAddress, UnknownResource
 from server.resources import Resources
@@ -323,7 +322,7 @@ class Subscriptions:
 
     def _head(self, asked: Asked) -> _Head:
         try:
-            project = self._project(asked)
+            project = self._session.existing(asked)
             return _Head(project.folder.name, project.identity, project.head())
         except MemlogError:
             return _Head()
@@ -333,13 +332,10 @@ class Subscriptions:
         if not head.goes_on_from(before) or not 0 < entries <= ENTRIES_READ_MAX:
             return _Changes(everything=True)
         try:
-            with self._project(asked).read() as state:
+            with self._session.existing(asked).read() as state:
                 return _touched(state, before.position, head.position)
         except MemlogError:  # it was archived or deleted a moment ago
             return _Changes(everything=True)
-
-    def _project(self, asked: Asked) -> Project:
-        return self._session.service.store.project(self._session.project_name(asked))
 
 
 def _too_many(what: str) -> MCPError:
