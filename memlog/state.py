@@ -392,8 +392,8 @@ class State:
 
     def _relations_listed(self, listed: Sequence[tuple[bytes, bytes]]) -> list[Relation]:
         """Those of some rows of table T."""
-        stored = [self._tables.get(b"R" + key[17:]) for key, _ in listed]
-        return [decode_relation(row) for row in stored if row is not None]
+        ids = [key[17:].decode() for key, _ in listed]  # fails where the row is none
+        return [row for relation_id in ids if (row := self.relation(relation_id)) is not None]
 
     def neighbours(self, name: str) -> Iterator[str]:
         """The names at the other ends of its relations, some more than once; read as they are asked for."""

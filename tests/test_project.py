@@ -98,6 +98,31 @@ def test_a_row_of_the_state_that_is_none_is_told_to_readers_and_writers_with_the
     assert texts(project, "Jon") == ["a", "b"]
 
 
+def test_a_relation_listed_under_no_id_is_told_to_who_reads_it_with_the_way_out(
+    project: Project,
+) -> None:
+    run(project, create("Jon"))
+    knows = NewRelation(source="Jon", target="Gina", relation_type="knows")
+    run(project, CreateRelations(relations=[knows]))
+    now = project._environment.databases["now"]
+
+    def spoil(transaction: lmdb.Transaction) -> None:
+        with transaction.cursor(now) as cursor:
+            for key, value in list(cursor):
+                if key[:1] == b"T":
+                    transaction.delete(key, db=now)
+                    transaction.put(bytes(key)[:-1] + b"\xff", value, db=now)
+
+    project._environment.write(spoil)
+
+    with (
+        pytest.raises(StorageError, match="state cannot be read") as refused,
+        project.read() as state,
+    ):
+        state.relations_touching("Jon")
+    assert "memlog replay --only state" in (refused.value.suggestion or "")
+
+
 def test_a_refused_command_writes_nothing(project: Project) -> None:
     run(project, create("Jon"))
     both = AddObservations(
