@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from memlog.closest import Names, did_you_mean
 from memlog.commands import Edge
-from memlog.errors import shorten
+from memlog.errors import StorageError, shorten
 from memlog.graph import named_by_id
 from memlog.state import Relation, State
 from projections.analytics_tables import scope_of
@@ -68,13 +68,17 @@ def closest_relations(missing: Sequence[Edge], state: State) -> list[Relation]:
 
 
 def silent_thread(thread: str | None, opened: Opened) -> str | None:
-    """That nothing was ever written under this threadId, and which was perhaps meant; None where something was."""
+    """That nothing was ever written under this threadId, and which was perhaps meant; None where something was, or
+    where that cannot be counted now: the answer is right without it."""
     if thread is None:
         return None
-    with opened.projections.analytics().read() as counted:
-        if counted.thread(scope_of(thread)) is not None:
-            return None
-        near = did_you_mean(thread, (row.thread for row in counted.threads()))
+    try:
+        with opened.projections.analytics().read() as counted:
+            if counted.thread(scope_of(thread)) is not None:
+                return None
+            near = did_you_mean(thread, (row.thread for row in counted.threads()))
+    except StorageError:
+        return None
     return together(f"Nothing was written under the threadId '{shorten(thread)}'.", near)
 
 

@@ -17,7 +17,7 @@ from projections.follow import PROJECTIONS
 from tests.damaged import garble
 from tests.embedder_by_hash import opened_by_hash
 from tests.served import run_memlog, served
-from tests.service import Client, client_on
+from tests.service import Client, Refused, client_on
 
 
 def entity(name: str) -> dict[str, Any]:
@@ -107,6 +107,27 @@ def test_whatever_happened_to_an_index_it_is_there_again_by_itself(
     DAMAGES[damage](path)
     with client_on(data_dir, embedder="minilm") as client:
         require_well(client)
+
+
+@pytest.mark.parametrize(
+    ("tool", "others", "empty"),
+    [
+        ("get_history", {}, "events"),
+        ("query_nodes", {}, "entities"),
+        ("get_observation_history", {"entityName": "n07"}, "history"),
+    ],
+)
+def test_what_only_says_more_about_a_thread_by_the_analytics_answers_without_them(
+    data_dir: Path, tool: str, others: dict[str, str], empty: str
+) -> None:
+    (path,) = data_dir.glob(INDEXES["analytics"])
+    lose(path)
+    path.touch()  # where a folder is to be made
+    with client_on(data_dir) as client:
+        with pytest.raises(Refused, match="STORAGE_ERROR"):
+            client("get_analytics")
+        answer = client(tool, {**others, "threadId": "planning-2026"})
+    assert answer == {"project": "default", empty: []}
 
 
 def test_an_index_of_another_version_or_embedder_is_put_away_or_left_alone(
