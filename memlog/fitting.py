@@ -9,7 +9,7 @@ import msgspec
 
 from memlog import events
 from memlog.canonical import canonical
-from memlog.depending import Later, blockers
+from memlog.depending import Later, Stretch
 from memlog.merging import handed_over, without_doubles
 from memlog.state import State
 
@@ -50,7 +50,7 @@ def fits(event: events.Event, left: State, gone: set[int]) -> bool:
             return None not in (left.memory(memory_id), left.memory(superseded_by))
         case events.CommandUndone(first=first, last=last):
             whole = gone.issuperset(range(first, last + 1))
-            return not whole and not blockers(first, last, left, Later(left))
+            return not whole and not Stretch(first, last, Later(left)).blockers()
         case _:
             return True
 

@@ -8,7 +8,7 @@ from itertools import islice
 from memlog.codec import Entry
 from memlog.commands import Undo
 from memlog.context import Context
-from memlog.depending import Later, at_odds, blockers
+from memlog.depending import Later, Stretch
 from memlog.errors import Conflict, InvalidParameter, Problem
 from memlog.events import (
     CommandUndone,
@@ -19,7 +19,6 @@ from memlog.events import (
     ProjectRestored,
     name_of,
 )
-from memlog.restoring import restore
 from memlog.sentences import positions
 from memlog.state import State
 
@@ -34,14 +33,14 @@ def undo(command: Undo, state: State, context: Context) -> Iterator[Event]:
     if command.position is not None:
         at = _entry_at(command.position, context)
         if not undos.undone(_span(at, context), state):
-            yield from _undo_command(at, command.cascade, state, undos)
+            yield from _undo_command(at, command.cascade, undos)
         return
     commands = _commands_back(undos, command.thread)
     for number in range(command.last):
         entry = next(commands, None)
         if entry is None:
             raise _no_more(number, command, context.head())
-        yield from _undo_command(entry, command.cascade, state, undos)
+        yield from _undo_command(entry, command.cascade, undos)
 
 
 def undone(entries: Iterable[Entry]) -> list[int]:
@@ -164,15 +163,17 @@ def _commands_back(undos: _Undos, thread: str | None) -> Iterator[Entry]:
             yield entry
 
 
-def _undo_command(entry: Entry, cascade: bool, state: State, undos: _Undos) -> Iterator[Event]:
-    undoing = [_Undoing(entry, state, undos)]
+def _undo_command(entry: Entry, cascade: bool, undos: _Undos) -> Iterator[Event]:
+    undoing = [_Undoing(entry, undos)]
     while undoing:  # not by recursion: one may stand in the way of the other a thousand deep
-        latest = undoing[-1].in_the_way(cascade)
-        if latest is not None:
-            undoing.append(_Undoing(latest, state, undos))
+        first, last = undoing[-1].span
+        stretch = Stretch(first, last, undos.later)
+        if standing := stretch.blockers() or stretch.at_odds():
+            latest = undoing[-1].latest_of(standing, cascade)
+            undoing.append(_Undoing(latest, undos))
             continue
-        first, last = undoing.pop().span
-        if restore(first, last, state).rows:
+        undoing.pop()
+        if stretch.rows:
             yield CommandUndone(first, last)
             undos.note(undos.context.head())
 
@@ -180,7 +181,7 @@ def _undo_command(entry: Entry, cascade: bool, state: State, undos: _Undos) -> I
 class _Undoing:
     """One command that is to be undone, and what of later ones was undone for it."""
 
-    def __init__(self, entry: Entry, state: State, undos: _Undos) -> None:
+    def __init__(self, entry: Entry, undos: _Undos) -> None:
         context = undos.context
         if isinstance(entry.event, Erased):
             raise InvalidParameter(
@@ -194,18 +195,13 @@ class _Undoing:
                 f"Position {entry.position} is about the life of the project, which undo does not change",
                 suggestion="Use archive_project and restore_project.",
             )
-        self._state = state
         self._undos = undos
         self._tried: set[int] = set()
 
-    def in_the_way(self, cascade: bool) -> Entry | None:
-        """The latest command that must be undone first. Raises Conflict where that is not to be or did not help."""
+    def latest_of(self, standing: set[int], cascade: bool) -> Entry:
+        """The latest command of those in the way. Raises Conflict where it is not to be undone or that did not help."""
         first, last = self.span
-        state, undos = self._state, self._undos
-        standing = blockers(first, last, state, undos.later)
-        standing = standing or at_odds(first, last, state, undos.later)
-        if not standing:
-            return None
+        undos = self._undos
         commands, undoing = undos.there(standing, last)
         commands -= self._tried
         if not commands or not cascade:
