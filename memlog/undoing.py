@@ -74,12 +74,10 @@ class _Undos:
         self.later = Later(state)
         self._head = context.head()
         self._spans: dict[int, tuple[int, int] | None] = {}
-        self._forget()
-
-    def _forget(self) -> None:
         self._undone: set[int] = set()
         self._standing: set[int] = set()
-        self._seen_from = self.context.head() + 1
+        self._seen_from = self._head + 1
+        """From there on it is known what is undone, and which undos stand."""
 
     def span(self, position: int) -> tuple[int, int] | None:
         """The first and last position of what was undone at `position`; None where nothing was."""
@@ -109,20 +107,25 @@ class _Undos:
 
     def there(self, positions: Set[int], last: int) -> tuple[set[int], set[int]]:
         """Those of `positions`, beyond `last`, that are not undone: commands, and undos that stand."""
-        for position in range(self._seen_from - 1, last, -1):
-            self._see(position)
-        self._seen_from = min(self._seen_from, last + 1)
+        self._look_back(last + 1)
         commands = set(positions) - self._undone - self._standing
         return commands, {each for each in self._standing & positions if each <= self._head}
 
     def note(self, position: int) -> None:
-        """The undo at the head, which was made a moment ago."""
+        """The undo at the head, which was made a moment ago. It took back no undo that stood, but as the last of all:
+        a cascade does not."""
         self.later.note(position)
-        first, last = self.span(position) or (0, 0)
-        if self._standing.isdisjoint(range(first, last + 1)):
-            self._see(position)
-        else:  # what an undo took back stands again
-            self._forget()
+        self._see(position)
+
+    def stands(self, position: int) -> bool:
+        """Whether it is not undone, be it an undo or not."""
+        self._look_back(position)
+        return position not in self._undone
+
+    def _look_back(self, position: int) -> None:
+        while self._seen_from > position:
+            self._seen_from -= 1
+            self._see(self._seen_from)
 
     def _see(self, position: int) -> None:
         span = self.span(position)
@@ -147,19 +150,16 @@ def _commands_back(undos: _Undos, thread: str | None) -> Iterator[Entry]:
     What is undone between one and the next is of no concern: it stands further up.
     """
     context = undos.context
-    undone: set[int] = set()
-    there = (each for each in range(context.head(), 0, -1) if each not in undone)
+    passed: set[int] = set()
+    back = range(context.head(), 0, -1)
+    there = (each for each in back if each not in passed and undos.stands(each))
     for position in islice(there, SEARCHED_BACK_MAX):
-        span = undos.span(position)
-        if span is not None:
-            undone.update(range(span[0], span[1] + 1))
-            continue
         entry = context.entry_at(position)
-        if entry is None or isinstance(entry.event, Erased):
+        if entry is None or isinstance(entry.event, (CommandUndone, Erased)):
             continue
         if thread in (None, entry.thread) and not _is_of_the_project(entry):
             first, last = _span(entry, context)
-            undone.update(range(first, last + 1))
+            passed.update(range(first, last + 1))
             yield entry
 
 
