@@ -8,7 +8,6 @@ a name that its entity no longer has, and a memory is not listed by what it was.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
 
 from memlog.canonical import canonical
 from memlog.restoring import changed_at, restore
@@ -27,6 +26,7 @@ from memlog.state import (
     relation_key,
     touching_key,
 )
+from memlog.touching import row_positions
 
 TOUCHING_BYTES = len(touching_key(""))
 
@@ -86,7 +86,7 @@ class Stretch:
         return self.rows[key] if key in self.rows else self._now.row(key)
 
     def _changes(self, key: bytes) -> set[int]:
-        return self._later.changes(key, self._last)
+        return self._later.changes.beyond(key, self._last)
 
     def _beside(self, keys: Iterable[bytes]) -> set[int]:
         """Where other rows than those that are to be restored were changed later."""
@@ -128,7 +128,7 @@ class Stretch:
                 row = self._to_be(key)
                 if row is None or canonical(decode_entity(row).name) == canonical(end):
                     continue
-                found |= self._changes(name_key(end)) | self._later.renames(key, self._last)
+                found |= self._changes(name_key(end)) | self._later.renames.beyond(key, self._last)
         return found
 
     def _listed_otherwise(self, key: bytes) -> set[int]:
@@ -150,103 +150,79 @@ class Later:
 
     def __init__(self, state: State) -> None:
         self.state = state
-        self._changes: dict[bytes, _Judged] = {}
-        self._renames: dict[bytes, _Judged] = {}
+        self.changes = _Where(changed_at, state)
+        self.renames = _Where(_renamed_at, state)
+        """Where an entity got another name, by the key of its row."""
         self._births: dict[bytes, dict[bytes, int]] = {}
-        self._waited: dict[tuple[bytes, int], set[bytes]] = {}
-
-    def changes(self, key: bytes, last: int) -> set[int]:
-        if key not in self._changes:
-            self._changes[key] = _Judged(self.made(key), partial(changed_at, key, state=self.state))
-        return self._changes[key].beyond(last)
-
-    def renames(self, key: bytes, last: int) -> set[int]:
-        """Those at which the entity got another name."""
-        if key not in self._renames:
-            self._renames[key] = _Judged(self.made(key), partial(self._renamed_at, key))
-        return self._renames[key].beyond(last)
+        """Where what stands under a prefix of table O or T was added, by key."""
+        self._past: dict[tuple[bytes, int], set[bytes]] = {}
 
     def facts_born(self, entity_id: str, last: int) -> set[int]:
         """Where the living facts of an entity were added."""
-        prefix = observation_key(entity_id, 0)[:-8]
-        if prefix not in self._births:
-            rows = self.state.observations(entity_id)
-            self._births[prefix] = {observation_key(entity_id, row.born): row.born for row in rows}
-        return {born for born in self._births[prefix].values() if born > last}
+        living = self._living(observation_key(entity_id, 0)[:-8])
+        return {born for born in living.values() if born > last}
 
     def relations_born(self, name: str, last: int) -> set[int]:
         """Where the living relations that touch a name were added."""
-        return {born for born in self._touching(name).values() if born > last}
+        return {born for born in self._living(touching_key(name)).values() if born > last}
 
     def relations_come(self, name: str, last: int) -> list[bytes]:
         """The keys of those that touch a name now and did not at `last`."""
-        known = touching_key(name), last
-        if known not in self._waited:
-            rows = self.state.at(last).relations_touching(name)
-            self._waited[known] = {touching_key(name, row.id) for row in rows}
-        waited = self._waited[known]
-        return [
-            relation_key(key[TOUCHING_BYTES:].decode())
-            for key in self._touching(name)
-            if key not in waited
-        ]
-
-    def _touching(self, name: str) -> dict[bytes, int]:
         prefix = touching_key(name)
-        if prefix not in self._births:
-            rows = self.state.relations_touching(name)
-            self._births[prefix] = {touching_key(name, row.id): row.born for row in rows}
-        return self._births[prefix]
+        if (prefix, last) not in self._past:
+            self._past[prefix, last] = set(self.state.at(last).keys(prefix))
+        past = self._past[prefix, last]
+        return [b"R" + key[TOUCHING_BYTES:] for key in self._living(prefix) if key not in past]
 
     def note(self, position: int) -> None:
         """An entry was added at `position`, beyond all others."""
         for key in self.state.touched(position):
-            for judged in (self._changes.get(key), self._renames.get(key)):
-                if judged is not None:
-                    judged.note(position)
+            self.changes.note(key, position)
+            self.renames.note(key, position)
             living = self._births.get(key[:-8] if key[:1] == b"O" else key[:TOUCHING_BYTES])
             if living is None:
                 continue
-            born = self._born(key)
-            if born is None:
+            if self.state.row(key) is None:
                 living.pop(key, None)
             else:
-                living[key] = born
+                living[key] = self._born(key)
 
-    def _born(self, key: bytes) -> int | None:
-        if self.state.row(key) is None:
-            return None
+    def _living(self, prefix: bytes) -> dict[bytes, int]:
+        if prefix not in self._births:
+            self._births[prefix] = {key: self._born(key) for key in self.state.keys(prefix)}
+        return self._births[prefix]
+
+    def _born(self, key: bytes) -> int:
         if key[:1] == b"O":
-            return int.from_bytes(key[-8:], "big")
-        row = self.state.relation(key[TOUCHING_BYTES:].decode())
-        return None if row is None else row.born
-
-    def made(self, key: bytes) -> set[int]:
-        """The positions at which the row was made, changed or taken away."""
-        kept = (each for each in self.state.versions(key) if each.key == key)
-        return {position for each in kept for position in (each.since, each.until) if position}
-
-    def _renamed_at(self, key: bytes, position: int) -> bool:
-        return self._name_at(key, position - 1) != self._name_at(key, position)
-
-    def _name_at(self, key: bytes, position: int) -> str | None:
-        row = self.state.at(position).row(key)
-        return None if row is None else decode_entity(row).name
+            return int.from_bytes(key[-8:])
+        relation = self.state.relation(key[TOUCHING_BYTES:].decode())
+        assert relation is not None, "what touches a name is a living relation"
+        return relation.born
 
 
-class _Judged:
-    """Those of some positions at which something is so; each is judged once, and only when it is asked for."""
+class _Where:
+    """Where in the log something is so of a row; each position is judged once, and only when it is asked for."""
 
-    def __init__(self, positions: set[int], judge: Callable[[int], bool]) -> None:
-        self._open = sorted(positions)
-        self._judge = judge
-        self._found: set[int] = set()
+    def __init__(self, judge: Callable[[bytes, int, State], bool], state: State) -> None:
+        self._judge, self._state = judge, state
+        self._open: dict[bytes, list[int]] = {}
+        self._found: dict[bytes, set[int]] = {}
 
-    def note(self, position: int) -> None:
-        if self._judge(position):
-            self._found.add(position)
+    def beyond(self, key: bytes, last: int) -> set[int]:
+        if key not in self._found:
+            self._open[key], self._found[key] = sorted(row_positions(key, self._state)), set()
+        unseen = self._open[key]
+        while unseen and unseen[-1] > last:
+            self.note(key, unseen.pop())
+        return {each for each in self._found[key] if each > last}
 
-    def beyond(self, last: int) -> set[int]:
-        while self._open and self._open[-1] > last:
-            self.note(self._open.pop())
-        return {each for each in self._found if each > last}
+    def note(self, key: bytes, position: int) -> None:
+        """The row was touched there, beyond where it was before; of no concern where nobody asked for it."""
+        if key in self._found and self._judge(key, position, self._state):
+            self._found[key].add(position)
+
+
+def _renamed_at(key: bytes, position: int, state: State) -> bool:
+    rows = (state.at(each).row(key) for each in (position - 1, position))
+    before, after = (None if row is None else decode_entity(row).name for row in rows)
+    return before != after

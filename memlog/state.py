@@ -269,6 +269,10 @@ class State:
         """A row as it is stored; for those who work on rows of any table."""
         return self._tables.get(key)
 
+    def keys(self, prefix: bytes) -> list[bytes]:
+        """Those of the rows under `prefix`."""
+        return [key for key, _ in self._tables.under(prefix)]
+
     def touched(self, position: int) -> list[bytes]:
         """The keys that the entry at `position` changed."""
         return self._tables.touched(position)

@@ -64,19 +64,19 @@ def entity_positions(entity_id: str, state: State) -> set[int]:
     names = {decode_entity(each.value).name for each in state.versions(b"E" + encoded)}
     found: set[int] = set()
     for table in (b"E", b"O", b"H"):
-        found |= _positions(table + encoded, state)
+        found |= row_positions(table + encoded, state)
     first = min(found, default=0)
     for name in names:
-        touched = _positions(tables.touching_key(name), state)
+        touched = row_positions(tables.touching_key(name), state)
         found.update(each for each in touched if each >= first)
     return found
 
 
 def memory_positions(memory_id: str, state: State) -> set[int]:
-    return _positions(tables.memory_key(memory_id), state)
+    return row_positions(tables.memory_key(memory_id), state)
 
 
-def _positions(prefix: bytes, state: State) -> set[int]:
+def row_positions(prefix: bytes, state: State) -> set[int]:
     """Where rows under `prefix` came to be, changed or went."""
     found = set()
     for version in state.versions(prefix):

@@ -21,6 +21,7 @@ from memlog.events import (
 )
 from memlog.sentences import positions
 from memlog.state import State
+from memlog.touching import row_positions
 
 CASCADE = "Pass cascade=true to undo those first, or undo them one by one."
 BY_HAND = "Cascade takes back no undo: do it by position, or write anew what is wanted."
@@ -100,7 +101,9 @@ class _Undos:
         """The latest undo of what happened there, found by the rows that it gave back."""
         first, last = span
         keys = {key for position in range(first, last + 1) for key in state.touched(position)}
-        later = {position for key in keys for position in self.later.made(key) if position > last}
+        later = {
+            position for key in keys for position in row_positions(key, state) if position > last
+        }
         undos = (position for position in later if self.span(position) == span)
         latest = max(undos, default=None)
         return None if latest is None else self.context.entry_at(latest)
