@@ -15,6 +15,7 @@ replaced is never mistaken for another key's.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from heapq import merge
 from typing import Any, NamedTuple, Protocol
 
 import lmdb
@@ -305,32 +306,24 @@ class _At(_Past):
     def _first_after(self, prefix: bytes, start: bytes) -> Iterator[tuple[bytes, bytes]]:
         """For each key what it was first to lose after the position, or what it has now.
 
-        Whoever takes the first rows pays for the past of these only, not for all of it.
+        Whoever takes the first rows pays for the past of these only, not for all of it. Of one key the oldest value
+        comes first, for values begin with the position since which they hold.
         """
-        past = self._past.scan(prefix, start)
-        replaced = next(past, None)
         done = b""
-        for key, stored in self._now.scan(prefix, start):
-            while replaced is not None and replaced[0][:-8] <= key:
-                if self._first(replaced, done, start):
-                    done = replaced[0][:-8]
-                    yield done, replaced[1]
-                replaced = next(past, None)
-            if done != key:
+        for key, stored in merge(self._replaced(prefix, start), self._now.scan(prefix, start)):
+            if key != done:
+                done = key
                 yield key, stored
-        while replaced is not None:
-            if self._first(replaced, done, start):
-                done = replaced[0][:-8]
-                yield done, replaced[1]
-            replaced = next(past, None)
 
-    def _first(self, replaced: tuple[bytes, bytes], done: bytes, start: bytes) -> bool:
-        """Whether it is the first of its key to be replaced after the position.
+    def _replaced(self, prefix: bytes, start: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """What was replaced after the position, in order of key.
 
-        One of the key just before `start` is met, too, where the start is that key and a zero byte.
+        Of the key just before `start` something is met, too, where the start is that key and a zero byte.
         """
-        key, made = replaced[0][:-8], replaced[0][-8:]
-        return made >= self._next and key != done and key >= start
+        for dated, stored in self._past.scan(prefix, start):
+            key = dated[:-8]
+            if dated[-8:] >= self._next and key >= start:
+                yield key, stored
 
 
 def _since(stored: bytes) -> int:
