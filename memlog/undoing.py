@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from memlog.codec import Entry
@@ -33,10 +33,10 @@ def undo(command: Undo, state: State, context: Context) -> Iterator[Event]:
     undos = _Undos(state, context)
     if command.position is not None:
         at = _entry_at(command.position, context)
-        if not undos.undone(_span(at, context), state):
+        if not undos.undone(_span(at, context)):
             yield from _undo_command(at, command.cascade, undos)
         return
-    commands = _commands_back(undos, command.thread)
+    commands = undos.commands_back(command.thread)
     for number in range(command.last):
         entry = next(commands, None)
         if entry is None:
@@ -89,16 +89,17 @@ class _Undos:
             self._spans[position] = undone
         return self._spans[position]
 
-    def undone(self, span: tuple[int, int], state: State) -> bool:
+    def undone(self, span: tuple[int, int]) -> bool:
         """Whether a command is undone, by an undo that is not undone itself."""
         undone = False
-        while (latest := self._undo_of(span, state)) is not None:
+        while (latest := self._undo_of(span)) is not None:
             undone = not undone
             span = _span(latest, self.context)
         return undone
 
-    def _undo_of(self, span: tuple[int, int], state: State) -> Entry | None:
+    def _undo_of(self, span: tuple[int, int]) -> Entry | None:
         """The latest undo of what happened there, found by the rows that it gave back."""
+        state = self.later.state
         first, last = span
         keys = {key for position in range(first, last + 1) for key in state.touched(position)}
         later = {
@@ -108,19 +109,37 @@ class _Undos:
         latest = max(undos, default=None)
         return None if latest is None else self.context.entry_at(latest)
 
-    def there(self, positions: Set[int], last: int) -> tuple[set[int], set[int]]:
+    def there(self, positions: set[int], last: int) -> tuple[set[int], set[int]]:
         """Those of `positions`, beyond `last`, that are not undone: commands, and undos that stand."""
         self._look_back(last + 1)
-        commands = set(positions) - self._undone - self._standing
+        commands = positions - self._undone - self._standing
         return commands, {each for each in self._standing & positions if each <= self._head}
 
-    def note(self, position: int) -> None:
-        """The undo at the head, which was made a moment ago. It took back no undo that stood, but as the last of all:
-        a cascade does not."""
+    def note(self) -> None:
+        """The undo at the head was made a moment ago. If it took back one that stood it was the last: a cascade
+        takes back none."""
+        position = self.context.head()
         self.later.note(position)
         self._see(position)
 
-    def stands(self, position: int) -> bool:
+    def commands_back(self, thread: str | None) -> Iterator[Entry]:
+        """An entry of each command of this thread that changed something and was not undone, the newest first.
+
+        What is undone between one and the next is of no concern: it stands further up.
+        """
+        passed: set[int] = set()
+        back = range(self._head, 0, -1)
+        there = (each for each in back if each not in passed and self._stands(each))
+        for position in islice(there, SEARCHED_BACK_MAX):
+            entry = self.context.entry_at(position)
+            if entry is None or isinstance(entry.event, (CommandUndone, Erased)):
+                continue
+            if thread in (None, entry.thread) and not _is_of_the_project(entry):
+                first, last = _span(entry, self.context)
+                passed.update(range(first, last + 1))
+                yield entry
+
+    def _stands(self, position: int) -> bool:
         """Whether it is not undone, be it an undo or not."""
         self._look_back(position)
         return position not in self._undone
@@ -147,25 +166,6 @@ def _entry_at(position: int, context: Context) -> Entry:
     return entry
 
 
-def _commands_back(undos: _Undos, thread: str | None) -> Iterator[Entry]:
-    """An entry of each command of this thread that changed something and was not undone, the newest first.
-
-    What is undone between one and the next is of no concern: it stands further up.
-    """
-    context = undos.context
-    passed: set[int] = set()
-    back = range(context.head(), 0, -1)
-    there = (each for each in back if each not in passed and undos.stands(each))
-    for position in islice(there, SEARCHED_BACK_MAX):
-        entry = context.entry_at(position)
-        if entry is None or isinstance(entry.event, (CommandUndone, Erased)):
-            continue
-        if thread in (None, entry.thread) and not _is_of_the_project(entry):
-            first, last = _span(entry, context)
-            passed.update(range(first, last + 1))
-            yield entry
-
-
 def _undo_command(entry: Entry, cascade: bool, undos: _Undos) -> Iterator[Event]:
     undoing = [_Undoing(entry, undos)]
     while undoing:  # not by recursion: one may stand in the way of the other a thousand deep
@@ -178,7 +178,7 @@ def _undo_command(entry: Entry, cascade: bool, undos: _Undos) -> Iterator[Event]
         undoing.pop()
         if stretch.rows:
             yield CommandUndone(first, last)
-            undos.note(undos.context.head())
+            undos.note()
 
 
 class _Undoing:
