@@ -7,7 +7,8 @@ others may write to it.
 from __future__ import annotations
 
 import os
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import lmdb
@@ -62,9 +63,17 @@ def _require_none(unsound: str | None) -> None:
 
 
 def _problem(path: Path, environment: lmdb.Environment) -> str | None:
-    """That of the newest commit, whose pages nobody uses again meanwhile."""
+    with newest(path, environment) as pages:
+        return None if pages is None else problem(pages)
+
+
+@contextmanager
+def newest(path: Path, environment: lmdb.Environment) -> Iterator[Pages | None]:
+    """The newest commit, whose pages nobody uses again meanwhile; None where others write too often to see one."""
     for _ in range(TRIES):
         with environment.begin() as transaction, closing(Pages(path, transaction.id())) as pages:
-            if pages.transaction == transaction.id():
-                return problem(pages)
-    return None
+            # Else two commits came between the snapshot and the look at the meta pages.
+            if pages.transaction == transaction.id() or not pages.newest_is_known:
+                yield pages
+                return
+    yield None

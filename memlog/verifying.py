@@ -13,7 +13,7 @@ from memlog.errors import StorageError
 from memlog.gates import make_room_for_lock
 from memlog.log import Damage
 from memlog.pages import Pages
-from memlog.proving import TRIES, unsound_metas
+from memlog.proving import newest, unsound_metas
 
 
 def verify_file(path: Path) -> Iterator[int | Damage]:
@@ -34,29 +34,20 @@ def _opened(path: Path) -> Iterator[Pages]:
     it either.
     """
     try:
-        unsound = unsound_metas(path)
-        environment = None if unsound else _snapshots(path)
+        environment = None if unsound_metas(path) else _snapshots(path)
     except lmdb.Error:
         environment = None
     if environment is None:
         with closing(Pages(path)) as pages:
             yield pages
         return
-    try:
-        for _ in range(TRIES):
-            with (
-                environment.begin() as transaction,
-                closing(Pages(path, transaction.id())) as pages,
-            ):
-                # Else two commits came between the snapshot and the look at the meta pages.
-                if pages.transaction == transaction.id() or not pages.newest_is_known:
-                    yield pages
-                    return
-        raise StorageError(
-            f"{path.name} is written to so often that it cannot be read", suggestion="Try again."
-        )
-    finally:
-        environment.close()
+    with closing(environment), newest(path, environment) as found:
+        if found is None:
+            raise StorageError(
+                f"{path.name} is written to so often that it cannot be read",
+                suggestion="Try again.",
+            )
+        yield found
 
 
 def _snapshots(path: Path) -> lmdb.Environment:
