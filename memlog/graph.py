@@ -213,8 +213,8 @@ def _unfit_additions(command: AddObservations, state: State) -> Iterator[Refusal
     near = Suggestions()
     for index, item in enumerate(command.observations):
         path = f"observations[{index}]"
-        entity_id = state.entity_id_of(item.entity_name)
-        if entity_id is None:
+        entity = state.entity_named(item.entity_name)
+        if entity is None:
             where = f"{path}.entityName"
             yield missing_entity(item.entity_name, where, state, near, far=CREATE_IT)
             continue
@@ -222,7 +222,7 @@ def _unfit_additions(command: AddObservations, state: State) -> Iterator[Refusal
         for place, content in enumerate(item.contents):
             if isinstance(content, str) or content.supersedes is None:
                 continue
-            facts = Facts(state, entity_id)
+            facts = Facts(state, entity.id)
             old = facts.find(content.supersedes)
             where = f"{path}.contents[{place}].supersedes"
             if old is None:

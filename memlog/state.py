@@ -294,8 +294,14 @@ class State:
         return None if found is None else found.decode()
 
     def entity_named(self, name: str) -> Entity | None:
+        """Raises DecodeError where the name is that of an entity that has no row: one of the two is damaged."""
         entity_id = self.entity_id_of(name)
-        return None if entity_id is None else self.entity(entity_id)
+        if entity_id is None:
+            return None
+        entity = self.entity(entity_id)
+        if entity is None:
+            raise msgspec.DecodeError(f"the entity {entity_id} has a name and no row")
+        return entity
 
     def current_name(self, name: str) -> str:
         """The name of the entity that has or had this one; the name itself where none has."""

@@ -98,6 +98,32 @@ def test_a_row_of_the_state_that_is_none_is_told_to_readers_and_writers_with_the
     assert texts(project, "Jon") == ["a", "b"]
 
 
+@pytest.mark.parametrize(
+    "command", [add("Jon", "b"), create("Jon", "b"), RenameEntity(name="Jon", new_name="Joe")]
+)
+def test_a_name_that_leads_to_no_entity_is_told_before_anything_is_written_about_it(
+    project: Project, command: AnyCommand
+) -> None:
+    """A log that spoke of an entity that never was could not be replayed."""
+    run(project, create("Jon", "a"))
+    now = project._environment.databases["now"]
+
+    def spoil(transaction: lmdb.Transaction) -> None:
+        with transaction.cursor(now) as cursor:
+            for key, value in list(cursor):
+                if key[:1] == b"N":
+                    transaction.put(key, bytes(value)[:-1] + b"?", db=now)
+
+    project._environment.write(spoil)
+
+    with pytest.raises(StorageError, match="state cannot be read"):
+        run(project, command)
+    assert project.head() == 3
+    project.rebuild()
+    run(project, add("Jon", "b"))
+    assert texts(project, "Jon") == ["a", "b"]
+
+
 def test_a_relation_listed_under_no_id_is_told_to_who_reads_it_with_the_way_out(
     project: Project,
 ) -> None:
