@@ -68,6 +68,22 @@ def texts(project: Project, name: str, at: int | None = None) -> list[str]:
         return [row.content for row in state.observations(entity.id)] if entity else []
 
 
+def spoil(
+    project: Project, tables: bytes, spoilt: Callable[[bytes, bytes], tuple[bytes, bytes]]
+) -> None:
+    """Puts what `spoilt` makes of key and value in the place of each present row of these tables of the state."""
+    now = project._environment.databases["now"]
+
+    def body(transaction: lmdb.Transaction) -> None:
+        with transaction.cursor(now) as cursor:
+            rows = [(bytes(key), bytes(value)) for key, value in cursor if key[0] in tables]
+        for key, value in rows:
+            transaction.delete(key, db=now)
+            transaction.put(*spoilt(key, value), db=now)
+
+    project._environment.write(body)
+
+
 def test_positions_are_dense_and_a_batch_takes_consecutive_ones(project: Project) -> None:
     assert run(project, create("Jon", "a", "b")) == [2, 3, 4]
     assert run(project, add("Jon", "c")) == [5]
@@ -78,15 +94,7 @@ def test_a_row_of_the_state_that_is_none_is_told_to_readers_and_writers_with_the
     project: Project,
 ) -> None:
     run(project, create("Jon", "a"))
-    now = project._environment.databases["now"]
-
-    def spoil(transaction: lmdb.Transaction) -> None:
-        with transaction.cursor(now) as cursor:
-            for key, value in list(cursor):
-                if key[:1] in (b"E", b"P"):
-                    transaction.put(key, bytes(value[:8]) + b"\xc1", db=now)
-
-    project._environment.write(spoil)
+    spoil(project, b"EP", lambda key, value: (key, value[:8] + b"\xc1"))
 
     for attempt in (lambda: texts(project, "Jon"), lambda: run(project, add("Jon", "b"))):
         with pytest.raises(StorageError, match="state cannot be read") as refused:
@@ -106,15 +114,7 @@ def test_a_name_that_leads_to_no_entity_is_told_before_anything_is_written_about
 ) -> None:
     """A log that spoke of an entity that never was could not be replayed."""
     run(project, create("Jon", "a"))
-    now = project._environment.databases["now"]
-
-    def spoil(transaction: lmdb.Transaction) -> None:
-        with transaction.cursor(now) as cursor:
-            for key, value in list(cursor):
-                if key[:1] == b"N":
-                    transaction.put(key, bytes(value)[:-1] + b"?", db=now)
-
-    project._environment.write(spoil)
+    spoil(project, b"N", lambda key, value: (key, value[:-1] + b"?"))
 
     with pytest.raises(StorageError, match="state cannot be read"):
         run(project, command)
@@ -130,16 +130,7 @@ def test_a_relation_listed_under_no_id_is_told_to_who_reads_it_with_the_way_out(
     run(project, create("Jon"))
     knows = NewRelation(source="Jon", target="Gina", relation_type="knows")
     run(project, CreateRelations(relations=[knows]))
-    now = project._environment.databases["now"]
-
-    def spoil(transaction: lmdb.Transaction) -> None:
-        with transaction.cursor(now) as cursor:
-            for key, value in list(cursor):
-                if key[:1] == b"T":
-                    transaction.delete(key, db=now)
-                    transaction.put(bytes(key)[:-1] + b"\xff", value, db=now)
-
-    project._environment.write(spoil)
+    spoil(project, b"T", lambda key, value: (key[:-1] + b"\xff", value))
 
     with (
         pytest.raises(StorageError, match="state cannot be read") as refused,
