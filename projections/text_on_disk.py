@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any, assert_never
@@ -57,13 +58,15 @@ class OnDisk:
     def best(self, clause: Clause, limit: int) -> Found:
         asked = self._query(clause)
         found: Found
-        found = self._searcher.search(asked, limit, count=False, weight_by_field="weight").hits
+        found = self._searcher.search(
+            asked, self._room(limit), count=False, weight_by_field="weight"
+        ).hits
         return found
 
     def smallest(self, clause: Clause, limit: int) -> Found:
         found: Found = self._searcher.search(
             self._query(clause),
-            limit,
+            self._room(limit),
             count=False,
             order_by_field="size",
             order=tantivy.Order.Asc,
@@ -71,8 +74,7 @@ class OnDisk:
         return found
 
     def having(self, clause: Clause, limit: int | None = None) -> list[Any]:
-        room = limit or max(self._searcher.num_docs, 1)
-        hits = self._searcher.search(self._query(clause), room, count=False).hits
+        hits = self._searcher.search(self._query(clause), self._room(limit), count=False).hits
         return [address for _, address in hits]
 
     def heads(self, addresses: Sequence[Any]) -> list[Head]:
@@ -95,6 +97,10 @@ class OnDisk:
         for row in rows:
             hashed.update(len(row).to_bytes(4, "big") + row)
         return hashed.hexdigest()
+
+    def _room(self, limit: int | None) -> int:
+        """For so many, as far as there are any: tantivy makes it first, and ends the process where it cannot."""
+        return min(limit or sys.maxsize, max(self._searcher.num_docs, 1))
 
     def _count(self, clause: Clause) -> int:
         found: Any = self._searcher.search(self._query(clause), 1, count=True)

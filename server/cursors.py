@@ -24,6 +24,18 @@ FREE = frozenset({"project", "limit", "cursor", "provenance"})
 Limit = Annotated[int, Meta(ge=1, le=1_000)]
 """The argument `limit` of a tool that answers in pages."""
 
+Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+"""A number in a cursor. Anybody can write what looks like a cursor, so all that one says has bounds."""
+
+Position = Annotated[int, Meta(ge=0, le=2**62)]
+"""That of the log at which an answer in pages stands, in a cursor; there is always one beyond it."""
+
+Born = Annotated[int, Meta(ge=1, le=2**63 - 1)]
+"""The position at which something was born, in a cursor."""
+
+Id = Annotated[str, Meta(max_length=64)]
+"""An id in a cursor, or none, if empty."""
+
 Cursor = TypeVar("Cursor", bound=msgspec.Struct)
 
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from memlog.settings import TOOLSETS
 from memlog.state import Known, State
+from server.cursors import ARGUMENT_BYTES, FREE, MARK_BYTES
+from server.registry import tools
 from tests.service import Client, Refused, client_on
 
 JON = {
@@ -351,6 +357,38 @@ def test_a_cursor_sent_with_other_arguments_is_refused_by_the_name_of_each(
     assert {problem["path"] for problem in every["problems"]} == set(others)
     for limit in (1, 2):
         assert client(tool, {**arguments, "cursor": cursor, "limit": limit})
+
+
+ODD = (-7, -1, 0, 1, 10**12, 2**63 - 1, 2**63, "e" * 600, None)
+
+
+def forged(cursor: str, tool: str) -> Iterator[str]:
+    """The cursor with each of the things it says replaced by others."""
+    data = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
+    fields = tools(TOOLSETS)[tool].arguments.__struct_fields__
+    said = MARK_BYTES + ARGUMENT_BYTES * sum(name not in FREE for name in fields)
+    values = msgspec.msgpack.decode(data[said:])
+    for place, odd in product(range(len(values)), ODD):
+        other = data[:said] + msgspec.msgpack.encode([*values[:place], odd, *values[place + 1 :]])
+        yield base64.urlsafe_b64encode(other).decode().rstrip("=")
+
+
+@pytest.mark.parametrize("tool", PAGED)
+def test_a_cursor_that_nobody_gave_out_is_answered_or_refused(client: Client, tool: str) -> None:
+    jon = {**JON, "observations": ["is a banker", "likes dancing"]}
+    client("create_entities", entities=[jon, GINA], threadId="a")
+    for number in range(3):
+        note = {"type": "note", "source": "s", "confidence": 1, "tags": ["x"]}
+        client("memory_create", content=f"note {number}", **note)
+    client("create_project", name="other")
+    client("switch_project", name="default")
+    arguments, _ = PAGED[tool]
+    cursor = client(tool, **arguments, limit=1)["nextCursor"]
+    for other in forged(cursor, tool):
+        try:
+            client(tool, **arguments, limit=1, cursor=other)
+        except Refused as refusal:
+            assert refusal.error["code"] in {"INVALID_PARAMETER", "ENTITY_NOT_FOUND"}
 
 
 def test_a_cursor_goes_on_where_defaults_are_spelt_out_or_what_it_knows_is_left_out(

@@ -29,7 +29,7 @@ from memlog.state import State
 from memlog.times import iso
 from memlog.touching import memory_positions, positions_of_name
 from memlog.undoing import undone
-from server.cursors import CursorText, Limit, read_cursor, write_cursor
+from server.cursors import Count, CursorText, Limit, read_cursor, write_cursor
 from server.cutting import page_of, within_budget
 from server.memories import require_memory
 from server.moments import Since, position_of
@@ -76,7 +76,7 @@ class HistoryResult(Result, frozen=True):
 class _Before(msgspec.Struct, array_like=True):
     """Events below `position`."""
 
-    position: int = 2**63 - 1
+    position: Count = 2**63 - 1
 
 
 @tool("history", "Show what happened")

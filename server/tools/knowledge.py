@@ -27,7 +27,7 @@ from memlog.project import Outcome
 from memlog.saving import quality_score, warnings
 from memlog.state import Entity, Observation, State
 from memlog.times import iso, parse_iso
-from server.cursors import CursorText, Limit, read_cursor, write_cursor
+from server.cursors import Count, CursorText, Id, Limit, Position, read_cursor, write_cursor
 from server.cutting import page_of, said, together
 from server.moments import AsOf, Time, position_of
 from server.nearest import silent_thread
@@ -152,8 +152,8 @@ class HistoryResult(Result, frozen=True):
 class _VersionsCursor(msgspec.Struct, array_like=True):
     """The versions as of `position`, born after `born`."""
 
-    position: int | None
-    born: int = 0
+    position: Position | None
+    born: Count = 0
 
 
 @tool("knowledge", "Show the versions of facts")
@@ -257,8 +257,8 @@ class QueryNodesResult(Result, frozen=True):
 class _NodesCursor(msgspec.Struct, array_like=True):
     """The entities as of `position`, beyond the one with this id."""
 
-    position: int | None
-    entity: str = ""
+    position: Position | None
+    entity: Id = ""
 
 
 @tool("knowledge", "List entities by their properties")

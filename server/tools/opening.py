@@ -17,7 +17,7 @@ from memlog.commands import ITEMS_MAX, EntityName
 from memlog.gates import SMALL_CALLS
 from memlog.patience import Held
 from memlog.state import Entity, State
-from server.cursors import CursorText, read_cursor, write_cursor
+from server.cursors import Count, CursorText, Id, Position, read_cursor, write_cursor
 from server.cutting import within_budget
 from server.moments import AsOf, position_of
 from server.nearest import closest_names
@@ -50,10 +50,10 @@ class OpenNodesResult(Result, frozen=True):
 class _Cursor(msgspec.Struct, array_like=True):
     """As of `position`, the names from `reached` on; of an entity opened alone, what is older than these."""
 
-    position: int | None
-    reached: int = 0
-    fact: int = NEWEST.fact
-    edge: str = NEWEST.edge
+    position: Position | None
+    reached: Count = 0
+    fact: Count = NEWEST.fact
+    edge: Id = NEWEST.edge
 
 
 class _Opened(msgspec.Struct):

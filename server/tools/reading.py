@@ -17,7 +17,7 @@ from memlog.settings import Mode
 from memlog.state import State
 from projections.documents import Kind
 from projections.search import DEPTH, Found, Hit
-from server.cursors import CursorText, Limit, read_cursor, write_cursor
+from server.cursors import Count, CursorText, Id, Limit, Position, read_cursor, write_cursor
 from server.cutting import page_of, together, within_budget
 from server.moments import AsOf, position_of
 from server.portions import OPEN_ALONE, cut_notice, portion, portion_of_facts, view_portion
@@ -60,9 +60,9 @@ class ReadGraph(Arguments, frozen=True):
 class _GraphCursor(msgspec.Struct, array_like=True):
     """The graph as of `position`, beyond the entity and the relation with these ids."""
 
-    position: int | None
-    entity: str = ""
-    relation: str = ""
+    position: Position | None
+    entity: Id = ""
+    relation: Id = ""
 
 
 @tool("graph", "Read the whole graph")
@@ -145,10 +145,10 @@ class _SearchCursor(msgspec.Struct, array_like=True):
     the pages of this one leave it out.
     """
 
-    position: int | None
-    offset: int
-    depth: int
-    told: int = 0
+    position: Position | None
+    offset: Count
+    depth: Count
+    told: Count = 0
 
     def after(self, position: int, reached: int, *, more: bool) -> _SearchCursor:
         if more:

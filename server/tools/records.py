@@ -17,7 +17,7 @@ from memlog.project import Outcome
 from memlog.state import Memory, State, type_label
 from memlog.times import iso
 from server.addresses import item_uri
-from server.cursors import CursorText, read_cursor, write_cursor
+from server.cursors import Born, CursorText, Position, read_cursor, write_cursor
 from server.cutting import together, within_budget
 from server.memories import MEMORY_KINDS, found_memories, stored
 from server.moments import AsOf, position_of
@@ -162,8 +162,8 @@ class MemoryList(Arguments, frozen=True):
 class _Cursor(msgspec.Struct, array_like=True):
     """The list as of `position`, of memories born before `born`."""
 
-    position: int | None
-    born: int | None = None
+    position: Position | None
+    born: Born | None = None
 
 
 @tool("records", "List records", links=_links)

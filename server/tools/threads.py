@@ -6,7 +6,7 @@ import msgspec
 from msgspec import field
 
 from memlog.times import iso
-from server.cursors import CursorText, read_cursor, write_cursor
+from server.cursors import Count, CursorText, read_cursor, write_cursor
 from server.cutting import within_budget
 from server.registry import Arguments, Call, Result, tool
 
@@ -18,7 +18,7 @@ class ListThreads(Arguments, frozen=True):
 class _Quieter(msgspec.Struct, array_like=True):
     """Threads that wrote last before `position`."""
 
-    position: int = 2**63 - 1
+    position: Count = 2**63 - 1
 
 
 class ThreadView(Result, frozen=True):
