@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
+from itertools import groupby
 from typing import Any, assert_never
 
 import tantivy
@@ -30,6 +31,9 @@ from projections.text_rows import CHECKPOINT, Head, Row, decode_head, decode_row
 
 TRIGRAMS_MAX = 8
 """Trigrams of a needle that are looked up, evenly spread; who reads the text does the rest."""
+
+PHRASE_WORDS_MAX = 10_000
+"""So many words at most stand for the beginning of one in a phrase: tantivy refuses more than 16,384."""
 
 TERMS_FEW = 100
 """So many terms are quicker looked up one by one than as a set, for which tantivy makes an automaton (0.15 ms)."""
@@ -166,7 +170,27 @@ class OnDisk:
             return self._query(Term("exact", words[0]))
         if not begins:
             return tantivy.Query.phrase_query(self._schema, "exact", list(words))
-        words[-1] += ".*"
-        if len(words) == 1:
-            return tantivy.Query.regex_query(self._schema, "exact", words[0])
-        return tantivy.Query.regex_phrase_query(self._schema, "exact", list(words))
+        *before, last = words
+        if not before:
+            return tantivy.Query.regex_query(self._schema, "exact", f"{last}.*")
+        phrase, schema = tantivy.Query.regex_phrase_query, self._schema
+        ends = _patterns(last, self._beginning(last))
+        return tantivy.Query.boolean_query(
+            [(Occur.Should, phrase(schema, "exact", [*before, end])) for end in ends]
+        )
+
+    def _beginning(self, prefix: str) -> list[str]:
+        """All words of the texts that begin so, in order."""
+        return sorted(word for word, _ in self._searcher.terms_with_prefix("exact", prefix))
+
+
+def _patterns(prefix: str, words: Sequence[str]) -> Iterator[str]:
+    """Expressions that together match these words, which begin with `prefix`, each of few enough for a phrase."""
+    if len(words) <= PHRASE_WORDS_MAX:
+        yield f"{prefix}.*"
+        return
+    for longer, found in groupby(words, lambda word: word[: len(prefix) + 1]):
+        if longer == prefix:
+            yield prefix
+        else:
+            yield from _patterns(longer, list(found))

@@ -59,6 +59,9 @@ MISSPELT_LETTERS_MIN, MISSPELT_TWICE_LETTERS_MIN = 4, 8
 THINGS_FEW = 100
 """Of more things than these, those that have a word are looked for among the texts that have it, if these are fewer."""
 
+MISSPELT_LETTERS_MAX = 64
+"""Longer ones are no words: what finds those near to one grows with it, to a hundred megabytes for 10,000 letters."""
+
 MISSPELT_SHARE = 0.5
 UNKNOWN_SHARE = 0.5
 """Of its rarity, for a word that no text has: it would count as the rarest of all, though it tells no text from
@@ -193,7 +196,7 @@ class TextSnapshot:
 
     def _misspelt(self, stem: str) -> list[Clause]:
         """The words that a word which no text has may have been meant for: one or two letters away."""
-        if len(stem) < MISSPELT_LETTERS_MIN or not stem.isalpha():
+        if not MISSPELT_LETTERS_MIN <= len(stem) <= MISSPELT_LETTERS_MAX or not stem.isalpha():
             return []
         near = Near(stem, 1 if len(stem) < MISSPELT_TWICE_LETTERS_MIN else 2)
         having = self._having(near)

@@ -15,7 +15,7 @@ from projections.query import parse
 from projections.text import TextProjector
 from projections.text_part import CHECKED_MAX, part_score
 from projections.text_rows import LENGTH_MAX, size, weight
-from projections.text_snapshot import TERMS_MAX
+from projections.text_snapshot import MISSPELT_LETTERS_MAX, TERMS_MAX
 from projections.things import TextHit
 
 FACTS = {
@@ -352,3 +352,24 @@ def test_things_that_fit_are_found_behind_many_that_do_not(tmp_path: Path) -> No
     projector = index_of(tmp_path, [*many, few], 41)
     hits = projector.search(parse("alpha AND NOT many*"), limit=1)
     assert names(hits) == ["few"]
+
+
+def test_the_beginning_of_a_word_in_a_phrase_may_stand_for_any_number_of_words(
+    tmp_path: Path,
+) -> None:
+    """tantivy refuses more than 16,384 of them."""
+    many = " ".join(f"foo-a{number:05}" for number in range(17_000))
+    changes = [born("many", many, 1), born("one", "bar-a00001, foo", 2), born("foo", "foo a", 3)]
+    projector = index_of(tmp_path, changes, 3)
+    assert set(by_words(projector, "foo-a*")) == {"foo", "many"}
+    assert by_words(projector, "foo-a16*") == ["many"]
+    assert by_words(projector, "bar-a*") == ["one"]
+    projector.close()
+
+
+def test_a_word_that_is_longer_than_any_is_looked_for_as_it_stands(tmp_path: Path) -> None:
+    longest, longer = "a" * MISSPELT_LETTERS_MAX, "b" * 10_000
+    projector = index_of(tmp_path, [born("longest", longest, 1), born("longer", longer, 2)], 2)
+    assert by_words(projector, longest[:-1] + "b") == ["longest"]
+    assert by_words(projector, longer[:-1] + "a") == []
+    projector.close()
