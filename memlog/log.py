@@ -44,8 +44,8 @@ class Retold(int):
 
 
 class Checked:
-    """Up to which position a process has checked a log; what reads it from the first entry on, as many
-    projections do in turn, checks each entry once."""
+    """The position up to which this process has verified the chain: whatever reads the log from its first entry on,
+    as one projection after another does, verifies only what comes after it."""
 
     position = 0
     head = Head()

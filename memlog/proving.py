@@ -18,7 +18,7 @@ from memlog.pages import Pages
 from memlog.structure import is_sealed, problem, problem_of_metas
 
 TRIES = 100
-"""To look at a file between two commits of others; who writes as often as that has looked through it."""
+"""Attempts to see the file between two commits of other processes. Whoever commits that often has proved it."""
 
 
 def unsound_metas(path: Path) -> str | None:

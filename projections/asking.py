@@ -32,8 +32,8 @@ AGAIN_SECONDS = 1.0
 """How long one waits that can do without, where the question before was not answered in time."""
 
 PATIENT_MAX, CROWDED_SECONDS = 16, 3.0
-"""So many wait as long as that, of the 40 calls that are served at once, and who comes while these wait no longer than
-so: an endpoint that hangs must not have all threads, and keep out writes and searches by words."""
+"""So many callers wait the full time, later ones only this long: an endpoint that hangs must not hold all of the 40
+threads that serve calls, and so keep out writes and searches by words."""
 
 IN_A_WHILE = "Ask again in a while; `memlog doctor` says whether it is there."
 

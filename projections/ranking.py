@@ -76,8 +76,8 @@ def scores(features: Features) -> Scores:
 
 
 def told(ordered: Scores, cosines: NDArray[np.floating[Any]]) -> Scores:
-    """What answers tell of scores, best first: no less than a cosine weighs before it is spread, and no more than
-    what stands before. The last of what was found, which is the only one, has 0 else, as if it matched nothing."""
+    """Scores as answers show them, best first: never rising, and each at least what the cosine weighs by itself. Else
+    the last hit, or an only one, would show 0, as if it matched nothing."""
     least = CLOSE_WEIGHTS["meaning"] / SCORE_MAX * cosines
     shown: Scores = np.minimum.accumulate(np.maximum(ordered, least).clip(0))
     return shown

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 
 def nothing() -> None:
-    """Is what follows, where nobody wants to be told."""
+    """The default callback: does nothing."""
 
 
 class _Told(threading.local):
@@ -33,5 +33,5 @@ def told(tell: Callable[[], object]) -> Iterator[None]:
 
 
 def computes() -> None:
-    """To be called right before."""
+    """To be called right before the model computes or an endpoint is asked; calls what `told` was given."""
     _told.tell()
