@@ -150,10 +150,7 @@ class Questions:
                 notice=f"{before.notice}, while the present one, {present.meaning.embedder.key}, is "
                 f"embedding: its vectors are there for {position} of {needed} events."
             )
-        return present._replace(
-            notice=f"The newest {needed - position} events are searched by words only: their texts are still "
-            "being turned into vectors. Ask again in a while to search them by meaning too."
-        )
+        return present._replace(notice=_words_only(needed - position))
 
     def _asked_present(
         self, wanted: Question | Text, mode: Mode, at: int | None
@@ -194,3 +191,15 @@ class Questions:
             f"Searched by meaning with the embedder before, {meaning.embedder.key}, up to event "
             f"{meaning.vectors.position}",
         )
+
+
+def _words_only(events: int) -> str:
+    """That so many of the newest events are not found by meaning yet."""
+    if events == 1:
+        newest, texts, them = "The newest event is", "its text is", "it"
+    else:
+        newest, texts, them = f"The newest {events} events are", "their texts are", "them"
+    return (
+        f"{newest} searched by words only: {texts} still being turned into vectors. "
+        f"Ask again in a while to search {them} by meaning too."
+    )
