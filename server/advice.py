@@ -1,5 +1,5 @@
 """Advice that can be followed: a sentence that names a tool which is not offered here is left out, of what is advised
-in an error and of what describes the other tools."""
+in an error or a notice and of what describes the other tools."""
 
 from __future__ import annotations
 

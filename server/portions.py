@@ -15,7 +15,9 @@ import msgspec
 
 from memlog.state import Entity, Known, Observation, Relation, State, updated_us
 from memlog.times import iso
-from server.cutting import ANSWER_CHARACTERS, PORTION_CHARACTERS
+from server.advice import followable
+from server.cutting import ANSWER_CHARACTERS, PORTION_CHARACTERS, together
+from server.session import Session
 from server.views import EntityView, view_provenance, view_relation
 
 OPEN_ALONE = "open_nodes with such a name alone pages through all of it."
@@ -161,8 +163,8 @@ def newest(rows: Sequence[Row], size: Callable[[Row], int], room: int) -> list[R
     return told
 
 
-def cut_notice(views: Iterable[View], remedy: str) -> str | None:
-    """Which entities are not told whole, and what to do about it."""
+def cut_notice(views: Iterable[View], remedy: str, session: Session) -> str | None:
+    """Which entities are not told whole, and what this client can do about it."""
     cut = [view for view in views if _is_cut(view)]
     if not cut:
         return None
@@ -173,7 +175,8 @@ def cut_notice(views: Iterable[View], remedy: str) -> str | None:
     missing += [f"{names:,} former names"] * bool(names)
     others = f" and {len(cut) - 1:,} more" if len(cut) > 1 else ""
     left_out = f"'{cut[0].name}'{others}: {' and '.join(missing)} left out, for the answer is long."
-    return " ".join([left_out, *[remedy] * bool(facts or edges), *[FORMER_NAMES] * bool(names)])
+    advice = [remedy] * bool(facts or edges) + [FORMER_NAMES] * bool(names)
+    return together(left_out, *(followable(session, each) for each in advice))
 
 
 def _is_cut(view: EntityView) -> bool:

@@ -143,3 +143,47 @@ def test_what_is_no_id_of_a_memory_is_told_how_ids_look(read_only: bool, tmp_pat
     ):
         client("get_history", memoryId="mem_1")
     assert "mem_ and 26 characters" in refused.value.error["suggestion"]
+
+
+@pytest.mark.parametrize("toolset", ["graph", "knowledge", "facts", "history"])
+def test_with_one_toolset_no_notice_names_a_tool_of_another(toolset: str, tmp_path: Path) -> None:
+    long = [f"{number} {'and so on ' * 900}" for number in range(9)]
+    with client_on(tmp_path) as client:
+        client(
+            "create_entities", entities=[{"name": "Ann", "entityType": "t", "observations": long}]
+        )
+        client("rename_entity", name="Ann", newName="Anna")
+        for content in long:
+            client("store_memory", content=content)
+    calls: dict[str, tuple[str, dict[str, Any]]] = {
+        "graph": ("read_graph", {}),
+        "knowledge": ("query_nodes", {}),
+        "facts": ("list_recent_memories", {}),
+        "history": ("rename_entity", {"name": "Anna", "newName": "Ann"}),
+    }
+    with client_on(tmp_path, toolsets=(toolset,)) as client:
+        tool, arguments = calls[toolset]
+        notice = client(tool, arguments)["notice"]
+        assert "left out" in notice or "did not fit" in notice
+        assert named(notice) <= client.tools.keys()
+
+
+def test_former_names_are_said_to_be_in_the_history_where_that_is_offered(tmp_path: Path) -> None:
+    names = [f"{number} {'n' * 490}" for number in range(30)]
+    with client_on(tmp_path) as client:
+        client("create_entities", entities=[{"name": each, "entityType": "t"} for each in names])
+        client("merge_entities", names=names[1:], into=names[0])
+        assert named(client("read_graph")["notice"]) == {"get_history"}
+    with client_on(tmp_path, toolsets=("graph",)) as client:
+        assert "former names left out" in client("read_graph")["notice"]
+        assert not named(client("read_graph")["notice"])
+
+
+def test_an_archived_project_is_said_to_come_back_where_that_is_offered(tmp_path: Path) -> None:
+    with client_on(tmp_path) as client:
+        client("get_current_project")
+        client("archive_project", name="default")
+        client.session.active = "default"
+        assert client("get_current_project")["message"].endswith(": restore_project brings it back")
+    with client_on(tmp_path, read_only=True) as client:
+        assert client("get_current_project")["message"].endswith("'default', which is archived")

@@ -13,6 +13,7 @@ from memlog.commands import StoreMemory, SupersedeMemory
 from memlog.project import Outcome
 from memlog.state import Memory
 from memlog.times import iso
+from server.advice import followable
 from server.cutting import Room, together, within_budget
 from server.memories import MEMORY_KINDS, found_memories, similar_facts, stored
 from server.moments import AsOf, position_of
@@ -157,7 +158,7 @@ def search_memories(call: Call, arguments: SearchMemories) -> FactsResult:
             for row, relevance in rows
         ]
     usage.read(row.id for row, _ in rows)
-    return _facts(project, views, found.notice)
+    return _facts(call, project, views, found.notice)
 
 
 class ListRecentMemories(Arguments, frozen=True):
@@ -179,14 +180,16 @@ def list_recent_memories(call: Call, arguments: ListRecentMemories) -> FactsResu
             for row in rows
         ]
     usage.read(row.id for row in rows)
-    return _facts(project, views)
+    return _facts(call, project, views)
 
 
-def _facts(project: str, views: Sequence[FactView], notice: str | None = None) -> FactsResult:
+def _facts(
+    call: Call, project: str, views: Sequence[FactView], notice: str | None = None
+) -> FactsResult:
     """As many as an answer holds; how many it does not hold is said."""
     shown = list(within_budget(views))
     left_out = len(views) - len(shown)
     if left_out:
-        said = f"{left_out} more did not fit into the answer: memory_list has their links."
-        notice = together(said, notice)
+        said = f"{left_out} more did not fit into the answer."
+        notice = together(said, followable(call.session, "memory_list has their links."), notice)
     return FactsResult(project=project, memories=shown, notice=notice)

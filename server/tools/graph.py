@@ -79,7 +79,8 @@ def create_entities(call: Call, arguments: CreateEntities) -> CreateEntitiesResu
             project=project,
             entities=shown,
             notice=room.notice(
-                "All were stored; open_nodes shows them.", cut_notice(shown, OPEN_ALONE)
+                "All were stored; open_nodes shows them.",
+                cut_notice(shown, OPEN_ALONE, call.session),
             ),
         )
 
@@ -142,7 +143,7 @@ def delete_entities(call: Call, arguments: DeleteEntities) -> DeleteEntitiesResu
             entities=told,
             not_found=not_found,
             suggestions=closest_names(missing, outcome.after),
-            notice=room.notice(remedy, cut_notice(told, remedy), *meant),
+            notice=room.notice(remedy, cut_notice(told, remedy, call.session), *meant),
         )
 
     project, opened = call.open(arguments)

@@ -36,6 +36,7 @@ from server.moments import Since, position_of
 from server.nearest import silent_thread
 from server.portions import OPEN_ALONE, cut_notice, portion, view_portion
 from server.registry import Arguments, Call, Result, ThreadId, tool
+from server.session import Session
 from server.views import EntityView, RelationView, view_relation
 
 UNDONE_SHOWN_MAX = 50
@@ -248,13 +249,14 @@ class NamedEntityResult(Result, frozen=True):
     notice: str | None = None
 
 
-def _named(name: str, outcome: Outcome, project: str) -> NamedEntityResult:
+def _named(name: str, outcome: Outcome, project: str, session: Session) -> NamedEntityResult:
     row = outcome.after.entity_named(name)
     assert row is not None, "it was renamed or merged into in this very transaction"
     told = portion(outcome.after.known_of(row))
     relations = [view_relation(each) for each in told.edges]
     view = view_portion(NamedEntity, told, relations=relations)
-    return NamedEntityResult(project=project, entity=view, notice=cut_notice([view], OPEN_ALONE))
+    notice = cut_notice([view], OPEN_ALONE, session)
+    return NamedEntityResult(project=project, entity=view, notice=notice)
 
 
 @tool("history", "Rename an entity", writes=True)
@@ -267,7 +269,7 @@ def rename_entity(call: Call, arguments: RenameEntity) -> NamedEntityResult:
     return call.execute(
         opened,
         arguments,
-        lambda outcome: _named(arguments.new_name, outcome, project),
+        lambda outcome: _named(arguments.new_name, outcome, project, call.session),
         NamedEntityResult,
     )
 
@@ -282,7 +284,7 @@ def merge_entities(call: Call, arguments: MergeEntities) -> NamedEntityResult:
     return call.execute(
         opened,
         arguments,
-        lambda outcome: _named(arguments.into, outcome, project),
+        lambda outcome: _named(arguments.into, outcome, project, call.session),
         NamedEntityResult,
     )
 

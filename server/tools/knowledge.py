@@ -290,7 +290,7 @@ def query_nodes(call: Call, arguments: QueryNodes) -> QueryNodesResult:
         project=project,
         entities=page,
         next_cursor=write_cursor(following, opened.project_id, arguments),
-        notice=together(cut_notice(page, OPEN_ALONE), lacking, silent),
+        notice=together(cut_notice(page, OPEN_ALONE, call.session), lacking, silent),
     )
 
 

@@ -93,7 +93,9 @@ def open_nodes(call: Call, arguments: OpenNodes) -> OpenNodesResult:
         not_found=missing,
         suggestions=suggestions,
         next_cursor=write_cursor(following, opened.project_id, arguments),
-        notice=cut_notice(entities, GO_ON if following and len(wanted) == 1 else OPEN_ALONE),
+        notice=cut_notice(
+            entities, GO_ON if following and len(wanted) == 1 else OPEN_ALONE, call.session
+        ),
     )
 
 

@@ -12,6 +12,7 @@ from memlog.commands import CreateProject, ProjectName
 from memlog.errors import ProjectArchived
 from memlog.state import Project as ProjectRow
 from memlog.store import Wanted
+from server.advice import followable
 from server.cursors import CursorText, Limit, read_cursor, write_cursor
 from server.cutting import page_of
 from server.registry import Arguments, Call, Result, tool
@@ -125,7 +126,8 @@ def get_current_project(call: Call, arguments: Nothing) -> CurrentProjectResult:
     row = call.session.find(name)
     message = f"The active project is '{name}'"
     if row.status == "archived":
-        message += ", which is archived: restore_project brings it back"
+        back = followable(call.session, ": restore_project brings it back") or ""
+        message += f", which is archived{back}"
     return CurrentProjectResult(project=name, current=view_project(row), message=message)
 
 

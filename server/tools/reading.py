@@ -87,7 +87,7 @@ def read_graph(call: Call, arguments: ReadGraph) -> GraphResult:
         entities=told,
         relations=_only(RelationView, page),
         next_cursor=write_cursor(end, opened.project_id, arguments) if more else None,
-        notice=cut_notice(told, OPEN_ALONE),
+        notice=cut_notice(told, OPEN_ALONE, call.session),
     )
 
 
@@ -197,7 +197,7 @@ def search_nodes(call: Call, arguments: SearchNodes) -> SearchNodesResult:
         next_cursor=write_cursor(following, opened.project_id, arguments)
         if more or found.deeper
         else None,
-        notice=together(cut_notice(entities, OPEN_ALONE), found.notice),
+        notice=together(cut_notice(entities, OPEN_ALONE, call.session), found.notice),
     )
 
 
