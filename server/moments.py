@@ -61,8 +61,9 @@ def position_of(moment: int | str | None, project: Project, path: str = "asOf") 
             raise invalid_at(path, refused.message, refused.suggestion, moment) from None
     time_us = parse_moment(moment, path)
     if lies_ahead(time_us, project):
-        problem, suggestion = f"{moment} lies in the future", f"Leave {path} out to ask for now."
-        raise invalid_at(path, problem, suggestion, moment)
+        instead = f"Leave {path} out to ask for now."
+        suggestion = "Pass a moment that has passed." if path == "since" else instead
+        raise invalid_at(path, f"{moment} lies in the future", suggestion, moment)
     return project.position_at(time_us)
 
 

@@ -240,6 +240,8 @@ VALUES = [
         {"asOf": "2026-11-20"}),
     Mistake("read_graph", {"asOf": "2999-01-01"}, BAD, "asOf", "2999-01-01 lies in the future",
         "Leave asOf out to ask for now.", {}),
+    Mistake("get_history", {"since": "2999-01-01"}, BAD, "since", "2999-01-01 lies in the future",
+        "Pass a moment that has passed.", {}),
     Mistake("query_nodes", {"createdAfter": "last week"}, BAD, "createdAfter",
         "'last week' is not a time", "2026-11-20", {"createdAfter": "2026-11-20"}),
 ]
