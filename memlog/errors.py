@@ -156,8 +156,13 @@ def shorten(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return f"a list of {len(value)}"
     if isinstance(value, dict):
-        return f"an object with {len(value)} keys"
+        return f"an object with {counted(len(value), 'keys')}"
     return value
+
+
+def counted(count: int, things: str) -> str:
+    """So many of `things`, which are named in the plural that an s makes: 1 key, 1,200 keys."""
+    return f"{count:,} {things.removesuffix('s') if count == 1 else things}"
 
 
 def invalid_at(

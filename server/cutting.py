@@ -8,6 +8,8 @@ from typing import TypeVar
 
 import msgspec
 
+from memlog.errors import counted
+
 ANSWER_CHARACTERS = 32_000
 """About 8,000 tokens at four characters each: what an answer holds unless the caller asks for more."""
 
@@ -56,7 +58,7 @@ def said(texts: Sequence[str], what: str = "warnings") -> list[str]:
     """The first of many texts, and in the last of them how many more there are."""
     told = list(within_budget(texts, most=PORTION_CHARACTERS))
     if len(told) < len(texts):
-        told.append(f"… and {len(texts) - len(told):,} more {what}")
+        told.append(f"… and {counted(len(texts) - len(told), f'more {what}')}")
     return told
 
 
@@ -88,7 +90,7 @@ class Room:
         """Notes that so many are not told."""
         if count:
             self._missing.append(
-                f"{count:,} {what}" if of is None else f"{count:,} of {of:,} {what}"
+                counted(count, what) if of is None else f"{count:,} of {of:,} {what}"
             )
 
     def say(self, texts: Sequence[str]) -> list[str]:

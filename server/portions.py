@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from memlog.errors import counted
 from memlog.state import Entity, Known, Observation, Relation, State, updated_us
 from memlog.times import iso
 from server.advice import followable
@@ -171,8 +172,8 @@ def cut_notice(views: Iterable[View], remedy: str, session: Session) -> str | No
     facts = sum(view.observations_left_out for view in cut)
     edges = sum(view.relations_left_out for view in cut)
     names = sum(view.aliases_left_out for view in cut)
-    missing = [f"{facts:,} facts"] * bool(facts) + [f"{edges:,} relations"] * bool(edges)
-    missing += [f"{names:,} former names"] * bool(names)
+    left = {"facts": facts, "relations": edges, "former names": names}
+    missing = [counted(count, things) for things, count in left.items() if count]
     others = f" and {len(cut) - 1:,} more" if len(cut) > 1 else ""
     left_out = f"'{cut[0].name}'{others}: {' and '.join(missing)} left out, for the answer is long."
     advice = [remedy] * bool(facts or edges) + [FORMER_NAMES] * bool(names)

@@ -33,7 +33,7 @@ from mcp_types import (
 
 from memlog.canonical import text_of
 from memlog.closest import did_you_mean
-from memlog.errors import shorten
+from memlog.errors import counted, shorten
 from memlog.settings import Mode
 from memlog.state import Memory
 from memlog.times import iso
@@ -149,9 +149,7 @@ class Prompts:
             mode: Mode = service.settings.search_mode
             groups = findings(opened, asked.query, mode, GROUPS_MAX, GRAPH_KINDS).groups
         left_out = len(rows) - len(records)
-        more = (
-            f"{left_out} more records were found; memory_search lists them." if left_out else None
-        )
+        more = f"memory_search lists {counted(left_out, 'more records')}." if left_out else None
         notice = together(more, opened.noticed(found.notice))
         return "\n\n".join(_recalled(asked.query, project, records, groups, notice))
 

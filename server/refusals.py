@@ -26,6 +26,7 @@ from memlog.errors import (
     ProjectArchived,
     ProjectNotFound,
     StorageError,
+    counted,
 )
 from server.advice import followable
 from server.cutting import ANSWER_CHARACTERS, within_budget
@@ -61,7 +62,7 @@ def _told(problems: Sequence[Problem]) -> list[Problem]:
     if len(told) == len(problems):
         return told
     told = told[: PROBLEMS_MAX - 1]
-    more = f"{len(problems) - len(told):,} more problems"
+    more = counted(len(problems) - len(told), "more problems")
     return [*told, Problem("arguments", more, "Mend these first.")]
 
 

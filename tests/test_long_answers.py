@@ -388,3 +388,13 @@ def test_over_stdio_the_text_of_a_bare_answer_is_followed_by_what_it_lacks(tmp_p
         assert json.loads(array) == result["structuredContent"]["entities"]
         assert notice == result["structuredContent"]["notice"]
         assert sum(len(content["text"]) for content in result["content"]) <= NEAR
+
+
+def test_what_is_left_out_alone_is_told_in_the_singular(tmp_path: Path) -> None:
+    facts = [f"{number} {'and so on ' * 600}" for number in range(2)]
+    entity = {"name": "Ann", "entityType": "person", "observations": facts}
+    knows = [{"from": "Ann", "to": f"Bob {n}", "relationType": "knows"} for n in range(300)]
+    with client_on(tmp_path) as client:
+        client("create_entities", entities=[entity])
+        client("create_relations", relations=knows)
+        assert "'Ann': 1 fact and " in client("search_nodes", query="Ann")["notice"]
