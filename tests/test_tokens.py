@@ -149,7 +149,22 @@ def test_tokens_are_made_listed_and_revoked(tmp_path: Path) -> None:
     assert made.stdout.strip() not in listed.stdout
     assert "phone" in run_memlog("token", "list", data_dir=tmp_path).stdout
     assert run_memlog("token", "revoke", "phone", data_dir=tmp_path).stdout == "revoked phone\n"
-    assert run_memlog("token", "list", data_dir=tmp_path).stdout == "There are no tokens yet.\n"
+
+
+def test_that_no_token_is_left_is_told_apart_from_that_there_never_was_one(tmp_path: Path) -> None:
+    memlog = CommandLine(tmp_path)
+    assert memlog("token", "list").stdout == "There are no tokens yet.\n"
+    assert memlog("token", "new", "laptop").code == memlog("token", "new", "phone").code == 0
+    assert memlog("token", "revoke", "phone").stderr == ""
+    revoked = memlog("token", "revoke", "laptop")
+    assert (revoked.code, revoked.stdout) == (0, "revoked laptop\n")
+    left = (
+        f"No token is left in {tmp_path / 'tokens.json'}, and while the file is there a server asks for one. "
+        "`memlog token new NAME` makes one.\n"
+    )
+    assert revoked.stderr == left
+    assert memlog("token", "list").stdout == left
+    assert memlog("token", "list", "--json").json == []
 
 
 def test_where_the_tokens_are_may_be_said_before_the_command_or_behind_it(tmp_path: Path) -> None:

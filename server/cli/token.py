@@ -189,6 +189,9 @@ def list_tokens(kept: Kept, as_json: bool) -> None:
     if as_json:
         print_json(rows)
         return
+    if not tokens:
+        say(_none_left(kept.tokens) or "There are no tokens yet.")
+        return
     from rich.markup import escape
 
     table = new_table("name", "right", "projects", "toolsets", "created", "expires")
@@ -201,7 +204,17 @@ def list_tokens(kept: Kept, as_json: bool) -> None:
             _shown(each.created),
             _shown(iso(each.expires_us)) if each.expires_us else "never",
         )
-    open_console().print(table if tokens else "There are no tokens yet.")
+    open_console().print(table)
+
+
+def _none_left(tokens: Tokens) -> str | None:
+    """What a file without a token means, which is not what no file does: nobody is let in."""
+    if tokens.all() or not tokens.path.exists():
+        return None
+    return (
+        f"No token is left in {tokens.path}, and while the file is there a server asks for one. "
+        "`memlog token new NAME` makes one."
+    )
 
 
 def _shown(time: str) -> str:
@@ -220,3 +233,5 @@ def revoke(kept: Kept, name: str) -> None:
     """
     kept.tokens.revoke(name)
     say(f"revoked {name}")
+    if left := _none_left(kept.tokens):
+        say(left, err=True)
