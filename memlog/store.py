@@ -189,6 +189,10 @@ class Store:
             self._forget_derived(project.folder)  # what another process derived meanwhile
         return made[-1]
 
+    def put_aside(self) -> list[Path]:
+        """Where the logs stand that a restore or a repair took the place of. No purge looks into them."""
+        return sorted(log.parent for log in self._folders.replaced.glob(f"*/{LOG_FILE}"))
+
     def _forget_derived(self, folder: Path) -> None:
         forget(folder.name, self._folders.salvaged)
         for beside in [each for each in folder.iterdir() if each.is_dir()]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import unicodedata
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from memlog.purging import Target
 from memlog.store import Store
 from projections.embedding import VectorCache
 from server.cli import cli
+from tests.command_line import CommandLine
 from tests.served import served
 from tests.service import Client, Refused, client_on
 from tests.test_kills import run_and_die
@@ -207,3 +209,24 @@ def test_the_command_tells_what_goes_asks_and_does_nothing_on_no(tmp_path: Path)
     report = json.loads(result.stdout)
     assert report["positions"] == [2, 3, 5, 6]
     assert report["names"] == ["Jon"]
+
+
+def test_a_log_that_was_put_aside_is_named_since_it_still_holds_what_was_erased(
+    tmp_path: Path,
+) -> None:
+    old, new, backup = tmp_path / "old", CommandLine(tmp_path / "new"), str(tmp_path / "backup")
+    people = [f'{{"type":"entity","name":"{name}","entityType":"person"}}' for name in SECRETS]
+    assert new("import", "-", stdin=people[0]).code == 0
+    shutil.copytree(tmp_path / "new", old)
+    assert new("import", "-", stdin=people[1]).code == new("backup", backup).code == 0
+    memlog = CommandLine(old)
+    assert memlog("restore", backup, "--replace").code == 0
+    (aside,) = (old / "replaced").iterdir()
+    purged = memlog("purge", "default", "--entity", SECRETS[0], "--yes")
+    assert (purged.code, purged.stderr) == (
+        0,
+        f"Warning: {aside} is a log put aside, and may still hold it; it is yours to remove.\n",
+    )
+    shutil.rmtree(aside)
+    assert holding(old, SECRETS[:1]) == set()
+    assert memlog("purge", "default", "--entity", SECRETS[1], "--yes").stderr == ""

@@ -47,7 +47,8 @@ def purge_command(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Erase things for good, as if they had never been. There is no undo; backups are not touched.
+    """Erase things for good, as if they had never been. There is no undo; backups are not touched, nor logs in
+    the folder `replaced` of the data directory.
 
     An entity goes with its names, facts, relations, and whatever was merged into it. Positions and the
     chain of hashes stay as they are. Stop other servers of this data directory first, or they have to
@@ -80,6 +81,11 @@ def purge_command(
                 f"search builds them, or `{rebuild}`."
             )
             raise
+        for folder in service.store.put_aside():
+            say(
+                f"Warning: {folder} is a log put aside, and may still hold it; it is yours to remove.",
+                err=True,
+            )
     if as_json:
         print_json(_report(erased, others, behind))
         return
