@@ -650,6 +650,28 @@ def test_a_command_that_an_error_advises_can_be_typed_as_it_stands(memlog: Comma
         assert shlex.split(advised[1]) == ["projects", "restore", name]
 
 
+def test_a_command_that_is_advised_is_about_the_data_directory_that_was_named(
+    tmp_path: Path,
+) -> None:
+    memlog, other = CommandLine(tmp_path / "usual"), str(tmp_path / "an other")
+    line = '{"type":"entity","name":"Ann","entityType":"person"}'
+    for elsewhere in (memlog, CommandLine(tmp_path / "an other")):
+        assert elsewhere("import", "-", stdin=line).code == 0
+    more = line.replace("Ann", "Bob")
+    imported = memlog("import", "-", "--data-dir", other, stdin=more)
+    (back,) = re.findall(r"`memlog (.*?)`", imported.stdout)
+    assert memlog(*shlex.split(back)).code == 0
+    assert memlog("show", "Bob", "--data-dir", other).code == 1
+    assert memlog("show", "Ann").code == memlog("show", "Ann", "--data-dir", other).code == 0
+    refused = memlog("search", "x", "-p", "nope", "--data-dir", other)
+    for advised in re.findall(r"`memlog (.*?)`", refused.stderr):
+        assert shlex.split(advised)[1:3] == ["--data-dir", other]
+    (log,) = Path(other).glob("projects/*/log.mdb")
+    log.write_bytes(log.read_bytes().replace(b"Ann", b"Anx"))
+    said = memlog("verify", "--data-dir", other).stdout
+    assert said.count(f"memlog repair --data-dir {shlex.quote(other)}") == 2
+
+
 def test_the_name_that_is_meant_can_be_copied(memlog: CommandLine) -> None:
     family = "👩\u200d👧 family"
     line = f'{{"type":"entity","name":"{family}","entityType":"group"}}'

@@ -18,7 +18,7 @@ import click
 from memlog.errors import EmbeddingError
 from memlog.runs import runs
 from memlog.settings import LogLevel, Settings, load
-from server.cli.hints import hint_of, spoken_of
+from server.cli.hints import hint_of, of_folder, spoken_of
 from server.unread import stderr_handler
 
 if TYPE_CHECKING:
@@ -153,10 +153,19 @@ def with_settings(command: Command) -> Command:
     def run(data_dir: Path | None, **arguments: Any) -> Any:
         group = click.get_current_context().parent
         before = group.params.get("data_dir") if group else None
-        with spoken_of(arguments.get("project")):
-            return command(load({"data_dir": data_dir or before})[0], **arguments)
+        named = click.get_current_context().meta[_NAMED_FOLDER] = data_dir or before
+        with spoken_of(arguments.get("project"), named):
+            return command(load({"data_dir": named})[0], **arguments)
 
     return run
+
+
+_NAMED_FOLDER = f"{__name__}.data_dir"
+
+
+def here(advice: str) -> str:
+    """The same, with each command in it about the data directory that was named to the one that runs."""
+    return of_folder(advice, click.get_current_context().meta.get(_NAMED_FOLDER))
 
 
 project_option = click.option(

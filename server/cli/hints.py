@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from memlog.errors import MemlogError
 from memlog.shell import command_line
@@ -51,6 +52,18 @@ _OF_NO_PROJECT = re.compile(r"`memlog (?:log|replay|search|undo)\b(?! (?:-- |[^-
 """A command that names no project, and so is about the default one."""
 
 
+_ADVISED = re.compile(r"(^|`)(memlog (?!health\b)[a-z]+)")
+"""A command that takes --data-dir; `memlog health` asks a server."""
+
+
+def of_folder(text: str, data_dir: Path | None) -> str:
+    """A text with its commands about this data directory, where one is given; else they are about the usual one."""
+    if data_dir is None:
+        return text
+    named = f" --data-dir {shlex.quote(str(data_dir))}"
+    return _ADVISED.sub(lambda found: found[0] + named, text)
+
+
 def spoken(text: str, project: str | None = None) -> str:
     """An error's message or suggestion, with commands in place of tools; of `project`, where one is given."""
     for told, instead in _SPOKEN:
@@ -67,11 +80,12 @@ def hint_of(error: MemlogError, project: str | None = None) -> str | None:
 
 
 @contextmanager
-def spoken_of(project: str | None) -> Iterator[None]:
+def spoken_of(project: str | None, data_dir: Path | None) -> Iterator[None]:
     """What an error from here advises can be typed as it stands, also where it is about another project than the
-    default one: the core does not know what a command named."""
+    default one, or another data directory than the usual one: the core does not know what a command named."""
     try:
         yield
     except MemlogError as error:
-        error.suggestion = hint_of(error, project)
+        hint = hint_of(error, project)
+        error.suggestion = hint and of_folder(hint, data_dir)
         raise

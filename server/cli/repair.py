@@ -17,6 +17,7 @@ from memlog.shell import command_line
 from memlog.times import iso
 from server.cli.common import (
     confirm,
+    here,
     json_option,
     positions_in_words,
     print_json,
@@ -90,11 +91,11 @@ def _advise(told: Repair, backup: Path | None) -> None:
     if told.lost.position == told.position and told.changed == Changed():
         return
     if backup is None:
-        repaired = command_line("memlog repair --backup FOLDER", told.name)
+        repaired = here(command_line("memlog repair --backup FOLDER", told.name))
         say(f"Is there a backup? {repaired} takes from it what is lost.")
     name = shlex.quote(told.name)
-    say(f"What the graph still tells, first: memlog export FILE --project {name}")
-    say(f"Then `memlog import FILE --project {name}` adds what is missing, as new entries.")
+    say(f"What the graph still tells, first: {here(f'memlog export FILE --project {name}')}")
+    say(here(f"Then `memlog import FILE --project {name}` adds what is missing, as new entries."))
 
 
 def _in_words(lost: Lost, kept: int) -> str:

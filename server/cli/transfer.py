@@ -19,6 +19,7 @@ from memlog.settings import Settings
 from server.cli import output
 from server.cli.common import (
     ToRead,
+    here,
     indexed,
     json_option,
     many,
@@ -146,7 +147,7 @@ def _import_graph(
         new = many(done.events, "new event", "new events")
         say(f"Imported {many(len(lines), 'line', 'lines')} into project '{name}': {new}.")
         if done.events:
-            say(_way_back(done, name, alone=alone))
+            say(here(_way_back(done, name, alone=alone)))
 
 
 def _events(outcome: Outcome) -> int:

@@ -16,6 +16,7 @@ from memlog.shell import command_line
 from memlog.store import Store
 from memlog.verifying import verify_file
 from server.cli.common import (
+    here,
     json_option,
     many,
     new_bar,
@@ -107,10 +108,10 @@ def _tell(name: str, report: Report, *, nothing_left: bool) -> None:
             say(f"  position {damage.position}: {damage.problem}")
         if nothing_left:
             back = command_line("memlog restore --replace", "FOLDER", name)
-            say(f"  Nothing of it is whole. Bring it back from a backup: {back}")
+            say(f"  Nothing of it is whole. Bring it back from a backup: {here(back)}")
             return
-        say(f"  Go on with all that is whole: {command_line('memlog repair', name)}")
-        say(f"  With what a backup has of the rest: {command_line(WITH_BACKUP, name)}")
+        say(f"  Go on with all that is whole: {here(command_line('memlog repair', name))}")
+        say(f"  With what a backup has of the rest: {here(command_line(WITH_BACKUP, name))}")
         return
     entries = many(report.positions, "entry", "entries")
     if not report.lost and not report.retold:
@@ -122,4 +123,4 @@ def _tell(name: str, report: Report, *, nothing_left: bool) -> None:
     if report.retold:
         told = f"{len(report.retold)}: {positions_in_words(report.retold)}"
         say(f"  Told by the state or by what follows, which nothing proves, {told}")
-    say(f"  Put back what a backup has of it: {command_line(WITH_BACKUP, name)}")
+    say(f"  Put back what a backup has of it: {here(command_line(WITH_BACKUP, name))}")
