@@ -118,7 +118,7 @@ def test_what_has_all_the_words_stands_first_before_it_is_embedded_too(
         monkeypatch.setitem(questions.PATIENCE_SECONDS, "hybrid", 0.0)
         client("create_entities", entities=[{"name": "Vola Gena", "entityType": "place"}])
         answer = client("search_nodes", query="Vola Gena")
-        assert answer["notice"].startswith("The newest 1 events")
+        assert answer["notice"].startswith("The newest event is searched by words only")
         assert answer["entities"][0]["name"] == "Vola Gena"
 
 
