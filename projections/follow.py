@@ -263,23 +263,26 @@ class Projections:
             return
         if followed is not None and isinstance(followed.projector, VectorProjector):
             with followed.driven(patience_seconds) as alone:
-                if not alone:
+                if not alone or self._closed:
                     return
                 followed.projector.maybe_save()
             if self._vectors_complete and self._own is not None:
                 self._previous.end()
                 self._folders.remove_unused(self._own.folder)
 
-    def close(self, patience_seconds: float = math.inf) -> None:
+    def close(self, patience_seconds: float = math.inf, vectors_seconds: float = math.inf) -> None:
         """Lets go of every index; a catch-up that is under way ends first, a later one is refused.
 
-        An index whose catch-up does not end in time is left to it, which only the end of the process may do.
+        An index whose catch-up does not end in time is left to it, which only the end of the process may do. Vectors
+        may be left to it at any time, and their folder may go: they are in memory, and written down no more.
         """
-        self.save(patience_seconds)
+        vectors_until = time.monotonic() + min(patience_seconds, vectors_seconds)
+        self.save(min(patience_seconds, vectors_seconds))
         with self._opening:
             self._closed = True
             for name, followed in self._followed.items():
-                with followed.driven(patience_seconds) as alone:
+                left = max(0.0, vectors_until - time.monotonic())
+                with followed.driven(left if name == "vectors" else patience_seconds) as alone:
                     if alone:
                         followed.projector.close()
                     else:

@@ -8,6 +8,7 @@ done. No answer depends on the follower: a search sees the head of the log witho
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -48,7 +49,7 @@ SLICE_SECONDS = 1.0
 
 ENDING_SECONDS = 1.0
 """Nor for an index that somebody is at by then, perhaps behind an endpoint that hangs: what is lost of it is computed
-again."""
+again. Who puts a project away waits no longer for its vectors, for other projects wait for that."""
 
 BEHIND_PROJECTS_MAX = 8
 """So many projects wait for the follower, which keeps them open; any other catches up when it is searched."""
@@ -162,7 +163,7 @@ class Service:
 
         Vectors go first: after a crash in between, the log still knows of which texts.
         """
-        self.close_project(name)
+        self.close_project(name)  # however long: a vector that came later would stay in the cache
         with self.store.project(name).snapshot() as (log, state_at):
             planned = plan(log, state_at(log.position()), target)
             ids = planned.entities | planned.memories
@@ -176,19 +177,20 @@ class Service:
         """Puts a project away. Whoever is reading it learns that it is archived, not that it is gone:
         its indexes are closed when the log says so already.
         """
-        return self.store.archive(name, origin, lambda: self.close_project(name))
+        return self.store.archive(name, origin, lambda: self.close_project(name, ENDING_SECONDS))
 
     def opened(self) -> list[Opened]:
         """The projects in use in this process."""
         with self._opening:
             return self._opened.all()
 
-    def close_project(self, name: str) -> None:
-        """Lets go of a project's indexes, before its folder moves or goes."""
+    def close_project(self, name: str, vectors_seconds: float = math.inf) -> None:
+        """Lets go of a project's indexes, before its folder moves or goes. Texts that are being embedded for longer
+        are left to that: their vectors go to the cache of all projects, and nowhere else."""
         with self._opening:
             opened = self._opened.pop(canonical(name))
         if opened is not None:
-            opened.projections.close()
+            opened.projections.close(vectors_seconds=vectors_seconds)
 
     def warm_up(self) -> None:
         """Loads what finds credentials, and the model, in the background: in a thread of normal priority, which the

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -15,7 +15,8 @@ from filelock import FileLock
 from memlog.errors import ProjectArchived
 from memlog.settings import Mode
 from projections import embeddings
-from tests.embedder_by_hash import opened_by_hash
+from projections.vector_index import Vectors
+from tests.embedder_by_hash import ByHash, opened_by_hash
 from tests.served import DEADLINE_S
 from tests.service import Client, Refused, client_on
 
@@ -128,6 +129,37 @@ def test_a_call_on_its_way_while_a_project_is_archived_leaves_no_index_behind_fo
     client("restore_project", name="one")
     found = client("search_nodes", project="one", query="banker")
     assert found["entities"][0]["name"] == "Jon"
+
+
+@pytest.mark.parametrize("ending", ["archive_project", "delete_project"])
+def test_a_project_is_put_away_while_an_endpoint_keeps_its_texts_and_calls_of_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    asked, answered = Event(), Event()
+    embedded: list[str] = []
+
+    class Hanging(ByHash):
+        def embed(self, texts: Sequence[str]) -> Vectors:
+            asked.set()
+            answered.wait(DEADLINE_S)
+            embedded.extend(texts)
+            return super().embed(texts)
+
+    monkeypatch.setattr(embeddings, "open_embedder", lambda spec: Hanging())
+    with client_on(tmp_path, embedder="minilm") as client:
+        client("create_project", name="one")
+        client("create_entities", project="one", entities=[JON])
+        assert asked.wait(DEADLINE_S)
+        client(ending, name="one")
+        client("create_project", name="two")
+        assert embedded == []
+        answered.set()
+        if ending == "archive_project":
+            client("restore_project", name="one")
+            vectors = client.service.open("one").projections.vectors()
+            assert vectors.position == client.service.open("one").project.head()
+            found = client("search_nodes", project="one", query="banker")
+            assert found["entities"][0]["name"] == "Jon"
 
 
 def test_archiving_the_active_project_leaves_none_active(client: Client) -> None:

@@ -16,6 +16,7 @@ from server.advice import followable
 from server.cursors import CursorText, Limit, read_cursor, write_cursor
 from server.cutting import page_of
 from server.registry import Arguments, Call, Result, tool
+from server.service import ENDING_SECONDS
 from server.views import ProjectView, view_project
 
 
@@ -158,7 +159,7 @@ def delete_project(call: Call, arguments: Named) -> ProjectResult:
     archive_project puts it away without losing anything. Example: {"name": "old-app"}
     """
     call.session.find(arguments.name)
-    call.service.close_project(arguments.name)
+    call.service.close_project(arguments.name, ENDING_SECONDS)
     row = call.service.store.delete(arguments.name)
     call.session.leave(row.name)
     return _result(row, f"Deleted project '{row.name}' and all its data")
