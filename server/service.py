@@ -225,18 +225,73 @@ class Service:
 
 
 class Follower:
-    """A background thread that brings projections up to date after writes, and whatever a search finds behind."""
+    """Background threads that bring projections up to date after writes, and whatever a search finds behind.
+
+    Vectors have a thread of their own: an endpoint may keep texts for minutes, in which no other index is to fall
+    behind.
+    """
 
     def __init__(self, service: Service) -> None:
-        self._service = service
-        self._changed = threading.Condition()
-        self._behind: WeakValueDictionary[int, Opened] = WeakValueDictionary()
-        """Weak: a project that nobody uses any more may be let go; its next search catches it up."""
-        self._stopping = False
-        self._thread: threading.Thread | None = None
+        self._embeddings = service.embeddings
+        self._indexes = _Rounds(
+            service,
+            self._catch_up_indexes,
+            name="follower",
+            without="indexes fall behind until they are searched",
+        )
+        self._vectors = _Rounds(
+            service,
+            self._catch_up_vectors,
+            name="vectors",
+            without="texts are embedded when they are searched",
+        )
 
     def behind(self, opened: Opened) -> None:
         """Its projections are to be caught up."""
+        self._indexes.behind(opened)
+
+    def stop(self) -> None:
+        until = time.monotonic() + SLICE_SECONDS + ENDING_SECONDS
+        for rounds in (self._indexes, self._vectors):
+            rounds.stop()
+        for rounds in (self._indexes, self._vectors):
+            rounds.join(until)
+
+    def _catch_up_indexes(self, opened: Opened) -> None:
+        opened.projections.caught_up("text")
+        opened.projections.caught_up("analytics")
+        if not self._embeddings.switched_off:
+            self._vectors.behind(opened)
+
+    def _catch_up_vectors(self, opened: Opened) -> None:
+        if not self._embeddings.is_loaded(SLICE_SECONDS):
+            self._vectors.behind(opened)  # it may take minutes, in which the server may end
+            return
+        head = opened.projections.head()
+        while opened.projections.vectors(SLICE_SECONDS).position < head:
+            if self._vectors.stopping or opened.project.damage is not None:
+                return
+        opened.projections.save()
+
+
+class _Rounds:
+    """A thread of low priority that catches up all that are behind, whenever no write came for a moment."""
+
+    def __init__(
+        self, service: Service, catch_up: Callable[[Opened], None], *, name: str, without: str
+    ) -> None:
+        """`without` tells what happens where no thread of this `name` is to be had."""
+        self._service = service
+        self._catch_up = catch_up
+        self._name = name
+        self._without = without
+        self._changed = threading.Condition()
+        self._behind: WeakValueDictionary[int, Opened] = WeakValueDictionary()
+        """Weak: a project that nobody uses any more may be let go; its next search catches it up."""
+        self.stopping = False
+        self._thread: threading.Thread | None = None
+
+    def behind(self, opened: Opened) -> None:
         with self._changed:
             self._behind[id(opened)] = opened
             if len(self._behind) > BEHIND_PROJECTS_MAX:
@@ -245,55 +300,44 @@ class Follower:
 
     def stop(self) -> None:
         with self._changed:
-            self._stopping = True
+            self.stopping = True
             self._changed.notify_all()
+
+    def join(self, until: float) -> None:
+        """Waits for its end until then, on the monotonic clock."""
         if self._thread is not None:
-            self._thread.join(SLICE_SECONDS + ENDING_SECONDS)
+            self._thread.join(max(0.0, until - time.monotonic()))
 
     def _wake(self) -> None:
         if self._thread is None:
             # Where no thread is to be had the next write tries again; this one is on disk.
-            without = "indexes fall behind until they are searched"
-            self._thread = in_background(self._run, "follower", without=without)
+            self._thread = in_background(self._run, self._name, without=self._without)
         self._changed.notify_all()
 
     def _run(self) -> None:
         be_nice()
         while True:
             with self._changed:
-                while not (self._behind or self._stopping):
+                while not (self._behind or self.stopping):
                     self._changed.wait()
                 latest = time.monotonic() + BEHIND_SECONDS_MAX
-                while not self._stopping and time.monotonic() < latest:
+                while not self.stopping and time.monotonic() < latest:
                     if not self._changed.wait(QUIET_SECONDS):
                         break
-                if self._stopping:
+                if self.stopping:
                     return
                 behind, self._behind = self._behind.valuerefs(), WeakValueDictionary()
             for known in behind:
                 if (opened := known()) is not None:
-                    self._catch_up(opened)
+                    self._catch_up_one(opened)
                 del opened
             self._service.usage.flush()
 
-    def _catch_up(self, opened: Opened) -> None:
+    def _catch_up_one(self, opened: Opened) -> None:
         try:
-            opened.projections.caught_up("text")
-            opened.projections.caught_up("analytics")
-            if not self._service.embeddings.switched_off:
-                self._catch_up_vectors(opened)
+            self._catch_up(opened)
         except MemlogError as error:
             log.warning("a projection is behind, the next search tries again: %s", error.message)
         except Exception:
             log.exception("a projection is behind, the next search tries again")
         self._service.busy()
-
-    def _catch_up_vectors(self, opened: Opened) -> None:
-        if not self._service.embeddings.is_loaded(SLICE_SECONDS):
-            self.behind(opened)  # it may take minutes, in which other indexes fall behind
-            return
-        head = opened.projections.head()
-        while opened.projections.vectors(SLICE_SECONDS).position < head:
-            if self._stopping or opened.project.damage is not None:
-                return
-        opened.projections.save()

@@ -426,7 +426,7 @@ def test_a_server_ends_without_waiting_for_all_texts_to_be_embedded(
 ) -> None:
     monkeypatch.setattr(service, "SLICE_SECONDS", 0.05)
     running = service.Service(Settings(data_dir=tmp_path, embedder="minilm"))
-    follower, begun = running._follower, threading.Event()
+    follower, begun = running._follower._vectors, threading.Event()
     batches: list[int] = []
 
     class Slow(ByHash):
@@ -434,7 +434,7 @@ def test_a_server_ends_without_waiting_for_all_texts_to_be_embedded(
             batches.append(len(texts))
             begun.set()
             with follower._changed:
-                assert follower._changed.wait_for(lambda: follower._stopping, DEADLINE_S)
+                assert follower._changed.wait_for(lambda: follower.stopping, DEADLINE_S)
             time.sleep(0.06)  # longer than a slice
             return super().embed(texts)
 

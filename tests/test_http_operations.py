@@ -6,21 +6,25 @@ import re
 import select
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from http.client import HTTPSConnection
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import anyio
 import pytest
 from opentelemetry.trace import NoOpTracer
 
+from projections import embeddings
+from projections.vector_index import Vectors
 from server.http.listening import OPENING_MAX
 from server.http.progress import progress
 from tests.asgi import Answer, app_over, ask
 from tests.certificates import certificate_of_its_own
 from tests.connected import joined, run
+from tests.embedder_by_hash import ByHash
 from tests.http_served import HttpClient, HttpServer, served_http
 from tests.served import DEADLINE_S, run_memlog
 from tests.service import client_on
@@ -61,6 +65,35 @@ def test_it_is_late_while_a_projection_has_not_seen_what_is_due(
         (after,) = progress(client.service)
         assert (before.late, after.late) == ((), ("text",))
         assert (before.behind("text"), after.behind("text")) == (0, 2)
+
+
+def test_text_and_analytics_of_a_project_catch_up_while_an_endpoint_keeps_the_texts_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, answered = Event(), Event()
+
+    class Hanging(ByHash):
+        def embed(self, texts: Sequence[str]) -> Vectors:
+            asked.set()
+            answered.wait(DEADLINE_S)
+            return super().embed(texts)
+
+    monkeypatch.setattr(embeddings, "open_embedder", lambda spec: Hanging())
+    monkeypatch.setattr("server.http.progress.LAG_SECONDS_MAX", -1)
+    with client_on(tmp_path, embedder="minilm") as client:
+        client("create_project", name="other")
+        client("create_entities", project="other", entities=[JON])
+        assert asked.wait(DEADLINE_S)
+        client("create_entities", project="default", entities=[JON])
+        projections = client.service.open("default").projections
+        head, until = projections.head(), time.monotonic() + DEADLINE_S / 4
+        seen: dict[str, int] = {}
+        while {seen.get(each) for each in ("text", "analytics")} != {head}:
+            assert time.monotonic() < until, seen
+            time.sleep(0.05)
+            seen = projections.positions()
+        assert [each.late for each in progress(client.service)] == [(), ()]
+        answered.set()
 
 
 def metric(page: str, pattern: str) -> float:
