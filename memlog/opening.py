@@ -1,7 +1,8 @@
 """The projects that this process has open, and how one is opened: from its log, or from what is whole of it.
 
 A log is opened once in a process, so threads take turns. Among processes there is a lock under which folders are
-moved, logs replaced and the lives of projects changed; whoever opens a log meanwhile would open one that goes.
+moved, logs replaced and the lives of projects changed; whoever opens a log meanwhile would open one that goes. What is
+open waits for none of that, unless it is what changes: to open a log may take seconds.
 Left to `store`: which projects there are, and whether one may be read.
 """
 
@@ -22,6 +23,9 @@ from memlog.salvaging import salvage
 from memlog.state import text_key
 from memlog.storage_errors import is_damage, storage_error
 
+EACH = "each"
+"""In place of the id of a project."""
+
 
 class OpenProjects:
     """Those of one data directory, by id. Every method may be called from any thread."""
@@ -34,29 +38,35 @@ class OpenProjects:
         self._catalog = catalog
         self._clock = clock
         self._open: Recent[Project] = Recent()
+        self._looking = threading.Lock()
+        """At those that are open: for a moment. Taken last."""
         self._opening = threading.RLock()
         self._locked = False
+        self._changing: str | None = None
+        """The project that nobody gets meanwhile; EACH for all of them."""
 
     def get(self, project_id: str) -> Project:
         """The project, whatever its status. Raises ProjectNotFound."""
+        project = self._at_hand(project_id)
+        if project is not None:
+            return project
         with Held(self._opening):  # by who opens another, or waits for another process
-            project = self._open.get(project_id)
+            project = self._known(project_id)
             if project is not None and project.moved:
-                with self.locked():  # nobody is moving it
+                with self._excluding_processes():  # nobody is moving it
                     project.folder = self.folder_of(project_id)
             if project is None or project.replaced or project.unreadable:
                 text_key.cache_clear()  # a file is replaced when something was erased for good
-                with self.locked():  # nobody is replacing the file
+                with self._excluding_processes():  # nobody is replacing the file
                     folder = self.folder_of(project_id)
                     unreadable = project is not None and not project.replaced
                     read = self._salvaged if unreadable else self._read
-                    project = self._open.put(project_id, read(folder))
+                    project = self._put(project_id, read(folder))
             return project
 
     def new(self, project_id: str) -> Project:
         """One that is to be made: its log is empty."""
-        project = Project(self._folders.home(project_id), clock=self._clock)
-        return self._open.put(project_id, project)
+        return self._put(project_id, Project(self._folders.home(project_id), clock=self._clock))
 
     def folder_of(self, project_id: str) -> Path:
         """Where it stands. Raises ProjectNotFound."""
@@ -68,18 +78,31 @@ class OpenProjects:
 
     def forget(self, project_id: str) -> None:
         """Without closing it: a call under way still reads there that it was deleted."""
-        with self._opening:
+        with self._opening, self._looking:
             self._open.pop(project_id)
 
     def close(self) -> None:
         with self._opening:
-            for project in self._open.all():
+            with self._looking:
+                projects = self._open.all()
+                self._open.clear()
+            for project in projects:
                 project.close()
-            self._open.clear()
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Nobody else opens, moves or replaces a log meanwhile, in whatever process. Raises StorageError."""
+    def locked(self, project_id: str = EACH) -> Iterator[None]:
+        """Nobody else opens, moves or replaces a log meanwhile, in whatever process, nor gets this project, though it
+        is open. Raises StorageError."""
+        with self._excluding_processes():
+            before = self._changing
+            self._changing = project_id if before is None else EACH
+            try:
+                yield
+            finally:
+                self._changing = before
+
+    @contextmanager
+    def _excluding_processes(self) -> Iterator[None]:
         from filelock import FileLock
 
         require_patience()
@@ -96,6 +119,24 @@ class OpenProjects:
                         self._locked = False
             except OSError as error:
                 raise storage_error(self._lock_file.parent, error) from error
+
+    def _at_hand(self, project_id: str) -> Project | None:
+        """The project if it is open and is as it was: no matter who opens another."""
+        with self._looking:
+            if self._changing in (EACH, project_id):
+                return None
+            project = self._open.get(project_id)
+        if project is None or project.moved or project.replaced or project.unreadable:
+            return None
+        return project
+
+    def _known(self, project_id: str) -> Project | None:
+        with self._looking:
+            return self._open.get(project_id)
+
+    def _put(self, project_id: str, project: Project) -> Project:
+        with self._looking:
+            return self._open.put(project_id, project)
 
     def _read(self, folder: Path) -> Project:
         """The project in `folder`, or what can be read of it."""

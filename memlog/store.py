@@ -273,7 +273,7 @@ class Store:
     @contextmanager
     def _changing(self, project_id: str) -> Iterator[None]:
         """A change of one life: noted, then settled, whether it succeeded or was refused."""
-        with self._open.locked():
+        with self._open.locked(project_id):
             if project_id in self._catalog.pending():  # an earlier one, that could not be settled
                 self._settle(project_id)
             self._catalog.begin(project_id)

@@ -221,7 +221,7 @@ def taken(lock: AbstractContextManager[Any]) -> Iterator[None]:
 @pytest.mark.parametrize(
     "lock_of",
     [
-        lambda opened, service: service.store._open._opening,
+        lambda opened, service: service.store._open.locked(),
         lambda opened, service: service._opening,
         lambda opened, service: opened.projections._opening,
         lambda opened, service: opened.projections.text()._taking,
@@ -255,7 +255,7 @@ def test_nobody_in_haste_waits_behind_somebody_who_takes_his_time(
         (200, "query_nodes", {"limit": 1}, {"threadId": "nothing"}),
         (200, "open_nodes", {"names": ["Entity 7"]}, {"names": ["Nobody"]}),
         (20, "open_nodes", {"names": ["Entity 7"]}, {"names": [f"Entity {n}" for n in range(300)]}),
-        (10, "open_nodes", {"names": ["Entity 7"]}, {"names": ["Entity 0"]}),
+        (9, "open_nodes", {"names": ["Entity 7"]}, {"names": ["Entity 0"]}),
         (200, "read_graph", {"limit": 1}, {"limit": 300}),
         (200, "find_relation_path", {"from": "Entity 7", "to": "Entity 0"}, {"from": "Entity 7", "to": "Nobody"}),
         (200, "changes_since", {"since": 900}, {"since": 0, "budgetTokens": 20_000}),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shutil
 import signal
+import threading
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from memlog.environment import Environment
 from memlog.errors import ProjectArchived, ProjectExists, ProjectNotFound, StorageError
 from memlog.project import DATABASES, STATE_VERSION, VERSION_KEY, Project
 from memlog.store import Store
+from tests.served import DEADLINE_S
 
 
 @pytest.fixture
@@ -212,6 +215,57 @@ def test_a_project_of_a_newer_memlog_keeps_nobody_from_the_others(
         "other": "archived",
     }
     newer.close()
+
+
+def test_a_project_that_is_open_is_had_while_another_is_being_opened(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.create("open")
+    row = store.create("older")
+    environment = store.project("older")._environment
+    version = (STATE_VERSION - 1).to_bytes(2, "big")
+    meta = environment.databases["meta"]
+    environment.write(lambda transaction: transaction.put(VERSION_KEY, version, db=meta))
+    store.close()
+    rebuild = Project.rebuild
+    rebuilding, asked = threading.Event(), threading.Event()
+
+    def waiting(project: Project) -> None:
+        rebuilding.set()
+        assert asked.wait(DEADLINE_S), "nobody gets the project that is open"
+        rebuild(project)
+
+    again = Store(tmp_path)
+    held = again.project("open")
+    monkeypatch.setattr(Project, "rebuild", waiting)
+    with ThreadPoolExecutor() as threads:
+        opening = threads.submit(again.by_id, row.id)
+        assert rebuilding.wait(DEADLINE_S)
+        assert threads.submit(again.project, "open").result() is held
+        assert not opening.done()
+        asked.set()
+        assert opening.result(DEADLINE_S) is again.project("older")
+    again.close()
+
+
+def test_whoever_wants_a_project_while_its_life_changes_has_it_when_that_is_done(
+    store: Store, tmp_path: Path
+) -> None:
+    """Else he would make indexes in a folder that is about to go. Another project is had at once."""
+    rows = [store.create(name) for name in ("one", "other")]
+    folders: list[Future[Path]] = []
+
+    def folder_of(project_id: str) -> Path:
+        return store.by_id(project_id).folder
+
+    with ThreadPoolExecutor() as threads:
+
+        def let_go() -> None:
+            folders.extend(threads.submit(folder_of, row.id) for row in rows)
+            assert folders[1].result(DEADLINE_S) == tmp_path / "projects" / rows[1].id
+
+        store.archive("one", let_go=let_go)
+        assert folders[0].result(DEADLINE_S) == tmp_path / "archive" / rows[0].id
 
 
 CRASHES = {
