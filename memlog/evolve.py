@@ -329,18 +329,14 @@ class _Evolution:
             self._timeline.delete(tables.active_key(row.born, row.id))
             for label in row.labels:
                 self._timeline.delete(tables.label_key(label, row.born, row.id))
-            like = self._state.memory_like(row.memory_type, row.source, row.content)
-            if like is not None and like.id == row.id:
-                identity = tables.identity_key(row.memory_type, row.source, row.content)
-                self._timeline.delete(identity)
+            self._timeline.delete(tables.identity_key(row))
         self._put_memory(_replace(row, updated_us=self._entry.time_us, **changes))
 
     def _activate(self, row: Memory) -> None:
         self._timeline.put(tables.active_key(row.born, row.id), _PRESENT)
         for label in row.labels:
             self._timeline.put(tables.label_key(label, row.born, row.id), _PRESENT)
-        identity = tables.identity_key(row.memory_type, row.source, row.content)
-        self._timeline.put(identity, row.id.encode())
+        self._timeline.put(tables.identity_key(row), _PRESENT)
 
     def _put_memory(self, row: Memory) -> None:
         self._timeline.put(tables.memory_key(row.id), encode_row(row))

@@ -42,7 +42,7 @@ from memlog.soundness import Soundness
 from memlog.state import State
 from memlog.tables import LmdbRows, Timeline, place
 
-STATE_VERSION = 6
+STATE_VERSION = 7
 """Of the state tables' layout; a log whose tables are of an earlier version is evolved anew, and who has it open as
 that version sees it no more."""
 

@@ -15,7 +15,7 @@ Tables, by first byte of the key (text keys are hashed to 16 bytes, so that any 
     M memory id                        all memories: active, superseded and deleted
     A newest first, memory id          active memories
     L hash(label), newest first, id    active memories with a type or a tag
-    X hash(type, source, content)      -> id of the active record
+    X hash(content), newest first, id  active memories by type, source and content, as one hash
 """
 
 from __future__ import annotations
@@ -234,8 +234,14 @@ def label_key(label: str, born: int, memory_id: str) -> bytes:
     return b"L" + text_key(label) + newest_first(born) + memory_id.encode()
 
 
-def identity_key(memory_type: str, source: str, content: str | dict[str, Any]) -> bytes:
+def alike_key(memory_type: str, source: str, content: str | dict[str, Any]) -> bytes:
+    """With `newest_first` of its birth and its id behind it, that of a memory that says so."""
     return b"X" + hashed(memory_type, source, canonical_json(content))
+
+
+def identity_key(row: Memory) -> bytes:
+    alike = alike_key(row.memory_type, row.source, row.content)
+    return alike + newest_first(row.born) + row.id.encode()
 
 
 class Known(NamedTuple):
@@ -418,10 +424,10 @@ class State:
     def memory_like(
         self, memory_type: str, source: str, content: str | dict[str, Any]
     ) -> Memory | None:
-        """The active memory that says the same, whatever the spelling of its JSON."""
-        found = self._tables.get(identity_key(memory_type, source, content))
-        row = None if found is None else self.memory(found.decode())
-        return row if row is not None and row.active else None
+        """The newest active memory that says the same, whatever the spelling of its JSON."""
+        alike = alike_key(memory_type, source, content)
+        found = next(self._tables.scan(alike), None)
+        return None if found is None else self.memory(found[0][len(alike) + 8 :].decode())
 
     def memories(self, labels: Sequence[str] = (), before: int | None = None) -> Iterator[Memory]:
         """Active memories that have all the labels, the newest first; born before a position."""

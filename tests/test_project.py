@@ -19,6 +19,7 @@ from memlog.commands import (
     CreateProject,
     CreateRelations,
     EntityObservations,
+    ForgetMemory,
     NewEntity,
     NewRelation,
     RenameEntity,
@@ -30,6 +31,7 @@ from memlog.errors import Conflict, EntityNotFound, InvalidParameter, ProjectNot
 from memlog.log import Damage
 from memlog.project import DATABASES, STATE_VERSION, VERSION_KEY, Origin, Outcome, Project
 from memlog.state import hashed
+from memlog.tables import place
 
 TINY_MAP_BYTES = 128 * 1024
 
@@ -262,6 +264,35 @@ def test_a_fact_is_said_once_also_where_the_tables_list_what_is_said_by_longer_h
     again.close()
 
 
+def test_a_record_is_found_again_also_where_the_tables_know_only_the_newest_that_says_so(
+    project: Project, tmp_path: Path
+) -> None:
+    note = CreateMemory(memory_type="fact", content="tea", source="explicit", confidence=0.5)
+    run(project, note)
+    run(project, StoreMemory(content="tea"))
+    with project.read() as state:
+        newest, oldest = (memory.id for memory in state.memories())
+    digest = project.digest()
+    project.close()
+    environment = lmdb.open(str(tmp_path / "prj_1" / "log.mdb"), subdir=False, max_dbs=5)
+    with environment.begin(write=True) as transaction:
+        now = environment.open_db(b"now", transaction)
+        known = [key for key, _ in transaction.cursor(now) if key.startswith(b"X")]
+        for key in known:
+            transaction.delete(key, db=now)
+        transaction.put(known[0][:17], place(3) + newest.encode(), db=now)
+        meta = environment.open_db(b"meta", transaction)
+        transaction.put(VERSION_KEY, (6).to_bytes(2, "big"), db=meta)
+    environment.close()
+    again = Project(tmp_path / "prj_1")
+    assert again.digest() == digest
+    run(again, ForgetMemory(id=newest))
+    run(again, note)
+    with again.read() as state:
+        assert [memory.id for memory in state.memories()] == [oldest]
+    again.close()
+
+
 def test_tables_of_another_layout_have_another_version(tmp_path: Path) -> None:
     """Who changes what stands in a table raises STATE_VERSION, and writes both down here."""
     numbers = count(1)
@@ -282,7 +313,7 @@ def test_tables_of_another_layout_have_another_version(tmp_path: Path) -> None:
         project.execute(command, context, nothing)
     digest = project.digest()
     project.close()
-    assert (STATE_VERSION, digest[:16]) == (6, "eccaafdd03a1c1a6")
+    assert (STATE_VERSION, digest[:16]) == (7, "6befa45cae9c5c32")
 
 
 def taken_over(project: Project) -> None:

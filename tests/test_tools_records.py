@@ -58,6 +58,19 @@ def test_the_most_tags_are_those_of_one_call_and_a_record_that_is_saved_again_ke
             client("memory_create", **record, tags=["e", "f", "g"])
 
 
+def test_a_record_that_outlived_a_later_one_that_says_the_same_is_saved_again_and_not_twice(
+    tmp_path: Path,
+) -> None:
+    record = {"type": "fact", "content": "User likes tea", "source": "explicit", "confidence": 0.5}
+    with client_on(tmp_path) as client:
+        first = client("memory_create", **record)
+        later = client("store_memory", content="User likes tea", source="explicit")["created"]
+        client("forget_memory", id=later["id"])
+        again = client("memory_create", **record)
+        assert (again["id"], again["created"]) == (first["id"], False)
+        assert len(client("list_recent_memories")["memories"]) == 1
+
+
 def test_a_tag_that_ends_in_a_line_break_is_refused(tmp_path: Path) -> None:
     with client_on(tmp_path) as client, pytest.raises(Refused) as refused:
         client("memory_create", type="n", content="x", source="s", confidence=0.5, tags=["tea\n"])
