@@ -148,7 +148,7 @@ def _add_observation(
     old = None if new.supersedes is None else facts.find(new.supersedes)
     if old is not None:
         yield from supersede(old, new, facts, context)
-    elif facts.find(new.content) is None:
+    elif not facts.saying(new.content):
         yield ObservationAdded(
             context.new_id("obs"), entity_id, new.content, new.confidence, new.importance
         )

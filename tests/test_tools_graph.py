@@ -110,6 +110,17 @@ def test_added_observations_are_answered_per_entity(client: Client) -> None:
     assert json.loads(client.texts[-1]) == answer["results"]
 
 
+@pytest.mark.parametrize("form", [str, lambda text: {"content": text}])
+def test_a_fact_whose_text_is_the_id_of_another_is_stored(client: Client, form: Any) -> None:
+    client("create_entities", entities=[JON])
+    known, *_ = client("get_observation_history", entityName=JON["name"])["history"]
+    contents = [form(known["id"])]
+    told = client(
+        "add_observations", observations=[{"entityName": JON["name"], "contents": contents}]
+    )
+    assert told["results"][0]["addedObservations"] == [known["id"]]
+
+
 def test_an_observation_for_a_missing_entity_is_refused_in_the_reference_servers_words(
     client: Client,
 ) -> None:
