@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from server.tools import knowledge
 from tests.service import Client, client_on
 
 CAFE = "café"
@@ -29,6 +30,29 @@ def test_a_path_is_found_whatever_the_unicode_form_of_names_and_relations(client
         there = client("find_relation_path", **{"from": "Jon", "to": name})
         back = client("find_relation_path", **{"from": name, "to": "Jon"})
         assert (there["length"], back["length"]) == (1, 1)
+
+
+def test_a_neighbour_of_a_hub_is_found_however_many_it_has_and_a_search_that_was_cut_says_so(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(knowledge, "VISITED_MAX", 8)
+    names = ["Hub", *(f"n{number}" for number in range(10)), "Far", "Apart"]
+    client("create_entities", entities=[{"name": each, "entityType": "t"} for each in names])
+    spokes = [{"from": "Hub", "to": name, "relationType": "r"} for name in names[1:11]]
+    further = {"from": "n9", "to": "Far", "relationType": "r"}
+    client("create_relations", relations=[*spokes, further])
+    for end in ("n0", "n9"):
+        assert client("find_relation_path", **{"from": "Hub", "to": end})["length"] == 1
+    cut = client("find_relation_path", **{"from": "Hub", "to": "Far"})
+    assert (cut["found"], cut["path"]) == (False, [])
+    assert cut["notice"] == (
+        "The search ended after 11 entities, so there may be a path all the same. "
+        "Ask for a path to an entity between the two, and for one on from there."
+    )
+    near = client("find_relation_path", **{"from": "Hub", "to": "Far", "maxDepth": 1})
+    assert not near["found"] and "notice" not in near
+    apart = client("find_relation_path", **{"from": "Apart", "to": "Far"})
+    assert not apart["found"] and "notice" not in apart
 
 
 def test_entities_are_listed_by_type_whatever_its_case_and_unicode_form(client: Client) -> None:

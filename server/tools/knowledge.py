@@ -362,6 +362,7 @@ class PathResult(Result, frozen=True):
     found: bool
     length: int
     path: list[Step]
+    notice: str | None = None
 
 
 @tool("knowledge", "Find how two entities are connected")
@@ -382,25 +383,43 @@ def find_relation_path(call: Call, arguments: FindRelationPath) -> PathResult:
             else:
                 ends.append(entity.name)
         refuse(missing)
-        found = _shortest(ends[0], ends[1], arguments.max_depth, state)
-    steps = found or []
-    return PathResult(project=project, found=found is not None, length=len(steps), path=steps)
+        came_by, cut = _reached(ends[0], ends[1], arguments.max_depth, state)
+    found = canonical(ends[1]) in came_by
+    steps = _walked(ends[1], came_by) if found else []
+    return PathResult(
+        project=project,
+        found=found,
+        length=len(steps),
+        path=steps,
+        notice=_cut_short(len(came_by)) if cut else None,
+    )
 
 
-def _shortest(start: str, end: str, depth_max: int, state: State) -> list[Step] | None:
-    """Breadth first; an entity is entered once, by the first edge that reaches it, however it is spelt."""
+def _reached(
+    start: str, end: str, depth_max: int, state: State
+) -> tuple[dict[str, Step | None], bool]:
+    """By which step each entity was entered before the end was, and whether too many were for the search to go on.
+
+    Breadth first; an entity is entered once, by the first edge that reaches it, however it is spelt.
+    """
+    wanted = canonical(end)
     came_by: dict[str, Step | None] = {canonical(start): None}
     border = deque([(start, 0)])
-    while border and len(came_by) < VISITED_MAX:
+    while border and wanted not in came_by and len(came_by) < VISITED_MAX:
         name, depth = border.popleft()
-        if canonical(name) == canonical(end):
-            return _walked(end, came_by)
-        if depth < depth_max:
-            for step in _steps(name, state):
-                if canonical(step.target) not in came_by:
-                    came_by[canonical(step.target)] = step
+        for step in _steps(name, state):
+            if canonical(step.target) not in came_by:
+                came_by[canonical(step.target)] = step
+                if depth + 1 < depth_max:
                     border.append((step.target, depth + 1))
-    return None
+    return came_by, bool(border) and wanted not in came_by
+
+
+def _cut_short(entered: int) -> str:
+    return (
+        f"The search ended after {entered:,} entities, so there may be a path all the same. "
+        "Ask for a path to an entity between the two, and for one on from there."
+    )
 
 
 def _steps(name: str, state: State) -> Iterator[Step]:
