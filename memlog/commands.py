@@ -106,8 +106,13 @@ class NewObservation(Command, frozen=True):
     supersedes: Annotated[
         str | None, Meta(description="Id or exact text of the fact it replaces")
     ] = None
-    confidence: Share = CONFIDENCE
-    importance: Share = IMPORTANCE
+    confidence: Annotated[Share, Meta(extra_json_schema={"default": CONFIDENCE})] | UnsetType = (
+        UNSET
+    )
+    importance: Annotated[Share, Meta(extra_json_schema={"default": IMPORTANCE})] | UnsetType = (
+        UNSET
+    )
+    """Not given, a fact that is there is not rated anew; the defaults are those of a new one."""
 
 
 class EntityObservations(Command, frozen=True):
@@ -150,7 +155,9 @@ class Edge(Command, frozen=True):
 
 
 class NewRelation(Edge, frozen=True):
-    importance: Share = RELATION_IMPORTANCE
+    importance: (
+        Annotated[Share, Meta(extra_json_schema={"default": RELATION_IMPORTANCE})] | UnsetType
+    ) = UNSET
 
 
 class CreateRelations(Command, frozen=True):
@@ -230,7 +237,9 @@ class SavedRelation(Command, frozen=True):
     relation_type: Annotated[
         str, Meta(extra_json_schema={"maxLength": 50}, examples=["works at"])
     ] = field(name="relationType")
-    importance: Share = RELATION_IMPORTANCE
+    importance: (
+        Annotated[Share, Meta(extra_json_schema={"default": RELATION_IMPORTANCE})] | UnsetType
+    ) = UNSET
 
 
 class SavedEntity(Command, frozen=True):

@@ -6,11 +6,14 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import assert_never
 
+from msgspec import UNSET, UnsetType
+
 from memlog.canonical import canonical
 from memlog.closest import Suggestions
 from memlog.commands import (
     CONFIDENCE,
     IMPORTANCE,
+    RELATION_IMPORTANCE,
     AddObservations,
     CreateEntities,
     CreateRelations,
@@ -47,7 +50,7 @@ from memlog.events import (
 )
 from memlog.facts import Facts
 from memlog.ids import is_id
-from memlog.state import Entity, Observation, State
+from memlog.state import Entity, Observation, Relation, State
 from memlog.touching import came_after, gone_at
 
 CREATE_IT = "Create it first with create_entities."
@@ -149,9 +152,7 @@ def _add_observation(
     if old is not None:
         yield from supersede(old, new, facts, context)
     elif not facts.saying(new.content):
-        yield ObservationAdded(
-            context.new_id("obs"), entity_id, new.content, new.confidence, new.importance
-        )
+        yield ObservationAdded(context.new_id("obs"), entity_id, new.content, *_rated(new))
 
 
 def supersede(
@@ -162,8 +163,14 @@ def supersede(
         return
     for twin in facts.saying(new.content):
         yield ObservationDeleted(twin.id)
-    yield ObservationSuperseded(
-        context.new_id("obs"), old.id, new.content, new.confidence, new.importance
+    yield ObservationSuperseded(context.new_id("obs"), old.id, new.content, *_rated(new))
+
+
+def _rated(new: NewObservation) -> tuple[float, float]:
+    """Its confidence and importance."""
+    return (
+        CONFIDENCE if new.confidence is UNSET else new.confidence,
+        IMPORTANCE if new.importance is UNSET else new.importance,
     )
 
 
@@ -319,12 +326,29 @@ def create_relations(command: CreateRelations, state: State, context: Context) -
 
 
 def relate(
-    source: str, relation_type: str, target: str, importance: float, state: State, context: Context
+    source: str,
+    relation_type: str,
+    target: str,
+    importance: float | UnsetType,
+    state: State,
+    context: Context,
 ) -> Iterator[Event]:
     """The relation between what these names are now, unless it is there."""
     if state.relation_between(source, relation_type, target) is None:
         source, target = state.current_name(source), state.current_name(target)
+        importance = RELATION_IMPORTANCE if importance is UNSET else importance
         yield RelationAdded(context.new_id("rel"), source, target, relation_type, importance)
+
+
+def importance_kept(row: Relation, given: float | UnsetType) -> str | None:
+    """That a relation that is there was given an importance that it does not take."""
+    if given in (UNSET, row.importance):
+        return None
+    said = f"{shorten(row.source)} {shorten(row.relation_type)} {shorten(row.target)}"
+    return (
+        f"'{said}' exists with importance {row.importance:g}, which it keeps; {given:g} was given. "
+        "To change it, delete the relation and create it again"
+    )
 
 
 def delete_relations(command: DeleteRelations, state: State) -> Iterator[Event]:

@@ -22,7 +22,7 @@ from memlog.commands import CONFIDENCE, IMPORTANCE, SavedEntity, SavedRelation, 
 from memlog.context import Context
 from memlog.errors import InvalidParameter, Problem, refuse, shorten
 from memlog.events import EntityCreated, EntityRated, Event
-from memlog.graph import add_texts, pass_its_name, relate
+from memlog.graph import add_texts, importance_kept, pass_its_name, relate
 from memlog.state import State
 
 NAME_MAX, TYPE_MAX, RELATION_TYPE_MAX = 100, 50, 50
@@ -236,6 +236,19 @@ def warnings(command: SaveMemory, before: State) -> list[str]:
             continue  # how a type is written that is not stored is nobody's concern
         for text in _type_warnings(item.entity_type, known):
             found[text] = None
+    return list(found)
+
+
+def unchanged(command: SaveMemory, after: State) -> list[str]:
+    """What the request gave to relations and they did not take. `after` is the state that it left."""
+    found: dict[str, None] = {}
+    for item in command.entities:
+        for relation in item.relations:
+            kind, target = relation.relation_type, relation.target_entity
+            row = after.relation_between(item.name, kind, target)
+            kept = None if row is None else importance_kept(row, relation.importance)
+            if kept is not None:
+                found[kept] = None
     return list(found)
 
 

@@ -167,6 +167,45 @@ def test_of_a_relation_with_two_importances_in_one_request_the_one_that_counts_i
     assert client("create_relations", relations=[KNOWS, KNOWS])["warnings"] == []
 
 
+def test_an_importance_that_a_relation_that_is_there_does_not_take_is_told(client: Client) -> None:
+    client("create_entities", entities=[JON, GINA])
+    client("create_relations", relations=[{**KNOWS, "importance": 0.2}])
+    for given in (0.9, 0.7):  # the one for new relations too, where it was given
+        answer = client("create_relations", relations=[{**KNOWS, "importance": given}])
+        assert len(answer["existing"]) == 1
+        assert answer["warnings"] == [
+            f"'Jon knows Gina' exists with importance 0.2, which it keeps; {given} was given. "
+            "To change it, delete the relation and create it again"
+        ]
+    for kept in (KNOWS, {**KNOWS, "importance": 0.2}):
+        assert client("create_relations", relations=[kept])["warnings"] == []
+
+
+def test_ratings_that_a_fact_that_is_there_does_not_take_are_told(client: Client) -> None:
+    def add(*contents: Any) -> dict[str, Any]:
+        items = [{"entityName": "Jon", "contents": contents}]
+        return client("add_observations", observations=items)
+
+    client("create_entities", entities=[{**JON, "observations": ["Likes tea"]}])
+    told = add({"content": "Likes tea", "importance": 1, "confidence": 0.1})
+    assert told["results"][0]["addedObservations"] == []
+    assert told["notice"] == (
+        "'Likes tea' of 'Jon' keeps confidence 1, 0.1 was given, and importance 0.5, 1 was given. "
+        "To rate a fact anew, delete it and add it again."
+    )
+    same = add({"content": "Likes tea", "supersedes": "Likes tea", "importance": 0.7})
+    assert "keeps importance 0.5, 0.7 was given" in same["notice"]
+    for kept in (
+        "Likes tea",
+        {"content": "Likes tea"},
+        {"content": "Likes tea", "importance": 0.5},
+    ):
+        assert "notice" not in add(kept)
+    assert "notice" not in add({"content": "Likes milk", "importance": 0.9})
+    again = add("Likes milk", {"content": "Likes milk", "importance": 0.5, "confidence": 1.0})
+    assert "keeps importance 0.9, 0.5 was given" in again["notice"]
+
+
 def test_what_is_deleted_by_a_former_name_is_not_said_to_be_missing(client: Client) -> None:
     client("create_entities", entities=[JON, GINA])
     client("create_relations", relations=[KNOWS])

@@ -32,6 +32,23 @@ def test_a_path_is_found_whatever_the_unicode_form_of_names_and_relations(client
         assert (there["length"], back["length"]) == (1, 1)
 
 
+def test_an_importance_that_a_relation_that_is_there_does_not_take_is_warned_of(
+    client: Client,
+) -> None:
+    def save(**given: float) -> list[str]:
+        works = {"targetEntity": "Acme", "relationType": "works at", **given}
+        person = {"name": "Bo", "entityType": "Person", "observations": ["Works at Acme"]}
+        saved = client("save_memory", threadId="t", entities=[{**person, "relations": [works]}])
+        return list(saved["warnings"])
+
+    client("create_entities", entities=[{"name": "Acme", "entityType": "Company"}])
+    assert save(importance=0.1) == save(importance=0.1) == save() == []
+    assert save(importance=0.7) == [
+        "'Bo works at Acme' exists with importance 0.1, which it keeps; 0.7 was given. "
+        "To change it, delete the relation and create it again"
+    ]
+
+
 def test_a_neighbour_of_a_hub_is_found_however_many_it_has_and_a_search_that_was_cut_says_so(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,6 +23,7 @@ from memlog.events import (
     RelationAdded,
     RelationDeleted,
 )
+from memlog.graph import importance_kept
 from memlog.project import Outcome
 from memlog.state import Relation, State
 from server.advice import followable
@@ -188,12 +189,13 @@ def create_relations(call: Call, arguments: CreateRelations) -> CreateRelationsR
         new = {event.relation_id for event in outcome.events(RelationAdded)}
         relations: dict[str, RelationView] = {}
         existing: dict[str, RelationView] = {}
-        repeated: dict[str, str] = {}
+        warned: dict[str, str] = {}
         for item in arguments.relations:
             row = outcome.after.relation_between(item.source, item.relation_type, item.target)
             if row is not None:
-                if row.id in relations and item.importance != row.importance:
-                    repeated[row.id] = _weighed_twice(row)
+                kept = importance_kept(row, item.importance)
+                if kept is not None:
+                    warned[row.id] = _weighed_twice(row) if row.id in new else kept
                 (relations if row.id in new else existing)[row.id] = view_relation(row)
         names = dict.fromkeys(n for item in arguments.relations for n in (item.source, item.target))
         missing = [name for name in names if outcome.after.entity_id_of(name) is None]
@@ -206,7 +208,7 @@ def create_relations(call: Call, arguments: CreateRelations) -> CreateRelationsR
                     for name in missing
                 ]
                 + _loops(arguments.relations, outcome.after)
-                + list(repeated.values())
+                + list(warned.values())
             ),
             suggestions=closest_names(missing, outcome.after),
             existing=room.take(list(existing.values()), "that were there already", share=2),

@@ -24,7 +24,7 @@ from memlog.errors import (
 from memlog.events import EntityCreated, RelationAdded
 from memlog.graph import missing_entity
 from memlog.project import Outcome
-from memlog.saving import quality_score, warnings
+from memlog.saving import quality_score, unchanged, warnings
 from memlog.state import Entity, Observation, State
 from memlog.times import iso, parse_iso
 from server.cursors import Count, CursorText, Id, Limit, Position, read_cursor, write_cursor
@@ -95,7 +95,9 @@ def save_memory(call: Call, arguments: SaveMemory) -> SaveMemoryResult:
                 entities=sum(1 for _ in outcome.events(EntityCreated)),
                 relations=sum(1 for _ in outcome.events(RelationAdded)),
             ),
-            warnings=said(warnings(arguments, outcome.before)),
+            warnings=said(
+                warnings(arguments, outcome.before) + unchanged(arguments, outcome.after)
+            ),
             quality_score=quality_score(arguments),
         )
 

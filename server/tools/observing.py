@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from msgspec import field
+from msgspec import UNSET, field
 
 from memlog.canonical import canonical
 from memlog.commands import AddObservations, DeleteObservations
+from memlog.errors import shorten
 from memlog.events import ObservationAdded, ObservationDeleted, ObservationSuperseded
 from memlog.graph import texts_of
 from memlog.project import Outcome
-from memlog.state import Observation
-from server.cutting import ANSWER_CHARACTERS, Room, each_fitting, within_budget
+from memlog.state import Observation, State
+from server.cutting import ANSWER_CHARACTERS, Room, each_fitting, said, within_budget
 from server.nearest import closest_facts
 from server.registry import Call, Result, tool
 
@@ -75,11 +76,41 @@ def add_observations(call: Call, arguments: AddObservations) -> AddObservationsR
         return AddObservationsResult(
             project=project,
             results=told,
-            notice=room.notice("All were stored; open_nodes shows the newest."),
+            notice=room.notice(
+                "All were stored; open_nodes shows the newest.",
+                *_told_of(_ratings_kept(arguments, outcome.after)),
+            ),
         )
 
     project, opened = call.open(arguments)
     return call.execute(opened, arguments, answer, AddObservationsResult)
+
+
+def _ratings_kept(arguments: AddObservations, after: State) -> Iterator[str]:
+    """Which facts were there already, with other ratings than were given for them."""
+    for item in arguments.observations:
+        entity_id = after.entity_id_of(item.entity_name) or ""
+        for new in item.contents:
+            if isinstance(new, str):
+                continue
+            for row in after.saying(entity_id, new.content)[:1]:
+                ratings = (
+                    ("confidence", row.confidence, new.confidence),
+                    ("importance", row.importance, new.importance),
+                )
+                kept = [
+                    f"{what} {has:g}, {given:g} was given"
+                    for what, has, given in ratings
+                    if given is not UNSET and given != has
+                ]
+                if kept:
+                    fact = f"'{shorten(new.content)}' of '{shorten(item.entity_name)}'"
+                    yield f"{fact} keeps {', and '.join(kept)}."
+
+
+def _told_of(kept: Iterator[str]) -> list[str]:
+    told = said(list(dict.fromkeys(kept)), "facts keep their ratings")
+    return [*told, "To rate a fact anew, delete it and add it again."] if told else []
 
 
 def _additions(name: str, rows: Sequence[Observation]) -> AddedObservations:
