@@ -1,7 +1,7 @@
 """What is searched: the documents that live and die as the log is read.
 
 An entity is found under `name (type)`, an observation under `entity name: content`, a memory under all
-the strings in it. A document never
+the strings in it, a relation under its type, for the names at its ends are those of entities. A document never
 changes: when the name in it changes, it dies and is born anew. Which documents an entry brings into
 being or ends depends on the entry and on the state as it stood then, never on the present; so every
 projection sees the same documents, whenever it reads the log.
@@ -9,6 +9,7 @@ projection sees the same documents, whenever it reads the log.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Literal, NamedTuple, TypeVar, assert_never, get_args
 
@@ -17,13 +18,17 @@ import msgspec
 from memlog import events
 from memlog.canonical import strings
 from memlog.codec import Entry
-from memlog.state import Entity, Memory, Observation, State
+from memlog.state import Entity, Memory, Observation, Relation, State
 
 NEVER = 2**63 - 1
 """Where a document that lives has not died: the indexes keep an end for each."""
 
-Kind = Literal["entity", "observation", "memory"]
+Kind = Literal["entity", "observation", "memory", "relation"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+"""In an order that snapshots of vectors rely on."""
+
+WORDED_ONLY: frozenset[Kind] = frozenset({"relation"})
+"""Found by words and not by meaning: of few types there are many relations, and a vector of each would say the same."""
 
 
 class Scope(NamedTuple):
@@ -82,6 +87,8 @@ Change = Born | Died
 
 Row = TypeVar("Row", Entity, Memory, Observation)
 
+_HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
 
 def changes(entries: Iterable[Entry], state_at: Callable[[int], State]) -> Iterator[Change]:
     """The births and deaths that `entries` bring, in the order of the log."""
@@ -130,10 +137,12 @@ def changes(entries: Iterable[Entry], state_at: Callable[[int], State]) -> Itera
                 yield Born(_memory(memory, position, entry))
             case events.MemorySuperseded() | events.MemoryDeleted() as event:
                 yield Died(event.memory_id, position)
+            case events.RelationAdded() as event:
+                yield Born(_relation(event.relation_id, event, state_at(position), position))
+            case events.RelationDeleted() as event:
+                yield Died(event.relation_id, position)
             case (
                 events.EntityRated()
-                | events.RelationAdded()
-                | events.RelationDeleted()
                 | events.ProjectCreated()
                 | events.ProjectArchived()
                 | events.ProjectRestored()
@@ -182,6 +191,10 @@ def _touched(position: int, state: State, after: State) -> dict[str, Document]:
             memory = state.memory(name)
             if memory is not None and memory.active:
                 found[name] = _memory(memory, position)
+        elif kind == b"R":
+            relation = state.relation(name)
+            if relation is not None:
+                found[name] = _relation(name, relation, state, position)
         elif kind in (b"E", b"O"):
             found.update(_of_entity(name, state, position))
     return found
@@ -228,6 +241,16 @@ def _memory(row: Memory, born: int, entry: Entry | None = None) -> Document:
     """A memory is found under every string in its content, keys included."""
     text = " ".join(strings(row.content))
     return Document("memory", row.id, "", text, row.labels, born, "", _written(entry))
+
+
+def _relation(
+    relation_id: str, told: Relation | events.RelationAdded, state: State, born: int
+) -> Document:
+    """A relation belongs to the entity that it leaves, if there is one."""
+    whole = told.relation_type
+    parts = _HUMP.sub(" ", whole)
+    text = whole if parts == whole else f"{whole} {parts}"
+    return Document("relation", relation_id, state.entity_id_of(told.source) or "", text, (), born)
 
 
 def _written(entry: Entry | None) -> Written | None:

@@ -29,7 +29,7 @@ from memlog.project import Project
 from memlog.storage_errors import storage_error
 from projections.analytics import ANALYTICS_VERSION, AnalyticsProjector
 from projections.batches import AnyProjector, advance, changes_between, lots
-from projections.documents import Born
+from projections.documents import WORDED_ONLY, Born
 from projections.embeddings import Embeddings
 from projections.previous import Meaning, Previous
 from projections.protocol import put_away
@@ -206,9 +206,10 @@ class Projections:
         return self._project.head()
 
     def texts(self) -> Iterator[list[str]]:
-        """Every text that ever was a document, in the order of the log, a batch of entries at a time."""
+        """Every text that ever was to be embedded, in the order of the log, a batch of entries at a time."""
         for _, found in lots(self._project, 0, self._project.head()):
-            yield [each.document.text for each in found if isinstance(each, Born)]
+            born = [each.document for each in found if isinstance(each, Born)]
+            yield [document.text for document in born if document.kind not in WORDED_ONLY]
 
     def positions(self) -> dict[str, int]:
         """How far each projection that is open has come."""

@@ -29,7 +29,7 @@ import msgspec
 
 from memlog.errors import ProjectNotFound, StorageError
 from memlog.resident import give_back_freed
-from projections.documents import NOW, Born, Change, Died, Document, Kind, Scope
+from projections.documents import NOW, WORDED_ONLY, Born, Change, Died, Document, Kind, Scope
 from projections.protocol import Batch
 from projections.turns import Turns
 from projections.vector_snapshot import Snapshot, SnapshotFolder
@@ -103,7 +103,7 @@ class VectorProjector:
         """Raises EmbeddingError, with nothing changed, where the texts cannot be embedded."""
         with self._driving:
             position, rows, index = self._state
-            changes = [change for change in batch.changes if change.position > position]
+            changes = [each for each in batch.changes if each.position > position and _embeds(each)]
             documents = [change.document for change in changes if isinstance(change, Born)]
             if documents:
                 self._add(self._embedded(documents), rows, index)
@@ -251,6 +251,10 @@ class VectorProjector:
         for start in range(0, len(missing), ROWS_PER_TURN):
             with self._turns.writing():
                 index.add(missing[start : start + ROWS_PER_TURN])
+
+
+def _embeds(change: Change) -> bool:
+    return not (isinstance(change, Born) and change.document.kind in WORDED_ONLY)
 
 
 def _change(rows: Rows, change: Change) -> None:

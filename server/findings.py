@@ -66,7 +66,16 @@ def _group(entity_id: str, hits: list[Hit], state: State) -> Group | None:
         return None
     lines: list[str] = []
     for hit in hits:
-        row = state.observation(hit.ref) if hit.kind == "observation" else None
-        if row is not None and len(lines) < LINES_MAX:
-            lines.append(row.content)
+        line = _line(hit, state)
+        if line is not None and len(lines) < LINES_MAX:
+            lines.append(line)
     return Group(entity.name, entity.entity_type, entity.id, round(hits[0].told, 4), lines)
+
+
+def _line(hit: Hit, state: State) -> str | None:
+    """What was found of an entity, besides its name."""
+    if hit.kind == "relation" and (edge := state.relation(hit.ref)) is not None:
+        return f"{edge.source} {edge.relation_type} {edge.target}"
+    if hit.kind == "observation" and (fact := state.observation(hit.ref)) is not None:
+        return fact.content
+    return None

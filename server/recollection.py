@@ -4,9 +4,9 @@ A hit of the search ranks by its score, and by those of its neighbours: what was
 before or after it in the same conversation, which often holds the answer where the hit holds the
 question. So neighbours that were not hit come in as well.
 
-A relation of an entity that was found has no score of its own: it has a share of its entity's best one,
-a large share where its words are among those of the query, and less with each relation of the same
-entity that comes before it, so that a hub does not fill the answer.
+A relation is hit by its type. Those of an entity that was found come in besides: each has a share of its
+entity's best score, a large share where its words are among those of the query, and less with each relation of the
+same entity that comes before it, so that a hub does not fill the answer.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from server.packing import (
 )
 
 MEMORIES = "Memories"
+RELATIONS = "Relations"
 RELATION_SHARE, NAMED_RELATION_SHARE = 0.6, 1.0
 NEIGHBOUR_SHARES = {1: 0.15, 2: 0.06}
 """Of a hit's score, for what is so many positions away. Measured by `bench.recalling`."""
@@ -63,7 +64,8 @@ class Recollection:
             if thing := self._thing(hit.ref, hit.kind):
                 item, born = thing
                 found.append((hit.score, born, item))
-                best.setdefault(item.group, hit.score)
+                if hit.kind != "relation":
+                    best.setdefault(item.group, hit.score)
         best.pop("", None)
         births = {born for _, born, _ in found}
         sources = dict(self._sources(found))
@@ -99,6 +101,9 @@ class Recollection:
                 return None
             entity = self._entity(row.entity_id)
             return (self._fact(row, entity), row.born) if entity else None
+        if kind == "relation":
+            relation = self._state.relation(ref)
+            return (self._found(relation), relation.born) if relation else None
         entity = self._entity(ref)
         return (Item("entity", ref, ref, _heading(entity)), entity.born) if entity else None
 
@@ -180,6 +185,14 @@ class Recollection:
             share = NAMED_RELATION_SHARE if row.id in named else RELATION_SHARE
             found.append((best * share / (1 + place) ** 0.5, self._relation(row, entity)))
         return found
+
+    def _found(self, row: Relation) -> Item:
+        """A relation that was hit, at one of its ends that lives, or beneath its own words."""
+        for name in (row.source, row.target):
+            if (entity := self._state.entity_named(name)) is not None:
+                return self._relation(row, entity)
+        said = clipped(f"{row.source} {row.relation_type} {row.target}", self._budget_tokens)
+        return Item("relation", row.id, row.id, RELATIONS, said)
 
     def _is_named(self, row: Relation, entity: Entity) -> bool:
         """Whether the query has a word of the relation, the name of `entity` aside."""

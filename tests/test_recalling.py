@@ -89,6 +89,39 @@ def test_a_relation_reads_from_its_subject_to_its_object_under_either_of_them(
     assert "→ mother of Lily" in client("recall", query="midwife")["text"]
 
 
+def test_a_relation_is_recalled_by_what_it_says_of_things_that_nothing_else_finds(
+    client: Client,
+) -> None:
+    relations = [
+        {"from": "Gina", "to": "Rex", "relationType": "is_allergic_to"},
+        {"from": "Zoe", "to": "Rex", "relationType": "walksWith"},
+    ]
+    client("create_relations", relations=relations)
+
+    def recalled(query: str) -> list[str]:
+        text: str = client("recall", query=query)["text"]
+        return text.split("\n")[:2]
+
+    assert recalled("who is allergic?") == ["Gina (person)", "1. → is_allergic_to Rex"]
+    assert recalled("walks") == recalled("walkswith") == ["Relations", "1. Zoe walksWith Rex"]
+    client("rename_entity", name="Gina", newName="Regina")
+    assert recalled("allergic") == ["Regina (person)", "1. → is_allergic_to Rex"]
+    client("merge_entities", names=["Regina"], into="Jon")
+    assert recalled("allergic") == ["Jon (person)", "1. → is_allergic_to Rex"]
+    client("delete_entities", entityNames=["Jon"])
+    assert recalled("allergic") == [""]
+    client("undo")
+    assert recalled("allergic") == ["Jon (person)", "1. → is_allergic_to Rex"]
+    relations[0]["from"] = "Jon"
+    client("delete_relations", relations=relations)
+    assert recalled("allergic walks") == [""]
+
+
+def test_a_search_of_the_graph_goes_by_names_types_and_facts(client: Client) -> None:
+    """As in the reference server: a relation is told with its ends, and finds none of them."""
+    assert client("search_nodes", query="employs")["entities"] == []
+
+
 def test_a_small_budget_is_kept_and_what_is_left_out_is_said(client: Client) -> None:
     add(client, "Jon", *(f"was a banker in town number {number}" for number in range(60)))
     answer = client("recall", query="banker", budgetTokens=100)
