@@ -11,6 +11,7 @@ from pathlib import Path
 import lmdb
 import pytest
 
+from memlog import codec
 from memlog.commands import (
     AddObservations,
     AnyCommand,
@@ -27,7 +28,14 @@ from memlog.commands import (
 )
 from memlog.context import Context
 from memlog.environment import Environment
-from memlog.errors import Conflict, EntityNotFound, InvalidParameter, ProjectNotFound, StorageError
+from memlog.errors import (
+    Conflict,
+    DamagedLog,
+    EntityNotFound,
+    InvalidParameter,
+    ProjectNotFound,
+    StorageError,
+)
 from memlog.log import Damage
 from memlog.project import DATABASES, STATE_VERSION, VERSION_KEY, Origin, Outcome, Project
 from memlog.state import hashed
@@ -423,6 +431,25 @@ def test_a_removed_project_refuses_reads_and_writes_of_whoever_has_it_open(
     assert project.status() is None
 
 
+@pytest.mark.parametrize("how", ["opens", "rebuilds", "erases"])
+def test_a_removed_project_does_not_come_back_by_whoever_has_it_open(
+    project: Project, tmp_path: Path, how: str
+) -> None:
+    run(project, create("Jon", "a"))
+    project.remove()
+    if how == "rebuilds":
+        project.rebuild()
+    elif how == "erases":
+        with pytest.raises(ProjectNotFound):
+            project.erase(lambda log, state: {2})
+    project.close()
+    again = Project(tmp_path / "prj_1")
+    assert again.status() is None
+    with pytest.raises(ProjectNotFound):
+        run(again, create("Ann"))
+    again.close()
+
+
 def damage(project: Project, path: Path, position: int, change: Callable[[bytes], bytes]) -> None:
     """Changes the stored bytes of one entry behind memlog's back."""
     project.close()
@@ -465,6 +492,41 @@ def test_verify_names_a_missing_entry(project: Project, tmp_path: Path) -> None:
     again = Project(tmp_path / "prj_1")
     damages = [found for found in again.verify() if isinstance(found, Damage)]
     assert damages[0] == Damage(3, "missing: the next entry is at position 4")
+    again.close()
+
+
+def test_verify_names_an_erased_entry_whose_time_was_changed(
+    project: Project, tmp_path: Path
+) -> None:
+    """It is outside the chain of hashes; positions are looked up by it."""
+    run(project, create("Jon", "a", "b"))
+    damage(project, tmp_path / "prj_1", 3, lambda value: codec.erase(3, value, 1))
+    again = Project(tmp_path / "prj_1")
+    damages = [found for found in again.verify() if isinstance(found, Damage)]
+    assert damages == [Damage(3, "its time is before that of the entry ahead of it")]
+    again.close()
+
+
+def test_who_has_read_the_end_of_a_log_is_told_of_damage_ahead_of_it(
+    project: Project, tmp_path: Path
+) -> None:
+    run(project, create("Jon", "a", "b"))
+    damage(project, tmp_path / "prj_1", 2, lambda value: value[:-1] + b"?")
+    again = Project(tmp_path / "prj_1")
+    with again.snapshot() as (log, _):
+        assert [entry.position for entry in log.read(after=3)] == [4]
+    with pytest.raises(DamagedLog, match="position 2"), again.snapshot() as (log, _):
+        list(log.read())
+    again.close()
+
+
+def test_a_log_that_is_not_whole_is_not_written_anew(project: Project, tmp_path: Path) -> None:
+    run(project, create("Jon", "a", "b"))
+    damage(project, tmp_path / "prj_1", 3, lambda value: value[:-1] + b"?")
+    again = Project(tmp_path / "prj_1")
+    with pytest.raises(StorageError):
+        again.erase(lambda log, state: {4})
+    assert not again.replaced
     again.close()
 
 
