@@ -149,13 +149,14 @@ def test_a_deleted_entity_can_be_purged_and_what_it_was_called_before(store: Sto
     assert left == ["ProjectCreated", *["Erased"] * 5, "EntityCreated"]
 
 
-def test_what_was_merged_into_it_goes_too(store: Store) -> None:
+@pytest.mark.parametrize("name", ["Jon", "J. Doe"])
+def test_what_was_merged_into_it_goes_too(store: Store, name: str) -> None:
     project = store.project("one")
     do(project, create("Jon", "was a banker"))
     do(project, create("J. Doe", "lives in Rome"))
     do(project, MergeEntities(names=["J. Doe"], into="Jon"))
     do(project, create("Gina"))
-    purge(store, "J. Doe")
+    purge(store, name)
     assert said(store) == {"Gina"}
     assert len([e for e in entries(store.project("one")) if isinstance(e.event, Erased)]) == 6
 
@@ -171,6 +172,23 @@ def test_a_merge_that_was_undone_costs_the_other_nothing(store: Store) -> None:
     purge(store, "Jon")
     assert said(store) == {"Gina", "Gina: runs a shop", "Gina knows Mia"}
     assert_whole(store.project("one"))
+
+
+def test_what_was_said_of_it_by_way_of_another_goes_though_the_merge_was_undone(
+    store: Store,
+) -> None:
+    project = store.project("one")
+    do(project, create("Jon", "was a banker"))
+    do(project, create("Gina", "runs a shop"))
+    do(project, MergeEntities(names=["Gina"], into="Jon"))
+    do(
+        project,
+        UpdateObservation(entity_name="Jon", observation="runs a shop", new_content="runs a bar"),
+    )
+    do(project, Undo(last=2))
+    purge(store, "Jon")
+    assert said(store) == {"Gina", "Gina: runs a shop"}
+    assert not any("runs a bar" in str(entry.event) for entry in entries(store.project("one")))
 
 
 def test_a_dangling_relation_goes_and_one_to_a_namesake_of_that_time_stays(store: Store) -> None:
