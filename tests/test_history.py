@@ -116,6 +116,23 @@ def test_an_entity_can_take_its_old_name_back() -> None:
     assert entity.aliases == ("Jonathan",)
 
 
+def test_a_renamed_entity_has_each_relation_once_where_some_waited_for_its_new_name() -> None:
+    """One that led from it to that name goes, and one that led from it to itself before stays."""
+    relations = (
+        RelationAdded("rel_1", "Jon", "Mia", "knows"),
+        RelationAdded("rel_2", "Jonathan", "Mia", "knows"),
+        RelationAdded("rel_3", "Jon", "Jonathan", "knows"),
+        RelationAdded("rel_4", "Jon", "Jon", "likes"),
+    )
+    given = Given(JON, MIA, *relations)
+    given.when(RenameEntity(name="Jon", new_name="Jonathan")).then(
+        RelationDeleted("rel_1"),
+        RelationDeleted("rel_3"),
+        EntityRenamed("ent_1", "Jonathan"),
+    )
+    assert edges(given.state()) == {("Jonathan", "knows", "Mia"), ("Jonathan", "likes", "Jonathan")}
+
+
 def test_merging_unites_facts_once_and_relations_without_loops() -> None:
     facts = (
         ObservationAdded("obs_2", "ent_2", "was a banker"),
