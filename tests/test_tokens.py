@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import stat
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -52,6 +54,31 @@ def test_a_name_is_taken_until_it_is_revoked(tmp_path: Path) -> None:
     with pytest.raises(InvalidParameter, match="no token named 'labtop'") as refused:
         tokens.revoke("labtop")
     assert "laptop" in (refused.value.suggestion or "")
+
+
+def test_of_tokens_that_are_made_and_revoked_at_once_none_is_lost_or_comes_back(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "tokens.json"
+    phones, laptops = ([f"{kind} {number}" for number in range(4)] for kind in ("phone", "laptop"))
+    for name in phones:
+        Tokens(path).new(Grant(name))
+    ready = threading.Barrier(8)
+
+    def make(name: str) -> None:
+        ready.wait()
+        Tokens(path).new(Grant(name))
+
+    def revoke(name: str) -> None:
+        ready.wait()
+        Tokens(path).revoke(name)
+
+    with ThreadPoolExecutor(8) as pool:
+        changes = [*(pool.submit(revoke, each) for each in phones)]
+        changes += [pool.submit(make, each) for each in laptops]
+        for change in changes:
+            change.result()
+    assert sorted(each.name for each in Tokens(path).all()) == sorted(laptops)
 
 
 @pytest.mark.parametrize("name", ["environment", "oauth:ann"])
@@ -103,6 +130,20 @@ def test_a_damaged_file_is_named(tmp_path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(StorageError, match=r"tokens\.json cannot be read"):
         Tokens(path).find("x")
+
+
+def test_what_was_read_before_lets_nobody_in_once_the_file_is_damaged_or_gone(
+    tmp_path: Path,
+) -> None:
+    tokens = Tokens(tmp_path / "tokens.json")
+    token = tokens.new(Grant("laptop"))
+    assert tokens.find(token) is not None
+    tokens.path.write_bytes(b"{")
+    for _ in range(2):
+        with pytest.raises(StorageError):
+            tokens.find(token)
+    tokens.path.unlink()
+    assert tokens.find(token) is None
 
 
 # -- grants
