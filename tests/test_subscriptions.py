@@ -104,6 +104,21 @@ def test_only_what_a_write_touched_is_told(tmp_path: Path, mode: Mode) -> None:
 
 
 @ERAS
+def test_a_list_that_a_record_leaves_is_told(tmp_path: Path, mode: Mode) -> None:
+    """Its labels are those from before, too."""
+
+    async def scenario() -> None:
+        async with joined(tmp_path, mode) as server:
+            await server.note("one", tags=["a"])
+            await server.note("one", tags=["b"])
+            async with listening(server, mode, "mem://by-tags/b") as told:
+                await server.call("undo")
+                assert await told() == "mem://by-tags/b"
+
+    run(scenario)
+
+
+@ERAS
 def test_saying_again_what_is_so_changes_nothing(tmp_path: Path, mode: Mode) -> None:
     async def scenario() -> None:
         async with joined(tmp_path, mode) as server:
