@@ -384,10 +384,22 @@ def test_the_only_project_of_a_token_is_active_from_the_start(guarded: Guarded) 
     assert client("read_graph")["entities"][0]["name"] == "Jon of a"
 
 
-def test_a_session_is_unknown_to_every_other_token(guarded: Guarded) -> None:
+@pytest.mark.parametrize(("token", "path"), [("reader", "/mcp"), ("admin", "/mcp/p/a")])
+def test_a_session_is_unknown_at_every_door_but_its_own(
+    guarded: Guarded, token: str, path: str
+) -> None:
+    """On the SDK's way, on the short one of a plain call, and to who would end it."""
     session = HttpClient(guarded.server, "2025-11-25", token=guarded.tokens["admin"])
-    session.headers["Authorization"] = f"Bearer {guarded.tokens['reader']}"
+    call = partial(session.request, "tools/call", name="get_current_project", arguments={})
+    assert call().status == 200
+    own = session.headers
+    session.headers = {**own, "Authorization": f"Bearer {guarded.tokens[token]}"}
+    session.path = path
     assert session.request("tools/list").status == 404
+    assert call().status == 404
+    assert guarded.server.ask("DELETE", path, b"", session.headers).status == 404
+    session.headers, session.path = own, "/mcp"
+    assert call().status == 200
 
 
 Opening = dict[str, Callable[[], HttpClient]]
