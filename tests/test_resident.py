@@ -13,6 +13,7 @@ import pytest
 
 from memlog import environment as environments
 from memlog.environment import Environment
+from memlog.gates import Gate
 from memlog.pages import Pages
 from memlog.resident import HEAPS
 from memlog.settings import Settings
@@ -108,6 +109,17 @@ def test_only_the_file_that_is_open_is_let_go_of(tmp_path: Path) -> None:
     pages.close()
     new.close()
     old.close()
+
+
+def test_who_does_not_wait_is_not_let_through_a_closed_gate() -> None:
+    """The file would be mapped elsewhere while its pages are given back."""
+    gate = Gate()
+    with gate.closed():
+        assert not gate.try_enter()
+    assert gate.try_enter()
+    gate.leave()
+    with gate.closed():
+        pass
 
 
 def test_nothing_is_kept_open_by_who_gives_back(tmp_path: Path) -> None:
