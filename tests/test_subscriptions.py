@@ -325,6 +325,39 @@ def test_who_listens_to_the_service_hears_of_each_write_until_it_stops(tmp_path:
     assert heard == ["one", "other", "other"]
 
 
+def test_a_session_that_ended_listens_to_the_service_no_more(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with joined(tmp_path) as server:
+            before = server.service._listeners
+            async with beside(server):
+                assert len(server.service._listeners) == len(before) + 1
+            assert server.service._listeners == before
+
+    run(scenario)
+
+
+@ERAS
+def test_what_a_look_that_failed_did_not_tell_the_next_one_tells(
+    tmp_path: Path, mode: Mode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = [RuntimeError("foreseen by nobody")]
+    compare = subscriptions.Subscriptions._compare
+
+    def failing_once(watching: subscriptions.Subscriptions, heads: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return compare(watching, heads)
+
+    async def scenario() -> None:
+        async with joined(tmp_path, mode) as server, listening(server, mode, GRAPH) as told:
+            monkeypatch.setattr(subscriptions.Subscriptions, "_compare", failing_once)
+            await server.call("create_entities", entities=[JON])
+            assert await told() == GRAPH
+            assert not failures
+
+    run(scenario)
+
+
 # -- another log in the place of the one that was looked at, which may end where that did
 
 
