@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from memlog.purging import Target
 from server.usage import Usage
+from tests.service import client_on
 from tests.simulated_faults import Fault, Faults, installed
 from tests.test_failures import no_room_for_what_ends_a_commit
 
@@ -61,3 +63,15 @@ def test_what_was_counted_since_a_commit_failed_at_its_end_is_kept(tmp_path: Pat
     with closing(Usage(tmp_path / "usage.mdb")) as usage:
         assert usage.accessed_us("mem_1")
         assert not usage.accessed_us("mem_2")
+
+
+def test_when_a_purged_memory_was_read_is_forgotten_with_it(tmp_path: Path) -> None:
+    with client_on(tmp_path) as client:
+        known = [
+            client("store_memory", content=each)["created"]["id"] for each in ("tea", "coffee")
+        ]
+        client("search_memories", query="tea coffee")
+        usage = client.service.usage
+        assert all(map(usage.accessed_us, known))
+        client.service.purge("default", Target(memories=(known[0],)))
+        assert [bool(usage.accessed_us(each)) for each in known] == [False, True]
