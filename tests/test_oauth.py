@@ -43,6 +43,7 @@ ODD_CLAIMS: dict[str, list[Any]] = {
     **{claim: [[], {}, [{}]] for claim in ("aud", "iss", "nbf", "iat", "jti")},
 }
 ODD_PAGES: dict[str, list[Any]] = {
+    "issuer": [7, None, "", "https://issuer.example"],
     "jwks_uri": [7, None, [], "http://127.0.0.1:port/", "http://localhost/ "],
     "keys": [
         *(7, None, {}, [7], [{"kty": [], "kid": []}]),
@@ -239,11 +240,15 @@ def test_who_has_a_token_that_holds_longer_is_not_ended_with_a_shorter_one(
 ) -> None:
     issuer = Issuer(authority.url, RESOURCE)
     grant = anyio.run(issuer.granted, authority.token())
-    short = authority.token(exp=int(time.time()) + 2)
+    until = int(time.time()) + 2
+    short, of_bob = authority.token(exp=until), authority.token(sub="bob", exp=until)
     assert grant is not None and anyio.run(issuer.granted, short) == grant
+    bob = anyio.run(issuer.granted, of_bob)
+    assert bob is not None and issuer.still_holds(bob)
     while anyio.run(issuer.granted, short) is not None:
         time.sleep(0.1)
     assert issuer.still_holds(grant)
+    assert not issuer.still_holds(bob)
 
 
 def test_a_session_goes_on_with_a_token_of_the_same_scopes_in_another_order(
@@ -326,6 +331,13 @@ def test_an_issuer_that_publishes_nonsense_lets_nobody_in(
     monkeypatch.setattr(authority, "pages", lambda: pages)
     issuer = Issuer(authority.url, RESOURCE)
     assert anyio.run(issuer.granted, authority.token()) is None
+
+
+def test_an_issuer_whose_pages_are_larger_than_any_lets_nobody_in(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(oauth, "FETCHED_BYTES_MAX", 100)
+    assert anyio.run(Issuer(authority.url, RESOURCE).granted, authority.token()) is None
 
 
 @pytest.mark.parametrize("where", ["/.well-known/openid-configuration", "/keys"])
