@@ -593,6 +593,31 @@ def test_who_has_no_token_takes_no_place_from_who_has(tmp_path: Path) -> None:
         assert HttpClient(guarded, token=TOKEN).request("tools/list").status == 200
 
 
+def test_a_body_that_is_too_large_and_goes_on_keeps_no_place(tmp_path: Path) -> None:
+    chunk = b"%x\r\n%s\r\n" % (50_000, b"x" * 50_000)
+    limits = {"MEMLOG_HTTP_REQUESTS_MAX": "1", "MEMLOG_HTTP_BODY_BYTES_MAX": str(BODY_MAX)}
+    with served_http(tmp_path, **limits) as small, small.connect() as connection:
+        connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunk * 3)
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 413")
+        assert HttpClient(small).request("tools/list").status == 200
+
+
+def test_a_stream_that_has_begun_keeps_no_place(tmp_path: Path) -> None:
+    with (
+        ThreadPoolExecutor(1) as pool,
+        served_http(tmp_path, MEMLOG_HTTP_REQUESTS_MAX="1") as small,
+    ):
+        wanted = {"resourceSubscriptions": ["mem://recent"]}
+        stream = pool.submit(
+            HttpClient(small).request, "subscriptions/listen", notifications=wanted
+        )
+        while not any(line.get("status") == 200 for line in small.log()):
+            time.sleep(0.01)  # until it has begun
+        assert HttpClient(small).request("tools/list").status == 200
+        assert small.end() == 0
+        assert b"subscriptions/acknowledged" in stream.result().body
+
+
 def test_the_page_of_metrics_counts_for_the_rate_of_its_token(tmp_path: Path) -> None:
     with served_http(tmp_path, MEMLOG_HTTP_REQUESTS_PER_SECOND="2") as limited:
         statuses = {limited.ask("GET", "/metrics", b"", {}).status for _ in range(20)}
