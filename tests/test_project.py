@@ -36,6 +36,7 @@ from memlog.errors import (
     ProjectNotFound,
     StorageError,
 )
+from memlog.gates import READERS_MAX
 from memlog.log import Damage
 from memlog.project import DATABASES, STATE_VERSION, VERSION_KEY, Origin, Outcome, Project
 from memlog.state import hashed
@@ -553,6 +554,21 @@ def test_a_file_whose_last_reader_is_in_a_circle_is_opened_again(tmp_path: Path)
         Environment(tmp_path / "log.mdb", DATABASES).close()
     finally:
         gc.enable()
+
+
+def test_readers_that_nobody_knows_any_more_give_up_their_places(tmp_path: Path) -> None:
+    environment = Environment(tmp_path / "log.mdb", DATABASES)
+    gc.disable()
+    try:
+        for _ in range(READERS_MAX):
+            circle: list[object] = [environment._env.begin()]
+            circle.append(circle)
+            del circle
+        with environment.read() as transaction:
+            assert transaction.stat(environment.databases["log"])["entries"] == 0
+    finally:
+        gc.enable()
+        environment.close()
 
 
 def test_a_file_that_another_thread_is_closing_is_opened_when_it_is_closed(tmp_path: Path) -> None:
