@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from memlog.errors import InvalidParameter, StorageError
+from memlog.settings import Settings
 from server.grants import EVERYTHING, Grant
-from server.tokens import Tokens, digest
+from server.http.access import Access
+from server.tokens import Tokens, digest, tokens_path
 from tests.command_line import CommandLine
 from tests.served import run_memlog
 
@@ -147,6 +149,16 @@ def test_what_was_read_before_lets_nobody_in_once_the_file_is_damaged_or_gone(
 
 
 # -- grants
+
+
+def test_a_grant_holds_no_longer_than_its_token(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path)
+    tokens = Tokens(tokens_path(settings))
+    tokens.new(Grant("laptop"))
+    tokens.new(Grant("phone"), expires_us=1)
+    access = Access(settings)
+    held = {each.name: access.still_holds(each.grant) for each in tokens.all()}
+    assert held == {"laptop": True, "phone": False}
 
 
 def test_a_grant_reaches_a_project_however_its_name_is_spelt() -> None:
