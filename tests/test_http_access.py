@@ -471,6 +471,24 @@ def test_where_every_session_is_in_use_the_next_is_refused(crowded: Opening) -> 
     assert "DELETE" in refused.json["error"]["data"]["suggestion"]
 
 
+def test_who_uses_all_of_many_sessions_takes_none_from_who_has_fewer(crowded: Opening) -> None:
+    modest = crowded["modest"]()
+    with ExitStack() as streams:
+        for session in [crowded["greedy"]() for _ in range(3)]:
+            stream = streams.enter_context(session.server.connect())
+            stream.sendall(get_stream(session))
+            assert stream.recv(1_000).startswith(b"HTTP/1.1 200")
+        del session.headers["Mcp-Session-Id"]
+        refused = session.request(
+            "initialize",
+            protocolVersion=session.era,
+            capabilities={},
+            clientInfo={"name": "test", "version": "1"},
+        )
+        assert refused.status == 503
+        assert is_open(modest)
+
+
 def test_what_opens_no_session_ends_none(crowded: Opening) -> None:
     held = [crowded["greedy"]() for _ in range(4)]
     stranger = crowded["late"]()  # of `greedy` one has gone
