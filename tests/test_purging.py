@@ -49,6 +49,7 @@ from memlog.store import Store
 from projections.check import compare
 from projections.embeddings import Embeddings
 from projections.follow import Projections
+from tests.embedder_by_hash import opened_by_hash
 
 
 def do(project: Project, command: AnyCommand, thread: str | None = None) -> int:
@@ -371,6 +372,19 @@ def test_indexes_that_someone_still_has_open_cannot_come_back(store: Store) -> N
     fresh.close()
     folders = [each.name for each in store.project("one").folder.iterdir() if each.is_dir()]
     assert len(folders) == 2 and all(each.endswith(".1") for each in folders)
+
+
+def test_vectors_that_someone_still_has_open_are_saved_no_more(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("projections.embeddings.open_embedder", opened_by_hash)
+    do(store.project("one"), create("Jon", "was a banker"))
+    stale = Projections(store.project("one"), Embeddings(Settings(data_dir=store.data_dir)))
+    stale.vectors()
+    monkeypatch.setattr("projections.vectors.SAVE_ROWS_MIN", 0)
+    purge(store, "Jon")
+    stale.close()
+    assert not any(each.is_dir() for each in store.project("one").folder.iterdir())
 
 
 def test_what_a_crash_left_of_a_rewriting_is_in_nobodys_way(store: Store) -> None:
