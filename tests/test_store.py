@@ -5,9 +5,10 @@ from __future__ import annotations
 import shutil
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from weakref import ref
 
 import pytest
 
@@ -16,7 +17,10 @@ from memlog.commands import CreateEntities, NewEntity
 from memlog.context import Context
 from memlog.environment import Environment
 from memlog.errors import ProjectArchived, ProjectExists, ProjectNotFound, StorageError
-from memlog.project import DATABASES, STATE_VERSION, VERSION_KEY, Project
+from memlog.log import Log
+from memlog.project import DATABASES, STATE_VERSION, VERSION_KEY, Origin, Project
+from memlog.purging import Target
+from memlog.state import State
 from memlog.store import Store
 from tests.served import DEADLINE_S
 
@@ -62,6 +66,17 @@ def test_a_name_is_taken_once_also_by_an_archived_project(store: Store) -> None:
     assert len(store.projects("all")) == 1
 
 
+def test_who_makes_a_project_again_by_the_same_command_is_told_that_it_was_archived(
+    store: Store,
+) -> None:
+    origin = Origin(command_id="make-one")
+    assert store.create("one", origin=origin) == store.create("one", origin=origin)
+    store.archive("one")
+    with pytest.raises(ProjectExists) as refused:
+        store.create("one", origin=origin)
+    assert "restore_project" in (refused.value.suggestion or "")
+
+
 def test_a_missing_project_offers_the_nearest_names(store: Store) -> None:
     store.create("shop-frontend")
     with pytest.raises(ProjectNotFound) as caught:
@@ -101,8 +116,75 @@ def test_a_deleted_project_is_gone_and_its_name_free(store: Store, tmp_path: Pat
     store.delete("one")
     assert list(tmp_path.glob(f"*/{row.id}")) == []
     assert statuses(store) == {}
+    assert not store.knows("one")
     store.create("one")
     assert known(store, "one") == []
+
+
+@pytest.mark.parametrize("how", ["delete", "purge"])
+def test_a_file_that_is_removed_for_good_is_let_go_of(store: Store, how: str) -> None:
+    """What was in it would be on the disk as long as this process has it open."""
+    store.create("one")
+    remember(store.project("one"), "Jon")
+    held = ref(store.project("one"))
+    if how == "delete":
+        store.delete("one")
+    else:
+        store.purge("one", Target(("Jon",)))
+    assert held() is None
+
+
+def test_what_is_derived_while_a_project_is_purged_goes_too(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By another process, from the log that is about to be replaced."""
+    store.create("one")
+    remember(store.project("one"), "Jon")
+    derived = store.project("one").folder / "text-v0"
+    erase = Project.erase
+
+    def erase_while_another_derives(
+        project: Project, chosen: Callable[[Log, State], Collection[int]]
+    ) -> None:
+        erase(project, chosen)
+        derived.mkdir()
+
+    monkeypatch.setattr(Project, "erase", erase_while_another_derives)
+    store.purge("one", Target(("Jon",)))
+    assert not derived.exists()
+
+
+def test_a_project_that_another_process_is_moving_is_found(store: Store, tmp_path: Path) -> None:
+    row = store.create("one")
+    folder, elsewhere = tmp_path / "projects" / row.id, tmp_path / "elsewhere"
+    found: list[object] = []
+    with store._open.locked():
+        folder.rename(elsewhere)
+        finder = threading.Thread(target=lambda: found.append(store.find("one")))
+        finder.start()
+        finder.join(0.1)  # it waits for the lock, or, were there none, has not found the project
+        elsewhere.rename(folder)
+    finder.join()
+    assert found == [row]
+
+
+def test_who_wrote_nothing_in_the_end_goes_on_behind_what_another_process_wrote(
+    store: Store, tmp_path: Path
+) -> None:
+    """At the very position that its own entry would have had."""
+    store.create("one")
+    project = store.project("one")
+    ann = CreateEntities(entities=[NewEntity(name="Ann", entity_type="person")])
+    project.rehearse(ann, Context(), lambda outcome: None)
+    writes = (
+        "from memlog.commands import CreateEntities, NewEntity; from memlog.context import Context;"
+        "jon = CreateEntities(entities=[NewEntity(name='Jon', entity_type='person')]);"
+        "store.project('one').execute(jon, Context(), lambda outcome: None)"
+    )
+    assert _run_in_child(tmp_path, writes) == ""
+    remember(project, "Ann")
+    assert list(project.verify()) == [1, 2, 3]
+    assert known(store, "one") == ["Jon", "Ann"]
 
 
 def test_two_stores_on_one_directory_see_each_other(store: Store, tmp_path: Path) -> None:
