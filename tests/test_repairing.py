@@ -557,7 +557,7 @@ def test_who_waits_while_a_log_is_repaired_that_was_cut_under_it_reads_the_repai
     os.truncate(log, log.stat().st_size - PAGE)
     with pytest.raises(StorageError, match="cut"):
         project.head()
-    lock = store._open.locked
+    lock = store._open._excluding_processes
 
     def waited() -> Any:
         monkeypatch.undo()
@@ -565,7 +565,7 @@ def test_who_waits_while_a_log_is_repaired_that_was_cut_under_it_reads_the_repai
         assert ended.returncode == 0, ended.stderr
         return lock()
 
-    monkeypatch.setattr(store._open, "locked", waited)
+    monkeypatch.setattr(store._open, "_excluding_processes", waited)
     remember(store.project("default"), "what came after")
     store.close()
 
