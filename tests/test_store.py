@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from weakref import ref
 
@@ -16,7 +17,13 @@ from memlog import environment, proving
 from memlog.commands import CreateEntities, NewEntity
 from memlog.context import Context
 from memlog.environment import Environment
-from memlog.errors import ProjectArchived, ProjectExists, ProjectNotFound, StorageError
+from memlog.errors import (
+    InvalidParameter,
+    ProjectArchived,
+    ProjectExists,
+    ProjectNotFound,
+    StorageError,
+)
 from memlog.log import Log
 from memlog.project import DATABASES, STATE_VERSION, VERSION_KEY, Origin, Project
 from memlog.purging import Target
@@ -185,6 +192,18 @@ def test_who_wrote_nothing_in_the_end_goes_on_behind_what_another_process_wrote(
     remember(project, "Ann")
     assert list(project.verify()) == [1, 2, 3]
     assert known(store, "one") == ["Jon", "Ann"]
+
+
+def test_a_folder_that_bears_the_id_of_another_project_is_not_taken_in(
+    store: Store, tmp_path: Path
+) -> None:
+    with closing(Store(tmp_path / "other")) as other:
+        row = other.create("two")
+    misnamed = (tmp_path / "other" / "projects" / row.id).rename(tmp_path / "prj_1")
+    with pytest.raises(InvalidParameter, match="prj_1 holds no project of this id"):
+        store.adopt(misnamed)
+    assert statuses(store) == {}
+    assert misnamed.exists()
 
 
 def test_two_stores_on_one_directory_see_each_other(store: Store, tmp_path: Path) -> None:
