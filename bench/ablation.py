@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from projections import closely, late, ranking, weighing
-from projections.vector_rows import Rows
+from projections.search import closely, late, ranking, weighing
+from projections.vectors.rows import Rows
 
 Changes = Mapping[tuple[ModuleType | type, str], Any]
 """The value of each name of a module or a class."""

@@ -18,7 +18,7 @@ from bench.floors import BareText
 from bench.rows import Row, Section, Skipped, floor, row
 from bench.timing import Step, beside
 from bench.world import World, document_texts, settings_over
-from memlog import transfer
+from memlog.copies import transfer
 from server.service import Service
 
 COPIED, INDEXED, MODEL = "decoded, written and synced", "tantivy alone", "the model alone"

@@ -34,8 +34,8 @@ from memlog.commands import (
     EntityObservations,
     NewEntity,
 )
-from memlog.project import Origin, Outcome
-from server.packing import one_line
+from memlog.projects.project import Origin, Outcome
+from server.answering.packing import one_line
 from server.service import Service
 
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop"}

@@ -1,7 +1,7 @@
 """`python -m bench.quality PATH`: how much of what answers a question a search finds, and how high up.
 
 PATH is a file of LoCoMo; how its conversations are stored is `locomo`'s. Every question goes through
-`projections.search`, in each mode, and finds observations. Told are, averaged over the questions,
+`projections.search.searcher`, in each mode, and finds observations. Told are, averaged over the questions,
 
     recall@k    the share of the turns that are the evidence among the first k that come back
     hit@10      whether any of them is among the first ten

@@ -18,8 +18,8 @@ from rich.table import Table
 
 from bench.console import open_console
 from bench.locomo import Conversation, conversations, empty_service, store
+from server.answering.packing import CHARACTERS_PER_TOKEN
 from server.dispatch import run
-from server.packing import CHARACTERS_PER_TOKEN
 from server.registry import Call, tools
 from server.service import Service
 from server.session import Session

@@ -15,7 +15,7 @@ from bench.rows import Goal, Row, Section, at_most_ms, floor, row
 from bench.timing import Step, beside
 from bench.world import World, batches, creations, document_texts
 from memlog.commands import CreateEntities, CreateRelations
-from memlog.project import Project
+from memlog.projects.project import Project
 from server.service import Opened, Service
 
 SECONDS_MAX_PER_MILLION = {"state": 20.0, "text": 30.0, "analytics": 15.0}

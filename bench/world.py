@@ -24,7 +24,7 @@ from bench.rows import Skipped
 from bench.wire import NO_OP, SERVE, Server, close_all
 from memlog.commands import AnyCommand, CreateEntities
 from memlog.errors import EmbeddingError
-from memlog.project import Project
+from memlog.projects.project import Project
 from memlog.settings import Settings
 from projections.documents import Born, changes
 from projections.embedding import (

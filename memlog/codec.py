@@ -29,7 +29,7 @@ import msgspec
 
 from memlog.errors import DamagedLog, StorageError
 from memlog.events import Erased, Event, Happened
-from memlog.tables import place
+from memlog.storage.tables import place
 
 GENESIS = bytes(32)
 """The chain before the first entry."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import assert_never
 
-from memlog import graph, memories, merging, saving, undoing
 from memlog.blank import require_visible
 from memlog.commands import (
     AddObservations,
@@ -36,6 +35,7 @@ from memlog.commands import (
     UpdateObservation,
 )
 from memlog.context import Context
+from memlog.decisions import graph, memories, merging, saving, undoing
 from memlog.errors import ProjectArchived, ProjectExists, ProjectNotFound
 from memlog.events import Event, ProjectCreated, ProjectRestored
 from memlog.events import ProjectArchived as ProjectWasArchived

@@ -13,6 +13,7 @@ import msgspec
 from memlog import state as tables
 from memlog.canonical import canonical
 from memlog.codec import Entry
+from memlog.decisions.restoring import restore
 from memlog.events import (
     CommandUndone,
     EntityCreated,
@@ -36,9 +37,8 @@ from memlog.events import (
     RelationAdded,
     RelationDeleted,
 )
-from memlog.restoring import restore
 from memlog.state import Entity, Memory, Observation, Project, Relation, State, Status, encode_row
-from memlog.tables import Timeline, place
+from memlog.storage.tables import Timeline, place
 
 _PRESENT = b"\x01"
 _replace = msgspec.structs.replace

@@ -17,7 +17,7 @@ from memlog.codec import CHAIN_END, GENESIS, Entry
 from memlog.errors import MemlogError
 from memlog.events import Erased, Event
 from memlog.patience import require_time
-from memlog.tables import place
+from memlog.storage.tables import place
 
 
 class Head(msgspec.Struct, frozen=True):

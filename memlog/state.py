@@ -28,7 +28,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from memlog.canonical import canonical, canonical_json
-from memlog.tables import Reader, Version, newest_first, place
+from memlog.storage.tables import Reader, Version, newest_first, place
 
 Status = Literal["active", "archived"]
 

@@ -10,8 +10,8 @@ from itertools import accumulate, islice, takewhile
 
 from memlog.errors import DamagedLog
 from memlog.log import Log
-from memlog.project import Project
-from projections.analytics import AnalyticsProjector
+from memlog.projects.project import Project
+from projections.analytics.projector import AnalyticsProjector
 from projections.documents import Change, changes
 from projections.protocol import Batch, DocumentProjector
 

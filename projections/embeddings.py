@@ -17,7 +17,6 @@ import msgspec
 
 from memlog.errors import EmbeddingError, StorageError
 from memlog.settings import Settings
-from projections.asking import Asking
 from projections.embedding import (
     CachedEmbedder,
     Embedder,
@@ -28,6 +27,7 @@ from projections.embedding import (
 from projections.embedding.described import describe, described, description_of
 from projections.embedding.rest import Rest
 from projections.loading import Loader
+from projections.search.asking import Asking
 
 log = logging.getLogger("memlog.embeddings")
 

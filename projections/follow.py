@@ -1,7 +1,7 @@
 """The projections of one project: they follow its log, and catch up to its head before they answer.
 
 Whoever needs a projection drives it: a background task after a write, a search before it reads (but what few
-entries are new to the text index a search finds in memory: `text_ahead`). One
+entries are new to the text index a search finds in memory: `text.ahead`). One
 thread of a process at a time drives one projection; for an index on disk that processes share, a file
 lock sees to it that one process does. A lock is held for one batch only, so that a search never waits
 behind a long catch-up that it could have joined.
@@ -25,17 +25,17 @@ from filelock import FileLock
 
 from memlog.errors import DamagedLog, ProjectNotFound, StorageError
 from memlog.patience import Held, require_patience
-from memlog.project import Project
-from memlog.storage_errors import storage_error
-from projections.analytics import ANALYTICS_VERSION, AnalyticsProjector
+from memlog.projects.project import Project
+from memlog.storage.errors import storage_error
+from projections.analytics.projector import ANALYTICS_VERSION, AnalyticsProjector
 from projections.batches import AnyProjector, advance, changes_between, lots
 from projections.documents import WORDED_ONLY, Born
 from projections.embeddings import Embeddings
-from projections.previous import Meaning, Previous
 from projections.protocol import put_away
-from projections.text import TEXT_VERSION, TextProjector
-from projections.vector_folders import Use, VectorFolders
-from projections.vectors import VectorProjector
+from projections.text.projector import TEXT_VERSION, TextProjector
+from projections.vectors.folders import Use, VectorFolders
+from projections.vectors.previous import Meaning, Previous
+from projections.vectors.projector import VectorProjector
 
 Name = Literal["text", "analytics", "vectors"]
 PROJECTIONS: tuple[Name, ...] = ("text", "analytics", "vectors")

@@ -16,7 +16,7 @@ words from end to end. So is one whose only syntax is parentheses: people write 
 `AND`, `OR` and `NOT` are about things, not about texts: an entity has all the words of all its facts. So
 `person NOT banker` is no entity that was ever called a banker, and `coffee AND tea` may be told in two facts.
 
-Which texts have a word, and how well they match, is left to `text_snapshot`.
+Which texts have a word, and how well they match, is left to `text.snapshot`.
 """
 
 from __future__ import annotations

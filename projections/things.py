@@ -1,6 +1,6 @@
 """Queries with operators: which things are as they say, a thing being an entity with all its texts, or a memory.
 
-Left to others: looking up texts, and scoring them (`text_snapshot`).
+Left to others: looking up texts, and scoring them (`text.snapshot`).
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 from memlog.settings import TOOLSETS
-from server.grants import Grant
 from server.registry import Tool, tools
+from server.rights.grants import Grant
 from server.session import Session
 
 _SENTENCES = re.compile(r"(?<=[.!?]) (?=[A-Z])")

@@ -35,13 +35,13 @@ from mcp_types.methods import validate_client_request
 from mcp_types.version import LATEST_MODERN_VERSION
 from opentelemetry.trace import ProxyTracerProvider, get_tracer_provider
 
-from memlog.project import Origin
+from memlog.projects.project import Origin
 from server.dispatch import COMMAND_ID_META, UNFORESEEN, Answer, perform
-from server.faults import FaultBoundary, internal_error
 from server.registry import Call, Tool
 from server.resources import JSON
 from server.session import Session
-from server.wire import encode
+from server.stdio.faults import FaultBoundary, internal_error
+from server.stdio.wire import encode
 
 THREADS_MAX = 40
 """As many calls at once as the SDK's way has."""

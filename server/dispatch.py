@@ -33,18 +33,18 @@ from mcp_types import (
 from memlog import __version__
 from memlog.closest import did_you_mean
 from memlog.errors import DamagedLog, MemlogError
-from memlog.project import Origin
+from memlog.projects.project import Origin
 from server.advice import descriptions
-from server.arguments import decode
+from server.answering.cutting import together
 from server.completions import Completions
-from server.credentials import judge
-from server.cutting import together
+from server.input.arguments import decode
+from server.input.schemas import input_schema, output_schema
 from server.prompts import Prompts
 from server.reading import read_in_thread, settled
 from server.refusals import describe, refuse_cursor
 from server.registry import Call, Link, Result, Tool
 from server.resources import JSON, Resources
-from server.schemas import input_schema, output_schema
+from server.rights.credentials import judge
 from server.session import Session
 from server.subscriptions import Subscriptions
 from server.threads import in_thread

@@ -38,10 +38,10 @@ from memlog.settings import Mode
 from memlog.state import Memory
 from memlog.times import iso
 from server.addresses import item_uri
-from server.arguments import decode
-from server.cutting import together, within_budget
-from server.findings import Group, findings
-from server.memories import MEMORY_KINDS, found_memories
+from server.answering.cutting import together, within_budget
+from server.answering.findings import Group, findings
+from server.answering.memories import MEMORY_KINDS, found_memories
+from server.input.arguments import decode
 from server.reading import read_in_thread
 from server.refusals import refuse_cursor, refusing
 from server.registry import Tool

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 
-from memlog.environment import give_back_all
+from memlog.storage.environment import give_back_all
 from server.background import in_background
 
 log = logging.getLogger("memlog.quiet")

@@ -29,7 +29,7 @@ from memlog.errors import (
     counted,
 )
 from server.advice import followable
-from server.cutting import ANSWER_CHARACTERS, within_budget
+from server.answering.cutting import ANSWER_CHARACTERS, within_budget
 from server.session import Session
 
 PROBLEMS_CHARACTERS = ANSWER_CHARACTERS // 2

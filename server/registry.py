@@ -19,8 +19,8 @@ from memlog.errors import (
     LimitExceeded,
     MemlogError,
 )
-from memlog.project import Origin, Outcome
-from server.grants import EVERYTHING, Grant, Right
+from memlog.projects.project import Origin, Outcome
+from server.rights.grants import EVERYTHING, Grant, Right
 from server.service import Opened, Service
 from server.session import Session
 

@@ -47,15 +47,15 @@ from server.addresses import (
     item_uri,
     read_address,
 )
-from server.arguments import decode
-from server.memories import require_memory
-from server.portions import view_entity
+from server.answering.memories import require_memory
+from server.answering.portions import view_entity
+from server.answering.views import view_relation
+from server.input.arguments import decode
 from server.reading import read_in_thread
 from server.refusals import not_found_code, refuse_cursor, refusing
 from server.registry import Call, Tool
 from server.session import Session
 from server.tools.records import record_content
-from server.views import view_relation
 
 JSON = "application/json"
 RECENT_LISTED = 20

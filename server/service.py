@@ -21,20 +21,20 @@ from memlog.context import Context
 from memlog.errors import EmbeddingError, MemlogError, ProjectNotFound
 from memlog.niceness import be_nice
 from memlog.patience import Held
-from memlog.project import Origin, Outcome, Project
-from memlog.purging import Plan, Target, plan
-from memlog.recent import Recent
+from memlog.projects.project import Origin, Outcome, Project
+from memlog.projects.purging import Plan, Target, plan
+from memlog.projects.recent import Recent
+from memlog.projects.store import Store
 from memlog.settings import Settings
 from memlog.state import Project as ProjectRow
-from memlog.store import Store
 from projections.documents import texts_about
 from projections.embeddings import Embeddings
 from projections.follow import Projections
-from projections.search import Searcher
-from server import credentials
+from projections.search.searcher import Searcher
+from server.answering.cutting import together
 from server.background import in_background
-from server.cutting import together
 from server.quiet import Quiet
+from server.rights import credentials
 from server.usage import Usage
 
 log = logging.getLogger("memlog.service")

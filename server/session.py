@@ -8,10 +8,10 @@ from typing import TypeVar
 
 from memlog.canonical import canonical
 from memlog.errors import InvalidParameter, NoActiveProject, ProjectExists, ProjectNotFound
-from memlog.project import Origin, Project
+from memlog.projects.project import Origin, Project
+from memlog.projects.store import Wanted
 from memlog.state import Project as ProjectRow
-from memlog.store import Wanted
-from server.grants import EVERYTHING, Grant
+from server.rights.grants import EVERYTHING, Grant
 from server.service import Opened, Service
 
 Found = TypeVar("Found")

@@ -39,9 +39,9 @@ from mcp_types import (
     UnsubscribeRequestParams,
 )
 
-from memlog.environment import FileIdentity
 from memlog.errors import MemlogError
 from memlog.state import State
+from memlog.storage.environment import FileIdentity
 from server.addresses import ITEM, Address, GraphAddress, ItemAddress, UnknownResource
 from server.resources import Resources
 from server.service import Service

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import lmdb
 
-from memlog.environment import derived
 from memlog.errors import StorageError
-from memlog.project import clock_us
+from memlog.projects.project import clock_us
+from memlog.storage.environment import derived
 
 log = logging.getLogger("memlog.usage")
 

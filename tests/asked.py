@@ -10,7 +10,7 @@ import pytest
 from msgspec import Meta, field
 
 from memlog.errors import MemlogError, Problem
-from server.arguments import decode
+from server.input.arguments import decode
 
 
 class Request(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

@@ -16,10 +16,10 @@ from mcp_types import ErrorData, ResourceUpdatedNotification, TextResourceConten
 
 from memlog.settings import Settings
 from server.dispatch import build_server
-from server.faults import guard
 from server.registry import tools
 from server.service import Service
 from server.session import Session
+from server.stdio.faults import guard
 
 DEADLINE_S = 30
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from memlog.commands import AnyCommand
 from memlog.context import Context
-from memlog.project import Origin, Project
-from projections.analytics import AnalyticsProjector
+from memlog.projects.project import Origin, Project
+from projections.analytics.projector import AnalyticsProjector
 
 
 def do(project: Project, command: AnyCommand, thread: str | None = None) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from projections.embedding import Embedder, EmbedderSpec
-from projections.vector_index import Vectors
+from projections.vectors.index import Vectors
 from tests.vectors_by_hash import DIMENSIONS, embed
 
 

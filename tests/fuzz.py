@@ -20,11 +20,11 @@ from typing import Any
 import msgspec
 
 from memlog.errors import MemlogError
-from memlog.project import Origin
+from memlog.projects.project import Origin
 from memlog.settings import Settings
 from server.dispatch import run
+from server.input.schemas import input_schema
 from server.registry import Call, Tool, tools
-from server.schemas import input_schema
 from server.service import Service
 from server.session import Session
 

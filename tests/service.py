@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from memlog.project import Origin
+from memlog.projects.project import Origin
 from memlog.settings import Settings
 from server.dispatch import run
 from server.registry import Call, tools

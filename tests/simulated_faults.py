@@ -24,8 +24,8 @@ import lmdb
 from memlog.errors import EmbeddingError
 from projections import embeddings
 from projections.embedding import EmbedderSpec
-from projections.text import TextProjector
-from projections.vector_index import Vectors
+from projections.text.projector import TextProjector
+from projections.vectors.index import Vectors
 from tests.embedder_by_hash import ByHash
 
 KILLED = 9

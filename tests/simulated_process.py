@@ -22,21 +22,21 @@ from unittest.mock import patch
 
 import msgspec
 
-import memlog.project
-import projections.asking
+import memlog.projects.project
 import projections.embedding.rest
+import projections.search.asking
 import server.service
-from memlog.backup import back_up
 from memlog.codec import Entry
 from memlog.commands import AnyCommand
 from memlog.context import Context
+from memlog.copies.backup import back_up
 from memlog.errors import MemlogError
 from memlog.ids import Prefix
-from memlog.project import Origin, Outcome
-from memlog.purging import Target
+from memlog.projects.project import Origin, Outcome
+from memlog.projects.purging import Target
+from memlog.projects.store import Store
 from memlog.settings import Mode, Settings
 from memlog.state import State
-from memlog.store import Store
 from projections.check import compare
 from projections.follow import PROJECTIONS
 from server.service import Follower, Service
@@ -93,10 +93,10 @@ class Life:
         store = partial(Store, clock=lambda: self.time_us)
         patch.object(server.service, "Context", context).start()
         patch.object(server.service, "Store", store).start()
-        patch.object(memlog.project, "new_id", self._new_id).start()
+        patch.object(memlog.projects.project, "new_id", self._new_id).start()
         patch.object(Follower, "behind", lambda *_: None).start()
         patch.object(projections.embedding.rest, "RETRY_SECONDS", 0).start()
-        patch.object(projections.asking, "MEANWHILE", InOrder()).start()
+        patch.object(projections.search.asking, "MEANWHILE", InOrder()).start()
         self._settings = Settings(data_dir=data_dir / "data", embedder="minilm")
         self._backup = data_dir / "backup"
         self._service: Service | None = None

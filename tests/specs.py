@@ -20,7 +20,7 @@ from memlog.events import Event, ProjectCreated
 from memlog.evolve import evolve
 from memlog.ids import Prefix
 from memlog.state import State
-from memlog.tables import MemoryRows, Timeline
+from memlog.storage.tables import MemoryRows, Timeline
 
 NEW_PROJECT = ProjectCreated("prj_1", "default", "")
 SECOND_US = 1_000_000

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections import analysis
+from projections.text import analysis
 
 
 @pytest.mark.parametrize(

@@ -24,11 +24,11 @@ from memlog.commands import (
     SaveMemory,
     Undo,
 )
-from memlog.project import Project
-from memlog.tables import MemoryRows, Timeline
-from projections.analytics import FILE, AnalyticsProjector
-from projections.analytics_counting import Counting
-from projections.analytics_tables import UNRANKED_MAX, Analytics, Order, Reason
+from memlog.projects.project import Project
+from memlog.storage.tables import MemoryRows, Timeline
+from projections.analytics.counting import Counting
+from projections.analytics.projector import FILE, AnalyticsProjector
+from projections.analytics.tables import UNRANKED_MAX, Analytics, Order, Reason
 from tests.counted import catch_up, do
 from tests.test_mending import made_of, project_of, repaired_before
 

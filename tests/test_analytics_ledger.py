@@ -9,8 +9,8 @@ import lmdb
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlog.tables import LmdbRows, MemoryRows, Timeline
-from projections.analytics_ledger import Ledger
+from memlog.storage.tables import LmdbRows, MemoryRows, Timeline
+from projections.analytics.ledger import Ledger
 from tests.test_tables import WRITES
 
 

@@ -41,12 +41,12 @@ from memlog.commands import (
 )
 from memlog.errors import MemlogError
 from memlog.events import MemoryStored
-from memlog.project import Project
+from memlog.projects.project import Project
 from memlog.state import Entity, Relation, State
-from projections.analytics import AnalyticsProjector
-from projections.analytics_changes import Changes
-from projections.analytics_tables import Count, Counts, Effect, Order, Thread, Totals
-from projections.analytics_told import Telling
+from projections.analytics.changes import Changes
+from projections.analytics.projector import AnalyticsProjector
+from projections.analytics.tables import Count, Counts, Effect, Order, Thread, Totals
+from projections.analytics.told import Telling
 from tests.counted import catch_up, do
 
 ORDERS: tuple[Order, ...] = get_args(Order)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from memlog.settings import Settings
-from server.answers import BYTES_MAX, ENTRIES_MAX, FILES_MAX, Answers, fingerprint
+from server.starting.answers import BYTES_MAX, ENTRIES_MAX, FILES_MAX, Answers, fingerprint
 from tests.served import REPOSITORY
 
 
@@ -85,7 +85,7 @@ def test_a_changed_source_file_makes_another_server(tmp_path: Path) -> None:
         shutil.copytree(REPOSITORY / package, tmp_path / package, ignore=ignored)
     asked = (
         "from pathlib import Path; from memlog.settings import Settings;"
-        "from server.answers import fingerprint; print(fingerprint(Settings(data_dir=Path('x'))))"
+        "from server.starting.answers import fingerprint; print(fingerprint(Settings(data_dir=Path('x'))))"
     )
 
     def told() -> str:

@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from memlog.errors import InvalidParameter, LimitExceeded, MemlogError
-from server.arguments import decode
-from server.diagnosis import LEVELS_MAX, spellings
+from server.input.arguments import decode
+from server.input.diagnosis import LEVELS_MAX, spellings
 from tests.asked import PERSON, SAVE, Create, Meeting, Person, Save, Tree, problem, refusal
 
 

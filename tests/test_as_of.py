@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memlog.times import iso
-from server import moments
-from server.moments import parse_moment
+from server.answering import moments
+from server.answering.moments import parse_moment
 from server.tools import recalling
 from tests.service import Client, Refused, client_on
 

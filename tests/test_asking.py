@@ -15,12 +15,13 @@ import pytest
 
 from memlog.errors import EmbeddingError
 from memlog.patience import in_haste, require_patience, without_patience
-from projections import asking, embeddings
-from projections.asking import Meanwhile
+from projections import embeddings
 from projections.embedding import Embedder, EmbedderSpec, VectorCache
-from projections.text import TextProjector
-from projections.vector_index import Vectors
-from projections.vector_look import Look
+from projections.search import asking
+from projections.search.asking import Meanwhile
+from projections.text.projector import TextProjector
+from projections.vectors.index import Vectors
+from projections.vectors.look import Look
 from tests.embedder_by_hash import ByHash
 from tests.service import Client, client_on
 
@@ -167,7 +168,7 @@ def test_of_many_texts_the_words_are_looked_for_by_another_thread_even_then(
         assert threads.looking.wait(WAITING_SECONDS_MAX)
         return nearest(self, *given)
 
-    monkeypatch.setattr("projections.search.ROWS_MANY", 2)
+    monkeypatch.setattr("projections.search.searcher.ROWS_MANY", 2)
     found(client, "who sings?")
     threads.wording.clear()
     threads.looking.clear()
@@ -195,7 +196,7 @@ def test_words_that_were_found_before_an_endpoint_answered_are_not_looked_for_ag
 
     monkeypatch.setattr(Meanwhile, "result", told)
     monkeypatch.setattr(_Watched, "embed", late)
-    monkeypatch.setattr("projections.search.ROWS_MANY", 2)
+    monkeypatch.setattr("projections.search.searcher.ROWS_MANY", 2)
     with ThreadPoolExecutor(1) as others:
         monkeypatch.setattr(asking, "MEANWHILE", others)
         found(client, "who sings?")

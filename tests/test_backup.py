@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from memlog.backup import Copy, back_up
 from memlog.commands import CreateEntities, NewEntity, StoreMemory
 from memlog.context import Context
+from memlog.copies.backup import Copy, back_up
+from memlog.copies.taking_in import restore
 from memlog.errors import Conflict, InvalidParameter, ProjectExists, StorageError
-from memlog.project import LOG_FILE, Origin, Project
-from memlog.purging import Target
-from memlog.store import Store
-from memlog.taking_in import restore
+from memlog.projects.project import LOG_FILE, Origin, Project
+from memlog.projects.purging import Target
+from memlog.projects.store import Store
 from tests.command_line import holding_lines
 from tests.served import run_memlog, served
 from tests.simulated_faults import Fault, dies

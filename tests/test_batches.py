@@ -31,9 +31,9 @@ from memlog.commands import (
 )
 from memlog.context import Context
 from memlog.errors import PROBLEMS_MAX, MemlogError
-from memlog.project import Project
-from memlog.store import Store
-from memlog.tables import LmdbRows
+from memlog.projects.project import Project
+from memlog.projects.store import Store
+from memlog.storage.tables import LmdbRows
 from tests.counted import do
 
 SIZE = 40
@@ -236,7 +236,7 @@ MISSING: dict[str, Case] = {
 @pytest.fixture
 def reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., int]]:
     """How many rows the last of some commands reads, in a project of their own."""
-    monkeypatch.setattr("memlog.project.LmdbRows", CountedRows)
+    monkeypatch.setattr("memlog.projects.project.LmdbRows", CountedRows)
     store = Store(tmp_path, Context(strict_relations=True))
 
     def read_by(name: str, commands: Sequence[AnyCommand]) -> int:

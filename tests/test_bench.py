@@ -25,7 +25,7 @@ from bench.rows import Row, Section, Skipped, at_most_ms, floor, percentile_ns, 
 from bench.scale import PLOTTED
 from bench.timing import Step, beside
 from bench.world import TINY, World
-from memlog import transfer
+from memlog.copies import transfer
 from projections.embedding import VectorCache
 
 MS = 1_000_000

@@ -12,16 +12,16 @@ import pytest
 from memlog.commands import CreateEntities, DeleteEntities, NewEntity
 from memlog.context import Context
 from memlog.errors import ProjectNotFound
-from memlog.project import Project
+from memlog.projects.project import Project
+from memlog.projects.store import Store
 from memlog.settings import Settings
-from memlog.store import Store
 from projections import batches
-from projections.analytics import ANALYTICS_VERSION
+from projections.analytics.projector import ANALYTICS_VERSION
 from projections.check import compare
 from projections.embeddings import Embeddings
 from projections.follow import Projections
 from projections.protocol import Batch
-from projections.text import TextProjector
+from projections.text.projector import TextProjector
 
 ROOT = Path(__file__).parent.parent
 
@@ -111,7 +111,7 @@ def test_whoever_closes_does_not_wait_for_the_end_of_a_long_batch(
 BEGINS_ANEW_AND_DIES = """
 import sys
 from pathlib import Path
-from projections.analytics import AnalyticsProjector
+from projections.analytics.projector import AnalyticsProjector
 AnalyticsProjector(Path(sys.argv[1])).reset()
 """
 

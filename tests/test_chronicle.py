@@ -14,17 +14,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memlog import chronicle, codec
+from memlog import codec
 from memlog.commands import CreateMemory, StoreMemory
 from memlog.context import Context
-from memlog.environment import Environment
+from memlog.copies import chronicle
+from memlog.copies.taking_in import take_in
 from memlog.errors import InvalidParameter, MemlogError, ProjectExists
 from memlog.events import MemoryStored
-from memlog.project import DATABASES, LOG_FILE, Origin, Project
-from memlog.purging import Target
-from memlog.store import Store
-from memlog.tables import place
-from memlog.taking_in import take_in
+from memlog.projects.project import DATABASES, LOG_FILE, Origin, Project
+from memlog.projects.purging import Target
+from memlog.projects.store import Store
+from memlog.storage.environment import Environment
+from memlog.storage.tables import place
 from memlog.times import LATEST_US
 from tests.command_line import CommandLine, holding_lines
 from tests.simulated_commands import Draw

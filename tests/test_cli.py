@@ -18,10 +18,10 @@ import pytest
 
 from memlog.commands import CreateEntities, NewEntity
 from memlog.context import Context
-from memlog.project import clock_us
+from memlog.projects.project import clock_us
+from memlog.projects.store import Store
 from memlog.settings import SETTINGS, TOOLSETS
-from memlog.store import Store
-from memlog.tables import place
+from memlog.storage.tables import place
 from server.cli import COMMANDS, cli
 from server.registry import tools
 from tests.command_line import BARE, LINES, CommandLine, holding_lines, lines_of, written

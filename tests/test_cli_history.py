@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from memlog.errors import Conflict, EntityNotFound, InvalidParameter
-from memlog.project import Project
-from memlog.store import Store
+from memlog.projects.project import Project
+from memlog.projects.store import Store
 from server.cli import COMMANDS, cli
 from tests.service import client_on
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from memlog.store import Store
+from memlog.projects.store import Store
 from server.cli.common import BARS_LAST
 from tests.served import environment
 

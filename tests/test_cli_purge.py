@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from memlog.errors import StorageError
-from memlog.purging import Target
-from memlog.store import Store
+from memlog.projects.purging import Target
+from memlog.projects.store import Store
 from projections.embedding import VectorCache
 from server.cli import cli
 from tests.command_line import CommandLine
@@ -158,8 +158,8 @@ def test_a_purge_that_is_killed_once_the_log_is_written_anew_leaves_nothing_in_t
     with client_on(tmp_path) as client:
         fill(client)
     code = f"""
-    from memlog.purging import Target
-    dies_after(memlog.project.Project, "erase")
+    from memlog.projects.purging import Target
+    dies_after(memlog.projects.project.Project, "erase")
     client.service.purge("default", Target(({SECRETS[0]!r},)))
 """
     run_and_die(tmp_path, code)

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from memlog.commands import CreateEntities, CreateRelations, NewEntity, NewRelation
-from memlog.project import Origin
-from memlog.store import Store
+from memlog.projects.project import Origin
+from memlog.projects.store import Store
 from server.cli.common import SafeFormatter
 from tests.command_line import CommandLine
 from tests.served import DEADLINE_S, environment, run_memlog

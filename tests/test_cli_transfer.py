@@ -18,8 +18,9 @@ from typing import Any
 
 import pytest
 
-from memlog import transfer, undoing
-from memlog.store import Store
+from memlog.copies import transfer
+from memlog.decisions import undoing
+from memlog.projects.store import Store
 from server.cli.transfer import written_whole
 from tests.command_line import (
     BARE,

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from projections import questions, search
-from projections.candidates import Candidates
-from projections.closely import ordered
-from projections.ranking import Features, scores, told
+from projections.search import questions
+from projections.search import searcher as search
+from projections.search.candidates import Candidates
+from projections.search.closely import ordered
+from projections.search.ranking import Features, scores, told
 from projections.things import TextHit
 from tests.idle_follower import Idle
 from tests.service import Client, client_on

@@ -18,7 +18,7 @@ from memlog.closest import (
     Suggestions,
 )
 from memlog.state import State
-from memlog.tables import Version
+from memlog.storage.tables import Version
 from tests.service import Refused, client_on
 
 GIVEN = [

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp_types import JSONRPCResponse
 
-from server.conversation import (
+from server.starting.conversation import (
     LINE_BYTES_MAX,
     QUESTIONS_MAX,
     Conversation,
@@ -17,8 +17,8 @@ from server.conversation import (
     answer_line,
     result_in,
 )
-from server.lines import Oversized
-from server.wire import encode
+from server.stdio.lines import Oversized
+from server.stdio.wire import encode
 
 HELLO = '{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}'
 INITIALIZED = '{"jsonrpc":"2.0","method":"notifications/initialized"}'

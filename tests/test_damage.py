@@ -20,17 +20,17 @@ from mcp_types import TextContent
 
 from memlog.commands import CreateEntities, NewEntity
 from memlog.context import Context
-from memlog.damage import DAMAGED
-from memlog.environment import Environment
-from memlog.gates import Turn
 from memlog.log import Damage
-from memlog.pages import Pages
-from memlog.project import DATABASES, LOG_FILE
-from memlog.store import Store
-from memlog.structure import SEAL, is_sealed, problem
-from memlog.verifying import verify_file
+from memlog.projects.project import DATABASES, LOG_FILE
+from memlog.projects.store import Store
+from memlog.repair.damage import DAMAGED
+from memlog.repair.verifying import verify_file
+from memlog.storage.environment import Environment
+from memlog.storage.gates import Turn
+from memlog.storage.pages import Pages
+from memlog.storage.structure import SEAL, is_sealed, problem
+from server.answering.findings import findings
 from server.dispatch import run
-from server.findings import findings
 from server.registry import Call
 from tests.command_line import CommandLine, holding_lines, lines_of
 from tests.served import REPOSITORY, environment, served
@@ -200,7 +200,7 @@ OPEN = """
 import sys
 from pathlib import Path
 from memlog.errors import StorageError
-from memlog.project import Project
+from memlog.projects.project import Project
 
 try:
     project = Project(Path(sys.argv[1]))

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from memlog.errors import PROBLEMS_MAX, InvalidParameter, LimitExceeded
-from server import diagnosis
+from server.input import diagnosis
 from tests.asked import PERSON, SAVE, Create, Meeting, Save, problem, refusal
 
 MISTAKES: list[tuple[type[msgspec.Struct], dict[str, Any], str, str, str]] = [

@@ -19,9 +19,9 @@ from opentelemetry.trace import NoOpTracerProvider
 
 from server.calls import HandshakeForm, is_untraced, plain_call
 from server.dispatch import Answer
-from server.faults import guard
 from server.registry import Link
-from server.wire import decode, encode
+from server.stdio.faults import guard
+from server.stdio.wire import decode, encode
 from tests.served import Era, Pipe, served
 from tests.test_stdio import ROUND
 

@@ -19,7 +19,7 @@ import msgspec
 import pytest
 
 from memlog.settings import TOOLSETS
-from server.arguments import decode
+from server.input.arguments import decode
 from server.registry import tools
 from tests.served import run_memlog
 from tests.service import Client, Refused, client_on

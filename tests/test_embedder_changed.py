@@ -15,13 +15,14 @@ from typing import Any
 import pytest
 
 from memlog.settings import Settings
-from projections import check, embeddings, questions
+from projections import check, embeddings
 from projections.embedding import Embedder, EmbedderSpec
 from projections.embedding import open_embedder as opened_really
 from projections.follow import Projections
-from projections.vector_folders import Use
-from projections.vector_index import Vectors
-from projections.vectors import VectorProjector
+from projections.search import questions
+from projections.vectors.folders import Use
+from projections.vectors.index import Vectors
+from projections.vectors.projector import VectorProjector
 from server import service
 from server.cli import doctor
 from tests.command_line import CommandLine

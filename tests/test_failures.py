@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-from memlog.environment import Environment
 from memlog.errors import StorageError
-from memlog.purging import Target
+from memlog.projects.purging import Target
+from memlog.storage.environment import Environment
 from tests.service import Client, Refused, client_on
 from tests.simulated_faults import Fault, Faults, installed
 

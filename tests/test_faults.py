@@ -14,7 +14,7 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolRequestParams, CallToolResult, ErrorData, Request, Tool
 
-from server.faults import guard
+from server.stdio.faults import guard
 
 Handler = Callable[[ServerRequestContext[Any, Any], CallToolRequestParams], Awaitable[Any]]
 ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])

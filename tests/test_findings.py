@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from server.findings import findings
+from server.answering.findings import findings
 from tests.service import client_on
 
 

@@ -12,10 +12,12 @@ import pytest
 
 from memlog.errors import StorageError
 from memlog.niceness import be_nice, is_nice
-from projections import asking, embeddings, follow, text
+from projections import embeddings, follow
 from projections.embedding.cached import CachedEmbedder
-from projections.text import TextProjector
-from projections.vector_index import Vectors
+from projections.search import asking
+from projections.text import projector as text
+from projections.text.projector import TextProjector
+from projections.vectors.index import Vectors
 from server import service
 from tests.embedder_by_hash import ByHash
 from tests.idle_follower import Idle

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from memlog.store import Store
+from memlog.projects.store import Store
 from projections import embeddings
 from tests.command_line import JON, holding_lines, written
 from tests.embedder_by_hash import opened_by_hash

@@ -10,7 +10,8 @@ import msgspec
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from memlog import chronicle, codec, transfer
+from memlog import codec
+from memlog.copies import chronicle, transfer
 from memlog.errors import InvalidParameter, LimitExceeded, StorageError
 from server.registry import tools
 from tests.fuzz import fuzz

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlog import undoing
 from memlog.codec import Entry
 from memlog.commands import (
     AddObservations,
@@ -42,6 +41,7 @@ from memlog.commands import (
     UpdateObservation,
 )
 from memlog.context import Context
+from memlog.decisions import undoing
 from memlog.errors import Conflict, EntityExists, EntityNotFound, InvalidParameter, MemlogError
 from memlog.events import (
     EntityCreated,
@@ -55,7 +55,7 @@ from memlog.events import (
     RelationDeleted,
 )
 from memlog.log import Log
-from memlog.project import Origin, Project
+from memlog.projects.project import Origin, Project
 from memlog.state import State
 from tests.specs import Given
 

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from memlog.settings import TOOLSETS, Settings
-from server.grants import Grant, Right
 from server.registry import tools
-from server.tokens import Tokens, tokens_path
+from server.rights.grants import Grant, Right
+from server.rights.tokens import Tokens, tokens_path
 from tests.http_served import HttpClient, HttpServer, get_stream, served_http
 from tests.served import Era, run_memlog
 from tests.service import Refused, client_on

@@ -21,12 +21,12 @@ from mcp_types.methods import serialize_server_result
 from server.calls import EnvelopedForm, plain_call
 from server.dispatch import Answer as Answered
 from server.dispatch import build_server
-from server.grants import Grant
 from server.http.app import App
 from server.http.connections import Door, Served
 from server.registry import Arguments, Call, Result, Tool, tools
+from server.rights.grants import Grant
+from server.rights.tokens import Tokens, tokens_path
 from server.session import Session
-from server.tokens import Tokens, tokens_path
 from tests.asgi import LEGACY, MODERN, Answer, BySdk, Client, app_over, ask
 from tests.connected import run
 from tests.served import ENVELOPE, Era

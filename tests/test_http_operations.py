@@ -18,7 +18,7 @@ import pytest
 from opentelemetry.trace import NoOpTracer
 
 from projections import embeddings
-from projections.vector_index import Vectors
+from projections.vectors.index import Vectors
 from server.http.listening import OPENING_MAX
 from server.http.progress import progress
 from tests.asgi import Answer, app_over, ask

@@ -14,12 +14,13 @@ import msgspec
 import pytest
 
 from memlog.patience import Held, Leave, require_patience, require_time
-from server import credentials, reading
+from server import reading
 from server.addresses import GRAPH, GraphAddress
 from server.http import direct, pace
 from server.http.app import App
 from server.registry import Arguments, Call, Result, Tool, tools
 from server.resources import Resources
+from server.rights import credentials
 from tests.asgi import LEGACY, MODERN, Answer, BySdk, Client, app_over, ask, request
 from tests.connected import run
 from tests.served import ENVELOPE, Era

@@ -43,16 +43,16 @@ from memlog.context import Context
 from memlog.errors import MemlogError
 from memlog.evolve import evolve
 from memlog.ids import new_id
-from memlog.project import Origin, Project
+from memlog.projects.project import Origin, Project
+from memlog.projects.store import Store
 from memlog.settings import Mode, Settings
 from memlog.state import State
-from memlog.store import Store
-from memlog.tables import MemoryRows, Timeline
+from memlog.storage.tables import MemoryRows, Timeline
 from projections import embeddings
 from projections.check import compare
 from projections.embeddings import Embeddings
 from projections.follow import PROJECTIONS, Projections
-from projections.search import Searcher
+from projections.search.searcher import Searcher
 from tests.embedder_by_hash import opened_by_hash
 
 NAMES = ("Jon", "Gina", "jon", "e\u0301lan", "élan", "café 7", "X-4471-b", "東京")

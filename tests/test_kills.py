@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from memlog.store import Store
+from memlog.projects.store import Store
 from projections import check, embeddings
 from projections.follow import PROJECTIONS
 from tests.embedder_by_hash import opened_by_hash
@@ -149,14 +149,14 @@ def test_a_project_is_where_its_last_acknowledged_change_left_it_or_one_step_fur
 PRELUDE = """
 import os, sys, threading
 from pathlib import Path
-import memlog.environment, memlog.project, memlog.rebuilding, memlog.state
-import projections.embeddings, projections.follow, projections.text, projections.vectors
-import projections.vector_snapshot, projections.embedding.store
-from projections.text import TextProjector
-from projections.vectors import VectorProjector
-from projections.vector_snapshot import SnapshotFolder
+import memlog.storage.environment, memlog.projects.project, memlog.projects.rebuilding, memlog.state
+import projections.embeddings, projections.follow, projections.text.projector, projections.vectors.projector
+import projections.vectors.snapshot, projections.embedding.store
+from projections.text.projector import TextProjector
+from projections.vectors.projector import VectorProjector
+from projections.vectors.snapshot import SnapshotFolder
 from projections.embedding.store import VectorCache
-from memlog.environment import Environment
+from memlog.storage.environment import Environment
 from tests.embedder_by_hash import opened_by_hash
 from tests.service import client_on
 
@@ -236,7 +236,7 @@ CRASHES = {
     "in a write, after its commit": ("dies_after_the_commit()", THEN, True),
     "after text is searched ahead": ("dies_after(TextProjector, 'look_ahead')", THEN, True),
     "before text is indexed": ("dies_before(TextProjector, 'apply')", THEN, True),
-    "before text is committed": ("dies_after(projections.text, 'fill')", THEN, True),
+    "before text is committed": ("dies_after(projections.text.projector, 'fill')", THEN, True),
     "after a commit of text": ("dies_after_a_commit_of_text()", THEN, True),
     "before the writer of text is let go": ("dies_before(TextProjector, '_release')", THEN, True),
     "after text is indexed": ("dies_after(TextProjector, 'apply')", THEN, True),
@@ -258,7 +258,7 @@ CRASHES = {
         False,
     ),
     "in the middle of a replay of the state": (
-        "dies_after(memlog.rebuilding, 'evolve')",
+        "dies_after(memlog.projects.rebuilding, 'evolve')",
         "\n    client.service.open('default').project.rebuild()\n",
         False,
     ),
@@ -266,9 +266,9 @@ CRASHES = {
 """Where the process dies; what it was doing; whether what it was doing was acknowledged or on disk."""
 
 FIRST_CRASHES = {
-    "before the text index has its settings": "dies_before(projections.text.os, 'replace')",
-    "after the text index was made": "dies_after(projections.text, '_create')",
-    "before the first text is committed": "dies_after(projections.text, 'fill')",
+    "before the text index has its settings": "dies_before(projections.text.projector.os, 'replace')",
+    "after the text index was made": "dies_after(projections.text.projector, '_create')",
+    "before the first text is committed": "dies_after(projections.text.projector, 'fill')",
     "before the first vector is kept": "dies_before(VectorCache, 'put_many')",
 }
 """Deaths at the very first search, while the indexes come into being."""
@@ -338,14 +338,14 @@ def test_an_import_that_is_killed_is_simply_repeated(tmp_path: Path) -> None:
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     data_dir = tmp_path / "data"
     code = f"""
-    execute, calls = memlog.project.Project.execute, []
+    execute, calls = memlog.projects.project.Project.execute, []
     def third_time_dies(*arguments, **options):
         calls.append(1)
         answer = execute(*arguments, **options)
         if len(calls) == 3:
             die()
         return answer
-    memlog.project.Project.execute = third_time_dies
+    memlog.projects.project.Project.execute = third_time_dies
     from server.cli import cli
     os.environ |= {{"MEMLOG_DATA_DIR": {str(data_dir)!r}, "MEMLOG_EMBEDDER": "none"}}
     cli.main(["import", {str(file)!r}], standalone_mode=False)

@@ -14,10 +14,11 @@ import pytest
 from memlog.errors import EmbeddingError
 from memlog.patience import require_patience
 from memlog.settings import Settings
-from projections import asking, embeddings, questions
+from projections import embeddings
 from projections.embedding import Embedder, EmbedderSpec
 from projections.embeddings import Embeddings
-from projections.vector_index import Vectors
+from projections.search import asking, questions
+from projections.vectors.index import Vectors
 from server.service import Follower
 from tests.embedder_by_hash import ByHash
 from tests.endpoint import Answer, endpoint_up, saying, vectors

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from server.cutting import ANSWER_CHARACTERS, PORTION_CHARACTERS
+from server.answering.cutting import ANSWER_CHARACTERS, PORTION_CHARACTERS
 from server.dispatch import run
 from server.registry import Call
 from tests.served import served

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from memlog.recent import Recent
-from memlog.store import Store
+from memlog.projects.recent import Recent
+from memlog.projects.store import Store
 from projections import embeddings
 from tests.embedder_by_hash import opened_by_hash
 from tests.served import Pipe, served

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memlog import chronicle, codec
+from memlog import codec
 from memlog.codec import CHAIN_END, GENESIS, Entry
 from memlog.commands import (
     AddObservations,
@@ -32,7 +32,7 @@ from memlog.commands import (
     Undo,
 )
 from memlog.context import Context
-from memlog.environment import Environment
+from memlog.copies import chronicle
 from memlog.errors import MemlogError
 from memlog.events import (
     CommandUndone,
@@ -45,15 +45,16 @@ from memlog.events import (
     ProjectCreated,
     RelationDeleted,
 )
-from memlog.mending import Changed, Mended, mend, tables_of
-from memlog.pages import Pages
-from memlog.piecing import Piece, Standing, pieces
-from memlog.project import DATABASES, LOG_FILE, Origin, Project
-from memlog.retelling import retold
+from memlog.projects.project import DATABASES, LOG_FILE, Origin, Project
+from memlog.projects.store import Store
+from memlog.repair.mending import Changed, Mended, mend, tables_of
+from memlog.repair.piecing import Piece, Standing, pieces
+from memlog.repair.retelling import retold
 from memlog.sentences import sentence
 from memlog.settings import Settings
-from memlog.store import Store
-from memlog.tables import Reader, place
+from memlog.storage.environment import Environment
+from memlog.storage.pages import Pages
+from memlog.storage.tables import Reader, place
 from projections import embeddings
 from projections.check import compare
 from projections.embeddings import Embeddings
@@ -203,7 +204,7 @@ def test_without_the_tables_the_rest_replays_to_a_whole_state_and_every_change_i
 def repaired_before(history: History) -> Mended:
     """As a repair left it that did not put back what goes before a deletion: what deleted each fact is lost."""
     holes = {e.position for e in history.entries if isinstance(e.event, ObservationDeleted)}
-    with patch("memlog.mending.missing_before", return_value=[]):
+    with patch("memlog.repair.mending.missing_before", return_value=[]):
         return mend(with_holes(history, holes), None, CREATED)
 
 

@@ -18,10 +18,10 @@ from memlog.errors import EmbeddingError
 from memlog.settings import Settings
 from projections import embeddings
 from projections.embeddings import Embeddings
-from server.direct import Direct
-from server.leaving import give_up_after
-from server.lines import LineCutter
-from server.solo import Solo
+from server.stdio.direct import Direct
+from server.stdio.leaving import give_up_after
+from server.stdio.lines import LineCutter
+from server.stdio.solo import Solo
 from server.threads import Crew, NoThread
 from tests.embedder_by_hash import opened_by_hash
 from tests.http_served import HttpClient, served_http

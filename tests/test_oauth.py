@@ -19,10 +19,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from memlog.errors import InvalidParameter
 from memlog.settings import Settings
-from server.grants import Grant
 from server.http import oauth
 from server.http.access import Access
 from server.http.oauth import Claims, Issuer, grant_of
+from server.rights.grants import Grant
 from tests.http_served import HttpClient, HttpServer, served_http
 
 RESOURCE = "https://memory.example/mcp"

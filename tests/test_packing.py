@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.packing import (
+from server.answering.packing import (
     CHARACTERS_PER_TOKEN,
     HEADING_CHARACTERS_MAX,
     Item,

@@ -18,7 +18,6 @@ import msgspec
 import pytest
 from filelock import FileLock
 
-from memlog.gates import SMALL_CALLS
 from memlog.patience import (
     Impatient,
     Leave,
@@ -30,13 +29,14 @@ from memlog.patience import (
     waiting_for_nobody,
     without_patience,
 )
-from memlog.project import LOG_FILE
+from memlog.projects.project import LOG_FILE
+from memlog.storage.gates import SMALL_CALLS
 from projections import embeddings
 from projections.embedding.openai import OpenAI
-from server import credentials
 from server.http import pace
 from server.http.app import App
 from server.registry import Arguments, Call, Result, Tool, tools
+from server.rights import credentials
 from server.service import Service
 from tests.asgi import LEGACY, MODERN, Client, app_over, ask
 from tests.connected import run

@@ -22,9 +22,9 @@ from projections.embedding.pieces import (
     unpack,
 )
 from projections.embedding.store import key_of
-from projections.late import interaction
-from projections.vector_index import Vectors
-from projections.weighing import pointed, weights
+from projections.search.late import interaction
+from projections.search.weighing import pointed, weights
+from projections.vectors.index import Vectors
 
 DRAW = np.random.default_rng(7)
 

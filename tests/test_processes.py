@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from memlog import rebuilding
-from memlog.project import Project
-from memlog.store import Store
+from memlog.projects import rebuilding
+from memlog.projects.project import Project
+from memlog.projects.store import Store
 from projections.follow import Projections
 from tests.command_line import CommandLine
 from tests.connected import ERAS, Mode, joined, run
@@ -333,7 +333,7 @@ def test_a_check_of_what_is_derived_holds_while_another_process_writes(
         return done
 
     server("create_entities", entities=[entity("Jon", "banker")])
-    monkeypatch.setattr("memlog.project.digest", then_more(rebuilding.digest))
+    monkeypatch.setattr("memlog.projects.project.digest", then_more(rebuilding.digest))
     monkeypatch.setattr(Projections, "drive", then_more(Projections.drive))
     checked = CommandLine(tmp_path / "data")("replay", "--check", "--json")
     assert next(told) >= 3

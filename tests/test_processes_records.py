@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from pathlib import Path
 
-from memlog.store import Store
+from memlog.projects.store import Store
 from tests.served import served
 
 PROCESSES = 4

@@ -27,7 +27,6 @@ from memlog.commands import (
     StoreMemory,
 )
 from memlog.context import Context
-from memlog.environment import Environment
 from memlog.errors import (
     Conflict,
     DamagedLog,
@@ -36,11 +35,12 @@ from memlog.errors import (
     ProjectNotFound,
     StorageError,
 )
-from memlog.gates import READERS_MAX
 from memlog.log import Damage
-from memlog.project import DATABASES, STATE_VERSION, VERSION_KEY, Origin, Outcome, Project
+from memlog.projects.project import DATABASES, STATE_VERSION, VERSION_KEY, Origin, Outcome, Project
 from memlog.state import hashed
-from memlog.tables import place
+from memlog.storage.environment import Environment
+from memlog.storage.gates import READERS_MAX
+from memlog.storage.tables import place
 
 TINY_MAP_BYTES = 128 * 1024
 

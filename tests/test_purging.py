@@ -41,11 +41,11 @@ from memlog.errors import (
 )
 from memlog.events import Erased
 from memlog.log import Damage
-from memlog.project import Origin, Project
-from memlog.purging import Plan, Target, plan
+from memlog.projects.project import Origin, Project
+from memlog.projects.purging import Plan, Target, plan
+from memlog.projects.store import Store
 from memlog.settings import Settings
 from memlog.state import State
-from memlog.store import Store
 from projections.check import compare
 from projections.embeddings import Embeddings
 from projections.follow import Projections
@@ -381,7 +381,7 @@ def test_vectors_that_someone_still_has_open_are_saved_no_more(
     do(store.project("one"), create("Jon", "was a banker"))
     stale = Projections(store.project("one"), Embeddings(Settings(data_dir=store.data_dir)))
     stale.vectors()
-    monkeypatch.setattr("projections.vectors.SAVE_ROWS_MIN", 0)
+    monkeypatch.setattr("projections.vectors.projector.SAVE_ROWS_MIN", 0)
     purge(store, "Jon")
     stale.close()
     assert not any(each.is_dir() for each in store.project("one").folder.iterdir())

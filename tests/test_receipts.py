@@ -9,14 +9,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from memlog.backup import back_up
 from memlog.commands import AnyCommand
 from memlog.context import Context
+from memlog.copies.backup import back_up
+from memlog.copies.taking_in import restore
 from memlog.errors import Conflict
-from memlog.project import LOG_FILE, Origin
-from memlog.purging import Target
-from memlog.store import Store
-from memlog.taking_in import restore
+from memlog.projects.project import LOG_FILE, Origin
+from memlog.projects.purging import Target
+from memlog.projects.store import Store
 from tests.test_purging import create
 
 ERASED_US = 1_795_000_000_000_000

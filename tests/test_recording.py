@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from server.answers import Answers
-from server.conversation import Conversation, answer_line
-from server.recording import Recorder
+from server.starting.answers import Answers
+from server.starting.conversation import Conversation, answer_line
+from server.starting.recording import Recorder
 
 TOOLS = bytearray(b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}')
 ANSWER = answer_line(1, b'{"tools":[]}')

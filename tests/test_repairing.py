@@ -17,7 +17,6 @@ import pytest
 from hypothesis import Phase, example, given, settings
 
 from memlog import codec
-from memlog.backup import back_up
 from memlog.commands import (
     AddObservations,
     CreateEntities,
@@ -26,18 +25,19 @@ from memlog.commands import (
     StoreMemory,
 )
 from memlog.context import Context
-from memlog.damage import noted
+from memlog.copies.backup import back_up
+from memlog.copies.taking_in import restore
 from memlog.errors import Conflict, DamagedLog, InvalidParameter, ProjectNotFound, StorageError
 from memlog.events import EntityCreated, Erased, ObservationAdded
 from memlog.log import Damage
-from memlog.mending import Changed
-from memlog.project import LOG_FILE, STATE_VERSION, Origin, Project
-from memlog.purging import Target
-from memlog.repairing import Repair, repair
-from memlog.store import Store
-from memlog.tables import place
-from memlog.taking_in import restore
-from memlog.verifying import verify_file
+from memlog.projects.project import LOG_FILE, STATE_VERSION, Origin, Project
+from memlog.projects.purging import Target
+from memlog.projects.store import Store
+from memlog.repair.damage import noted
+from memlog.repair.mending import Changed
+from memlog.repair.repairing import Repair, repair
+from memlog.repair.verifying import verify_file
+from memlog.storage.tables import place
 from tests.command_line import LINES, CommandLine, holding_lines, written
 from tests.damaged import overwrite
 from tests.served import run_memlog, served

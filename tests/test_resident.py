@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from memlog import environment as environments
-from memlog.environment import Environment
-from memlog.gates import Gate
-from memlog.pages import Pages
-from memlog.resident import HEAPS
 from memlog.settings import Settings
+from memlog.storage import environment as environments
+from memlog.storage.environment import Environment
+from memlog.storage.gates import Gate
+from memlog.storage.pages import Pages
+from memlog.storage.resident import HEAPS
 from projections.embedding.store import VectorCache
 from server import quiet
 from server.service import Service

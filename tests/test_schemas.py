@@ -12,8 +12,8 @@ from msgspec import Meta, field
 
 from memlog import commands
 from memlog.errors import MemlogError
-from server.arguments import decode
-from server.schemas import input_schema, output_schema
+from server.input.arguments import decode
+from server.input.schemas import input_schema, output_schema
 
 
 class Detailed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 
 from memlog.errors import InvalidParameter, LimitExceeded
 from memlog.settings import Secrets
-from server import credentials
-from server.credentials import judge, judge_lines, kinds, look, may_hold
-from server.diagnosis import Place
 from server.http.logs import log_json_to_stderr
+from server.input.diagnosis import Place
 from server.registry import tools
+from server.rights import credentials
+from server.rights.credentials import judge, judge_lines, kinds, look, may_hold
 from tests.command_line import JON, CommandLine, written
 from tests.http_served import HttpClient, served_http
 from tests.served import Era, served

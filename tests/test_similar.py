@@ -17,7 +17,7 @@ import pytest
 
 from memlog.settings import Settings
 from projections.embeddings import Embeddings
-from projections.vector_index import Vectors
+from projections.vectors.index import Vectors
 from tests.embedder_by_hash import ByHash
 from tests.service import client_on
 

@@ -11,7 +11,7 @@ from typing import Any
 import lmdb
 import pytest
 
-from memlog.environment import MAP_BYTES_START, SWEEP_BYTES, Environment
+from memlog.storage.environment import MAP_BYTES_START, SWEEP_BYTES, Environment
 from tests.served import REPOSITORY, environment
 from tests.service import client_on
 
@@ -19,7 +19,7 @@ MAP_BYTES = 1 << 20
 READER = """
 import sys
 from pathlib import Path
-from memlog.environment import Environment
+from memlog.storage.environment import Environment
 
 with Environment(Path(sys.argv[1]), ("rows",)).read():
     print("reading", flush=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from server.startup import collector_at_rest
+from server.starting.startup import collector_at_rest
 from tests.served import environment
 
 
@@ -45,7 +45,7 @@ def test_a_failed_import_does_not_leave_it_off() -> None:
 
 
 def test_a_server_on_stdio_imports_nothing_of_http() -> None:
-    server = "import server.cli.serve, server.transport, server.dispatch, server.tools"
+    server = "import server.cli.serve, server.stdio.transport, server.dispatch, server.tools"
     assert imported(server, "server.http", "prometheus_client", "uvicorn.protocols") == []
 
 

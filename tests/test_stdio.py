@@ -15,7 +15,7 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters
 
-from memlog.store import Store
+from memlog.projects.store import Store
 from tests.served import DEADLINE_S, Era, Message, Pipe, environment, run_memlog, served
 from tests.service import Refused, client_on
 

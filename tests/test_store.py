@@ -13,10 +13,8 @@ from weakref import ref
 
 import pytest
 
-from memlog import environment, proving
 from memlog.commands import CreateEntities, NewEntity
 from memlog.context import Context
-from memlog.environment import Environment
 from memlog.errors import (
     InvalidParameter,
     ProjectArchived,
@@ -25,10 +23,12 @@ from memlog.errors import (
     StorageError,
 )
 from memlog.log import Log
-from memlog.project import DATABASES, STATE_VERSION, VERSION_KEY, Origin, Project
-from memlog.purging import Target
+from memlog.projects.project import DATABASES, STATE_VERSION, VERSION_KEY, Origin, Project
+from memlog.projects.purging import Target
+from memlog.projects.store import Store
 from memlog.state import State
-from memlog.store import Store
+from memlog.storage import environment, proving
+from memlog.storage.environment import Environment
 from tests.served import DEADLINE_S
 
 
@@ -424,8 +424,8 @@ def _run_in_child(data_dir: Path, code: str) -> str:
     setup = f"""
 import os
 from pathlib import Path
-from memlog.catalog import Catalog
-from memlog.store import Store
+from memlog.projects.catalog import Catalog
+from memlog.projects.store import Store
 
 def crash_in(owner, name):
     def crash(self, *arguments):

@@ -12,10 +12,10 @@ import pytest
 from mcp.client.subscriptions import ResourcesListChanged, ResourceUpdated
 from mcp_types import INVALID_PARAMS, INVALID_REQUEST
 
-from memlog.backup import back_up
-from memlog.purging import Target
+from memlog.copies.backup import back_up
+from memlog.copies.taking_in import restore
+from memlog.projects.purging import Target
 from memlog.settings import TOOLSETS
-from memlog.taking_in import restore
 from server import subscriptions
 from server.refusals import RESOURCE_NOT_FOUND
 from server.registry import tools

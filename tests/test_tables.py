@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlog.tables import TOUCHED, LmdbRows, MemoryRows, Rows, Timeline
+from memlog.storage.tables import TOUCHED, LmdbRows, MemoryRows, Rows, Timeline
 
 KEYS = st.sampled_from([table + name for table in (b"A", b"B") for name in (b"01", b"02", b"11")])
 WRITES = st.lists(st.tuples(KEYS, st.none() | st.binary(min_size=1, max_size=3)), max_size=30)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from projections.documents import Born, Died, Kind, Scope, Written
-from projections.vectors import VectorProjector
+from projections.vectors.projector import VectorProjector
 from tests.vectors_by_hash import batch, document, opened, query
 
 HOUR_US = 3_600_000_000

@@ -23,13 +23,14 @@ from hypothesis import strategies as st
 
 from memlog.commands import CreateEntities, DeleteEntities, NewEntity, Undo
 from memlog.errors import StorageError
-from projections import text, text_filling
 from projections.documents import Born, Change, Died, Document, Scope, changes
 from projections.protocol import Batch
 from projections.query import parse
-from projections.text import TextProjector
-from projections.text_newest import Newest
-from projections.text_rows import Row
+from projections.text import filling as text_filling
+from projections.text import projector as text
+from projections.text.newest import Newest
+from projections.text.projector import TextProjector
+from projections.text.rows import Row
 from projections.things import TextHit
 from tests.counted import do
 from tests.damaged import garble
@@ -377,9 +378,9 @@ import sys
 from pathlib import Path
 from projections.documents import Born, Died, Document
 from projections.protocol import Batch
-from projections.text import TextProjector
-from projections.text_newest import Newest
-from projections.text_rows import Row
+from projections.text.projector import TextProjector
+from projections.text.newest import Newest
+from projections.text.rows import Row
 
 projector = TextProjector(Path(sys.argv[1]))
 for position in range(projector.position + 1, 10**6):

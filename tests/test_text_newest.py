@@ -10,10 +10,10 @@ import tantivy
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from projections import analysis, text
 from projections.documents import NEVER, Kind
-from projections.layers import Found, Searching
-from projections.text_clauses import (
+from projections.text import analysis
+from projections.text import projector as text
+from projections.text.clauses import (
     AnyTerm,
     Clause,
     InOrder,
@@ -24,10 +24,11 @@ from projections.text_clauses import (
     Span,
     Term,
 )
-from projections.text_filling import WRITER_HEAP_BYTES, Entering
-from projections.text_newest import TERM_BYTES_MAX, Newest, NewestSnapshot, edits_at_most
-from projections.text_on_disk import TERMS_FEW, OnDisk
-from projections.text_rows import LENGTH_MAX, RETIRED, Row
+from projections.text.filling import WRITER_HEAP_BYTES, Entering
+from projections.text.layers import Found, Searching
+from projections.text.newest import TERM_BYTES_MAX, Newest, NewestSnapshot, edits_at_most
+from projections.text.on_disk import TERMS_FEW, OnDisk
+from projections.text.rows import LENGTH_MAX, RETIRED, Row
 
 _LATIN = "tea Tea teas coffee the of running runs café cafe CAFÉ X-4471-b 4471 src/auth/login.py naïve Straße"
 _OTHERS = "我在北京 東京タワー にほん привіт مرحبا 🙂 a ab abc abcd abcde caffee"

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from projections.documents import Born, Died, Document, Kind, Scope
 from projections.protocol import Batch
 from projections.query import parse
-from projections.text import TextProjector
-from projections.text_part import CHECKED_MAX, part_score
-from projections.text_rows import LENGTH_MAX, size, weight
-from projections.text_snapshot import MISSPELT_LETTERS_MAX, TERMS_MAX
+from projections.text.part import CHECKED_MAX, part_score
+from projections.text.projector import TextProjector
+from projections.text.rows import LENGTH_MAX, size, weight
+from projections.text.snapshot import MISSPELT_LETTERS_MAX, TERMS_MAX
 from projections.things import TextHit
 
 FACTS = {

@@ -14,9 +14,9 @@ import pytest
 
 from memlog.errors import InvalidParameter, StorageError
 from memlog.settings import Settings
-from server.grants import EVERYTHING, Grant
 from server.http.access import Access
-from server.tokens import Tokens, digest, tokens_path
+from server.rights.grants import EVERYTHING, Grant
+from server.rights.tokens import Tokens, digest, tokens_path
 from tests.command_line import CommandLine
 from tests.served import run_memlog
 

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from memlog.commands import CreateProject, StoreMemory
-from memlog.project import Project
+from memlog.projects.project import Project
 from memlog.times import parse_iso
 from server.cli import cli
 from server.cli.stats import events_by_day, sparkline

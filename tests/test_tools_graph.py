@@ -14,7 +14,7 @@ import pytest
 
 from memlog.settings import TOOLSETS
 from memlog.state import Known, State
-from server.cursors import ARGUMENT_BYTES, FREE, MARK_BYTES
+from server.answering.cursors import ARGUMENT_BYTES, FREE, MARK_BYTES
 from server.registry import tools
 from tests.service import Client, Refused, client_on
 

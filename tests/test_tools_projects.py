@@ -15,7 +15,7 @@ from filelock import FileLock
 from memlog.errors import ProjectArchived
 from memlog.settings import Mode
 from projections import embeddings
-from projections.vector_index import Vectors
+from projections.vectors.index import Vectors
 from tests.embedder_by_hash import ByHash, opened_by_hash
 from tests.served import DEADLINE_S
 from tests.service import Client, Refused, client_on

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from projections.turns import Turns
+from projections.vectors.turns import Turns
 
 DEADLINE_SECONDS = 30
 

@@ -21,9 +21,9 @@ from memlog.commands import (
     Undo,
     UpdateObservation,
 )
-from memlog.project import Project
+from memlog.projects.project import Project
 from memlog.state import State
-from projections.analytics import AnalyticsProjector
+from projections.analytics.projector import AnalyticsProjector
 from tests.counted import catch_up, do
 
 

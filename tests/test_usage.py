@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from memlog.purging import Target
+from memlog.projects.purging import Target
 from server.usage import Usage
 from tests.service import client_on
 from tests.simulated_faults import Fault, Faults, installed

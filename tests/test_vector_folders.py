@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from projections.vector_folders import PREFIX, VectorFolders
+from projections.vectors.folders import PREFIX, VectorFolders
 
 
 def test_what_is_of_another_version_or_of_a_log_before_something_was_erased_goes_at_the_start(

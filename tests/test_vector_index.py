@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from projections.vector_codes import ERRORS, LEVELS, Codes, Steps
-from projections.vector_index import DEVIATIONS, STEPS_MAX, VectorIndex, Vectors, accepted
-from projections.vector_rows import Ids, Selection
+from projections.vectors.codes import ERRORS, LEVELS, Codes, Steps
+from projections.vectors.index import DEVIATIONS, STEPS_MAX, VectorIndex, Vectors, accepted
+from projections.vectors.rows import Ids, Selection
 
 ROWS = 15_000
 DIMENSIONS = 384

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memlog.errors import StorageError
-from projections.vector_snapshot import Snapshot, SnapshotFolder
+from projections.vectors.snapshot import Snapshot, SnapshotFolder
 
 
 def snapshot(position: int, content: bytes = b"rows") -> Snapshot:

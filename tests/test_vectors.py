@@ -9,8 +9,8 @@ import pytest
 
 from memlog.errors import EmbeddingError
 from projections.documents import Born, Died, Kind, Scope
-from projections.vector_index import VectorIndex, Vectors
-from projections.vectors import VectorProjector
+from projections.vectors.index import VectorIndex, Vectors
+from projections.vectors.projector import VectorProjector
 from tests.vectors_by_hash import (
     DIMENSIONS,
     ROUNDING,
@@ -225,7 +225,7 @@ def test_a_batch_that_broke_off_in_the_index_is_made_good_by_the_next(
 ) -> None:
     projector, rebuilt = opened(tmp_path / "vectors"), opened(tmp_path / "rebuilt")
     projector.apply(numbered(1, 11))
-    monkeypatch.setattr("projections.vectors.ROWS_PER_TURN", 16)
+    monkeypatch.setattr("projections.vectors.projector.ROWS_PER_TURN", 16)
     add, additions = VectorIndex.add, list[int]()
 
     def exhausted(index: VectorIndex, vectors: Vectors) -> None:
@@ -302,7 +302,7 @@ def test_rows_are_added_a_few_at_a_time_while_nobody_searches(
         add(index, vectors)
 
     monkeypatch.setattr(VectorIndex, "add", watched)
-    monkeypatch.setattr("projections.vectors.ROWS_PER_TURN", 16)
+    monkeypatch.setattr("projections.vectors.projector.ROWS_PER_TURN", 16)
     projector.apply(numbered(1, 41))
 
     assert additions == [(16, True), (16, True), (8, True)]

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from projections.documents import NEVER, Born, Change, Died, Document, Kind, Scope
-from projections.vector_index import Vectors
-from projections.vectors import VectorHit, VectorProjector
+from projections.vectors.index import Vectors
+from projections.vectors.projector import VectorHit, VectorProjector
 from tests.vectors_by_hash import ROUNDING, batch, cosines, embed, opened, query
 
 KINDS: tuple[Kind, ...] = ("entity", "observation", "memory")

@@ -11,7 +11,7 @@ import pytest
 
 from memlog.errors import ProjectNotFound
 from projections.documents import Died, Scope
-from projections.vectors import SAVE_ROWS_MIN, VectorProjector
+from projections.vectors.projector import SAVE_ROWS_MIN, VectorProjector
 from tests.vectors_by_hash import DIMENSIONS, batch, embed, numbered, opened, query
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
-from server.lines import LineCutter, Oversized
-from server.wire import Refused, decode, encode
+from server.stdio.lines import LineCutter, Oversized
+from server.stdio.wire import Refused, decode, encode
 
 
 def cut(cutter: LineCutter, *chunks: bytes) -> list[bytearray | Oversized]:

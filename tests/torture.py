@@ -21,7 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from memlog.store import Store
+from memlog.projects.store import Store
 from server.dispatch import COMMAND_ID_META
 from tests.served import Message, Pipe, run_memlog, start
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from projections.documents import Born, Change, Document, Scope
 from projections.protocol import Batch
-from projections.vector_index import Vectors
-from projections.vectors import VectorProjector
+from projections.vectors.index import Vectors
+from projections.vectors.projector import VectorProjector
 
 DIMENSIONS = 64
 

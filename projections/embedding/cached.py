@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from memlog.errors import EmbeddingError, StorageError
 from memlog.patience import require_patience
-from memlog.storage_errors import is_damage
+from memlog.storage.errors import is_damage
 from projections.embedding.computing import computes
 from projections.embedding.embedder import PieceEmbedder
 from projections.embedding.store import VectorCache, halved, key_of, normal

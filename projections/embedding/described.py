@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from memlog.disk import write_whole
 from memlog.settings import Embedder as Backend
+from memlog.storage.disk import write_whole
 
 if TYPE_CHECKING:
     from projections.embedding.embedder import EmbedderSpec

@@ -23,8 +23,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memlog.disk import write_whole
 from memlog.errors import EmbeddingError
+from memlog.storage.disk import write_whole
 
 if TYPE_CHECKING:
     from onnx import NodeProto, TensorProto, ValueInfoProto

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from memlog.errors import EmbeddingError
 from memlog.niceness import be_nice, is_nice
-from memlog.resident import give_back_freed
+from memlog.storage.resident import give_back_freed
 from projections.embedding.computing import computes
 from projections.embedding.graph import GRAPH_VERSION, Encoder, graph
 from projections.embedding.pieces import Asked, directions, pack, unit

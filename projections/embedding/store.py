@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING
 
 import lmdb
 
-from memlog.environment import MAP_BYTES_START, Environment
 from memlog.errors import StorageError
-from memlog.gates import SMALL_CALLS
 from memlog.patience import Held, require_patience
-from memlog.storage_errors import is_damage, storage_error
+from memlog.storage.environment import MAP_BYTES_START, Environment
+from memlog.storage.errors import is_damage, storage_error
+from memlog.storage.gates import SMALL_CALLS
 
 if TYPE_CHECKING:
     from projections.embedding.embedder import Vectors

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from memlog.backup import back_up
+from memlog.copies.backup import back_up
+from memlog.copies.taking_in import restore
 from memlog.settings import Settings
-from memlog.taking_in import restore
 from server.cli.common import (
     Folder,
     bar_for,

@@ -19,14 +19,14 @@ from memlog.errors import EmbeddingError
 from memlog.runs import runs
 from memlog.settings import LogLevel, Settings, load
 from server.cli.hints import hint_of, of_folder, spoken_of
-from server.unread import stderr_handler
+from server.stdio.unread import stderr_handler
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
     from rich.table import Table
 
-    from memlog.store import Store
+    from memlog.projects.store import Store
     from server.service import Opened, Service
 
 LEVELS: dict[LogLevel, int] = {
@@ -235,7 +235,7 @@ def service_of(settings: Settings) -> Iterator[Service]:
 @contextmanager
 def store_of(settings: Settings) -> Iterator[Store]:
     """The projects of the data directory, for commands that need no index."""
-    from memlog.store import Store
+    from memlog.projects.store import Store
 
     _log_what_is_wrong(settings)
     with closing(Store(settings.data_dir)) as store:

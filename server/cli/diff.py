@@ -6,6 +6,7 @@ import click
 
 from memlog.differences import Difference, differences
 from memlog.settings import Settings
+from server.answering.moments import position_of
 from server.cli.common import (
     json_option,
     one_line,
@@ -16,7 +17,6 @@ from server.cli.common import (
     service_of,
     with_settings,
 )
-from server.moments import position_of
 
 _STYLES = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow")}
 

@@ -13,7 +13,7 @@ import click
 
 from memlog import __version__
 from memlog.errors import MemlogError
-from memlog.project import Project, clock_us
+from memlog.projects.project import Project, clock_us
 from memlog.settings import SETTINGS, Settings, load, unknown
 from memlog.shell import command_line
 from memlog.state import Project as ProjectRow

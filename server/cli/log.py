@@ -9,15 +9,15 @@ import click
 import msgspec
 
 from memlog.codec import Entry
+from memlog.decisions.graph import missing_entity
+from memlog.decisions.touching import positions_of_name
 from memlog.errors import refusal
-from memlog.graph import missing_entity
 from memlog.log import Log
-from memlog.project import Project
+from memlog.projects.project import Project
 from memlog.sentences import sentence
 from memlog.settings import Settings
 from memlog.state import State
 from memlog.times import iso
-from memlog.touching import positions_of_name
 from server.cli.common import (
     INTEGER,
     json_option,

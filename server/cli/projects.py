@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from memlog.commands import CreateProject
+from memlog.projects.store import Wanted
 from memlog.settings import Settings
-from memlog.store import Wanted
-from server.arguments import decode
+from server.answering.views import view_project
 from server.cli.common import (
     Helpful,
     confirm,
@@ -20,8 +20,8 @@ from server.cli.common import (
     service_of,
     with_settings,
 )
-from server.credentials import judge
-from server.views import view_project
+from server.input.arguments import decode
+from server.rights.credentials import judge
 
 status_option = click.option(
     "--status", type=click.Choice(["active", "archived", "all"]), help="Only these; default: all."

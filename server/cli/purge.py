@@ -9,7 +9,7 @@ import click
 
 from memlog.differences import differences
 from memlog.errors import MemlogError
-from memlog.purging import Plan, Target, plan
+from memlog.projects.purging import Plan, Target, plan
 from memlog.runs import runs
 from memlog.settings import Settings
 from memlog.shell import command_line

@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from memlog.damage import Lost
-from memlog.mending import Changed
-from memlog.repairing import Repair, repair
+from memlog.repair.damage import Lost
+from memlog.repair.mending import Changed
+from memlog.repair.repairing import Repair, repair
 from memlog.settings import Settings
 from memlog.shell import command_line
 from memlog.times import iso

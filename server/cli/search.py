@@ -39,7 +39,7 @@ def search_command(
     """
     from rich.text import Text
 
-    from server.findings import findings
+    from server.answering.findings import findings
 
     with service_of(settings) as service:
         _, opened = open_project(service, project)

@@ -66,9 +66,9 @@ def serve_command(transport: str, **flags: Any) -> None:
 
 
 def _serve_stdio(settings: Settings) -> NoReturn:
-    from server.answers import Answers
-    from server.prelude import Prelude
-    from server.startup import collector_at_rest, switch_quickly
+    from server.starting.answers import Answers
+    from server.starting.prelude import Prelude
+    from server.starting.startup import collector_at_rest, switch_quickly
 
     for name, stream in (("stdin", sys.stdin), ("stdout", sys.stdout)):
         if stream is None:
@@ -81,13 +81,13 @@ def _serve_stdio(settings: Settings) -> NoReturn:
         say(TO_A_PERSON, err=True)
     prelude = Prelude(Answers.of(settings))
     with collector_at_rest():
-        from memlog.resident import share_heaps
-        from server.direct import Direct
+        from memlog.storage.resident import share_heaps
         from server.dispatch import build_server
         from server.registry import tools
         from server.service import Service
         from server.session import Session
-        from server.transport import run_stdio
+        from server.stdio.direct import Direct
+        from server.stdio.transport import run_stdio
 
     share_heaps()
     service = Service(settings)
@@ -99,11 +99,11 @@ def _serve_stdio(settings: Settings) -> NoReturn:
 
 
 def _serve_http(settings: Settings) -> NoReturn:
-    from server.startup import collector_at_rest, switch_quickly
+    from server.starting.startup import collector_at_rest, switch_quickly
 
     switch_quickly()
     with collector_at_rest():
-        from memlog.resident import share_heaps
+        from memlog.storage.resident import share_heaps
         from server.http.logs import log_json_to_stderr
         from server.http.serving import run_http
 

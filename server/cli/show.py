@@ -6,9 +6,12 @@ from typing import Any
 
 import click
 
+from memlog.decisions.graph import missing_entity
 from memlog.errors import refusal
-from memlog.graph import missing_entity
 from memlog.settings import Settings
+from server.answering.moments import position_of
+from server.answering.portions import view_entity
+from server.answering.views import EntityView, Provenance, RelationView, view_relation
 from server.cli.common import (
     beneath,
     json_option,
@@ -19,9 +22,6 @@ from server.cli.common import (
     service_of,
     with_settings,
 )
-from server.moments import position_of
-from server.portions import view_entity
-from server.views import EntityView, Provenance, RelationView, view_relation
 
 
 @click.command("show")

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from memlog.project import Project
+from memlog.projects.project import Project
 from memlog.settings import Settings
-from projections.analytics_tables import Count, Totals
+from projections.analytics.tables import Count, Totals
 from server.cli.common import (
     json_option,
     many,

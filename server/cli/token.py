@@ -32,10 +32,10 @@ from server.cli.common import (
     store_of,
     with_settings,
 )
-from server.grants import RIGHTS, Grant, Right
+from server.rights.grants import RIGHTS, Grant, Right
 
 if TYPE_CHECKING:
-    from server.tokens import Tokens
+    from server.rights.tokens import Tokens
 
 TokenName = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._@-]{0,99}$")]
 
@@ -75,7 +75,7 @@ def with_tokens(command: Command) -> Command:
     @with_settings
     @functools.wraps(command)
     def run(settings: Settings, tokens_file: str | None, **arguments: Any) -> Any:
-        from server.tokens import Tokens, tokens_path
+        from server.rights.tokens import Tokens, tokens_path
 
         group = click.get_current_context().parent
         file = tokens_file or (group and group.params["tokens_file"])

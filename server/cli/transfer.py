@@ -12,9 +12,9 @@ from typing import BinaryIO
 
 import click
 
-from memlog import chronicle, taking_in, transfer
+from memlog.copies import chronicle, taking_in, transfer
 from memlog.errors import MemlogError, ProjectExists
-from memlog.project import Outcome
+from memlog.projects.project import Outcome
 from memlog.settings import Settings
 from server.cli import output
 from server.cli.common import (
@@ -33,7 +33,7 @@ from server.cli.common import (
     store_of,
     with_settings,
 )
-from server.credentials import judge_lines
+from server.rights.credentials import judge_lines
 from server.service import Opened
 from server.tools.history import LAST_MAX
 

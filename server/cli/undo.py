@@ -7,10 +7,10 @@ from typing import Any
 import click
 
 from memlog.commands import Undo
-from memlog.project import Origin, Outcome
+from memlog.decisions.undoing import undone
+from memlog.projects.project import Origin, Outcome
 from memlog.sentences import sentence
 from memlog.settings import Settings
-from memlog.undoing import undone
 from server.cli.common import (
     INTEGER,
     json_option,

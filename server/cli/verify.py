@@ -7,14 +7,14 @@ import sys
 import click
 import msgspec
 
-from memlog.damage import mark
 from memlog.errors import DamagedLog, MemlogError
 from memlog.log import Damage, Retold, Vacant
-from memlog.repairing import repair
+from memlog.projects.store import Store
+from memlog.repair.damage import mark
+from memlog.repair.repairing import repair
+from memlog.repair.verifying import verify_file
 from memlog.settings import Settings
 from memlog.shell import command_line
-from memlog.store import Store
-from memlog.verifying import verify_file
 from server.cli.common import (
     here,
     json_option,

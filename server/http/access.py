@@ -18,9 +18,9 @@ from starlette.types import Scope
 
 from memlog.errors import InvalidParameter, MemlogError
 from memlog.settings import Settings
-from server.grants import ENVIRONMENT, EVERYTHING, Grant
 from server.http.oauth import Issuer
-from server.tokens import GIVEN_CHARACTERS_MIN, Tokens, digest, tokens_path
+from server.rights.grants import ENVIRONMENT, EVERYTHING, Grant
+from server.rights.tokens import GIVEN_CHARACTERS_MIN, Tokens, digest, tokens_path
 
 _SENDABLE = re.compile(r"[\t -~\x80-\xff]*")
 

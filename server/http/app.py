@@ -32,8 +32,6 @@ from memlog.errors import MemlogError, ProjectNotFound
 from server.advice import followable
 from server.calls import Calls
 from server.dispatch import build_server
-from server.faults import guard
-from server.grants import Grant
 from server.http.access import Access, client_of
 from server.http.connections import Connections, Door, Served
 from server.http.direct import Direct
@@ -47,8 +45,10 @@ from server.http.pace import Pace, Threads
 from server.http.progress import progress
 from server.http.sockets import let_in
 from server.registry import tools
+from server.rights.grants import Grant
 from server.service import Service
 from server.session import Session
+from server.stdio.faults import guard
 from server.threads import NoThread, in_thread
 
 METHODS = ["POST", "GET", "DELETE"]

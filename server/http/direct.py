@@ -44,8 +44,8 @@ from server.calls import Calls, EnvelopedForm, Form, HandshakeForm, PlainCall, T
 from server.dispatch import CANCELLED, Called
 from server.http.limits import Whole
 from server.http.pace import Pace, Threads
+from server.stdio.wire import Refused, decode, encode
 from server.threads import NoThread
-from server.wire import Refused, decode, encode
 
 HEEDLESS_SECONDS = 0.25
 """After which it is heeded whether the client of a read is still there: hardly any takes as long."""

@@ -23,8 +23,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memlog.times import iso
 from server.http.errors import refused
+from server.stdio.unread import stderr_handler
 from server.threads import NoThread
-from server.unread import stderr_handler
 
 REQUEST_ID_HEADER = "X-Request-Id"
 _PLAIN = re.compile(r"[A-Za-z0-9._-]{1,64}")

@@ -34,8 +34,8 @@ import msgspec
 from memlog.errors import InvalidParameter
 from memlog.settings import TOOLSETS
 from memlog.times import LATEST_US
-from server.grants import OAUTH, RIGHTS, Grant
 from server.http.hosts import is_loopback
+from server.rights.grants import OAUTH, RIGHTS, Grant
 from server.threads import NoThread, in_thread
 
 ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA"]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from memlog.errors import MemlogError
-from memlog.project import clock_us
+from memlog.projects.project import clock_us
 from server.service import Service
 
 LAG_SECONDS_MAX = 10

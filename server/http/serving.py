@@ -30,8 +30,8 @@ from server.http.app import App
 from server.http.hosts import require_safe
 from server.http.listening import listening
 from server.http.sockets import HEAD_BYTES_MAX, KEEP_ALIVE_SECONDS, protocol
-from server.leaving import give_up_after, leave
 from server.service import Service
+from server.stdio.leaving import give_up_after, leave
 
 DRAIN_S = 10.0
 TEARDOWN_S = 5.0

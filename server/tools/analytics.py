@@ -11,10 +11,10 @@ from msgspec import Meta, field
 
 from memlog.state import Entity, State
 from memlog.times import iso
-from projections.analytics_tables import Analytics, Counts, Order, Reason
-from server.cutting import within_budget
-from server.moments import AsOf, position_of
-from server.nearest import silent_thread
+from projections.analytics.tables import Analytics, Counts, Order, Reason
+from server.answering.cutting import within_budget
+from server.answering.moments import AsOf, position_of
+from server.answering.nearest import silent_thread
 from server.registry import Arguments, Call, Result, ThreadId, tool
 
 EACH, EACH_MAX = 10, 100

@@ -10,15 +10,15 @@ from msgspec import Meta, field
 
 from memlog.canonical import text_of
 from memlog.commands import StoreMemory, SupersedeMemory
-from memlog.project import Outcome
+from memlog.projects.project import Outcome
 from memlog.state import Memory
 from memlog.times import iso
 from server.advice import followable
-from server.cutting import Room, together, within_budget
-from server.memories import MEMORY_KINDS, found_memories, similar_facts, stored
-from server.moments import AsOf, position_of
+from server.answering.cutting import Room, together, within_budget
+from server.answering.memories import MEMORY_KINDS, found_memories, similar_facts, stored
+from server.answering.moments import AsOf, position_of
+from server.answering.views import Blame, Provenance, view_provenance
 from server.registry import Arguments, Call, Result, tool
-from server.views import Blame, Provenance, view_provenance
 
 QUERY_CHARACTERS_MAX = 1_000
 

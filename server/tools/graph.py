@@ -15,6 +15,7 @@ from memlog.commands import (
     DeleteRelations,
     Edge,
 )
+from memlog.decisions.graph import importance_kept
 from memlog.errors import shorten
 from memlog.events import (
     EntityCreated,
@@ -23,15 +24,14 @@ from memlog.events import (
     RelationAdded,
     RelationDeleted,
 )
-from memlog.graph import importance_kept
-from memlog.project import Outcome
+from memlog.projects.project import Outcome
 from memlog.state import Relation, State
 from server.advice import followable
-from server.cutting import Room, said
-from server.nearest import closest_names, closest_relations
-from server.portions import OPEN_ALONE, cut_notice, portion_of_facts, view_portion
+from server.answering.cutting import Room, said
+from server.answering.nearest import closest_names, closest_relations
+from server.answering.portions import OPEN_ALONE, cut_notice, portion_of_facts, view_portion
+from server.answering.views import EntityView, RelationView, view_relation
 from server.registry import Call, Result, tool
-from server.views import EntityView, RelationView, view_relation
 
 # -- entities
 

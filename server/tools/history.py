@@ -18,26 +18,26 @@ from memlog.commands import (
     Undo,
     UpdateObservation,
 )
+from memlog.decisions.facts import Facts
+from memlog.decisions.graph import missing_entity
+from memlog.decisions.touching import memory_positions, positions_of_name
+from memlog.decisions.undoing import undone
 from memlog.errors import InvalidParameter, Problem, refusal
 from memlog.events import MemoryDeleted, ObservationSuperseded
-from memlog.facts import Facts
-from memlog.graph import missing_entity
 from memlog.log import Log
-from memlog.project import Outcome
+from memlog.projects.project import Outcome
 from memlog.sentences import sentence
 from memlog.state import State
 from memlog.times import iso
-from memlog.touching import memory_positions, positions_of_name
-from memlog.undoing import undone
-from server.cursors import Count, CursorText, Limit, read_cursor, write_cursor
-from server.cutting import page_of, within_budget
-from server.memories import require_memory
-from server.moments import Since, position_of
-from server.nearest import silent_thread
-from server.portions import OPEN_ALONE, cut_notice, portion, view_portion
+from server.answering.cursors import Count, CursorText, Limit, read_cursor, write_cursor
+from server.answering.cutting import page_of, within_budget
+from server.answering.memories import require_memory
+from server.answering.moments import Since, position_of
+from server.answering.nearest import silent_thread
+from server.answering.portions import OPEN_ALONE, cut_notice, portion, view_portion
+from server.answering.views import EntityView, RelationView, view_relation
 from server.registry import Arguments, Call, Result, ThreadId, tool
 from server.session import Session
-from server.views import EntityView, RelationView, view_relation
 
 UNDONE_SHOWN_MAX = 50
 LAST_MAX = 100

@@ -12,6 +12,8 @@ from msgspec import Meta, field
 from memlog.canonical import canonical
 from memlog.closest import did_you_mean
 from memlog.commands import EntityName, SaveMemory, Share
+from memlog.decisions.graph import missing_entity
+from memlog.decisions.saving import quality_score, unchanged, warnings
 from memlog.errors import (
     InvalidParameter,
     MemlogError,
@@ -22,18 +24,24 @@ from memlog.errors import (
     shorten,
 )
 from memlog.events import EntityCreated, RelationAdded
-from memlog.graph import missing_entity
-from memlog.project import Outcome
-from memlog.saving import quality_score, unchanged, warnings
+from memlog.projects.project import Outcome
 from memlog.state import Entity, Observation, State
 from memlog.times import iso, parse_iso
-from server.cursors import Count, CursorText, Id, Limit, Position, read_cursor, write_cursor
-from server.cutting import page_of, said, together
-from server.moments import AsOf, Time, position_of
-from server.nearest import silent_thread
-from server.portions import OPEN_ALONE, cut_notice, portion_of_facts, view_portion
+from server.answering.cursors import (
+    Count,
+    CursorText,
+    Id,
+    Limit,
+    Position,
+    read_cursor,
+    write_cursor,
+)
+from server.answering.cutting import page_of, said, together
+from server.answering.moments import AsOf, Time, position_of
+from server.answering.nearest import silent_thread
+from server.answering.portions import OPEN_ALONE, cut_notice, portion_of_facts, view_portion
+from server.answering.views import Blame, EntityView
 from server.registry import Arguments, Call, Result, ThreadId, tool
-from server.views import Blame, EntityView
 
 DEPTH_MAX = 20
 VISITED_MAX = 200_000

@@ -8,13 +8,13 @@ from msgspec import UNSET, field
 
 from memlog.canonical import canonical
 from memlog.commands import AddObservations, DeleteObservations
+from memlog.decisions.graph import texts_of
 from memlog.errors import shorten
 from memlog.events import ObservationAdded, ObservationDeleted, ObservationSuperseded
-from memlog.graph import texts_of
-from memlog.project import Outcome
+from memlog.projects.project import Outcome
 from memlog.state import Observation, State
-from server.cutting import ANSWER_CHARACTERS, Room, each_fitting, said, within_budget
-from server.nearest import closest_facts
+from server.answering.cutting import ANSWER_CHARACTERS, Room, each_fitting, said, within_budget
+from server.answering.nearest import closest_facts
 from server.registry import Call, Result, tool
 
 

@@ -14,16 +14,16 @@ from msgspec import Meta, field
 
 from memlog.canonical import canonical
 from memlog.commands import ITEMS_MAX, EntityName
-from memlog.gates import SMALL_CALLS
 from memlog.patience import Held
 from memlog.state import Entity, State
-from server.cursors import Count, CursorText, Id, Position, read_cursor, write_cursor
-from server.cutting import within_budget
-from server.moments import AsOf, position_of
-from server.nearest import closest_names
-from server.portions import NEWEST, OPEN_ALONE, Before, cut_notice, portion, view_portion
+from memlog.storage.gates import SMALL_CALLS
+from server.answering.cursors import Count, CursorText, Id, Position, read_cursor, write_cursor
+from server.answering.cutting import within_budget
+from server.answering.moments import AsOf, position_of
+from server.answering.nearest import closest_names
+from server.answering.portions import NEWEST, OPEN_ALONE, Before, cut_notice, portion, view_portion
+from server.answering.views import Blame, EntityView, RelationView, view_relation
 from server.registry import Arguments, Call, Result, tool
-from server.views import Blame, EntityView, RelationView, view_relation
 
 GO_ON = "Pass nextCursor as cursor for what is older."
 

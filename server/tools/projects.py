@@ -10,14 +10,14 @@ from msgspec import Meta, field
 
 from memlog.commands import CreateProject, ProjectName
 from memlog.errors import ProjectArchived
+from memlog.projects.store import Wanted
 from memlog.state import Project as ProjectRow
-from memlog.store import Wanted
 from server.advice import followable
-from server.cursors import CursorText, Limit, read_cursor, write_cursor
-from server.cutting import page_of
+from server.answering.cursors import CursorText, Limit, read_cursor, write_cursor
+from server.answering.cutting import page_of
+from server.answering.views import ProjectView, view_project
 from server.registry import Arguments, Call, Result, tool
 from server.service import ENDING_SECONDS
-from server.views import ProjectView, view_project
 
 
 class Nothing(Arguments, frozen=True):

@@ -11,18 +11,32 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import Meta, field
 
-from memlog.gates import SMALL_CALLS
 from memlog.patience import Held
 from memlog.settings import Mode
 from memlog.state import State
+from memlog.storage.gates import SMALL_CALLS
 from projections.documents import Kind
-from projections.search import DEPTH, Found, Hit
-from server.cursors import Count, CursorText, Id, Limit, Position, read_cursor, write_cursor
-from server.cutting import page_of, together, within_budget
-from server.moments import AsOf, position_of
-from server.portions import OPEN_ALONE, cut_notice, portion, portion_of_facts, view_portion
+from projections.search.searcher import DEPTH, Found, Hit
+from server.answering.cursors import (
+    Count,
+    CursorText,
+    Id,
+    Limit,
+    Position,
+    read_cursor,
+    write_cursor,
+)
+from server.answering.cutting import page_of, together, within_budget
+from server.answering.moments import AsOf, position_of
+from server.answering.portions import (
+    OPEN_ALONE,
+    cut_notice,
+    portion,
+    portion_of_facts,
+    view_portion,
+)
+from server.answering.views import Blame, EntityView, RelationView, view_relation
 from server.registry import Arguments, Call, Result, tool
-from server.views import Blame, EntityView, RelationView, view_relation
 
 GRAPH_KINDS: frozenset[Kind] = frozenset({"entity", "observation"})
 SEARCH_LIMIT = 25

@@ -12,13 +12,13 @@ from memlog import events
 from memlog.codec import Entry
 from memlog.errors import invalid_at
 from memlog.log import Log
-from memlog.project import Project, clock_us
+from memlog.projects.project import Project, clock_us
 from memlog.sentences import CUT, sentence
 from memlog.state import State
 from memlog.times import iso
-from server.moments import AsOf, Since, lies_ahead, parse_moment, position_of
-from server.packing import CHARACTERS_PER_TOKEN, ItemKind, clipped, pack, tokens
-from server.recollection import Recollection
+from server.answering.moments import AsOf, Since, lies_ahead, parse_moment, position_of
+from server.answering.packing import CHARACTERS_PER_TOKEN, ItemKind, clipped, pack, tokens
+from server.answering.recollection import Recollection
 from server.registry import Arguments, Call, Result, tool
 
 QUERY_CHARACTERS_MAX = 1_000

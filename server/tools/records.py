@@ -13,16 +13,16 @@ from memlog.closest import did_you_mean
 from memlog.commands import ITEMS_MAX, CreateMemory, Tag, TypeName
 from memlog.errors import LimitExceeded, Problem, refusal, shorten
 from memlog.events import MemoryStored
-from memlog.project import Outcome
+from memlog.projects.project import Outcome
 from memlog.state import Memory, State, type_label
 from memlog.times import iso
 from server.addresses import item_uri
-from server.cursors import Born, CursorText, Position, read_cursor, write_cursor
-from server.cutting import together, within_budget
-from server.memories import MEMORY_KINDS, found_memories, stored
-from server.moments import AsOf, position_of
+from server.answering.cursors import Born, CursorText, Position, read_cursor, write_cursor
+from server.answering.cutting import together, within_budget
+from server.answering.memories import MEMORY_KINDS, found_memories, stored
+from server.answering.moments import AsOf, position_of
+from server.answering.views import Blame, Provenance, view_provenance
 from server.registry import Arguments, Call, Link, Result, tool
-from server.views import Blame, Provenance, view_provenance
 
 QUERY_CHARACTERS_MAX = 1_000
 Tags = Annotated[list[Tag], Meta(max_length=ITEMS_MAX, description="All of these")]

@@ -6,8 +6,8 @@ import msgspec
 from msgspec import field
 
 from memlog.times import iso
-from server.cursors import Count, CursorText, read_cursor, write_cursor
-from server.cutting import within_budget
+from server.answering.cursors import Count, CursorText, read_cursor, write_cursor
+from server.answering.cutting import within_budget
 from server.registry import Arguments, Call, Result, tool
 
 

@@ -15,11 +15,11 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from mcp.server.lowlevel import Server
 
 from memlog.settings import Settings
-from server.direct import Direct
 from server.registry import Arguments, Call, Result, tool, tools
 from server.service import Service
 from server.session import Session
-from server.transport import run_stdio
+from server.stdio.direct import Direct
+from server.stdio.transport import run_stdio
 
 JOURNAL = Path(sys.argv[1])
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from server.startup import collector_at_rest
+from server.starting.startup import collector_at_rest
 
 with collector_at_rest():
     import os
@@ -33,9 +33,9 @@ with collector_at_rest():
         Tool,
     )
 
-    from server.direct import Direct
     from server.session import Session
-    from server.transport import run_stdio
+    from server.stdio.direct import Direct
+    from server.stdio.transport import run_stdio
 
 Arguments = dict[str, Any]
 Context = ServerRequestContext[Any, Any]

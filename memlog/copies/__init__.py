@@ -1,0 +1,1 @@
+"""Ways out of a memory and into it: backups, histories as lines, other servers' files."""

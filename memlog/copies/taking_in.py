@@ -1,0 +1,217 @@
+"""Histories on their way into the store: out of a backup, out of readable lines, or what a repair made.
+
+Each is made ready in a folder of the data directory, read back and its chain checked, and only then takes its
+place. A backup is only read.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from memlog.canonical import canonical
+from memlog.codec import MENDED, WRITTEN
+from memlog.copies.backup import Copy, copies, of_project, raise_first
+from memlog.errors import (
+    Conflict,
+    InvalidParameter,
+    MemlogError,
+    ProjectExists,
+    ProjectNotFound,
+    StorageError,
+)
+from memlog.log import Damage
+from memlog.projects.project import LOG_FILE, Project
+from memlog.projects.store import Store
+from memlog.shell import command_line
+from memlog.storage.disk import sync_folder
+
+log = logging.getLogger("memlog.taking_in")
+
+
+class Restored(msgspec.Struct, frozen=True):
+    id: str
+    name: str
+    position: int
+    how: Literal["restored", "replaced", "already there"]
+    aside: str | None = None
+    """Where what it replaced is now."""
+    erased: int = 0
+    """How many of its entries were erased for good in what is already there, and stay so."""
+
+
+def restore(
+    store: Store, folder: Path, *, names: frozenset[str] = frozenset(), replace: bool = False
+) -> list[Restored]:
+    """Brings projects of a backup (those of these names; none named: all) into the store.
+
+    One that is there with at least this history is left alone. Raises ProjectExists where another stands
+    in its place, Conflict where that has lost some of it with a damage, ProjectNotFound for a name that the
+    backup does not have, StorageError where a copy is damaged; nothing of that project is changed then, and
+    all others are restored.
+    """
+    copied = copies(folder)
+    if not copied:
+        raise InvalidParameter(
+            f"{folder} holds no backup of memlog",
+            suggestion="Name a folder that `memlog backup` wrote. Nothing was changed.",
+        )
+    wanted = {canonical(name): name for name in names}
+    done: list[Restored] = []
+    seen: dict[str, str] = {}
+    refused: list[MemlogError] = []
+    unread: list[MemlogError] = []
+    for each in copied:
+        try:
+            with _staged(store, each) as staged:
+                name, position, chain = _described(staged)
+                seen[canonical(name)] = name
+                if not wanted or canonical(name) in wanted:
+                    try:
+                        done.append(_restored(store, staged, name, position, chain, replace))
+                    except MemlogError as error:
+                        refused.append(of_project(name, error))
+        except MemlogError as error:
+            unread.append(error)
+    missing = sorted(wanted.keys() - seen.keys())
+    if missing and not unread:
+        refused.append(
+            ProjectNotFound(
+                f"The backup has no project '{wanted[missing[0]]}'",
+                suggestion=f"It has {', '.join(sorted(seen.values()))}.",
+            )
+        )
+    of_interest = unread if missing or not wanted else []
+    raise_first([*refused, *of_interest], [each.name for each in done])
+    return done
+
+
+def take_in(
+    store: Store, project_id: str, generation: int, entries: Iterable[tuple[int, bytes]]
+) -> Restored:
+    """Brings in the history of a project, whose chain was checked, as `restore` does one of a backup.
+
+    Raises InvalidParameter where these events cannot have happened one after another.
+    """
+    with made(store, project_id, generation, entries) as staged:
+        try:
+            described = _described(staged)
+        except (LookupError, ValueError, TypeError, AttributeError, AssertionError) as error:
+            raise InvalidParameter(
+                "These events cannot have happened one after another",
+                suggestion="Nothing was imported. Take the file as `memlog export --full` wrote it.",
+            ) from error
+        return _restored(store, staged, *described, replace=False)
+
+
+@contextmanager
+def made(
+    store: Store,
+    project_id: str,
+    generation: int,
+    entries: Iterable[tuple[int, bytes]],
+    receipts: Iterable[tuple[bytes, bytes]] = (),
+) -> Iterator[Path]:
+    """A folder with a project of this history, read back and its chain checked, for the store to adopt."""
+    with store.staging() as staging:
+        staged = staging / project_id
+        with closing(Copy(staged)) as copy:
+            copy.begin(generation)
+            copy.add(entries, receipts)
+            copy.verify()
+        sync_folder(staged)
+        yield staged
+
+
+@contextmanager
+def _staged(store: Store, copied: Path) -> Iterator[Path]:
+    """A copy of the copy in the data directory, proved; the backup itself is only read."""
+    with store.staging() as staging:
+        staged = staging / copied.name
+        staged.mkdir(parents=True)
+        try:
+            shutil.copyfile(copied / LOG_FILE, staged / LOG_FILE)
+        except OSError as error:
+            raise StorageError(
+                f"The backup {copied} cannot be copied: {error.strerror or error}",
+                suggestion="Free some space, or give this user the right to read it.",
+            ) from error
+        with closing(Copy(staged, copied)) as copy:
+            copy.verify()
+        yield staged
+
+
+def _described(folder: Path) -> tuple[str, int, bytes]:
+    """The name of the project in this folder, its last position, and the chain there."""
+    with closing(Project(folder)) as project:
+        row = project.status()
+        if row is None:
+            raise InvalidParameter(f"{folder.name} holds no project")
+        with project.stored() as (found, _):
+            return row.name, found.position(), found.chain_at(found.position())
+
+
+def _restored(
+    store: Store, staged: Path, name: str, position: int, chain: bytes, replace: bool
+) -> Restored:
+    try:
+        row, _ = store.adopt(staged)
+        return Restored(row.id, name, position, "restored")
+    except ProjectExists:
+        if _holds(store, staged.name, position, chain):
+            gone = _gone(store, staged)
+            lost = [each for each, kind in gone.items() if kind == MENDED]
+            if not lost:
+                return Restored(staged.name, name, position, "already there", erased=len(gone))
+            if not replace:
+                raise _lost(name, lost) from None
+        elif not replace:
+            raise
+    row, aside = store.adopt(staged, replace=True)
+    return Restored(row.id, name, position, "replaced", None if aside is None else str(aside))
+
+
+def _gone(store: Store, staged: Path) -> dict[int, int]:
+    """Where the project that is there does not have what was written in this history, which has the same chain: the
+    position, and the kind of what stands there."""
+    with (
+        closing(Project(staged)) as project,
+        project.stored() as (written, _),
+        store.by_id(staged.name).stored() as (found, _),
+    ):
+        pairs = zip(written.stored(), found.stored(), strict=False)
+        return {
+            position: there[0]
+            for (position, value), (_, there) in pairs
+            if value[0] == WRITTEN != there[0]
+        }
+
+
+def _lost(name: str, positions: Sequence[int]) -> Conflict:
+    puts_back = command_line("memlog repair --backup FOLDER", name)
+    return Conflict(
+        f"Project '{name}' is there, and lost entries of this history with a damage: {len(positions)}, the "
+        f"first of position {positions[0]}",
+        suggestion=f"Nothing was changed. `{puts_back}` puts back what a backup has; `memlog restore --replace` "
+        "puts aside what is there.",
+    )
+
+
+def _holds(store: Store, project_id: str, position: int, chain: bytes) -> bool:
+    """Whether the project that is there has this history, whole, and perhaps more."""
+    try:
+        project = store.by_id(project_id)
+        with project.stored() as (found, _):
+            whole = not any(isinstance(each, Damage) for each in found.verify())
+            return whole and found.chain_at(position) == chain
+    except ProjectNotFound:  # the name is another's
+        return False
+    except StorageError as error:
+        log.warning("project %s cannot be read: %s", project_id, error.message)
+        return False

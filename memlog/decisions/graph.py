@@ -1,0 +1,424 @@
+"""Decisions about the graph: entities, their observations, and the relations between names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import assert_never
+
+from msgspec import UNSET, UnsetType
+
+from memlog.canonical import canonical
+from memlog.closest import Suggestions
+from memlog.commands import (
+    CONFIDENCE,
+    IMPORTANCE,
+    RELATION_IMPORTANCE,
+    AddObservations,
+    CreateEntities,
+    CreateRelations,
+    DeleteEntities,
+    DeleteObservations,
+    DeleteRelations,
+    EntityObservations,
+    NewEntity,
+    NewObservation,
+    UpdateObservation,
+)
+from memlog.context import Context
+from memlog.decisions.facts import Facts
+from memlog.decisions.touching import came_after, gone_at
+from memlog.errors import (
+    Conflict,
+    EntityExists,
+    EntityNotFound,
+    ObservationNotFound,
+    Problem,
+    Refusal,
+    refusal,
+    refuse,
+    shorten,
+)
+from memlog.events import (
+    EntityCreated,
+    EntityDeleted,
+    EntityTypeChanged,
+    Event,
+    ObservationAdded,
+    ObservationDeleted,
+    ObservationSuperseded,
+    RelationAdded,
+    RelationDeleted,
+)
+from memlog.ids import is_id
+from memlog.state import Entity, Observation, Relation, State
+
+CREATE_IT = "Create it first with create_entities."
+FIND_IT = "Look for it with search_nodes: it may have another name."
+"""Advice about an entity that is missing: to who would add to it, and to who reads or changes what is there."""
+
+
+# -- entities
+
+
+def create_entities(command: CreateEntities, state: State, context: Context) -> Iterator[Event]:
+    if_exists = command.if_exists or context.if_exists
+    if if_exists == "error":
+        refuse(_existing(command, state))
+    for item in command.entities:
+        entity = state.entity_named(item.name)
+        if entity is None:
+            yield from _new_entity(item, context)
+            continue
+        match if_exists:
+            case "replace" if canonical(item.name) == canonical(entity.name):
+                yield from _replace(entity, item, state, context)
+            case "replace" | "merge":
+                # Who replaces it by a former name does not know what it holds by now.
+                yield from add_texts(entity.id, item.observations, state, context)
+            case "skip" | "error":
+                continue
+            case _:
+                assert_never(if_exists)
+
+
+def _new_entity(item: NewEntity, context: Context) -> Iterator[Event]:
+    entity_id = context.new_id("ent")
+    yield EntityCreated(entity_id, item.name, item.entity_type)
+    for content in _once(item.observations):
+        yield ObservationAdded(context.new_id("obs"), entity_id, content)
+
+
+def _replace(entity: Entity, item: NewEntity, state: State, context: Context) -> Iterator[Event]:
+    """Keeps the observations that stay in their order, retires the others, adds what is new."""
+    if entity.entity_type != item.entity_type:
+        yield EntityTypeChanged(entity.id, item.entity_type)
+    wanted = _once(item.observations)
+    kept = 0
+    for observation in state.observations(entity.id):
+        if kept < len(wanted) and canonical(observation.content) == canonical(wanted[kept]):
+            kept += 1
+        else:
+            yield ObservationDeleted(observation.id)
+    for content in wanted[kept:]:
+        yield ObservationAdded(context.new_id("obs"), entity.id, content)
+
+
+def delete_entities(command: DeleteEntities, state: State) -> Iterator[Event]:
+    for name in command.entity_names:
+        entity = state.entity_named(name)
+        if entity is None:
+            continue
+        for observation in state.observations(entity.id):
+            yield ObservationDeleted(observation.id)
+        for relation in state.relations_touching(entity.name):
+            yield RelationDeleted(relation.id)
+        yield EntityDeleted(entity.id)
+
+
+def _existing(command: CreateEntities, state: State) -> Iterator[Refusal]:
+    seen: set[str] = set()
+    for index, item in enumerate(command.entities):
+        name = canonical(item.name)
+        if name in seen or state.entity_id_of(name) is not None:
+            problem = f"Entity with name {shorten(item.name)} exists already"
+            suggestion = (
+                'Use add_observations to add to it, or pass "ifExists": "merge" or "replace".'
+            )
+            yield EntityExists, Problem(f"entities[{index}].name", problem, suggestion, item.name)
+        seen.add(name)
+
+
+# -- observations
+
+
+def add_observations(command: AddObservations, state: State, context: Context) -> Iterator[Event]:
+    refuse(_unfit_additions(command, state))
+    for item in command.observations:
+        entity_id = state.entity_id_of(item.entity_name)
+        assert entity_id is not None, "every name was found a moment ago"
+        for content in item.contents:
+            if isinstance(content, str):
+                yield from add_texts(entity_id, [content], state, context)
+            else:
+                yield from _add_observation(entity_id, content, state, context)
+
+
+def _add_observation(
+    entity_id: str, new: NewObservation, state: State, context: Context
+) -> Iterator[Event]:
+    facts = Facts(state, entity_id)
+    old = None if new.supersedes is None else facts.find(new.supersedes)
+    if old is not None:
+        yield from supersede(old, new, facts, context)
+    elif not facts.saying(new.content):
+        yield ObservationAdded(context.new_id("obs"), entity_id, new.content, *_rated(new))
+
+
+def supersede(
+    old: Observation, new: NewObservation, facts: Facts, context: Context
+) -> Iterator[Event]:
+    """`new` in the place of `old`; where the entity says the same already, it says so once."""
+    if canonical(old.content) == canonical(new.content):
+        return
+    for twin in facts.saying(new.content):
+        yield ObservationDeleted(twin.id)
+    yield ObservationSuperseded(context.new_id("obs"), old.id, new.content, *_rated(new))
+
+
+def _rated(new: NewObservation) -> tuple[float, float]:
+    """Its confidence and importance."""
+    return (
+        CONFIDENCE if new.confidence is UNSET else new.confidence,
+        IMPORTANCE if new.importance is UNSET else new.importance,
+    )
+
+
+def add_texts(
+    entity_id: str,
+    contents: Iterable[str],
+    state: State,
+    context: Context,
+    confidence: float = CONFIDENCE,
+    importance: float = IMPORTANCE,
+) -> Iterator[Event]:
+    """Those that the entity does not say yet."""
+    for content in contents:
+        if not state.saying(entity_id, content):
+            new_id = context.new_id("obs")
+            yield ObservationAdded(new_id, entity_id, content, confidence, importance)
+
+
+def update_observation(
+    command: UpdateObservation, state: State, context: Context
+) -> Iterator[Event]:
+    entity = required_entity(command.entity_name, "entityName", state)
+    facts = Facts(state, entity.id)
+    old = facts.find(command.observation)
+    if old is None:
+        near = Suggestions()
+        raise refusal([unfit_observation(command.observation, "observation", facts, near)])
+    new = NewObservation(
+        content=command.new_content, confidence=old.confidence, importance=old.importance
+    )
+    yield from supersede(old, new, facts, context)
+
+
+def delete_observations(command: DeleteObservations, state: State) -> Iterator[Event]:
+    for item in command.deletions:
+        entity_id = state.entity_id_of(item.entity_name)
+        if entity_id is None:
+            continue
+        facts = Facts(state, entity_id)
+        for wanted in item.observations:
+            for row in facts.meant_by(wanted):
+                yield ObservationDeleted(row.id)
+
+
+def _unfit_additions(command: AddObservations, state: State) -> Iterator[Refusal]:
+    successors: dict[str, str] = {}
+    near = Suggestions()
+    for index, item in enumerate(command.observations):
+        path = f"observations[{index}]"
+        entity = state.entity_named(item.entity_name)
+        if entity is None:
+            where = f"{path}.entityName"
+            yield missing_entity(item.entity_name, where, state, near, far=CREATE_IT)
+            continue
+        texts: set[str] = set()
+        for place, content in enumerate(item.contents):
+            if isinstance(content, str) or content.supersedes is None:
+                continue
+            facts = Facts(state, entity.id)
+            old = facts.find(content.supersedes)
+            where = f"{path}.contents[{place}].supersedes"
+            if old is None:
+                texts = texts or texts_of(item)
+                if canonical(content.supersedes) in texts:
+                    yield _not_there_yet(content.supersedes, where)
+                else:
+                    yield unfit_observation(content.supersedes, where, facts, near)
+            elif canonical(content.content) != canonical(old.content):
+                first = successors.setdefault(old.id, content.content)
+                if canonical(first) != canonical(content.content):
+                    yield _superseded_twice(content.supersedes, where, first)
+
+
+def texts_of(item: EntityObservations) -> set[str]:
+    """What facts it adds, as they are compared."""
+    return {canonical(each if isinstance(each, str) else each.content) for each in item.contents}
+
+
+def _superseded_twice(wanted: str, path: str, first: str) -> Refusal:
+    problem = f"Observation {shorten(wanted)!r} is superseded by {shorten(first)!r} in this request"
+    suggestion = "A fact has one newer version: pass what else is new without `supersedes`."
+    return Conflict, Problem(path, problem, suggestion, shorten(wanted))
+
+
+def _not_there_yet(wanted: str, path: str) -> Refusal:
+    problem = f"Observation {shorten(wanted)!r} is not there yet: this request itself adds it"
+    suggestion = (
+        "Pass only the newer text, without `supersedes`; or add the old one by a call before."
+    )
+    return ObservationNotFound, Problem(path, problem, suggestion, shorten(wanted))
+
+
+def unfit_observation(wanted: str, path: str, facts: Facts, near: Suggestions) -> Refusal:
+    state = facts.state
+    named = state.observation(wanted) if is_id(wanted, "obs") else None
+    elsewhere = None
+    if named is not None:
+        newest = _newest(named, state, near)
+        if newest.entity_id != facts.entity_id:
+            elsewhere = _elsewhere(newest, wanted, state)
+        elif named.superseded_by is not None:
+            problem = f"Observation {wanted} was superseded already by {named.superseded_by}"
+            return Conflict, Problem(path, problem, _instead(newest), wanted)
+    suggestion = (
+        elsewhere
+        or near.did_you_mean(wanted, facts, facts.contents)
+        or "Pass the id or the exact text of a living observation of this entity."
+    )
+    problem = f"Observation {shorten(wanted)!r} not found on this entity"
+    return ObservationNotFound, Problem(path, problem, suggestion, shorten(wanted))
+
+
+def _elsewhere(newest: Observation, wanted: str, state: State) -> str | None:
+    """Of which entity it is a fact, if it is one still."""
+    owner = state.entity(newest.entity_id)
+    if owner is None or not newest.living:
+        return None
+    which = "It" if newest.id == wanted else f"Its newest version, {newest.id},"
+    return f"{which} is a fact of '{shorten(owner.name)}': pass that as entityName."
+
+
+def _newest(version: Observation, state: State, near: Suggestions) -> Observation:
+    newest = state.observation(near.newest(version.id, partial(_successor, state)))
+    assert newest is not None, "a chain of versions has no gaps"
+    return newest
+
+
+def _instead(newest: Observation) -> str:
+    if newest.living:
+        return f"Supersede its newest version instead: {newest.id}."
+    return (
+        f"Its newest version, {newest.id}, was deleted. "
+        "Pass what is true now to add_observations, without `supersedes`."
+    )
+
+
+def _successor(state: State, observation_id: str) -> str | None:
+    row = state.observation(observation_id)
+    assert row is not None, "a chain of versions has no gaps"
+    return row.superseded_by
+
+
+# -- relations
+
+
+def create_relations(command: CreateRelations, state: State, context: Context) -> Iterator[Event]:
+    if context.strict_relations:
+        refuse(_loose_ends(command, state))
+    for item in command.relations:
+        yield from relate(
+            item.source, item.relation_type, item.target, item.importance, state, context
+        )
+
+
+def relate(
+    source: str,
+    relation_type: str,
+    target: str,
+    importance: float | UnsetType,
+    state: State,
+    context: Context,
+) -> Iterator[Event]:
+    """The relation between what these names are now, unless it is there."""
+    if state.relation_between(source, relation_type, target) is None:
+        source, target = state.current_name(source), state.current_name(target)
+        importance = RELATION_IMPORTANCE if importance is UNSET else importance
+        yield RelationAdded(context.new_id("rel"), source, target, relation_type, importance)
+
+
+def importance_kept(row: Relation, given: float | UnsetType) -> str | None:
+    """That a relation that is there was given an importance that it does not take."""
+    if given in (UNSET, row.importance):
+        return None
+    said = f"{shorten(row.source)} {shorten(row.relation_type)} {shorten(row.target)}"
+    return (
+        f"'{said}' exists with importance {row.importance:g}, which it keeps; {given:g} was given. "
+        "To change it, delete the relation and create it again"
+    )
+
+
+def delete_relations(command: DeleteRelations, state: State) -> Iterator[Event]:
+    for item in command.relations:
+        relation = state.relation_between(item.source, item.relation_type, item.target)
+        if relation is not None:
+            yield RelationDeleted(relation.id)
+
+
+def _loose_ends(command: CreateRelations, state: State) -> Iterator[Refusal]:
+    near = Suggestions()
+    for index, item in enumerate(command.relations):
+        for end, name in (("from", item.source), ("to", item.target)):
+            if state.entity_id_of(name) is None:
+                path = f"relations[{index}].{end}"
+                yield missing_entity(name, path, state, near, far=CREATE_IT)
+
+
+# -- shared
+
+
+def missing_entity(
+    name: str,
+    path: str,
+    state: State,
+    near: Suggestions | None = None,
+    *,
+    far: str = FIND_IT,
+    at: int | None = None,
+) -> Refusal:
+    """`near` is that of all problems of a refusal, where there may be many; `far` is advised where no name is near.
+
+    `at` is the position as of which was asked, where that was not for now.
+    """
+    near = near or Suggestions()
+    suggestion = pass_its_name(name, state) or near.did_you_mean(name, State, state.names) or far
+    gone = near.gone(name, partial(gone_at, state=state))
+    came = None if at is None else came_after(at, name, state)
+    if came is not None:
+        suggestion = f"It came later, at position {came}: ask as of then."
+    elif gone is not None:
+        back = f'undo {{"position": {gone}}} brings it back.'
+        suggestion = f"{suggestion} It was there until position {gone}: {back}"
+    problem = f"Entity with name {shorten(name)} not found"
+    return EntityNotFound, Problem(path, problem, suggestion, shorten(name))
+
+
+def required_entity(name: str, path: str, state: State) -> Entity:
+    """Raises EntityNotFound."""
+    entity = state.entity_named(name)
+    if entity is None:
+        raise refusal([missing_entity(name, path, state)])
+    return entity
+
+
+def named_by_id(text: str, state: State) -> str | None:
+    """The name of the entity whose id stands where its name belongs."""
+    entity = state.entity(text) if is_id(text, "ent") else None
+    return None if entity is None else entity.name
+
+
+def pass_its_name(text: str, state: State) -> str | None:
+    """What to say of such an id; None of any other text."""
+    name = named_by_id(text, state)
+    return None if name is None else f"That is the id of '{shorten(name)}': pass the name."
+
+
+def _once(contents: Iterable[str]) -> list[str]:
+    """The texts in their order, exact repetitions dropped."""
+    first: dict[str, str] = {}
+    for content in contents:
+        first.setdefault(canonical(content), content)
+    return list(first.values())

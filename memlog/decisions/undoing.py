@@ -1,0 +1,264 @@
+"""Decisions about undo: which commands are meant, what stands in the way of each, and what is undone for it first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+from memlog.codec import Entry
+from memlog.commands import Undo
+from memlog.context import Context
+from memlog.decisions.depending import Later, Stretch
+from memlog.decisions.touching import row_positions
+from memlog.errors import Conflict, InvalidParameter, Problem
+from memlog.events import (
+    CommandUndone,
+    Erased,
+    Event,
+    ProjectArchived,
+    ProjectCreated,
+    ProjectRestored,
+    name_of,
+)
+from memlog.sentences import positions
+from memlog.state import State
+
+CASCADE = "Pass cascade=true to undo those first, or undo them one by one."
+BY_HAND = "Cascade takes back no undo: do it by position, or write anew what is wanted."
+SEARCHED_BACK_MAX = 100_000
+"""How far back the last command of a thread is looked for, in entries that have to be read."""
+
+
+def undo(command: Undo, state: State, context: Context) -> Iterator[Event]:
+    undos = _Undos(state, context)
+    if command.position is not None:
+        at = _entry_at(command.position, context)
+        if not undos.undone(_span(at, context)):
+            yield from _undo_command(at, command.cascade, undos)
+        return
+    commands = undos.commands_back(command.thread)
+    for number in range(command.last):
+        entry = next(commands, None)
+        if entry is None:
+            raise _no_more(number, command, context.head())
+        yield from _undo_command(entry, command.cascade, undos)
+
+
+def undone(entries: Iterable[Entry]) -> list[int]:
+    """The positions of what these entries took back."""
+    spans = [entry.event for entry in entries if isinstance(entry.event, CommandUndone)]
+    return [position for each in spans for position in range(each.first, each.last + 1)]
+
+
+def _no_more(there: int, command: Undo, head: int) -> InvalidParameter:
+    """Where there are fewer commands to undo than were asked for."""
+    whose = f" of thread '{command.thread}'" if command.thread is not None else ""
+    if head > SEARCHED_BACK_MAX:
+        whose += f" among the newest {SEARCHED_BACK_MAX:,} entries"
+    if not there:
+        return InvalidParameter(
+            f"There is no command{whose} to undo",
+            suggestion="Call get_history to see what happened; an undo is undone by its position.",
+        )
+    are = "is 1 command" if there == 1 else f"are {there} commands"
+    return InvalidParameter(
+        f"There {are}{whose} to undo, not {command.last}; nothing was undone",
+        suggestion=f"Pass last={there} to undo all there is.",
+    )
+
+
+class _Undos:
+    """The log as an undo sees it, which reads each entry once, however often it goes back over them."""
+
+    def __init__(self, state: State, context: Context) -> None:
+        self.context = context
+        self.later = Later(state)
+        self._head = context.head()
+        self._spans: dict[int, tuple[int, int] | None] = {}
+        self._undone: set[int] = set()
+        self._standing: set[int] = set()
+        self._seen_from = self._head + 1
+        """From there on it is known what is undone, and which undos stand."""
+
+    def span(self, position: int) -> tuple[int, int] | None:
+        """The first and last position of what was undone at `position`; None where nothing was."""
+        if position not in self._spans:
+            entry = self.context.entry_at(position)
+            event = None if entry is None else entry.event
+            undone = (event.first, event.last) if isinstance(event, CommandUndone) else None
+            self._spans[position] = undone
+        return self._spans[position]
+
+    def undone(self, span: tuple[int, int]) -> bool:
+        """Whether a command is undone, by an undo that is not undone itself."""
+        undone = False
+        while (latest := self._undo_of(span)) is not None:
+            undone = not undone
+            span = _span(latest, self.context)
+        return undone
+
+    def _undo_of(self, span: tuple[int, int]) -> Entry | None:
+        """The latest undo of what happened there, found by the rows that it gave back."""
+        state = self.later.state
+        first, last = span
+        keys = {key for position in range(first, last + 1) for key in state.touched(position)}
+        later = {
+            position for key in keys for position in row_positions(key, state) if position > last
+        }
+        undos = (position for position in later if self.span(position) == span)
+        latest = max(undos, default=None)
+        return None if latest is None else self.context.entry_at(latest)
+
+    def there(self, positions: set[int], last: int) -> tuple[set[int], set[int]]:
+        """Those of `positions`, beyond `last`, that are not undone: commands, and undos that stand."""
+        self._look_back(last + 1)
+        commands = positions - self._undone - self._standing
+        return commands, {each for each in self._standing & positions if each <= self._head}
+
+    def note(self) -> None:
+        """The undo at the head was made a moment ago. If it took back one that stood it was the last: a cascade
+        takes back none."""
+        position = self.context.head()
+        self.later.note(position)
+        self._see(position)
+
+    def commands_back(self, thread: str | None) -> Iterator[Entry]:
+        """An entry of each command of this thread that changed something and was not undone, the newest first.
+
+        What is undone between one and the next is of no concern: it stands further up.
+        """
+        passed: set[int] = set()
+        back = range(self._head, 0, -1)
+        there = (each for each in back if each not in passed and self._stands(each))
+        for position in islice(there, SEARCHED_BACK_MAX):
+            entry = self.context.entry_at(position)
+            if entry is None or isinstance(entry.event, (CommandUndone, Erased)):
+                continue
+            if thread in (None, entry.thread) and not _is_of_the_project(entry):
+                first, last = _span(entry, self.context)
+                passed.update(range(first, last + 1))
+                yield entry
+
+    def _stands(self, position: int) -> bool:
+        """Whether it is not undone, be it an undo or not."""
+        self._look_back(position)
+        return position not in self._undone
+
+    def _look_back(self, position: int) -> None:
+        while self._seen_from > position:
+            self._seen_from -= 1
+            self._see(self._seen_from)
+
+    def _see(self, position: int) -> None:
+        span = self.span(position)
+        if span is not None and position not in self._undone:
+            self._undone.update(range(span[0], span[1] + 1))
+            self._standing.add(position)
+
+
+def _entry_at(position: int, context: Context) -> Entry:
+    entry = context.entry_at(position)
+    if entry is None:
+        raise InvalidParameter(
+            f"There is no position {position} in the log",
+            suggestion="Call get_history to see what happened and where.",
+        )
+    return entry
+
+
+def _undo_command(entry: Entry, cascade: bool, undos: _Undos) -> Iterator[Event]:
+    undoing = [_Undoing(entry, undos)]
+    while undoing:  # not by recursion: one may stand in the way of the other a thousand deep
+        first, last = undoing[-1].span
+        stretch = Stretch(first, last, undos.later)
+        if standing := stretch.blockers() or stretch.at_odds():
+            latest = undoing[-1].latest_of(standing, cascade)
+            undoing.append(_Undoing(latest, undos))
+            continue
+        undoing.pop()
+        if stretch.rows:
+            yield CommandUndone(first, last)
+            undos.note()
+
+
+class _Undoing:
+    """One command that is to be undone, and what of later ones was undone for it."""
+
+    def __init__(self, entry: Entry, undos: _Undos) -> None:
+        context = undos.context
+        if isinstance(entry.event, Erased):
+            raise InvalidParameter(
+                f"What happened at position {entry.position} was "
+                + ("lost with a damage" if entry.event.lost else "erased for good"),
+                suggestion="Call get_history to see what is left.",
+            )
+        self.span = first, last = _span(entry, context)
+        if any(_is_of_the_project(context.entry_at(each)) for each in range(first, last + 1)):
+            raise InvalidParameter(
+                f"Position {entry.position} is about the life of the project, which undo does not change",
+                suggestion="Use archive_project and restore_project.",
+            )
+        self._undos = undos
+        self._tried: set[int] = set()
+
+    def latest_of(self, standing: set[int], cascade: bool) -> Entry:
+        """The latest command of those in the way. Raises Conflict where it is not to be undone or that did not help."""
+        first, last = self.span
+        undos = self._undos
+        commands, undoing = undos.there(standing, last)
+        commands -= self._tried
+        if not commands or not cascade:
+            advice = CASCADE if commands else BY_HAND
+            raise _depended_on(first, last, commands or undoing, advice, undos.context)
+        latest = undos.context.entry_at(max(commands))
+        assert latest is not None, "what changed a row is in the log"
+        start, end = _span(latest, undos.context)
+        self._tried.update(range(start, end + 1))
+        return latest
+
+
+def _span(entry: Entry, context: Context) -> tuple[int, int]:
+    """The first and last position of the command that `entry` belongs to."""
+    return _end_of_command(entry, -1, context), _end_of_command(entry, 1, context)
+
+
+def _end_of_command(entry: Entry, step: int, context: Context) -> int:
+    """Its last position in one direction. An erased entry no longer tells its command: one between two
+    of a command is taken to be of it, which changes nothing, for nothing of it is left to undo."""
+    end = position = entry.position
+    while (other := context.entry_at(position + step)) is not None:
+        position += step
+        if other.command_id == entry.command_id:
+            end = position
+        elif not isinstance(other.event, Erased):
+            break
+    return end
+
+
+def _is_of_the_project(entry: Entry | None) -> bool:
+    return entry is not None and isinstance(
+        entry.event, (ProjectCreated, ProjectArchived, ProjectRestored)
+    )
+
+
+def _depended_on(
+    first: int, last: int, blockers: set[int], suggestion: str, context: Context
+) -> Conflict:
+    named: dict[str, Problem] = {}  # each command once, however much of it depends
+    for position in sorted(blockers):
+        entry = context.entry_at(position)
+        assert entry is not None, "what changed a row is in the log"
+        done = name_of(entry.event).replace("_", " ")
+        problem = Problem(
+            f"position {position}",
+            f"Command {entry.command_id} depends on it ({done})",
+            f'Undo it first: {{"position": {position}}}.',
+        )
+        named.setdefault(entry.command_id, problem)
+    if not named:  # what a cascade took back a moment ago stands in the way
+        suggestion = f'Undo it first: {{"position": {first}}}. Then try this again.'
+    return Conflict(
+        f"What {positions(first, last)} did cannot be undone alone: later commands depend on it",
+        suggestion=suggestion,
+        problems=list(named.values()),
+    )

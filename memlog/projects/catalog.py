@@ -1,0 +1,92 @@
+"""The catalogue: which projects there are, by name, and which of them a change of life is under way for.
+
+A projection of the logs, in one LMDB file of the data directory; one that is damaged is begun anew. Leaves
+to the store what stands in it, and when.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import lmdb
+import msgspec
+
+from memlog.events import ProjectCreated
+from memlog.state import Project, encode_row, text_key
+from memlog.storage.environment import derived
+
+_PENDING = b"pending"
+
+_decode = msgspec.msgpack.Decoder(Project).decode
+
+
+class Catalog:
+    def __init__(self, path: Path) -> None:
+        self._environment = derived(path, ("projects", "meta"))
+
+    @property
+    def _projects(self) -> lmdb._Database:
+        return self._environment.databases["projects"]
+
+    @property
+    def _meta(self) -> lmdb._Database:
+        return self._environment.databases["meta"]
+
+    def rows(self) -> list[Project]:
+        with self._environment.read() as transaction:
+            return [_decode(value) for _, value in transaction.cursor(db=self._projects)]
+
+    def row(self, name: str) -> Project | None:
+        with self._environment.read() as transaction:
+            value = transaction.get(text_key(name), db=self._projects)
+        return None if value is None else _decode(value)
+
+    def with_id(self, project_id: str) -> Project | None:
+        return next((row for row in self.rows() if row.id == project_id), None)
+
+    def created(self, project_id: str) -> ProjectCreated:
+        """What was created as this project, as far as is known: for a log that does not say it any more."""
+        known = self.with_id(project_id)
+        if known is None:
+            return ProjectCreated(project_id, project_id, "")
+        return ProjectCreated(project_id, known.name, known.description)
+
+    def write(self, project_id: str, row: Project | None) -> None:
+        """Makes `row` all that is said of the project; None: nothing is."""
+
+        def body(transaction: lmdb.Transaction) -> None:
+            cursor = transaction.cursor(db=self._projects)
+            for key in [key for key, value in cursor if _decode(value).id == project_id]:
+                transaction.delete(key, db=self._projects)
+            if row is not None:
+                transaction.put(text_key(row.name), encode_row(row), db=self._projects)
+
+        self._environment.write(body)
+
+    # -- changes under way
+
+    def pending(self) -> set[str]:
+        """The ids of the projects whose change is not settled."""
+        with self._environment.read() as transaction:
+            keys = [bytes(key) for key, _ in transaction.cursor(db=self._meta)]
+        return {key[len(_PENDING) :].decode() for key in keys if key.startswith(_PENDING)}
+
+    def begin(self, project_id: str, aside: str = "") -> None:
+        """`aside` is where its folder is put, until another has taken its place."""
+        key = _PENDING + project_id.encode()
+        self._environment.write(
+            lambda transaction: transaction.put(key, aside.encode(), db=self._meta)
+        )
+
+    def aside(self, project_id: str) -> str:
+        """What `begin` was told last; empty where that was nothing."""
+        with self._environment.read() as transaction:
+            stored = transaction.get(_PENDING + project_id.encode(), b"", db=self._meta)
+        return bytes(stored).decode()
+
+    def settled(self, project_id: str) -> None:
+        key = _PENDING + project_id.encode()
+        self._environment.write(lambda transaction: transaction.delete(key, db=self._meta))
+
+    def close(self) -> None:
+        self._environment.close()

@@ -1,0 +1,123 @@
+"""Where the projects of a data directory stand, and how a folder is moved or removed.
+
+    DATA/catalog.mdb              name -> project, a projection of the logs
+    DATA/projects/<id>/log.mdb    an active project; its indexes stand beside its log
+    DATA/archive/<id>/log.mdb     an archived one
+    DATA/replaced/<new id>/       what a restore or a repair took the place of; never removed
+    DATA/salvaged/                what is whole of a log that is damaged, until it is restored
+    DATA/restoring/               where a project is made ready that is to be taken in
+    DATA/trash/                   what is being removed
+
+Which folder is to stand where is decided in `store`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from memlog.errors import StorageError
+from memlog.ids import Prefix
+from memlog.projects.project import LOG_FILE
+from memlog.state import Status
+from memlog.storage.disk import make_private, sync_folder
+
+_HOMES: dict[Status, str] = {"active": "projects", "archived": "archive"}
+_REPLACED, _SALVAGED, _STAGED, _TRASH = "replaced", "salvaged", "restoring", "trash"
+OURS = (*_HOMES.values(), _REPLACED, _SALVAGED, _STAGED, _TRASH)
+"""In a data directory."""
+
+
+class Folders:
+    """The folders of one data directory, by the ids of their projects."""
+
+    def __init__(self, data_dir: Path, new_id: Callable[[Prefix], str]) -> None:
+        self._data_dir = data_dir
+        self._new_id = new_id
+        self.replaced = data_dir / _REPLACED
+        self.salvaged = data_dir / _SALVAGED
+        self.trash = data_dir / _TRASH
+
+    def make(self) -> None:
+        """Raises StorageError."""
+        try:
+            # LMDB takes no name that is not UTF-8, and finds out with a file begun.
+            os.fspath(self._data_dir).encode()
+            make_private(self._data_dir)
+        except UnicodeEncodeError as error:
+            raise StorageError(
+                f"The data directory {os.fspath(self._data_dir)!a} cannot be used: its name is not valid UTF-8",
+                suggestion="Name a folder in UTF-8, by --data-dir or MEMLOG_DATA_DIR. Nothing was made.",
+            ) from error
+        except OSError as error:
+            raise StorageError(
+                f"The data directory {self._data_dir} cannot be made: {error.strerror}",
+                suggestion="Name a folder that this user may write, by --data-dir or MEMLOG_DATA_DIR.",
+            ) from error
+
+    def home(self, project_id: str, status: Status = "active") -> Path:
+        """Where its folder is to stand."""
+        return self._data_dir / _HOMES[status] / project_id
+
+    def of(self, project_id: str) -> Path | None:
+        """Where it stands."""
+        for status in _HOMES:
+            folder = self.home(project_id, status)
+            if (folder / LOG_FILE).exists():
+                return folder
+        return None
+
+    def ids(self) -> set[str]:
+        """Those of all projects that are there."""
+        return {
+            folder.name
+            for home in _HOMES.values()
+            for folder in (self._data_dir / home).glob("prj_*")
+            if (folder / LOG_FILE).exists()
+        }
+
+    def standing(self) -> set[str]:
+        """What stands in the homes, by name. It costs less than `of` each: what is not among them may have moved."""
+        found: set[str] = set()
+        for home in _HOMES.values():
+            with suppress(OSError):
+                found.update(os.listdir(self._data_dir / home))
+        return found
+
+    @contextmanager
+    def staging(self) -> Iterator[Path]:
+        """A folder that is empty, this process's alone, and gone afterwards; and what a killed one left there is, too.
+
+        Raises OSError.
+        """
+        from filelock import FileLock
+
+        staged = self._data_dir / _STAGED
+        with FileLock(f"{staged}.lock"):
+            shutil.rmtree(staged, ignore_errors=True)
+            try:
+                yield staged
+            finally:
+                shutil.rmtree(staged, ignore_errors=True)
+
+    def move(self, folder: Path, home: Path) -> None:
+        """It stands at `home`, also after a loss of power."""
+        home.parent.mkdir(parents=True, exist_ok=True)
+        if home.exists():  # an index that some process wrote after the folder had moved
+            self.throw_away(home)
+        folder.rename(home)
+        sync_folder(folder.parent)
+        sync_folder(home.parent)
+
+    def throw_away(self, folder: Path) -> None:
+        """Removes a folder at once, also where another process is writing an index into it."""
+        self.trash.mkdir(exist_ok=True)
+        folder.rename(self.trash / self._new_id("prj"))
+        self.empty_trash()
+
+    def empty_trash(self) -> None:
+        """Removes what was thrown away, also by a process that was killed before it was done."""
+        shutil.rmtree(self.trash, ignore_errors=True)

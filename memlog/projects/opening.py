@@ -1,0 +1,155 @@
+"""The projects that this process has open, and how one is opened: from its log, or from what is whole of it.
+
+A log is opened once in a process, so threads take turns. Among processes there is a lock under which folders are
+moved, logs replaced and the lives of projects changed; whoever opens a log meanwhile would open one that goes. What is
+open waits for none of that, unless it is what changes: to open a log may take seconds.
+Left to `store`: which projects there are, and whether one may be read.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from memlog.errors import DamagedLog, ProjectNotFound, StorageError
+from memlog.patience import Held, require_patience
+from memlog.projects.catalog import Catalog
+from memlog.projects.folders import Folders
+from memlog.projects.project import LOG_FILE, Project
+from memlog.projects.recent import Recent
+from memlog.repair.salvaging import salvage
+from memlog.state import text_key
+from memlog.storage.errors import is_damage, storage_error
+
+EACH = "each"
+"""In place of the id of a project."""
+
+
+class OpenProjects:
+    """Those of one data directory, by id. Every method may be called from any thread."""
+
+    def __init__(
+        self, lock_file: Path, folders: Folders, catalog: Catalog, clock: Callable[[], int]
+    ) -> None:
+        self._lock_file = lock_file
+        self._folders = folders
+        self._catalog = catalog
+        self._clock = clock
+        self._open: Recent[Project] = Recent()
+        self._looking = threading.Lock()
+        """At those that are open: for a moment. Taken last."""
+        self._opening = threading.RLock()
+        self._locked = False
+        self._changing: str | None = None
+        """The project that nobody gets meanwhile; EACH for all of them."""
+
+    def get(self, project_id: str) -> Project:
+        """The project, whatever its status. Raises ProjectNotFound."""
+        project = self._at_hand(project_id)
+        if project is not None:
+            return project
+        with Held(self._opening):  # by who opens another, or waits for another process
+            project = self._known(project_id)
+            if project is not None and project.moved:
+                with self._excluding_processes():  # nobody is moving it
+                    project.folder = self.folder_of(project_id)
+            if project is None or project.replaced or project.unreadable:
+                text_key.cache_clear()  # a file is replaced when something was erased for good
+                with self._excluding_processes():  # nobody is replacing the file
+                    folder = self.folder_of(project_id)
+                    unreadable = project is not None and not project.replaced
+                    read = self._salvaged if unreadable else self._read
+                    project = self._put(project_id, read(folder))
+            return project
+
+    def new(self, project_id: str) -> Project:
+        """One that is to be made: its log is empty."""
+        return self._put(project_id, Project(self._folders.home(project_id), clock=self._clock))
+
+    def folder_of(self, project_id: str) -> Path:
+        """Where it stands. Raises ProjectNotFound."""
+        folder = self._folders.of(project_id)
+        if folder is None:
+            self.forget(project_id)
+            raise ProjectNotFound("This project was deleted a moment ago")
+        return folder
+
+    def forget(self, project_id: str) -> None:
+        """Without closing it: a call under way still reads there that it was deleted."""
+        with self._opening, self._looking:
+            self._open.pop(project_id)
+
+    def close(self) -> None:
+        with self._opening:
+            with self._looking:
+                projects = self._open.all()
+                self._open.clear()
+            for project in projects:
+                project.close()
+
+    @contextmanager
+    def locked(self, project_id: str = EACH) -> Iterator[None]:
+        """Nobody else opens, moves or replaces a log meanwhile, in whatever process, nor gets this project, though it
+        is open. Raises StorageError."""
+        with self._excluding_processes():
+            before = self._changing
+            self._changing = project_id if before is None else EACH
+            try:
+                yield
+            finally:
+                self._changing = before
+
+    @contextmanager
+    def _excluding_processes(self) -> Iterator[None]:
+        from filelock import FileLock
+
+        require_patience()
+        with self._opening:
+            if self._locked:  # by this thread, further up
+                yield
+                return
+            try:
+                with FileLock(self._lock_file):
+                    self._locked = True
+                    try:
+                        yield
+                    finally:
+                        self._locked = False
+            except OSError as error:
+                raise storage_error(self._lock_file.parent, error) from error
+
+    def _at_hand(self, project_id: str) -> Project | None:
+        """The project if it is open and is as it was: no matter who opens another."""
+        with self._looking:
+            if self._changing in (EACH, project_id):
+                return None
+            project = self._open.get(project_id)
+        if project is None or project.moved or project.replaced or project.unreadable:
+            return None
+        return project
+
+    def _known(self, project_id: str) -> Project | None:
+        with self._looking:
+            return self._open.get(project_id)
+
+    def _put(self, project_id: str, project: Project) -> Project:
+        with self._looking:
+            return self._open.put(project_id, project)
+
+    def _read(self, folder: Path) -> Project:
+        """The project in `folder`, or what can be read of it."""
+        if not (folder / LOG_FILE).stat().st_size and self._catalog.with_id(folder.name):
+            # LMDB would take it for a new one.
+            raise DamagedLog(0, "the file is empty", nothing_left=True)
+        try:
+            return Project(folder, clock=self._clock)
+        except StorageError as error:
+            if not is_damage(error) and not isinstance(error, DamagedLog):
+                raise
+            return self._salvaged(folder)
+
+    def _salvaged(self, folder: Path) -> Project:
+        created = self._catalog.created(folder.name)
+        return salvage(folder / LOG_FILE, self._folders.salvaged, self._clock, created)

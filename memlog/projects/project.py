@@ -1,0 +1,445 @@
+"""One project: its log, its state tables and its receipts, in one LMDB file that changes as one.
+
+`execute` is the way of every write: one transaction in which the receipt is looked up, the command
+decided, each event appended and evolved, the answer computed; on disk when it returns. `read` is the
+way of every exact read, of the present or of any past position. Leaves to the projections whatever
+is searched, and to the catalogue which projects there are.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import lmdb
+import msgspec
+
+from memlog import codec
+from memlog import state as tables
+from memlog.codec import Entry
+from memlog.commands import AnyCommand
+from memlog.context import Context
+from memlog.decider import decide, require_active
+from memlog.errors import (
+    DamagedLog,
+    InvalidParameter,
+    LogReplaced,
+    ProjectNotFound,
+    StorageError,
+)
+from memlog.events import Event
+from memlog.evolve import evolve
+from memlog.ids import new_id
+from memlog.log import Checked, Damage, Head, Log
+from memlog.projects.rebuilding import digest, digest_rebuilt, evolve_all
+from memlog.projects.receipts import Receipts
+from memlog.repair.soundness import Soundness
+from memlog.state import State
+from memlog.storage.environment import MAP_BYTES_START, Environment, FileIdentity
+from memlog.storage.tables import LmdbRows, Timeline, place
+
+STATE_VERSION = 7
+"""Of the state tables' layout; a log whose tables are of an earlier version is evolved anew, and who has it open as
+that version sees it no more."""
+
+LOG_FILE = "log.mdb"
+DATABASES = ("log", "now", "past", "receipts", "meta")
+VERSION_KEY, _REMOVED_KEY = b"state_version", b"removed"
+_VERSION = STATE_VERSION.to_bytes(2, "big")
+GENERATION_KEY = b"generation"
+
+Answer = TypeVar("Answer")
+Kind = TypeVar("Kind", bound=Event)
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """Who asks: recorded on every event. A command id that the client chose makes a retry safe."""
+
+    command_id: str | None = None
+    thread: str | None = None
+    actor: str | None = None
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What a command did, seen from inside its transaction: the state on both sides of it."""
+
+    entries: Sequence[Entry]
+    before: State
+    after: State
+
+    def events(self, kind: type[Kind]) -> Iterator[Kind]:
+        """What was appended of a kind, in order."""
+        return (entry.event for entry in self.entries if isinstance(entry.event, kind))
+
+
+def clock_us() -> int:
+    """Microseconds since 1970, UTC."""
+    return time.time_ns() // 1_000
+
+
+class Project:
+    """A project's file, opened. Every method may be called from any thread."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        clock: Callable[[], int] = clock_us,
+        map_bytes: int = MAP_BYTES_START,
+        damage: DamagedLog | None = None,
+    ) -> None:
+        self._clock = clock
+        self._checked = Checked()
+        self._environment = Environment(
+            folder / LOG_FILE, DATABASES, map_bytes=map_bytes, proven=True
+        )
+        self._soundness = Soundness(self._environment, damage)
+        self._folder = folder
+        try:
+            self.generation = self._stored_number(GENERATION_KEY)
+            """How often something was erased from the log, or lost with its end: what was derived from an
+            earlier one is void."""
+            version = self._stored_number(VERSION_KEY)
+            if version > STATE_VERSION:
+                raise _other_version()
+            if version < STATE_VERSION:
+                self.rebuild()
+        except BaseException:
+            self._environment.close()
+            raise
+
+    @property
+    def folder(self) -> Path:
+        """Where the file is; archiving moves it."""
+        return self._folder
+
+    @folder.setter
+    def folder(self, folder: Path) -> None:
+        self._folder = folder
+        self._environment.path = folder / LOG_FILE
+
+    # -- writing
+
+    def execute(
+        self,
+        command: AnyCommand,
+        context: Context,
+        answer: Callable[[Outcome], Answer],
+        origin: Origin = Origin(),
+    ) -> Answer:
+        """Makes `command` true and returns what `answer` says of it; on disk when it returns.
+
+        Raises the MemlogError with which it was refused; then nothing was written. A command id that
+        was used before gives the stored answer again (plain data), or Conflict if the command
+        differs, or if something was erased since.
+        """
+
+        def body(transaction: lmdb.Transaction) -> Answer:
+            self._require_present(transaction)
+            receipts = self._receipts(transaction)
+            if origin.command_id:
+                receipt = receipts.find(origin.command_id, command)
+                if receipt is not None:
+                    return receipt.answer  # type: ignore[no-any-return]
+            self._soundness.require()
+            timeline, log = self._timeline(transaction), self._log(transaction)
+            try:
+                ahead, entries = self._append(log, timeline, command, context, origin)
+            except DamagedLog as met:
+                raise self._soundness.noted(transaction, met) from met
+            after = State(timeline, ahead + len(entries), log.entry)
+            before = State(timeline.at(ahead), ahead, log.entry) if entries else after
+            result = answer(Outcome(entries, before, after))
+            if origin.command_id:
+                receipts.keep(origin.command_id, command, result)
+            return result
+
+        with _rows_told():
+            return self._environment.write(body)
+
+    def rehearse(
+        self, command: AnyCommand, context: Context, answer: Callable[[Outcome], Answer]
+    ) -> Answer:
+        """What `execute` would answer, with nothing written."""
+
+        def perform(outcome: Outcome) -> None:
+            raise _Rehearsed(answer(outcome))
+
+        try:
+            self.execute(command, context, perform)
+        except _Rehearsed as rehearsed:
+            return rehearsed.answer  # type: ignore[no-any-return]
+        raise AssertionError("a rehearsal always ends in its own exception")
+
+    def _append(
+        self,
+        log: Log,
+        timeline: Timeline,
+        command: AnyCommand,
+        context: Context,
+        origin: Origin,
+    ) -> tuple[int, list[Entry]]:
+        """The position that the command met, and the entries behind it."""
+        ahead = head = log.head()
+        context = msgspec.structs.replace(context, entry_at=log.entry, head=log.position)
+        now, command_id = self._clock(), origin.command_id or new_id("cmd")
+        entries = []
+        for event in decide(command, State(timeline), context):
+            entry = log.append(head, now, command_id, origin.thread, origin.actor, event)
+            evolve(timeline, entry)
+            entries.append(entry)
+            head = Head(entry.position, entry.time_us, entry.chain)
+        self._checked.head = head
+        return ahead.position, entries
+
+    # -- reading
+
+    @contextmanager
+    def read(self, at: int | None = None) -> Iterator[State]:
+        """The state now, or as it stood after position `at`, in one snapshot.
+
+        Raises ProjectArchived or ProjectNotFound where the project may not be read, and
+        InvalidParameter for a position that is not there yet.
+        """
+        with self._snapshot() as transaction:
+            self._require_present(transaction)
+            timeline = self._timeline(transaction)
+            require_active(State(timeline).project())
+            log = self._log(transaction)
+            head = log.position()
+            if at is None:
+                yield State(timeline, head, log.entry)
+            elif 0 <= at <= head:
+                yield State(timeline.at(at), at, log.entry)
+            else:
+                raise InvalidParameter(
+                    f"Position {at} is not in the log, which ends at {head}",
+                    suggestion=f"Pass a position from 0 to {head}, or a time.",
+                )
+
+    def position_at(self, time_us: int) -> int:
+        """The last position at or before a time (microseconds); 0 before the project began."""
+        with self._snapshot() as transaction:
+            return self._log(transaction).position_at(time_us)
+
+    @contextmanager
+    def snapshot(self) -> Iterator[tuple[Log, Callable[[int], State]]]:
+        """The log and the state as of any position, in one snapshot, whatever the status."""
+        with self._snapshot() as transaction:
+            self._require_present(transaction)
+            timeline = self._timeline(transaction)
+            yield self._log(transaction), lambda position: State(timeline.at(position), position)
+
+    @contextmanager
+    def stored(self) -> Iterator[tuple[Log, Iterator[tuple[bytes, bytes]]]]:
+        """The log and the receipts as they are stored, in one snapshot, for those who copy them."""
+        with self._snapshot() as transaction:
+            self._require_current()
+            receipts = LmdbRows(transaction, self._environment.databases["receipts"])
+            yield self._log(transaction), receipts.scan(b"")
+
+    def status(self) -> tables.Project | None:
+        """The project's own row, also of an archived one; None where it was removed or never made."""
+        with self._snapshot() as transaction:
+            if transaction.get(_REMOVED_KEY, db=self._environment.databases["meta"]):
+                return None
+            return State(self._timeline(transaction)).project()
+
+    def head(self) -> int:
+        with self._snapshot() as transaction:
+            return self._log(transaction).position()
+
+    @property
+    def identity(self) -> FileIdentity:
+        """Which file this is: a log that takes its place has another one, whatever its length."""
+        return self._environment.identity
+
+    def verify(self) -> Iterator[int | Damage]:
+        with self._snapshot() as transaction:
+            yield from self._log(transaction).verify()
+
+    @property
+    def damage(self) -> DamagedLog | None:
+        """That the log is damaged, as somebody found out: it is read as far as it goes, and written to no
+        more, for what came after would be lost with it when it is brought back from a backup."""
+        return self._soundness.damage
+
+    @property
+    def unreadable(self) -> bool:
+        """Whether the file was found damaged so that LMDB must not read it any more."""
+        return self._environment.damaged
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[lmdb.Transaction]:
+        with self._environment.read() as transaction, _rows_told():
+            try:
+                yield transaction
+            except DamagedLog as met:
+                raise self._soundness.noted(transaction, met) from met
+
+    # -- rebuilding
+
+    def rebuild(self, progress: Callable[[int, int], None] | None = None) -> None:
+        """Evolves the state tables anew from the log, in one transaction."""
+
+        def body(transaction: lmdb.Transaction) -> None:
+            meta = self._environment.databases["meta"]
+            if bytes(transaction.get(VERSION_KEY, b"", db=meta)) > _VERSION:
+                raise _other_version()
+            for name in ("now", "past"):
+                transaction.drop(self._environment.databases[name], delete=False)
+            try:
+                evolve_all(self._log(transaction), self._timeline(transaction), progress)
+            except DamagedLog as met:
+                raise self._soundness.noted(transaction, met) from met
+            if not transaction.get(_REMOVED_KEY, db=meta):
+                transaction.put(VERSION_KEY, _VERSION, db=meta)
+
+        self._environment.write(body)
+
+    def digest(self) -> str:
+        """SHA-256 over every row of the present state tables."""
+        with self._snapshot() as transaction:
+            return digest(self._timeline(transaction))
+
+    def is_as_rebuilt(self, progress: Callable[[int, int], None] | None = None) -> bool:
+        """Whether the state is what the log alone gives, in one snapshot: others may write meanwhile."""
+        with self._snapshot() as transaction:
+            present = digest(self._timeline(transaction))
+            return present == digest_rebuilt(self._log(transaction), progress)
+
+    # -- erasing
+
+    def erase(self, chosen: Callable[[Log, State], Collection[int]]) -> None:
+        """Writes the file anew without the content of the entries at the positions that are `chosen`.
+
+        `chosen` sees the log and its present state while nobody can write. Positions, times and the
+        chain stay; the state is evolved anew; all that is kept of receipts is which command ids were used.
+        Raises StorageError, with nothing changed, where the new log is not whole. From now on this object
+        reads the old file and refuses to write to it: open the project again.
+        """
+
+        def fill(transaction: lmdb.Transaction, path: Path) -> None:
+            self._require_present(transaction)
+            log = self._log(transaction)
+            state = State(self._timeline(transaction), log.position())
+            positions = chosen(log, state)
+            rows = (
+                (place(position), _erased(position, value) if position in positions else value)
+                for position, value in log.stored()
+            )
+            fresh = Environment(path, DATABASES)
+            fresh.fill("log", rows)
+            fresh.fill("receipts", self._receipts(transaction).forgotten(self._clock()))
+            generation = (self.generation + 1).to_bytes(4, "big")
+            fresh.fill("meta", [(GENERATION_KEY, generation)])
+            fresh.close()
+            _prove(path.parent)
+
+        self._environment.rewrite(fill)
+
+    @property
+    def moved(self) -> bool:
+        """Whether another process took the file to another folder, or removed it."""
+        return not os.path.exists(self._environment.path)
+
+    @property
+    def replaced(self) -> bool:
+        """Whether another file took the place of this one, because something was erased."""
+        return self._environment.was_replaced()
+
+    def _require_current(self) -> None:
+        if self.replaced:
+            raise LogReplaced
+
+    # -- the end
+
+    def remove(self) -> None:
+        """Marks the file as gone, so that no process that still has it open writes into a ghost."""
+
+        def body(transaction: lmdb.Transaction) -> None:
+            meta = self._environment.databases["meta"]
+            transaction.put(_REMOVED_KEY, b"1", db=meta)
+            transaction.delete(VERSION_KEY, db=meta)
+
+        self._environment.write(body)
+
+    def close(self) -> None:
+        self._environment.close()
+
+    # -- inside a transaction
+
+    def _timeline(self, transaction: lmdb.Transaction) -> Timeline:
+        databases = self._environment.databases
+        return Timeline(
+            LmdbRows(transaction, databases["now"]), LmdbRows(transaction, databases["past"])
+        )
+
+    def _log(self, transaction: lmdb.Transaction) -> Log:
+        return Log(transaction, self._environment.databases["log"], self._checked)
+
+    def _receipts(self, transaction: lmdb.Transaction) -> Receipts:
+        return Receipts(transaction, self._environment.databases["receipts"])
+
+    def _require_present(self, transaction: lmdb.Transaction) -> None:
+        meta = self._environment.databases["meta"]
+        if transaction.get(VERSION_KEY, db=meta) != _VERSION:  # one that was removed has none
+            if transaction.get(_REMOVED_KEY, db=meta):
+                raise ProjectNotFound(
+                    "This project was deleted",
+                    suggestion="Call list_projects to see what there is.",
+                )
+            raise _other_version()
+        self._require_current()
+
+    def _stored_number(self, key: bytes) -> int:
+        with self._snapshot() as transaction:
+            stored = transaction.get(key, b"", db=self._environment.databases["meta"])
+        return int.from_bytes(stored, "big")
+
+
+@contextmanager
+def _rows_told() -> Iterator[None]:
+    """Around what reads rows of the state: one that is no row is a StorageError."""
+    try:
+        yield
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise StorageError(
+            f"A row of this project's state cannot be read: {error}",
+            suggestion="`memlog replay --only state` builds the state anew from the log; "
+            "`memlog verify` says whether the log is whole.",
+        ) from error
+
+
+def _erased(position: int, value: bytes) -> bytes:
+    return codec.erase(position, value, codec.decode(position, value).time_us)
+
+
+def _prove(folder: Path) -> None:
+    """Opens a log that was written anew, which evolves its state, and reads every entry of it."""
+    with closing(Project(folder)) as project:
+        for found in project.verify():
+            if isinstance(found, Damage):
+                raise StorageError(
+                    f"The log is damaged at position {found.position}: {found.problem}",
+                    suggestion="Nothing was erased. Restore the project from a backup first.",
+                )
+
+
+def _other_version() -> StorageError:
+    return StorageError(
+        "This project is in use by a newer memlog, which keeps its state in another form; nothing was done",
+        suggestion="Restart this server, and whatever else uses the memory, with the newest memlog.",
+    )
+
+
+class _Rehearsed(Exception):
+    """Carries the answer of a rehearsal out of the transaction, and so takes the transaction back."""
+
+    def __init__(self, answer: Any) -> None:
+        super().__init__("rehearsed")
+        self.answer = answer

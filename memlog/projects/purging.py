@@ -1,0 +1,246 @@
+"""What has to be erased so that a thing is as if it had never been: which entries, decided from the log.
+
+An entity goes with all its names, its observations, its relations and the entities that became part of
+it; a memory goes alone, and what it had superseded stands again. Entries that refer to what goes, go.
+What remains is evolved anew while the log is walked, and an entry that does not fit what remains goes
+too: an undo of which nothing is left to undo, or that could no longer be carried out. So the log that is left
+replays without exception to a state that knows nothing of what was purged. The text of other facts
+is not touched; the plan names those that still speak of it.
+
+Left to others: erasing, which `Project.erase` does.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from memlog import events
+from memlog.canonical import canonical
+from memlog.codec import Entry
+from memlog.decisions.fitting import fits
+from memlog.decisions.graph import missing_entity
+from memlog.decisions.memories import FACT, missing_memory
+from memlog.decisions.touching import entity_ids
+from memlog.errors import InvalidParameter, Refusal, refuse
+from memlog.evolve import evolve
+from memlog.log import Log
+from memlog.state import Entity, State, decode_entity, entity_key, memory_key
+from memlog.storage.tables import MemoryRows, Timeline
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Target(msgspec.Struct, frozen=True):
+    """What to purge: entities by any of their names, deleted ones too, and memories by id."""
+
+    entities: tuple[str, ...] = ()
+    memories: tuple[str, ...] = ()
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """`positions` to erase, how many of which kind; the ids and names that go; and, as `after`, the state
+    that will be. `mentions` are positions of entries that stay and whose text holds a name that goes."""
+
+    positions: frozenset[int]
+    kinds: dict[str, int]
+    names: tuple[str, ...]
+    entities: frozenset[str]
+    memories: frozenset[str]
+    mentions: tuple[int, ...]
+    after: State
+
+
+def plan(log: Log, state: State, target: Target) -> Plan:
+    """The plan for a log and its present state. Raises EntityNotFound or MemoryNotFound."""
+    if not target.entities and not target.memories:
+        raise InvalidParameter(
+            "There is nothing to purge", suggestion="Name an entity or the id of a memory."
+        )
+    purge = _Purge(state, _entities(target, state), frozenset(target.memories))
+    for entry in log.read():
+        purge.see(entry)
+    return purge.plan()
+
+
+# -- what goes
+
+
+def _entities(target: Target, state: State) -> frozenset[str]:
+    """The ids of the entities that go: the living by their present names, deleted ones by any name.
+
+    With each go the entities that are not there any more and bore one of its names: those that were merged
+    into it, and those that were deleted before it took the name.
+    """
+    missing: list[Refusal] = []
+    wanted: list[str] = []
+    for name in target.entities:
+        found = _bearers(name, state)
+        wanted += found
+        if not found:
+            missing.append(missing_entity(name, "entity", state))
+    for memory_id in target.memories:
+        if state.memory(memory_id) is None and not any(state.versions(memory_key(memory_id))):
+            missing.append(missing_memory(memory_id, "memory", state))
+    refuse(missing)
+    found_ids: set[str] = set()
+    while wanted:
+        entity_id = wanted.pop()
+        if entity_id not in found_ids:
+            found_ids.add(entity_id)
+            row = _last_row(entity_id, state)
+            for name in (row.name, *row.aliases) if row else ():
+                wanted += [each for each in entity_ids(name, state) if state.entity(each) is None]
+    return frozenset(found_ids)
+
+
+def _bearers(name: str, state: State) -> list[str]:
+    living = state.entity_id_of(name)
+    return [
+        entity_id
+        for entity_id in entity_ids(name, state)
+        if entity_id == living or state.entity(entity_id) is None
+    ]
+
+
+def _last_row(entity_id: str, state: State) -> Entity | None:
+    """The entity as it is, or as it was last."""
+    rows = _rows(entity_id, state)
+    return rows[-1] if rows else None
+
+
+def _rows(entity_id: str, state: State) -> list[Entity]:
+    """The entity as it ever was, its last form last."""
+    return [decode_entity(each.value) for each in state.versions(entity_key(entity_id))]
+
+
+def _names(entity_ids: Iterable[str], state: State) -> dict[str, str]:
+    """Every name that the entities ever had, by its canonical form."""
+    names: dict[str, str] = {}
+    for entity_id in entity_ids:
+        for row in _rows(entity_id, state):
+            names |= {canonical(name): name for name in (row.name, *row.aliases)}
+    return names
+
+
+def _texts(event: events.Event) -> list[Any]:
+    """What somebody wrote: neither the ids of an event nor its numbers, nor what every fact has as its source."""
+    if isinstance(event, events.MemoryStored) and event.memory_type == FACT:
+        return [event.content]
+    said = (getattr(event, field) for field in _written(type(event)))
+    return [each for each in said if not isinstance(each, (int, float))]
+
+
+@cache
+def _written(kind: type[events.Event]) -> tuple[str, ...]:
+    """Its fields but for ids, in which a short name may stand by chance."""
+    return tuple(each.name for each in msgspec.structs.fields(kind) if each.type != events.Id)
+
+
+class _Purge:
+    """A walk through the log, deciding for each entry whether it goes."""
+
+    def __init__(self, state: State, entities: frozenset[str], memories: frozenset[str]) -> None:
+        self._state = state
+        self._entities = entities
+        self._memories = memories
+        self._names = _names(entities, state)
+        self._observations: set[str] = set()
+        self._relations: set[str] = set()
+        self._left = Timeline(MemoryRows(), MemoryRows())
+        self._positions: set[int] = set()
+        self._gone: set[int] = set()
+        """The same, and what was erased before."""
+        self._kinds: Counter[str] = Counter()
+        self._mentions: list[int] = []
+        self._head = 0
+
+    def see(self, entry: Entry) -> None:
+        self._head = entry.position
+        if isinstance(entry.event, events.Erased):
+            self._gone.add(entry.position)
+            return
+        left = State(self._left)
+        if self._goes(entry) or not fits(entry.event, left, self._gone):
+            self._positions.add(entry.position)
+            self._gone.add(entry.position)
+            self._kinds[events.name_of(entry.event)] += 1
+        else:
+            evolve(self._left, entry)
+            self._look_for_names(entry.position, entry.event)
+
+    def plan(self) -> Plan:
+        return Plan(
+            frozenset(self._positions),
+            dict(self._kinds.most_common()),
+            tuple(sorted(self._names.values())),
+            self._entities,
+            self._memories,
+            tuple(self._mentions),
+            State(self._left, self._head),
+        )
+
+    def _look_for_names(self, position: int, event: events.Event) -> None:
+        text = canonical(_encode(_texts(event)).decode()).casefold()
+        if any(_encode(name).decode()[1:-1].casefold() in text for name in self._names):
+            self._mentions.append(position)
+
+    def _goes(self, entry: Entry) -> bool:
+        """Whether the entry is about something that goes; takes note of what goes with it."""
+        match entry.event:
+            case (
+                events.EntityCreated(entity_id=entity_id)
+                | events.EntityTypeChanged(entity_id=entity_id)
+                | events.EntityDeleted(entity_id=entity_id)
+                | events.EntityRated(entity_id=entity_id)
+                | events.EntityRenamed(entity_id=entity_id)
+            ):
+                return entity_id in self._entities
+            case events.EntityMerged(entity_id=gone, into=into):
+                return gone in self._entities or into in self._entities
+            case events.ObservationAdded(observation_id=observation_id, entity_id=entity_id):
+                return self._noting(observation_id, self._observations, entity_id in self._entities)
+            case events.ObservationSuperseded(observation_id=observation_id, supersedes=old):
+                goes = old in self._observations or self._owned(old, entry.position)
+                return self._noting(observation_id, self._observations, goes)
+            case events.ObservationDeleted(observation_id=observation_id):
+                return observation_id in self._observations
+            case events.ObservationMoved(observation_id=observation_id, entity_id=entity_id):
+                return observation_id in self._observations or entity_id in self._entities
+            case events.RelationAdded(relation_id=relation_id, source=source, target=target):
+                goes = any(self._meant(name, entry.position) for name in (source, target))
+                return self._noting(relation_id, self._relations, goes)
+            case events.RelationDeleted(relation_id=relation_id):
+                return relation_id in self._relations
+            case (
+                events.MemoryStored(memory_id=memory_id)
+                | events.MemoryMerged(memory_id=memory_id)
+                | events.MemoryDeleted(memory_id=memory_id)
+            ):
+                return memory_id in self._memories
+            case events.MemorySuperseded(memory_id=memory_id, superseded_by=superseded_by):
+                return memory_id in self._memories or superseded_by in self._memories
+            case _:
+                return False
+
+    @staticmethod
+    def _noting(thing_id: str, gone: set[str], goes: bool) -> bool:
+        if goes:
+            gone.add(thing_id)
+        return goes
+
+    def _owned(self, observation_id: str, position: int) -> bool:
+        """Whether the observation was, at that position, one of an entity that goes."""
+        row = self._state.at(position - 1).observation(observation_id)
+        return row is not None and row.entity_id in self._entities
+
+    def _meant(self, name: str, position: int) -> bool:
+        """Whether the name, at that position, was that of an entity that goes, or of none as yet."""
+        if canonical(name) not in self._names:
+            return False
+        meant = self._state.at(position - 1).entity_id_of(name)
+        return meant is None or meant in self._entities

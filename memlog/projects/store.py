@@ -1,0 +1,381 @@
+"""The data directory: which projects there are, and the life of each.
+
+A project's own log says what it is called and whether it is archived; the catalogue and the place of
+the folder follow. Every change of a life runs under one file lock as: note the project as pending,
+change its log, settle. `_settle` makes folder and catalogue agree with the log, whatever they were
+before; so a crash between any two steps is mended by settling the pending project at the next start.
+"""
+
+from __future__ import annotations
+
+import logging
+import shlex
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from memlog.blank import require_visible
+from memlog.closest import did_you_mean
+from memlog.commands import ArchiveProject, CreateProject, RestoreProject
+from memlog.context import Context
+from memlog.errors import (
+    DamagedLog,
+    InvalidParameter,
+    ProjectArchived,
+    ProjectExists,
+    ProjectNotFound,
+    StorageError,
+)
+from memlog.log import Log
+from memlog.projects.catalog import Catalog
+from memlog.projects.folders import Folders
+from memlog.projects.opening import OpenProjects
+from memlog.projects.project import LOG_FILE, Origin, Project, clock_us
+from memlog.projects.purging import Plan, Target, plan
+from memlog.repair.salvaging import forget
+from memlog.state import Project as ProjectRow
+from memlog.state import State
+from memlog.storage.errors import storage_error
+from memlog.storage.gates import Turn
+
+Wanted = Literal["active", "archived", "all"]
+
+log = logging.getLogger("memlog.store")
+
+
+class Store:
+    """The projects of one data directory. Several processes may hold the same one."""
+
+    def __init__(
+        self, data_dir: Path, context: Context = Context(), *, clock: Callable[[], int] = clock_us
+    ) -> None:
+        self.data_dir = data_dir
+        self.context = context
+        self._clock = clock
+        self._folders = Folders(data_dir, context.new_id)
+        self._folders.make()
+        self._catalog = Catalog(data_dir / "catalog.mdb")
+        self._open = OpenProjects(data_dir / "catalog.lock", self._folders, self._catalog, clock)
+        try:
+            if self._folders.trash.exists():
+                with self._open.locked():  # nobody is throwing anything away
+                    self._folders.empty_trash()
+            pending = self._catalog.pending()
+            if pending or self._folders.ids() != {row.id for row in self._catalog.rows()}:
+                self.rebuild_catalog()
+        except BaseException:
+            self.close()
+            raise
+
+    # -- finding
+
+    def projects(self, status: Wanted = "active") -> list[ProjectRow]:
+        """The catalogue, oldest first, without those whose folder was taken away: it may come back."""
+        if self._catalog.pending():
+            self._mend()
+        rows = [row for row in self._catalog.rows() if status in ("all", row.status)]
+        standing = self._folders.standing()
+        wanted = [row for row in rows if row.id in standing or self._is_there(row)]
+        return sorted(wanted, key=lambda row: (row.created_us, row.id))
+
+    def find(self, name: str) -> ProjectRow:
+        """The catalogue's row. Raises ProjectNotFound with the nearest names, also where its folder was taken away."""
+        row = self._catalog.row(name)
+        if row is not None and not self._is_there(row):
+            with self._open.locked():  # nobody is moving it
+                row = row if self._is_there(row) else None
+        if row is None:
+            raise self._not_found(name)
+        return row
+
+    def knows(self, name: str) -> bool:
+        """Whether there is a project of this name, though its folder may have been taken away: it may come back."""
+        return self._catalog.row(name) is not None
+
+    def project(self, name: str) -> Project:
+        """The active project of this name. Raises ProjectNotFound or ProjectArchived."""
+        row = self._catalog.row(name)
+        if row is None:
+            raise self._not_found(name)
+        if row.status == "archived":
+            raise ProjectArchived.named(name)
+        try:
+            return self._open.get(row.id)
+        except ProjectNotFound:
+            self._mend()
+            raise self._not_found(name) from None
+
+    def by_id(self, project_id: str) -> Project:
+        """The project of this id, whatever its status. Raises ProjectNotFound."""
+        return self._open.get(project_id)
+
+    def file(self, project_id: str) -> Path:
+        """The log's file, for those who read it when it cannot be opened. Raises ProjectNotFound."""
+        return self._open.folder_of(project_id) / LOG_FILE
+
+    # -- lives
+
+    def create(self, name: str, description: str = "", origin: Origin = Origin()) -> ProjectRow:
+        project_id = self.context.new_id("prj")
+        command = CreateProject(name=name, description=description)
+        require_visible(command)
+        with self._changing(project_id):
+            known = self._catalog.row(name)
+            if known is not None and self._is_there(known):
+                return self._made_before(known, command, origin)
+            project = self._open.new(project_id)
+            context = msgspec.structs.replace(self.context, new_id=lambda _: project_id)
+            project.execute(command, context, lambda _: None, origin)
+        return self.find(name)
+
+    def _made_before(self, row: ProjectRow, command: CreateProject, origin: Origin) -> ProjectRow:
+        """The project, if it was this very command that made it. Raises ProjectExists."""
+        if origin.command_id is None or row.status == "archived":
+            raise _taken(row)
+        try:
+            self._open.get(row.id).execute(command, self.context, lambda _: None, origin)
+        except ProjectExists:
+            raise _taken(row) from None
+        return row
+
+    def archive(
+        self,
+        name: str,
+        origin: Origin = Origin(),
+        let_go: Callable[[], None] = lambda: None,
+    ) -> ProjectRow:
+        """`let_go` is called when nobody may read the project any more and its folder has not moved."""
+        row = self.find(name)
+        with self._changing(row.id):
+            command = ArchiveProject(name=name)
+            self._open.get(row.id).execute(command, self.context, lambda _: None, origin)
+            let_go()
+        return self.find(name)
+
+    def restore(self, name: str, origin: Origin = Origin()) -> ProjectRow:
+        row = self.find(name)
+        with self._changing(row.id):
+            command = RestoreProject(name=name)
+            self._open.get(row.id).execute(command, self.context, lambda _: None, origin)
+        return self.find(name)
+
+    def delete(self, name: str) -> ProjectRow:
+        """Removes the project and its log for good: the one change that is not an event."""
+        row = self.find(name)
+        with self._changing(row.id):
+            self._open.get(row.id).remove()
+        return row
+
+    def purge(self, name: str, target: Target) -> Plan:
+        """Erases what `target` names from the project's log and throws away its indexes; there is no undo.
+
+        Other processes that have the project open find another file in its place and open that.
+        """
+        with self.staging(), self._open.locked():
+            project = self.project(name)
+            made: list[Plan] = []
+
+            def chosen(log: Log, state: State) -> frozenset[int]:
+                made.append(plan(log, state, target))
+                # A purge that ends behind the log could not be asked for again: nothing is found then.
+                self._forget_derived(project.folder)
+                return made[-1].positions
+
+            project.erase(chosen)
+            self._open.forget(project.folder.name)
+            self._forget_derived(project.folder)  # what another process derived meanwhile
+        return made[-1]
+
+    def put_aside(self) -> list[Path]:
+        """Where the logs stand that a restore or a repair took the place of. No purge looks into them."""
+        return sorted(log.parent for log in self._folders.replaced.glob(f"*/{LOG_FILE}"))
+
+    def _forget_derived(self, folder: Path) -> None:
+        forget(folder.name, self._folders.salvaged)
+        for beside in [each for each in folder.iterdir() if each.is_dir()]:
+            self._folders.throw_away(beside)
+
+    def adopt(self, folder: Path, *, replace: bool = False) -> tuple[ProjectRow, Path | None]:
+        """Takes a folder with the log of a project into the store: it is moved there.
+
+        Raises ProjectExists where a project of that name is there, and also where it is this very one,
+        unless it may be replaced. What is replaced is moved to DATA/replaced, which is told, and never removed.
+        """
+        with closing(Project(folder, clock=self._clock)) as project:
+            row = project.status()
+        if row is None or row.id != folder.name:
+            raise InvalidParameter(f"{folder.name} holds no project of this id")
+        with self._open.locked():
+            there = [each for each in self.projects("all") if row.name == each.name]
+            present = self._folders.of(row.id)
+            if any(each.id != row.id for each in there):
+                keep = f"memlog export --full FILE --project {shlex.quote(row.name)}"
+                raise ProjectExists(
+                    f"Project '{row.name}' exists already, and is not the one to be restored",
+                    suggestion="--replace puts aside the very same project only. Keep what is in the other "
+                    f"one with `{keep}`, delete it, then call again.",
+                )
+            if present is not None and not replace:
+                raise ProjectExists(
+                    f"Project '{row.name}' exists already",
+                    suggestion="Name it with --replace: the present one is then put aside, not removed.",
+                )
+            with self._changing(row.id), ExitStack() as turn:
+                self._open.forget(row.id)
+                aside = None
+                if present is not None:  # who waits for a turn at writing then sees another file
+                    turn.enter_context(Turn(present / LOG_FILE))
+                    aside = self._put_aside(present)
+                self._folders.move(folder, self._folders.home(row.id))
+        return self.find(row.name), aside
+
+    @contextmanager
+    def staging(self) -> Iterator[Path]:
+        """Where folders are made ready that are to be adopted, by one process at a time."""
+        try:
+            with self._folders.staging() as staged:
+                yield staged
+        except OSError as error:
+            raise storage_error(self.data_dir, error) from error
+
+    def _put_aside(self, folder: Path) -> Path:
+        aside = self._folders.replaced / self.context.new_id("prj")
+        self._catalog.begin(folder.name, aside.name)
+        self._folders.move(folder, aside)
+        return aside
+
+    def _brought_back(self, project_id: str) -> Path | None:
+        """The folder that was put aside, where it was, because nothing took its place."""
+        aside = self._folders.replaced / self._catalog.aside(project_id)
+        if not (aside / LOG_FILE).exists():
+            return None
+        home = self._folders.home(project_id)
+        self._folders.move(aside, home)
+        return home
+
+    # -- the catalogue as a projection
+
+    def rebuild_catalog(self) -> None:
+        """Makes the catalogue and the places of the folders agree with the logs, as far as those can be opened."""
+        with self._open.locked():
+            known = {row.id for row in self._catalog.rows()}
+            self._settle_all(known | self._folders.ids() | self._catalog.pending())
+
+    def close(self) -> None:
+        self._open.close()
+        self._catalog.close()
+
+    # -- inside
+
+    @contextmanager
+    def _changing(self, project_id: str) -> Iterator[None]:
+        """A change of one life: noted, then settled, whether it succeeded or was refused."""
+        with self._open.locked(project_id):
+            if project_id in self._catalog.pending():  # an earlier one, that could not be settled
+                self._settle(project_id)
+            self._catalog.begin(project_id)
+            try:
+                yield
+            except BaseException:
+                self._settle(project_id)
+                self._catalog.settled(project_id)
+                raise
+            self._settle_done(project_id)
+
+    def _settle_done(self, project_id: str) -> None:
+        """Settles a change that is in the log already. Raises StorageError, which says so, where the disk fails."""
+        try:
+            self._settle(project_id)
+            self._catalog.settled(project_id)
+        except (StorageError, OSError) as error:
+            cause = error.message if isinstance(error, StorageError) else error.strerror
+            raise StorageError(
+                f"The change is done, but the list of projects could not be written: {cause}",
+                suggestion="Free some space on the disk, or mend what keeps it from being written. The list "
+                "shows the change then; there is nothing to call again.",
+            ) from error
+
+    def _mend(self) -> None:
+        """Settles what a change of a life left undone, in this process or another, because the disk failed.
+
+        A change that is under way ends first.
+        """
+        try:
+            with self._open.locked():
+                self._settle_all(self._catalog.pending())
+        except StorageError as error:
+            log.warning("the list of projects is not up to date: %s", error.message)
+
+    def _settle_all(self, project_ids: set[str]) -> None:
+        """One that cannot be settled now, for it is of a newer memlog or of somebody else, keeps no other from it."""
+        for project_id in sorted(project_ids):
+            try:
+                self._settle(project_id)
+                self._catalog.settled(project_id)
+            except StorageError as error:
+                log.warning("project %s stays as it is: %s", project_id, error.message)
+
+    def _settle(self, project_id: str) -> None:
+        """Makes the folder's place and the catalogue's row agree with the project's log."""
+        folder = self._folders.of(project_id) or self._brought_back(project_id)
+        try:
+            project = None if folder is None else self._open.get(project_id)
+        except DamagedLog as error:  # nothing of it can be read
+            log.warning("project %s stays where it is: %s", project_id, error.message)
+            return
+        row = None if project is None else project.status()
+        if project is not None and row is not None and project.damage is not None:
+            self._settle_damaged(row)
+            return
+        if folder is not None and row is None:
+            self._open.forget(project_id)
+            self._folders.throw_away(folder)
+        elif folder is not None and project is not None and row is not None:
+            right = self._folders.home(project_id, row.status)
+            if folder != right:
+                self._folders.move(folder, right)
+            project.folder = right
+            forget(project_id, self._folders.salvaged)
+        if row is not None and self._has_namesake(row):
+            row = None
+        self._catalog.write(project_id, row)
+
+    def _has_namesake(self, row: ProjectRow) -> bool:
+        """Whether another project is known by its name: a folder was copied into this data directory."""
+        known = self._catalog.row(row.name)
+        if known is None or known.id == row.id or self._folders.of(known.id) is None:
+            return False
+        log.warning(
+            "%s is left out, in lists and in backups, for %s is called '%s', too. Nothing of it is lost: "
+            "move its folder to `projects` of another data directory to read it",
+            row.id,
+            known.id,
+            row.name,
+        )
+        return True
+
+    def _settle_damaged(self, row: ProjectRow) -> None:
+        """What is left of a log decides nothing but that there is a project, where nobody knows of it."""
+        if self._catalog.with_id(row.id) is None and not self._has_namesake(row):
+            self._catalog.write(row.id, row)
+
+    def _not_found(self, name: str) -> ProjectNotFound:
+        near = did_you_mean(name, (row.name for row in self.projects("all")))
+        return ProjectNotFound(
+            f"Project '{name}' not found",
+            suggestion=near or "Call list_projects to see all. Call create_project to make it.",
+        )
+
+    def _is_there(self, row: ProjectRow) -> bool:
+        return self._folders.of(row.id) is not None
+
+
+def _taken(row: ProjectRow) -> ProjectExists:
+    back = f'It is archived: call restore_project with {{"name": "{row.name}"}}'
+    way = "Call switch_project to use it" if row.status == "active" else back
+    return ProjectExists(
+        f"Project '{row.name}' exists already", suggestion=f"{way}, or choose another name."
+    )

@@ -1,0 +1,416 @@
+"""One LMDB file: transactions that stay in one thread, and a map that grows when it must.
+
+Promises: a write is on disk when `write` returns; a write that meets a full map is run again in a
+larger one; a map grown by another process is adopted; readers never wait for writers. Leaves to its
+callers what is stored. Changing the size of the map while a transaction of this process is open is
+forbidden by LMDB, hence the gate.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext, suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+from weakref import WeakSet, ref
+
+import lmdb
+
+from memlog.errors import StorageError
+from memlog.patience import require_patience, require_time
+from memlog.storage.disk import sync_folder
+from memlog.storage.errors import DAMAGES, is_damage, storage_error
+from memlog.storage.gates import READERS_MAX, Gate, Turn, make_room_for_lock
+from memlog.storage.proving import require_metas, require_sound, require_uncut
+from memlog.storage.resident import give_back_freed, give_back_mapped
+from memlog.storage.structure import Stamp, seal, stamp
+
+log = logging.getLogger("memlog.environment")
+
+Result = TypeVar("Result")
+
+FileIdentity = tuple[int, int]
+"""Device and number: what a file keeps when it is moved, and no other has meanwhile."""
+
+MAP_BYTES_START = 1024**3
+"""Of addresses, not of disk or memory. So few files grow out of their map: to grow it waits for who reads in this
+process, in the background of a busy machine for long, others wait behind it, and what was written is written again."""
+SWEEP_BYTES = 16 * 1024 * 1024
+"""Each time the file has grown by so much, the places of readers that died are looked for."""
+GROWTH_STEP_BYTES_MAX = 4 * 1024**3
+ROWS_PER_COMMIT = 10_000
+CLOSING_SECONDS_MAX, CLOSING_POLL_SECONDS = 2.0, 0.02
+"""How long a file that this process has let go of may take to be closed."""
+
+_open: WeakSet[Environment] = WeakSet()
+_opening = threading.Lock()
+
+REWRITING = "rewriting"
+"""The folder, beside a file, in which another is made to take its place."""
+
+
+class _Replaced(Exception):
+    """The file that is open stands nowhere any more."""
+
+
+class Environment:
+    """An LMDB file with named databases. One per path and process: LMDB's locks demand it.
+
+    With `proven` a file that somebody else may have written to is looked through before LMDB may read it. With
+    `following`, once another file took the place of the one that is open, that one is opened by the next call: within
+    what `following` gives, as the file is replaced.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        databases: tuple[str, ...],
+        *,
+        map_bytes: int = MAP_BYTES_START,
+        proven: bool = False,
+        following: Callable[[], AbstractContextManager[object]] | None = None,
+    ) -> None:
+        self.path = path
+        """Where the file is, as far as is known; whoever moves it says so."""
+        self.damaged = False
+        """Whether it was found so since it was opened: nothing is read through it any more."""
+        self._closed = False
+        self._following = following
+        self._stuck = False
+        """Whether the file has to be opened again: it was replaced, its map could not be made larger, or LMDB refuses
+        all transactions, because it could not write where the newest commit ends."""
+        self._writer = threading.Lock()
+        self._gate = Gate()
+        self._ours: Stamp | None = None
+        """How the file was when it was last known to be sound, and by whom it was changed since."""
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if proven:
+                require_metas(path)
+            make_room_for_lock(path)
+            self._env = _opened_alone(path, map_bytes, len(databases))
+        except (lmdb.Error, OSError) as error:
+            raise storage_error(path, error) from error
+        try:
+            self._turn = Turn(path)
+            if proven:
+                self._ours = stamp(self._turn.stat())
+                require_sound(path, self._env, self._turn)
+            require_uncut(path, self._env)
+            self._bytes = self._swept_at_bytes = self._turn.stat().st_size
+            self._env.reader_check()
+            self.databases = {name: self._open(name) for name in databases}
+            self.identity = _identity(path)
+            """Of the file that is open here, whatever stands at its path by now."""
+        except BaseException as error:  # an interrupt, too
+            self._env.close()  # a process opens a file once: the next try needs it closed
+            if isinstance(error, (lmdb.Error, OSError)):
+                raise storage_error(path, error) from error
+            raise
+        with _opening:
+            _open.add(self)
+
+    def _require_length(self) -> os.stat_result:
+        """A file never gets shorter; LMDB would go on as if it were there, and end the process."""
+        known = self._bytes  # first: another thread may see it grow meanwhile
+        found = self._turn.stat()
+        if self._following is not None and not found.st_nlink:
+            raise _Replaced
+        if self.damaged or found.st_size < known:
+            self.damaged = True
+            raise lmdb.CorruptedError("it was cut or damaged while it was in use")
+        self._bytes = found.st_size
+        return found
+
+    def _open(self, name: str) -> lmdb._Database:
+        def attempt() -> lmdb._Database:
+            with self._turn:
+                return self._env.open_db(name.encode())
+
+        return self._retrying(attempt)
+
+    def read(self) -> Snapshot:
+        """A snapshot; leave it in the thread that entered it, and soon. Raises StorageError."""
+        return Snapshot(self)
+
+    def begin_reading(self) -> lmdb.Transaction:
+        """What `end_reading` must be told of."""
+        require_time()
+        try:
+            return self._retrying(self._begun)
+        except lmdb.Error as error:
+            raise self.told(error) from error
+
+    def end_reading(self, transaction: lmdb.Transaction) -> None:
+        transaction.abort()
+        self._gate.leave()
+
+    def _begun(self) -> lmdb.Transaction:
+        self._gate.enter()
+        try:
+            self._require_length()
+            try:
+                return self._env.begin()
+            except lmdb.ReadersFullError:
+                gc.collect()  # a transaction that nobody knows any more has a place, too
+                self._env.reader_check()
+                return self._env.begin()
+        except BaseException:
+            self._gate.leave()
+            raise
+
+    def write(self, body: Callable[[lmdb.Transaction], Result]) -> Result:
+        """Runs `body` in the one write transaction and commits it to disk.
+
+        `body` may run more than once (the map was full); it must have no effect but through the
+        transaction. Whatever it raises aborts the transaction.
+        """
+        with self._writer:
+            return self._written(body)
+
+    def _written(self, body: Callable[[lmdb.Transaction], Result]) -> Result:
+        try:
+            return self._retrying(lambda: self._write_once(body))
+        except lmdb.Error as error:
+            raise self.told(error) from error
+
+    def told(self, error: lmdb.Error) -> StorageError:
+        self.damaged |= isinstance(error, DAMAGES)
+        return storage_error(self.path, error)
+
+    def _write_once(self, body: Callable[[lmdb.Transaction], Result]) -> Result:
+        self._gate.enter()
+        try:
+            with self._turn:
+                found = self._require_length()
+                ours = self._ours == stamp(found)
+                self._sweep(found.st_size)
+                with self._env.begin(write=True) as transaction:
+                    result = body(transaction)
+                self._ours = stamp(self._turn.stat()) if ours else None
+                return result
+        finally:
+            self._gate.leave()
+
+    def _sweep(self, bytes_now: int) -> None:
+        """Who died while reading keeps old pages from reuse."""
+        if bytes_now > self._swept_at_bytes + SWEEP_BYTES:
+            self._env.reader_check()
+            self._swept_at_bytes = bytes_now
+
+    def _retrying(self, attempt: Callable[[], Result]) -> Result:
+        while True:
+            if self._stuck:
+                self._open_again()
+            try:
+                return attempt()
+            except _Replaced:
+                self._stuck = True
+            except lmdb.PanicError:
+                if not self.path.exists() or self.was_replaced():
+                    raise
+                self._stuck = True
+            except lmdb.MapResizedError:
+                # A file that is none says any size: opened again, it is told what it is.
+                with suppress(lmdb.Error):
+                    self._resize(0)
+            except lmdb.MapFullError:
+                if self._env.reader_check():  # who died while reading kept old pages from reuse
+                    continue
+                size = self._env.info()["map_size"]
+                self._resize(size + min(size, GROWTH_STEP_BYTES_MAX))
+
+    def _resize(self, map_bytes: int) -> None:
+        with self._gate.closed():
+            try:
+                self._env.set_mapsize(map_bytes)
+            except lmdb.Error:
+                self._stuck = True  # LMDB has closed it
+                raise
+
+    def _alone(self) -> AbstractContextManager[object]:
+        """Held while the file is replaced, or opened because it was."""
+        return (self._following or nullcontext)()
+
+    def _open_again(self) -> None:
+        """The file that stands there now. Of the same, LMDB goes on from the commit before once it is opened anew."""
+        require_patience()
+        try:
+            with self._alone(), self._gate.closed():
+                if self._stuck and not self._closed:  # else another thread was here first
+                    self._open_what_stands_there()
+        except OSError as error:
+            raise storage_error(self.path, error) from error
+
+    def _open_what_stands_there(self) -> None:
+        self._env.close()
+        make_room_for_lock(self.path)
+        self._env = _opened_alone(self.path, MAP_BYTES_START, len(self.databases))
+        turn, identity = Turn(self.path), _identity(self.path)
+        self._turn.close()
+        self._turn = turn
+        with self._turn:
+            self.databases = {name: self._env.open_db(name.encode()) for name in self.databases}
+        self._bytes = self._swept_at_bytes = self._turn.stat().st_size
+        self.damaged &= identity == self.identity
+        self._ours, self.identity = None, identity
+        self._stuck = False
+
+    def rewrite(self, fill: Callable[[lmdb.Transaction, Path], None]) -> None:
+        """Puts a new file in the place of this one, so that nothing of what was removed is left in a page.
+
+        `fill` makes the new file at the path it is given, from what it reads in the transaction. Nobody
+        writes meanwhile; a crash leaves one file or the other. LMDB's own compacting copy would
+        not do: it copies pages whole, with what was deleted in them.
+
+        Whoever has the file open, as this object has, keeps the old one: each writer must look in its
+        transaction whether the file `was_replaced`, and whoever opens it must not do so meanwhile, for
+        the lock file that says which pages are current is replaced just before.
+        """
+        folder = self.path.parent / REWRITING
+        fresh = folder / self.path.name
+
+        def body(transaction: lmdb.Transaction) -> None:
+            shutil.rmtree(folder, ignore_errors=True)
+            fill(transaction, fresh)
+            self.path.with_name(f"{self.path.name}-lock").unlink(missing_ok=True)
+            fresh.replace(self.path)
+            sync_folder(self.path.parent)
+            shutil.rmtree(folder, ignore_errors=True)
+
+        # In this order: who writes may have to follow another file.
+        with self._writer, self._alone():
+            self._written(body)
+
+    def fill(
+        self, name: str, rows: Iterable[tuple[bytes, bytes]], *, in_order: bool = True
+    ) -> None:
+        """Adds rows to a database, `in_order` of key behind all that are there, or anywhere; what is there stays."""
+        rows = iter(rows)
+        while batch := list(islice(rows, ROWS_PER_COMMIT)):
+
+            def body(transaction: lmdb.Transaction, batch: Any = batch) -> None:
+                database = self.databases[name]
+                for key, value in batch:
+                    transaction.put(key, value, db=database, append=in_order, overwrite=False)
+
+            self.write(body)
+
+    def was_replaced(self) -> bool:
+        """Whether another file stands where this one was."""
+        try:
+            return _identity(self.path) != self.identity
+        except FileNotFoundError:
+            return False
+
+    def give_back(self) -> None:
+        """Lets go of the pages that were read; who reads them again gets them from the system's cache."""
+        if not self._gate.try_enter():  # so that the file stays mapped where it is
+            return
+        try:
+            if not self._closed:
+                give_back_mapped(self._turn.stat())
+        finally:
+            self._gate.leave()
+
+    def close(self) -> None:
+        with self._gate.closed():
+            self._closed = True
+            self._env.close()
+            if self._ours is not None and not self.damaged:
+                seal(self.path, self._ours)
+            self._turn.close()
+
+
+def give_back_all() -> None:
+    """What this process holds of its files, and of what it has freed, goes back to the system."""
+    with _opening:
+        known = [ref(environment) for environment in _open]
+    for each in known:
+        if (environment := each()) is not None:
+            environment.give_back()
+        del environment  # else nobody could open its file again
+    give_back_freed()
+
+
+class Snapshot:
+    """`Environment.read`, as an object: a generator takes longer than to begin and to end."""
+
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+
+    def __enter__(self) -> lmdb.Transaction:
+        self._transaction = self._environment.begin_reading()
+        return self._transaction
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: object
+    ) -> None:
+        self._environment.end_reading(self._transaction)
+        if isinstance(error, lmdb.Error):
+            raise self._environment.told(error) from error
+
+
+def _opened_alone(path: Path, map_bytes: int, databases: int) -> lmdb.Environment:
+    """The file, opened for so many databases, once this process has closed it.
+
+    LMDB opens a file once in a process, and it stays open until whoever read it is gone: another thread may
+    be closing it in this moment, or the traceback of an exception holds a transaction, in a circle that
+    Python has not looked for yet.
+    """
+    until = time.monotonic() + CLOSING_SECONDS_MAX
+    while True:
+        try:
+            return lmdb.open(
+                str(path),
+                subdir=False,
+                map_size=map_bytes,
+                max_dbs=databases,
+                max_readers=READERS_MAX,
+                readahead=False,
+            )
+        except lmdb.Error as error:
+            if "already open in this process" not in str(error) or time.monotonic() > until:
+                raise
+        gc.collect()
+        time.sleep(CLOSING_POLL_SECONDS)
+
+
+def derived(path: Path, databases: tuple[str, ...]) -> Environment:
+    """A file of what can be computed again: one that is damaged is thrown away and begun anew.
+
+    Its lock file goes first: whoever opens the file in between still finds it damaged, and waits for
+    the new one. The other way round he could open the new file beside the old lock.
+    """
+    try:
+        return Environment(path, databases)
+    except StorageError as error:
+        _require_damage(error)
+    from filelock import FileLock
+
+    with FileLock(f"{path}.opening"):
+        try:
+            return Environment(path, databases)  # another process was quicker
+        except StorageError as error:
+            _require_damage(error)
+            log.warning("%s cannot be read, starting it anew: %s", path, error.message)
+        path.with_name(f"{path.name}-lock").unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
+        return Environment(path, databases)
+
+
+def _require_damage(error: StorageError) -> None:
+    if not is_damage(error):
+        raise error
+
+
+def _identity(path: Path) -> FileIdentity:
+    found = os.stat(path)
+    return found.st_dev, found.st_ino

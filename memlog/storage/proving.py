@@ -1,0 +1,79 @@
+"""When a file may be given to LMDB, which trusts it and ends the process over one that is damaged.
+
+What makes a file unsound is told by `structure`; here it is looked at, before LMDB opens it and once it has, while
+others may write to it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import lmdb
+
+from memlog.storage.gates import Turn
+from memlog.storage.pages import Pages
+from memlog.storage.structure import is_sealed, problem, problem_of_metas
+
+TRIES = 100
+"""Attempts to see the file between two commits of other processes. Whoever commits that often has proved it."""
+
+
+def unsound_metas(path: Path) -> str | None:
+    """What is wrong with the pages that LMDB reads first, seen while nobody writes them."""
+    if problem_of_metas(path) is None:
+        return None
+    with Turn(path):
+        return problem_of_metas(path)
+
+
+def require_metas(path: Path) -> None:
+    """Raises CorruptedError where LMDB cannot open the file; one that is not there it makes."""
+    _require_none(unsound_metas(path) if path.exists() else None)
+
+
+def require_sound(path: Path, environment: lmdb.Environment, turn: Turn) -> None:
+    """Looks through the newest commit of a file that is open, unless it is sealed. Raises CorruptedError."""
+    if is_sealed(path) or _problem(path, environment) is None:
+        return
+    with turn:  # nobody writes, so what was seen half written is not seen again
+        unsound = _problem(path, environment)
+    _require_none(unsound)
+
+
+def require_uncut(path: Path, environment: lmdb.Environment) -> None:
+    """LMDB maps the file as long as it should be, and reading beyond its end ends the process.
+
+    A file that lacks only what was never written is made longer. Raises CorruptedError for any other.
+    """
+    bytes_wanted = (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
+    if path.stat().st_size >= bytes_wanted:
+        return
+    with closing(Pages(path)) as pages:
+        _require_none(problem(pages))
+    with path.open("rb+") as file:
+        os.posix_fallocate(file.fileno(), bytes_wanted - 1, 1)
+
+
+def _require_none(unsound: str | None) -> None:
+    if unsound:
+        raise lmdb.CorruptedError(unsound)
+
+
+def _problem(path: Path, environment: lmdb.Environment) -> str | None:
+    with newest(path, environment) as pages:
+        return None if pages is None else problem(pages)
+
+
+@contextmanager
+def newest(path: Path, environment: lmdb.Environment) -> Iterator[Pages | None]:
+    """The newest commit, whose pages nobody uses again meanwhile; None where others write too often to see one."""
+    for _ in range(TRIES):
+        with environment.begin() as transaction, closing(Pages(path, transaction.id())) as pages:
+            # Else two commits came between the snapshot and the look at the meta pages.
+            if pages.transaction == transaction.id() or not pages.newest_is_known:
+                yield pages
+                return
+    yield None

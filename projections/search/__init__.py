@@ -1,0 +1,1 @@
+"""A search: who is asked, how long it waits, and the order of what was found."""

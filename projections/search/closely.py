@@ -1,0 +1,103 @@
+"""Looking closely at the best of what was found, and at what was written down right beside it.
+
+Everything here is a refinement: a document without vectors as yet, or without those of its pieces, is ordered
+by what else there is. Left to others: finding the candidates (`search`), what makes a score (`ranking`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from projections.embedding import CachedEmbedder
+from projections.search.candidates import NO_ROW, Candidates, Places
+from projections.search.late import interaction
+from projections.search.ranking import BESIDE_SHARES, Features, Scores, scores
+from projections.search.weighing import weights
+from projections.text import analysis
+from projections.vectors.look import Look
+
+CLOSE_MAX = 40
+"""How many of the candidates are looked at, besides what is beside them. Fewer find less, more find as much and take
+longer (docs/search.md)."""
+
+
+class Ranking(NamedTuple):
+    """The places of candidates, best first, equals by ref; the score of each in this order, and its late
+    interaction, NaN where that is not known."""
+
+    places: Places
+    scores: Scores
+    late: Scores
+
+
+def ordered(candidates: Candidates) -> Ranking:
+    """The candidates by what is known of them already."""
+    every = np.arange(len(candidates))
+    late = np.full(len(candidates), np.nan, np.float32)
+    return _ranked(candidates, every, late, _features(candidates, every))
+
+
+def ordered_closely(
+    query: str,
+    candidates: Candidates,
+    embedder: CachedEmbedder,
+    look: Look,
+    rarity: Callable[[str], float],
+) -> Ranking:
+    """The candidates and what came in beside them, which they are told. `rarity` is a word's, 0 if it says
+    nothing."""
+    first = ordered(candidates).places
+    rows = candidates.row[first]
+    around = look.surroundings(
+        rows,
+        leading=CLOSE_MAX,
+        reach=max(BESIDE_SHARES),
+        words=frozenset(analysis.words(analysis.spaced(analysis.normalise(query)))),
+    )
+    own, rest = first[rows != NO_ROW], first[rows == NO_ROW]
+    new = np.arange(len(candidates), len(candidates) + around.new)
+    if around.new:
+        beside = around.rows[-around.new :]
+        candidates.add(look.described(beside), cosine=look.cosines(beside), row=beside)
+    every = np.concatenate([own, new, rest])
+    late = np.full(len(every), np.nan, np.float32)
+    _, asked = embedder.query(query)
+    if asked is not None:
+        stored = embedder.pieces(around.keys)
+        late[around.close] = interaction(asked, weights(asked, rarity), stored, around.beside_close)
+    close = np.zeros(len(every), np.bool_)
+    close[around.close] = True
+    # Of those that have no vector as yet, the first few would have been looked at.
+    leading_of_rest = int((rows[:CLOSE_MAX] == NO_ROW).sum())
+    close[len(around.rows) : len(around.rows) + leading_of_rest] = True
+    features = _features(
+        candidates,
+        every,
+        late=late,
+        close=close,
+        beside=around.beside,
+        named=around.named,
+        asking=around.asking,
+    )
+    return _ranked(candidates, every, late, features)
+
+
+def _features(candidates: Candidates, places: Places, **looked_at: Any) -> Features:
+    return Features(
+        bm25=candidates.bm25[places].astype(np.float32),
+        cosine=candidates.cosine[places].astype(np.float32),
+        part=candidates.part[places].astype(np.float32),
+        **looked_at,
+    )
+
+
+def _ranked(candidates: Candidates, places: Places, late: Scores, features: Features) -> Ranking:
+    scored = scores(features)
+    order = np.argsort(-scored, kind="stable")
+    if (np.diff(scored[order]) == 0).any():
+        refs = [candidates.refs[place] for place in places.tolist()]
+        order = np.array(sorted(order.tolist(), key=lambda at: (-scored[at], refs[at])), np.int64)
+    return Ranking(places[order], scored[order], late[order])

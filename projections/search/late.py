@@ -1,0 +1,48 @@
+"""Late interaction: how well a text answers a question, word by word.
+
+Each word of the question looks for the word piece of the text that is nearest to it in its own context
+(the sum of maximal cosines of ColBERT: Khattab, Zaharia 2020), and counts by how rare it is among the
+texts of the project, as in BM25. Cosines below `COSINE_FLOOR` are of words that have nothing to do with
+each other, and count nothing. What one text of a conversation has not, the one right before or after it
+may have: a question is often named in one turn and answered in the next. So the best of the neighbours
+counts too, a little less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from projections.embedding.pieces import Asked, unpack
+from projections.search.candidates import Places
+from projections.search.ranking import Scores
+
+COSINE_FLOOR = 0.4
+BESIDE_SHARE = 0.9
+
+
+def interaction(
+    asked: Asked, weight: Scores, stored: Sequence[bytes | None], beside: Iterable[Places]
+) -> Scores:
+    """The score 0..1 of each text, float32 (texts,); NaN for those whose pieces are not `stored`.
+
+    `beside` holds arrays (texts,) of the place of a neighbour among these texts, -1 where there is none.
+    """
+    scores = np.full(len(stored), np.nan, np.float32)
+    places = np.array([place for place, text in enumerate(stored) if text], np.int64)
+    counting = weight > 0
+    if len(places) == 0 or not counting.any():
+        return scores
+    pieces = unpack([text for text in stored if text])
+    cosines = pieces.cosines(asked.vectors[counting])
+    # One more row stands for the neighbour that is not there, and for one without pieces.
+    best = np.zeros((len(stored) + 1, cosines.shape[1]), np.float32)
+    best[places] = np.maximum.reduceat(cosines, pieces.starts, axis=0)
+    best = np.maximum(best - COSINE_FLOOR, 0.0) / (1.0 - COSINE_FLOOR)
+    with_beside = best[:-1]
+    for neighbours in beside:
+        with_beside = np.maximum(with_beside, BESIDE_SHARE * best[neighbours])
+    counted = weight[counting] / weight[counting].sum()
+    scores[places] = (with_beside @ counted)[places]
+    return scores

@@ -1,0 +1,258 @@
+"""Search: three ways of finding joined into one order, after both indexes have seen the head of the log.
+
+A document is found by its words (BM25), by its meaning (cosine of embeddings) or because the query is
+a part of it (substring). The best of what was found are looked at closely, word by word (`late`), together
+with what was written down right beside them in the same conversation; `ranking` orders them all.
+A document found by neither words nor part counts only with a cosine of at least `Posed.cosine_min`, or beside
+one that was found; so a query that nothing answers finds nothing.
+
+Left to others: the question as a vector, and which vectors it is compared with (`questions`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from memlog.errors import EmbeddingError, StorageError
+from memlog.settings import Mode
+from projections.documents import Kind, Scope
+from projections.embedding.computing import nothing
+from projections.embeddings import Embeddings
+from projections.follow import Projections
+from projections.query import Query, parse
+from projections.search.asking import Meanwhile
+from projections.search.questions import Posed, Question, Questions, Text
+from projections.text.projector import TextProjector
+from projections.things import TextHit
+from projections.vectors.projector import VectorHit
+
+if TYPE_CHECKING:
+    from projections.embedding.embedder import Vectors
+    from projections.search.candidates import Candidates
+    from projections.search.closely import Ranking
+    from projections.vectors.look import Look
+    from projections.vectors.rows import Ids
+
+DEPTH = 60
+"""How many documents each way of finding brings. Of more, hardly any ends up among the best (docs/search.md)."""
+
+ROWS_MANY = 100_000
+"""From so many on, comparing them takes longer than waking a thread that looks for the words meanwhile."""
+
+
+class Hit(msgspec.Struct, frozen=True, gc=False):
+    """A document that was found, with its joined score, 0..1, that which answers tell, and those it was made of."""
+
+    kind: Kind
+    ref: str
+    entity: str
+    score: float
+    told: float
+    bm25: float = 0.0
+    cosine: float = 0.0
+    part: float = 0.0
+    late: float = 0.0
+
+
+class Found(msgspec.Struct, frozen=True):
+    """Hits, best first; a notice where the search was poorer than asked for; whether a deeper one may
+    find more."""
+
+    hits: list[Hit]
+    notice: str | None = None
+    deeper: bool = False
+
+
+class _Worded(NamedTuple):
+    """What has the words, and what has the query as a part, each best first; whether there may be more further
+    down; and where they were looked for."""
+
+    words: list[TextHit]
+    parts: list[TextHit]
+    deeper: bool
+    text: TextProjector | None = None
+
+
+_NOTHING = _Worded([], [], False)
+"""Where words do not count."""
+
+
+class _Near(NamedTuple):
+    """What is nearest to the question in meaning, best first, and how to look further."""
+
+    asked: Posed
+    look: Look
+    rows: Ids
+    cosines: Vectors
+
+
+class Searcher:
+    """Searches the documents of one project. `lagging` is called where texts wait to be embedded."""
+
+    def __init__(
+        self, projections: Projections, embeddings: Embeddings, lagging: Callable[[], None]
+    ) -> None:
+        self._projections = projections
+        self._lagging = lagging
+        self._questions = Questions(projections, embeddings, lagging)
+
+    def search(
+        self,
+        query: str,
+        *,
+        mode: Mode = "hybrid",
+        at: int | None = None,
+        kinds: frozenset[Kind] | None = None,
+        labels: tuple[str, ...] = (),
+        depth: int = 0,
+    ) -> Found:
+        """Everything relevant among the best `DEPTH` of each way, or `depth` where that is more, best first.
+
+        Reads everything that was committed before the call. Raises EmbeddingError only where
+        `semantic` was asked for and cannot be had; `hybrid` then goes by words and says so.
+        """
+        scope, depth = Scope(at, kinds, labels), max(DEPTH, depth)
+        parsed = parse(query)
+        by_words = partial(self._by_words, query, parsed, scope, depth)
+        if mode == "text" or not parsed.is_plain or not query.strip():
+            worded = by_words()
+            return Found(_hits_by_words(worded), None, worded.deeper)
+        words = Meanwhile(by_words)
+        looked = _NOTHING if mode == "semantic" else None
+        questions = self._questions
+        # In a list, to be taken out: an exception would keep this frame, the frame its future, that the exception.
+        begun = [questions.begin(Question(query), mode, at, nothing if looked else words.begin)]
+        if looked is None and not begun[0].done():
+            looked = words.result()
+        try:
+            asked = questions.answer(begun.pop(), mode)
+            if looked is None and asked.meaning.vectors.rows >= ROWS_MANY:
+                words.begin()
+            near = _near(questions.pointed(query, asked, looked and looked.text), scope, depth)
+        except EmbeddingError as error:
+            if mode == "semantic":
+                raise
+            notice = f"Searched by words only: {error.message}"
+        else:
+            return _by_meaning(query, looked or words.result(), near, depth)
+        worded = looked or words.result()
+        return Found(_hits_by_words(worded), notice, worded.deeper)
+
+    def nearest(
+        self,
+        text: str,
+        *,
+        kinds: frozenset[Kind] | None = None,
+        labels: tuple[str, ...] = (),
+        limit: int,
+    ) -> tuple[list[VectorHit], str | None]:
+        """The documents nearest in meaning, best first, however far, and a notice where texts are not embedded
+        yet. Raises EmbeddingError.
+
+        `text` is about to be a document itself, so its vector is kept where the projection will look.
+        """
+        questions = self._questions
+        asked = questions.answer(questions.begin(Text(text), "hybrid"), "hybrid")
+        found = asked.meaning.vectors.search(
+            asked.vector, Scope(kinds=kinds, labels=labels), limit=limit
+        )
+        return found, asked.notice
+
+    def _by_words(self, query: str, parsed: Query, scope: Scope, depth: int) -> _Worded:
+        text = self._projections.text_ahead()
+        if text.is_ahead:
+            self._lagging()
+        try:
+            return _found_in(text, query, parsed, scope, depth)
+        except StorageError as error:  # reading needs nothing of the disk: the index is damaged
+            self._projections.mend("text", error)
+        return _found_in(self._projections.text(), query, parsed, scope, depth)
+
+
+def _found_in(text: TextProjector, query: str, parsed: Query, scope: Scope, depth: int) -> _Worded:
+    words = text.search(parsed, scope, limit=depth)
+    if not parsed.is_plain:
+        return _Worded(words, [], len(words) == depth, text)
+    parts = text.substring(query, scope, limit=depth)
+    return _Worded(words, parts, depth in (len(words), len(parts)), text)
+
+
+def _near(asked: Posed, scope: Scope, depth: int) -> _Near:
+    look = asked.meaning.vectors.look(asked.vector, scope)
+    return _Near(asked, look, *look.nearest(depth))
+
+
+def _by_meaning(query: str, worded: _Worded, near: _Near, depth: int) -> Found:
+    """What was found by words and what is near in meaning, looked at closely where words count."""
+    from projections.search.candidates import Candidates
+    from projections.search.closely import ordered, ordered_closely
+
+    candidates = Candidates()
+    candidates.add_worded(worded.words)
+    candidates.add_parts(worded.parts)
+    deeper = _add_near(near, candidates, depth) or worded.deeper
+    asked = near.asked
+    if worded.text is None:
+        return Found(_hits(candidates, ordered(candidates)), asked.notice, deeper)
+    embedder, rarity = asked.meaning.embedder, worded.text.rarity
+    closely = ordered_closely(query, candidates, embedder, near.look, rarity)
+    return Found(_hits(candidates, closely), asked.notice, deeper)
+
+
+def _add_near(near: _Near, candidates: Candidates, depth: int) -> bool:
+    """Adds what is near in meaning; whether there may be more further down."""
+    look, rows, cosines = near.look, near.rows, near.cosines
+    candidates.row = look.rows_of(candidates.refs)
+    candidates.cosine = look.cosines(candidates.row).astype(float)
+    count = int((cosines >= near.asked.cosine_min).sum())
+    known = set(candidates.row.tolist())
+    new = [place for place, row in enumerate(rows[:count].tolist()) if row not in known]
+    candidates.add(look.described(rows[new]), cosine=cosines[new], row=rows[new])
+    return count == depth
+
+
+def _hits_by_words(worded: _Worded) -> list[Hit]:
+    """Where nothing is known of meaning: what `_hits` makes of it, without columns for so little."""
+    from projections.search.ranking import PART_WEIGHT, SCORE_MAX, WORDS_ALONE_WEIGHT
+
+    most = worded.words[0].score if worded.words else 1.0
+    of_words, of_part = WORDS_ALONE_WEIGHT / most / SCORE_MAX, PART_WEIGHT / SCORE_MAX
+    parts = {hit.ref: hit.score for hit in worded.parts}
+    found = [(hit, hit.score, parts.pop(hit.ref, 0.0)) for hit in worded.words]
+    found += [(hit, 0.0, hit.score) for hit in worded.parts if hit.ref in parts]
+    scored = [(of_words * bm25 + of_part * part, hit, bm25, part) for hit, bm25, part in found]
+    hits = [
+        Hit(hit.kind, hit.ref, hit.entity, score, score, bm25, part=part)
+        for score, hit, bm25, part in scored
+    ]
+    return sorted(hits, key=lambda hit: (-hit.score, hit.ref)) if worded.parts else hits
+
+
+def _hits(candidates: Candidates, ranking: Ranking) -> list[Hit]:
+    import numpy as np
+
+    from projections.search.ranking import told
+
+    places, known = ranking.places, candidates.cosine[ranking.places]
+    each, cosines = places.tolist(), np.where(np.isnan(known), 0, known)
+    columns = (
+        ranking.scores.clip(0),
+        told(ranking.scores, cosines),
+        candidates.bm25[places],
+        cosines,
+        candidates.part[places],
+        np.where(np.isnan(ranking.late), 0, ranking.late),
+    )
+    return list(
+        map(
+            Hit,
+            [candidates.kinds[place] for place in each],
+            [candidates.refs[place] for place in each],
+            [candidates.entities[place] for place in each],
+            *(column.tolist() for column in columns),
+        )
+    )

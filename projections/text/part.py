@@ -1,0 +1,56 @@
+"""Search by part: documents whose text holds a needle, found by trigrams and checked against the text."""
+
+from __future__ import annotations
+
+from memlog.patience import require_time
+from projections.text.clauses import Clause
+from projections.text.layers import Searching
+from projections.things import TextHit
+
+CHECKED_MAX = 500
+"""Documents that one search by part reads, beside as many as are wanted, to see whether they hold the needle, the
+shortest first."""
+
+PAGE_MIN = 100
+
+
+def holding(searcher: Searching, needle: str, among: Clause, limit: int) -> list[TextHit]:
+    """The best `limit` of those whose text holds a normalised needle; `CHECKED_MAX` more at most are looked at."""
+    hits: list[TextHit] = []
+    checked, checked_max = 0, limit + CHECKED_MAX
+    while checked < checked_max and len(hits) < limit:
+        require_time()
+        page = min(max(limit, PAGE_MIN), checked_max - checked)
+        found = searcher.smallest(among, checked + page)[checked:]
+        for _, address in found:
+            row = searcher.row(address)
+            score = part_score(needle, row.text)
+            if score > 0:
+                hits.append(TextHit(row.ref, row.kind, row.entity, score))
+        checked += len(found)
+        if len(found) < page:
+            break
+    hits.sort(key=lambda hit: (-hit.score, hit.ref))
+    return hits[:limit]
+
+
+def part_score(needle: str, text: str) -> float:
+    """How well a normalised needle names a normalised text, 0..1; 0 where it is no part of it.
+
+    1 where it is the whole; otherwise 0.5 · (length of needle / length of text), plus 0.3 where it
+    begins with a word and 0.15 where it ends with one, for the occurrence that does best of the first
+    eight.
+    """
+    if needle == text:
+        return 1.0
+    edges = -1.0
+    at = text.find(needle)
+    for _ in range(8):
+        if at < 0:
+            break
+        end = at + len(needle)
+        begins = at == 0 or not text[at - 1].isalnum()
+        ends = end == len(text) or not text[end].isalnum()
+        edges = max(edges, 0.3 * begins + 0.15 * ends)
+        at = text.find(needle, at + 1)
+    return 0.0 if edges < 0 else 0.5 * len(needle) / len(text) + edges

@@ -1,0 +1,377 @@
+"""The text index of a project: tantivy on disk, shared by the processes that serve the project.
+
+What is promised: a batch of the log and its checkpoint become durable in one commit, so a crash leaves
+the state before it or after it; a batch seen before changes nothing; an index that cannot be opened is
+thrown away and found empty, for the log can always fill it again. Dead documents stay, marked with the
+span in which they lived.
+
+A search may look ahead of what is committed: `ahead` indexes the newest documents in memory.
+
+What is left to others: `follow` drives it, and holds a file lock around refresh and apply; how text is
+cut into terms is `analysis`, which documents a batch leaves is `filling`, and how a query is
+matched and scored is `snapshot`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+import tantivy
+
+from memlog.errors import StorageError
+from memlog.patience import Held, require_patience
+from memlog.storage.errors import for_shortage, reason
+from projections.documents import NOW, Change, Scope
+from projections.protocol import Batch
+from projections.query import Query
+from projections.text import analysis
+from projections.text.ahead import Ahead
+from projections.text.filling import WRITER_HEAP_BYTES, Entering, fill
+from projections.text.on_disk import OnDisk
+from projections.text.snapshot import TextSnapshot
+from projections.things import TextHit
+
+log = logging.getLogger("memlog.text")
+
+TEXT_VERSION = 5
+"""Of the schema and of everything that decides what is in the index. The folder's name carries it."""
+
+AHEAD_DOCUMENTS_MAX = 2_000
+"""So many at most are searched in memory, some 3 MB where they are short. In more, a word that no text has is
+looked for too long."""
+
+WRITER_WAIT_SECONDS = 60.0
+WRITER_POLL_SECONDS = 0.01
+BULK_ENTRIES_MIN = 1_000
+BULK_HEAP_BYTES = 120_000_000
+"""What a writer fills before it writes a segment: room for some 150,000 short documents."""
+
+
+def _schema() -> tantivy.Schema:
+    """`slot` is the ref of a living document, or one of the constants for everything else; `thing` is what
+    a document is a part of: its entity, or itself.
+
+    Numbers are integer fields: an unsigned one given a Python int kills the writer's thread.
+    """
+    builder = tantivy.SchemaBuilder()
+    for name in ("slot", "kind", "labels", "thing"):
+        builder.add_text_field(name, tokenizer_name="raw", index_option="basic")
+    builder.add_text_field("words", tokenizer_name=analysis.STEMMED, index_option="basic")
+    builder.add_text_field("repeated", tokenizer_name=analysis.STEMMED, index_option="basic")
+    builder.add_text_field("exact", tokenizer_name=analysis.EXACT, index_option="position")
+    builder.add_text_field("trigrams", tokenizer_name=analysis.TRIGRAMS, index_option="basic")
+    for name in ("born", "died", "size"):
+        builder.add_integer_field(name, fast=True)
+    builder.add_float_field("weight", fast=True)
+    builder.add_bytes_field("row", stored=True)
+    builder.add_integer_field("position", stored=True)
+    return builder.build()
+
+
+class TextProjector:
+    """Follows the log into `path`. Any thread may search while one applies.
+
+    Opening raises StorageError only where an empty index could not be made either.
+    """
+
+    name = "text"
+    batch_entries = 200_000
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._schema = _schema()
+        self._applying = threading.RLock()
+        self._merging: threading.Thread | None = None
+        self._taking = threading.Lock()
+        self._ahead: Ahead | None = None
+        self._newest: TextSnapshot | None = None
+        with _speaking_of(path):
+            self._index, self._snapshot, self._seen = self._opened_or_emptied()
+
+    @property
+    def position(self) -> int:
+        return self._snapshot.position
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether some of what is searched is in memory alone."""
+        return self._searched() is not self._snapshot
+
+    def refresh(self) -> None:
+        """A look at one file's metadata (some µs); opening what is new takes about 0.2 ms.
+
+        An index that was thrown away is begun anew.
+        """
+        with self._applying, _speaking_of(self._path):
+            self._begin_if_gone()
+            self._look_again()
+
+    def search(self, query: Query, scope: Scope = NOW, *, limit: int) -> list[TextHit]:
+        """The best `limit` documents, best first, ties by ref. Raises StorageError where the index is damaged."""
+        with _speaking_of(self._path):
+            return self._searched().search(query, scope, limit)
+
+    def substring(self, needle: str, scope: Scope = NOW, *, limit: int) -> list[TextHit]:
+        """Documents whose text holds `needle`, case and width aside; scores as in `text_part.part_score`.
+
+        They are looked for among the shortest candidates, `CHECKED_MAX` more than `limit`, and no further
+        than it takes to find `limit`. Raises StorageError where the index is damaged.
+        """
+        with _speaking_of(self._path):
+            return self._searched().substring(needle, scope, limit)
+
+    def rarity(self, word: str) -> float:
+        """How rare a word is among the texts, as `TextSnapshot.rarity` says."""
+        with _speaking_of(self._path):
+            return self._searched().rarity(word)
+
+    def look_ahead(self, head: int, changes: Callable[[int], Sequence[Change]]) -> bool:
+        """What is searched from now on has seen the log up to `head` at least, some of it in memory alone; False, and
+        all is as before, where that would be too much.
+
+        `changes` reads those beyond a position, up to `head`; what it raises is passed on. Waits for no batch
+        that is being applied.
+        """
+        with Held(self._taking), _speaking_of(self._path):
+            self._refresh_unless_applying()
+            self._forget_committed()
+            if self._searched().position >= head:
+                return True
+            require_patience()
+            ahead, committed = self._ahead, self._snapshot
+            if ahead is None or ahead.committed.position < committed.position:
+                ahead = Ahead(committed)
+            found = changes(ahead.snapshot.position)
+            if ahead.documents + len(found) > AHEAD_DOCUMENTS_MAX:
+                return False
+            self._ahead = None
+            ahead.take(Batch(head, found))
+            self._ahead, self._newest = ahead, ahead.snapshot
+            return True
+
+    def apply(self, batch: Batch) -> None:
+        """Indexes the batch and its checkpoint in one commit; what the index has already is skipped.
+
+        A death under a ref where nothing lives changes nothing. Raises StorageError, and then nothing
+        has changed, where the disk or another process's writer stands in the way.
+        """
+        with self._writing(batch.position - self.position) as writer:
+            self._look_again()  # as the only writer: what is seen now stays true until the commit
+            if batch.position > self.position:
+                entering = Entering(writer)
+                fill(entering, batch, self._snapshot)
+                entering.check(batch.position)
+                writer.commit()
+        if self._taking.acquire(blocking=False):  # else whoever has it does this before long
+            try:
+                self._forget_committed()
+            finally:
+                self._taking.release()
+
+    def reset(self) -> None:
+        with self._applying, _speaking_of(self._path):
+            self._begin_if_gone()
+        with self._taking, self._writing(0) as writer:
+            self._ahead = self._newest = None
+            writer.delete_all_documents()
+            writer.commit()
+
+    def digest(self) -> str:
+        with _speaking_of(self._path):
+            committed = self._snapshot.texts
+            assert isinstance(committed, OnDisk)
+            return committed.digest()
+
+    def close(self) -> None:
+        """Waits for merges under way. The projector must not be used afterwards."""
+        with self._taking, self._applying:
+            self._ahead = None
+            self._wait_for_merges()
+
+    # -- reading
+
+    def _searched(self) -> TextSnapshot:
+        newest = self._newest  # first: it is forgotten when a commit that has seen as much is there
+        committed = self._snapshot
+        return newest if newest is not None and newest.position > committed.position else committed
+
+    def _refresh_unless_applying(self) -> None:
+        if self._applying.acquire(blocking=False):
+            try:
+                self._look_again()
+            finally:
+                self._applying.release()
+
+    def _look_again(self) -> None:
+        if self._meta() != self._seen:
+            self._snapshot, self._seen = self._read(self._index)
+
+    def _forget_committed(self) -> None:
+        """What was taken ahead and is on disk by now."""
+        if self._newest is not None and self._newest.position <= self.position:
+            self._ahead = self._newest = None
+
+    def _begin_if_gone(self) -> None:
+        """A purge throws indexes away before it erases from the log, and may then meet a full disk.
+
+        Not where all that stood beside it is gone, too: the project was put away.
+        """
+        if not self._path.exists() and self._path.parent.exists():
+            self._wait_for_merges()
+            self._index, self._snapshot, self._seen = self._opened_or_emptied()
+
+    def _opened_or_emptied(self) -> tuple[tantivy.Index, TextSnapshot, tuple[int, ...]]:
+        try:
+            return self._opened()
+        except BaseException as error:
+            if not _is_of_the_index(error) or for_shortage(error):
+                raise
+            log.warning("text index in %s cannot be read, starting it anew: %s", self._path, error)
+        shutil.rmtree(self._path)
+        return self._opened()
+
+    def _opened(self) -> tuple[tantivy.Index, TextSnapshot, tuple[int, ...]]:
+        if not (self._path / "meta.json").exists() and any(self._path.glob("*.store")):
+            raise FileNotFoundError("there are segments but no meta.json")
+        if not (self._path / "meta.json").exists():
+            _create(self._schema, self._path)
+        index = tantivy.Index(self._schema, path=str(self._path))
+        analysis.register(index)
+        index.config_reader("manual")
+        return index, *self._read(index)
+
+    def _read(self, index: tantivy.Index) -> tuple[TextSnapshot, tuple[int, ...]]:
+        """Looks at meta.json before reading it: a commit in between is then seen once more, not missed."""
+        seen = self._meta()
+        index.reload()
+        texts = OnDisk(self._schema, index.searcher())
+        return TextSnapshot(texts, texts.position), seen
+
+    def _meta(self) -> tuple[int, ...]:
+        """What changes with every commit: the file is replaced by one that has another inode."""
+        found = os.stat(self._path / "meta.json")
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+    # -- writing
+
+    @contextmanager
+    def _writing(self, entries: int) -> Iterator[tantivy.IndexWriter]:
+        """The writer, for about so many entries. What it commits is seen at the end; where anything fails, it is let
+        go with what it had."""
+        with self._applying, _speaking_of(self._path):
+            writer = self._writer(entries)
+            try:
+                self._remove_unborn()
+                yield writer
+            except BaseException:
+                _abandon(writer)
+                raise
+            self._release(writer)
+            self._look_again()
+
+    def _writer(self, entries: int) -> tantivy.IndexWriter:
+        """The index's only writer. One thread: this one is as busy making documents as that is indexing
+        them, and more of them make more segments, which have to be merged.
+
+        tantivy refuses a second writer at once; whoever has it may only be merging, so it is waited for.
+        """
+        self._wait_for_merges()
+        heap_bytes = BULK_HEAP_BYTES if entries >= BULK_ENTRIES_MIN else WRITER_HEAP_BYTES
+        deadline = time.monotonic() + WRITER_WAIT_SECONDS
+        while True:
+            try:
+                return self._index.writer(heap_bytes, 1)
+            except ValueError as error:
+                if "LockBusy" not in str(error) or time.monotonic() > deadline:
+                    raise
+            time.sleep(WRITER_POLL_SECONDS)
+
+    def _remove_unborn(self) -> None:
+        """Removes the lists of deletions of a commit that never came, because its process was killed.
+
+        They are named by segment and number of the commit, and tantivy counts on from the last one that
+        came: it would meet the name again, and refuse to write.
+        """
+        lists = list(self._path.glob("*.del"))
+        if lists:
+            last = msgspec.json.decode((self._path / "meta.json").read_bytes())["opstamp"]
+            for path in lists:
+                if int(path.name.split(".")[1]) > last:
+                    path.unlink(missing_ok=True)
+
+    def _release(self, writer: tantivy.IndexWriter) -> None:
+        """Lets the merges that the commit began run to their end, and then lets the lock go.
+
+        Dropping the writer would kill them, and segments would pile up; waiting here would make a
+        search wait that only needs the commit. The thread is no daemon: one that wakes up from native
+        code while the interpreter ends takes the process down. Where no thread is to be had, it is waited for.
+        """
+        merging = threading.Thread(target=_finish, args=(writer,), name="memlog-text-merge")
+        try:
+            merging.start()
+        except RuntimeError:
+            _finish(writer)
+            return
+        self._merging = merging
+
+    def _wait_for_merges(self) -> None:
+        if self._merging is not None:
+            self._merging.join()
+            self._merging = None
+
+
+def _create(schema: tantivy.Schema, path: Path) -> None:
+    """An empty index whose stored rows are not compressed, a setting that the binding has no call for.
+
+    A search reads rows from everywhere; inflating a 16 KB block for each took more time than finding
+    them (200 rows among 30,000: 1.3 ms, against 0.5).
+    """
+    path.mkdir(parents=True, exist_ok=True)
+    tantivy.Index(schema, path=str(path))
+    meta = msgspec.json.decode((path / "meta.json").read_bytes())
+    meta["index_settings"]["docstore_compression"] = "none"
+    (path / "meta.json.new").write_bytes(msgspec.json.encode(meta))
+    os.replace(path / "meta.json.new", path / "meta.json")
+
+
+def _finish(writer: tantivy.IndexWriter) -> None:
+    try:
+        writer.wait_merging_threads()
+    except Exception as error:
+        log.warning("a merge of the text index failed; a later one will do its work: %s", error)
+
+
+def _abandon(writer: tantivy.IndexWriter) -> None:
+    """Lets the lock go now: a writer that a traceback still refers to would keep it."""
+    for step in (writer.rollback, writer.wait_merging_threads):
+        with suppress(Exception):
+            step()
+
+
+def _is_of_the_index(error: BaseException) -> bool:
+    """Whether tantivy says so. A panic in it arrives as an exception that has no importable class."""
+    told = isinstance(error, (OSError, ValueError, RuntimeError, LookupError))
+    return told or type(error).__name__ == "PanicException"
+
+
+@contextmanager
+def _speaking_of(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except BaseException as error:
+        if not _is_of_the_index(error):
+            raise
+        raise StorageError(
+            f"the text index {path.name} cannot be used: {reason(path, error)}",
+            suggestion=for_shortage(error)
+            or "Nothing is lost: `memlog replay --only text` builds it anew from the log. "
+            "Look first whether the disk is full.",
+        ) from error

@@ -1,0 +1,1 @@
+"""Finding by meaning: vectors of all rows, in memory and on the disk."""

@@ -1,0 +1,128 @@
+"""One search's look at the vectors: rows by number, from the first question to the last.
+
+A search asks for the nearest documents, for the cosines of others, and for what was written down beside the
+best of them. Between these it keeps rows, not refs, so that each document is looked up once. A row keeps its
+number as long as its table is there, which this holds on to; a row that dies meanwhile is still told.
+
+Left to others: when to let the writer in between (`turns`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from projections.documents import Scope
+from projections.search.candidates import NO_ROW, Described, Places
+from projections.vectors.index import VectorIndex, Vectors
+from projections.vectors.rows import Ids, Rows
+from projections.vectors.turns import Turns
+
+
+class Surroundings(NamedTuple):
+    """Documents, and what there is to know about them; `Places` are into `rows`, -1 where there is none."""
+
+    rows: Ids
+    """Those that were asked about, then those that came in."""
+    new: int
+    """So many of them came in."""
+    close: Places
+    """The leading ones and what stands right beside them, ascending."""
+    keys: list[bytes]
+    """Under which the pieces of the texts of the close ones are stored."""
+    beside_close: tuple[Places, Places]
+    """Of each close one, which close one stands right before it, and which after it; counted among them."""
+    asking: NDArray[np.float32]
+    """How much of each text are questions, 0..1."""
+    named: NDArray[np.bool_]
+    """Whether the name of the document's entity is in the question."""
+    beside: Mapping[int, Places]
+    """By distance, what was written down so many places before (below 0) or after each."""
+
+
+class Look:
+    """What is in the scope of a search, beside the vector of its question."""
+
+    def __init__(
+        self, asked: Vectors, rows: Rows, index: VectorIndex, turns: Turns, scope: Scope
+    ) -> None:
+        self._asked = asked
+        self._rows = rows
+        self._index = index
+        self._turns = turns
+        self._scope = scope
+
+    def rows_of(self, refs: Iterable[str]) -> Ids:
+        """The row of each, `NO_ROW` where it does not live."""
+        with self._turns.reading():
+            return self._rows.living_rows(refs, self._scope.at)
+
+    def described(self, rows: Ids) -> Described:
+        """The documents of these rows."""
+        with self._turns.reading():
+            return self._rows.described(rows)
+
+    def cosines(self, rows: Ids) -> Vectors:
+        """Of each row; NaN where there is none."""
+        found = np.full(len(rows), np.nan, np.float32)
+        known = rows != NO_ROW
+        with self._turns.reading():
+            found[known] = self._index.cosines(self._asked, rows[known])
+        return found
+
+    def nearest(self, limit: int) -> tuple[Ids, Vectors]:
+        """The `limit` nearest rows and their cosines, best first, of equals the older one."""
+        with self._turns.reading():
+            selection = self._rows.select(self._scope)
+            return self._index.nearest(self._asked, selection, limit)
+
+    def surroundings(self, rows: Ids, *, leading: int, reach: int, words: Set[str]) -> Surroundings:
+        """About those of `rows` that there are; and after them what was written down in the same conversation
+        right beside one of the first `leading`, if it is in the scope. `words` are those of the question,
+        `reach` is how far neighbours may stand.
+        """
+        table, at = self._rows, self._scope.at
+        own, first = rows[rows != NO_ROW], rows[:leading]
+        first = first[first != NO_ROW]
+        with self._turns.reading():
+            new = table.companions(first, at)
+            if len(new):
+                new = np.setdiff1d(new, own)
+                new = new[table.fit(new, self._scope)]
+            every = np.concatenate([own, new])
+            around = table.around(every, reach, at)
+            found = _places(every)(np.concatenate([*around.values()]))
+            beside = dict(zip(around, found.reshape(len(around), len(every)), strict=True))
+            close = np.arange(len(first))
+            close = np.unique(np.concatenate([close, *(beside[side][close] for side in (-1, 1))]))
+            close = close[close >= 0]
+            among_close = _places(close)
+            return Surroundings(
+                every,
+                len(new),
+                close,
+                table.keys(every[close]),
+                (among_close(beside[-1][close]), among_close(beside[1][close])),
+                table.asking(every),
+                table.named(every, words),
+                beside,
+            )
+
+
+def _places(among: Sequence[int] | Places) -> Callable[[Places], Places]:
+    """Tells where each of other numbers stands in `among`, which are distinct; -1 where it does not."""
+    order = np.argsort(among)
+    ascending = np.asarray(among)[order]
+
+    def places(wanted: Places) -> Places:
+        if len(ascending) == 0 or (len(wanted) and wanted.max() < 0):
+            return wanted
+        found = ascending.searchsorted(wanted)
+        found[found == len(ascending)] = 0
+        there: Places = np.where(ascending[found] == wanted, order[found], -1)
+        return there
+
+    return places

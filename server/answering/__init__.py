@@ -1,0 +1,1 @@
+"""What an answer holds, how it is cut to size, and where the next page begins."""

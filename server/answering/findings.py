@@ -1,0 +1,81 @@
+"""A search as a person reads it: entities with the facts that matched, facts and records, together."""
+
+from __future__ import annotations
+
+import msgspec
+
+from memlog.canonical import text_of
+from memlog.settings import Mode
+from memlog.state import State
+from projections.documents import Kind
+from projections.search.searcher import Hit
+from server.service import Opened
+
+LINES_MAX = 5
+
+
+class Group(msgspec.Struct, frozen=True):
+    """An entity with the facts of it that matched, best first; or a memory, under its text."""
+
+    name: str
+    kind: str
+    id: str
+    score: float
+    lines: list[str]
+
+
+class Findings(msgspec.Struct, frozen=True):
+    groups: list[Group]
+    notice: str | None
+
+
+def findings(
+    opened: Opened, query: str, mode: Mode, limit: int, kinds: frozenset[Kind] | None = None
+) -> Findings:
+    """The best `limit` groups for `query`, each with up to `LINES_MAX` of its facts."""
+    found = opened.searcher.search(query, mode=mode, kinds=kinds, depth=LINES_MAX * limit)
+    grouped: dict[str, list[Hit]] = {}
+    for hit in found.hits:
+        grouped.setdefault(hit.entity or hit.ref, []).append(hit)
+    groups: list[Group] = []
+    with opened.project.read() as state:
+        for thing_id, hits in grouped.items():
+            group = (
+                _memory(hits[0], state)
+                if hits[0].kind == "memory"
+                else _group(thing_id, hits, state)
+            )
+            if group is not None:
+                groups.append(group)
+            if len(groups) == limit:
+                break
+    return Findings(groups, opened.noticed(found.notice))
+
+
+def _memory(hit: Hit, state: State) -> Group | None:
+    row = state.memory(hit.ref)
+    if row is None or not row.active:
+        return None
+    kind = " ".join((row.memory_type, *row.tags))
+    return Group(text_of(row.content), kind, row.id, round(hit.told, 4), [])
+
+
+def _group(entity_id: str, hits: list[Hit], state: State) -> Group | None:
+    entity = state.entity(entity_id)
+    if entity is None:
+        return None
+    lines: list[str] = []
+    for hit in hits:
+        line = _line(hit, state)
+        if line is not None and len(lines) < LINES_MAX:
+            lines.append(line)
+    return Group(entity.name, entity.entity_type, entity.id, round(hits[0].told, 4), lines)
+
+
+def _line(hit: Hit, state: State) -> str | None:
+    """What was found of an entity, besides its name."""
+    if hit.kind == "relation" and (edge := state.relation(hit.ref)) is not None:
+        return f"{edge.source} {edge.relation_type} {edge.target}"
+    if hit.kind == "observation" and (fact := state.observation(hit.ref)) is not None:
+        return fact.content
+    return None

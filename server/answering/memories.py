@@ -1,0 +1,76 @@
+"""Memories as answers show them, and the ways to find and list them; shared by facts and records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate, islice
+
+from memlog.decisions.memories import FACT, missing_memory
+from memlog.errors import EmbeddingError, refusal
+from memlog.events import MemoryMerged, MemoryStored
+from memlog.projects.project import Outcome
+from memlog.state import Memory, State, type_label
+from projections.documents import Kind
+from projections.search.searcher import Hit
+from server.service import Opened
+
+MEMORY_KINDS: frozenset[Kind] = frozenset({"memory"})
+SIMILAR_MAX = 5
+
+
+def found_memories(hits: Sequence[Hit], state: State, limit: int) -> list[tuple[Memory, float]]:
+    """The memories behind hits that are active in `state`, best first, each with how relevant it is, 0..1: no more
+    than what stands before it, for the seeds' clients read the order of a list from these numbers."""
+    rows = ((state.memory(hit.ref), hit) for hit in hits)
+    found = list(islice(((row, hit) for row, hit in rows if row is not None and row.active), limit))
+    falling = accumulate((_relevance(hit) for _, hit in found), min)
+    return [(row, relevance) for (row, _), relevance in zip(found, falling, strict=True)]
+
+
+def _relevance(hit: Hit) -> float:
+    """How relevant a hit is on its own: its cosine, or how much of the query its words cover."""
+    return _share(max(hit.cosine, hit.part, hit.score))
+
+
+def _share(number: float) -> float:
+    """0..1, to four places."""
+    return round(min(1.0, max(0.0, number)), 4)
+
+
+def stored(outcome: Outcome) -> Memory:
+    """The memory that a command stored, or saved again."""
+    for entry in outcome.entries:
+        if isinstance(entry.event, (MemoryStored, MemoryMerged)):
+            row = outcome.after.memory(entry.event.memory_id)
+            assert row is not None, "it was stored in this very transaction"
+            return row
+    raise AssertionError("storing a memory always appends an event")
+
+
+def similar_facts(
+    opened: Opened, text: str, cosine_min: float
+) -> tuple[list[tuple[Memory, float]], str | None]:
+    """Active facts whose meaning is near `text`, nearest first, and why there could be more.
+
+    Looked up before the new memory is stored, so it never finds itself.
+    """
+    try:
+        hits, notice = opened.searcher.nearest(
+            text, kinds=MEMORY_KINDS, labels=(type_label(FACT),), limit=SIMILAR_MAX
+        )
+    except EmbeddingError as error:
+        return [], f"Similar memories were not looked for: {error.message}"
+    near = [hit for hit in hits if hit.cosine >= cosine_min]
+    with opened.project.read() as state:
+        rows = ((state.memory(hit.ref), _share(hit.cosine)) for hit in near)
+        return [(row, cosine) for row, cosine in rows if row is not None and row.active], (
+            notice and f"Similar memories may be missing. {notice}"
+        )
+
+
+def require_memory(memory_id: str, state: State, path: str) -> Memory:
+    """Raises MemoryNotFound."""
+    row = state.memory(memory_id)
+    if row is None:
+        raise refusal([missing_memory(memory_id, path, state)])
+    return row

@@ -1,0 +1,76 @@
+"""Arguments that are times, and `asOf` and `since`: a moment in the life of a project, as a log position or a time.
+
+Their types name who reads them, so that one which says no time is told together with all else that is wrong.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from memlog.errors import InvalidParameter, invalid_at
+from memlog.projects.project import Project, clock_us
+from memlog.times import parse_iso
+from server.input.wording import READ
+
+MOMENT_CHARACTERS_MAX = 64
+POSITION_OR_TIME = "Pass a log position, as 12, or a time, as 2026-11-20T10:02:11Z or 2026-11-20."
+
+
+def parse_moment(text: str, path: str) -> int:
+    """Microseconds since 1970 of a time that stands where a position could."""
+    return parse_iso(text, path, POSITION_OR_TIME)
+
+
+def _position_or_moment(text: str, path: str) -> int:
+    return int(text) if text.isdecimal() else parse_moment(text, path)
+
+
+_EXAMPLE = "2026-11-20T10:02:11Z"
+_Moment = (
+    int
+    | Annotated[
+        str,
+        Meta(
+            max_length=MOMENT_CHARACTERS_MAX,
+            examples=[_EXAMPLE],
+            extra={READ: _position_or_moment},
+        ),
+    ]
+)
+
+Time = Annotated[str, Meta(examples=[_EXAMPLE], extra={READ: parse_iso})]
+AsOf = Annotated[_Moment, Meta(description="ISO time (a date: its first moment) or log position")]
+Since = Annotated[_Moment, Meta(description="Log position or ISO time")]
+
+
+def position_of(moment: int | str | None, project: Project, path: str = "asOf") -> int | None:
+    """The log position meant by `moment`; None for now. Raises InvalidParameter for the future.
+
+    `path` is the argument that held it. A position is looked up before anything is searched: an index
+    takes none beyond 64 bits.
+    """
+    if moment is None:
+        return None
+    if isinstance(moment, int) or moment.isdecimal():
+        try:
+            with project.read(int(moment)) as state:
+                return state.position
+        except InvalidParameter as refused:
+            raise invalid_at(path, refused.message, refused.suggestion, moment) from None
+    time_us = parse_moment(moment, path)
+    if lies_ahead(time_us, project):
+        instead = f"Leave {path} out to ask for now."
+        suggestion = "Pass a moment that has passed." if path == "since" else instead
+        raise invalid_at(path, f"{moment} lies in the future", suggestion, moment)
+    return project.position_at(time_us)
+
+
+def lies_ahead(time_us: int, project: Project) -> bool:
+    """Whether it has not come, and nothing in the log is as late: where the machine's clock was set back, what is
+    newest is ahead of it."""
+    if time_us <= clock_us():
+        return False
+    head = project.head()
+    return project.position_at(time_us - 1) >= head

@@ -1,0 +1,1 @@
+"""What came as JSON, as commands: schemas, and every problem in words."""

@@ -1,0 +1,1 @@
+"""Who may do what: tokens, their grants, and credentials that must not be stored."""

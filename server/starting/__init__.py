@@ -1,0 +1,1 @@
+"""The first answers of a conversation, given before the SDK is imported."""

@@ -1,0 +1,1 @@
+"""The transport over stdin and stdout, to the byte."""
