@@ -146,10 +146,19 @@ def test_the_example_in_a_description_is_a_call_of_the_tool(name: str) -> None:
     assert isinstance(decode(arguments, tool.arguments), tool.arguments)
 
 
-@pytest.mark.parametrize("room", ["memlog", "projections", "server"])
+ARCHITECTURE = (REPOSITORY / "ARCHITECTURE.md").read_text()
+
+
+@pytest.mark.parametrize(
+    "room",
+    [
+        *["memlog", "projections", "server"],
+        *(f"memlog/{each.parent.name}" for each in (REPOSITORY / "memlog").glob("*/__init__.py")),
+        *re.findall(r"\n### `((?!memlog)[\w/]+)/`", ARCHITECTURE),
+    ],
+)
 def test_the_architecture_names_the_files_of_each_room_and_no_other(room: str) -> None:
-    page = (REPOSITORY / "ARCHITECTURE.md").read_text()
-    part = page.partition(f"\n## `{room}/`")[2].partition("\n## ")[0]
+    part = re.split(r"\n##", ARCHITECTURE.partition(f"# `{room}/`")[2])[0]
     firsts = " ".join(row.split("|")[1] for row in part.splitlines() if row.startswith("|"))
     named = re.findall(r"`([^`]+)`", firsts)
     there = {

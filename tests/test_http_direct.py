@@ -577,7 +577,7 @@ def test_an_unforeseen_failure_stays_in_the_log_under_the_id_of_its_request(
             logger.addHandler(handler)
             return await client.call("fails", {}), app._metrics.page()
 
-    logger, handler = logging.getLogger("server.faults"), Noting()
+    logger, handler = logging.getLogger("server.stdio.faults"), Noting()
     try:
         answer, page = run(scenario)
     finally:
