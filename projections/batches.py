@@ -12,7 +12,7 @@ from memlog.errors import DamagedLog
 from memlog.log import Log
 from memlog.projects.project import Project
 from projections.analytics.projector import AnalyticsProjector
-from projections.documents import Change, changes
+from projections.documents import WORDED_ONLY, Born, Change, changes
 from projections.protocol import Batch, DocumentProjector
 
 BATCH_BYTES_MAX = 64 * 1024**2
@@ -78,6 +78,13 @@ def lots(project: Project, after: int, last: int) -> Iterator[tuple[int, list[Ch
             found = list(changes(entries, state_at))
         after = entries[-1].position
         yield after, found
+
+
+def texts(project: Project) -> Iterator[list[str]]:
+    """Every text that ever was to be embedded, in the order of the log, a batch of entries at a time."""
+    for _, found in lots(project, 0, project.head()):
+        born = [each.document for each in found if isinstance(each, Born)]
+        yield [document.text for document in born if document.kind not in WORDED_ONLY]
 
 
 def _batch_end(log: Log, after: int, last: int) -> int:

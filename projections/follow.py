@@ -28,8 +28,7 @@ from memlog.patience import Held, require_patience
 from memlog.projects.project import Project
 from memlog.storage.errors import storage_error
 from projections.analytics.projector import ANALYTICS_VERSION, AnalyticsProjector
-from projections.batches import AnyProjector, advance, changes_between, lots
-from projections.documents import WORDED_ONLY, Born
+from projections.batches import AnyProjector, advance, changes_between, texts
 from projections.embeddings import Embeddings
 from projections.protocol import put_away
 from projections.text.projector import TEXT_VERSION, TextProjector
@@ -207,9 +206,7 @@ class Projections:
 
     def texts(self) -> Iterator[list[str]]:
         """Every text that ever was to be embedded, in the order of the log, a batch of entries at a time."""
-        for _, found in lots(self._project, 0, self._project.head()):
-            born = [each.document for each in found if isinstance(each, Born)]
-            yield [document.text for document in born if document.kind not in WORDED_ONLY]
+        return texts(self._project)
 
     def positions(self) -> dict[str, int]:
         """How far each projection that is open has come."""

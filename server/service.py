@@ -35,6 +35,7 @@ from server.answering.cutting import together
 from server.background import in_background
 from server.quiet import Quiet
 from server.rights import credentials
+from server.sweeping import Sweeper
 from server.usage import Usage
 
 log = logging.getLogger("memlog.service")
@@ -100,6 +101,7 @@ class Service:
         self._opened: Recent[Opened] = Recent()
         self._opening = threading.Lock()
         self._follower = Follower(self)
+        self._sweeper = Sweeper(self.store, self.embeddings)
         self._quiet = Quiet()
         self._has_warmed_up = False
         self._listeners: tuple[Callable[[], None], ...] = ()
@@ -179,6 +181,18 @@ class Service:
         """
         return self.store.archive(name, origin, lambda: self.close_project(name, ENDING_SECONDS))
 
+    def delete(self, name: str, *, wait: bool = False) -> ProjectRow:
+        """Removes a project for good. The vectors of its texts that no other project has go after it, in the
+        background, or before this returns where the caller can `wait`."""
+        self._sweeper.note(self.store.find(name).id)
+        self.close_project(name, ENDING_SECONDS)
+        row = self.store.delete(name)
+        if wait:
+            self._sweeper.sweep()
+        else:
+            self._sweeper.begin()
+        return row
+
     def opened(self) -> list[Opened]:
         """The projects in use in this process."""
         with self._opening:
@@ -198,6 +212,7 @@ class Service:
         if self._has_warmed_up:
             return
         self._has_warmed_up = True
+        self._sweeper.begin()
         in_background(self._warm, "warm-up", without="whoever asks first waits for the model")
 
     def _warm(self) -> None:
@@ -214,6 +229,7 @@ class Service:
     def close(self) -> None:
         """Keeps what was computed and lets go of everything. Nothing acknowledged waits for this."""
         self._quiet.stop()
+        self._sweeper.stop(ENDING_SECONDS)
         self._follower.stop()
         with self._opening:
             for opened in self._opened.all():

@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -98,10 +98,22 @@ class VectorCache:
 
         self._environment.write(body)
 
+    def keys(self) -> set[bytes]:
+        """Those of all texts that it has."""
+        with self._environment.read() as transaction:
+            found: set[bytes] = set()
+            for database in DATABASES:
+                cursor = transaction.cursor(db=self._environment.databases[database])
+                found.update(map(bytes, cursor.iternext(keys=True, values=False)))
+        return found
+
     def discard(self, texts: Iterable[str]) -> None:
         """Forgets these texts. The bytes stay in free pages of the file until they are reused, or until
         `compact`."""
-        keys = [key_of(text) for text in texts]
+        self.discard_keys([key_of(text) for text in texts])
+
+    def discard_keys(self, keys: Collection[bytes]) -> None:
+        """The same for the texts with these keys."""
 
         def body(transaction: lmdb.Transaction) -> None:
             for database in DATABASES:

@@ -142,5 +142,5 @@ def delete(settings: Settings, name: str, yes: bool) -> None:
         service.store.find(name)
         if not yes:
             confirm(f"Delete project '{name}' and its history for good?")
-        service.store.delete(name)
+        service.delete(name, wait=True)
     say(f"Deleted project '{name}'.")

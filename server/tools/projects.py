@@ -17,7 +17,6 @@ from server.answering.cursors import CursorText, Limit, read_cursor, write_curso
 from server.answering.cutting import page_of
 from server.answering.views import ProjectView, view_project
 from server.registry import Arguments, Call, Result, tool
-from server.service import ENDING_SECONDS
 
 
 class Nothing(Arguments, frozen=True):
@@ -159,8 +158,7 @@ def delete_project(call: Call, arguments: Named) -> ProjectResult:
     archive_project puts it away without losing anything. Example: {"name": "old-app"}
     """
     call.session.find(arguments.name)
-    call.service.close_project(arguments.name, ENDING_SECONDS)
-    row = call.service.store.delete(arguments.name)
+    row = call.service.delete(arguments.name)
     call.session.leave(row.name)
     return _result(row, f"Deleted project '{row.name}' and all its data")
 
