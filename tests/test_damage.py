@@ -300,6 +300,29 @@ def test_a_server_on_a_cut_log_says_so_and_serves_the_other_projects(tmp_path: P
     assert not list((tmp_path / "data").glob("salvaged/*"))
 
 
+@pytest.mark.parametrize("left", [1 / 3, 0], ids=["cut", "empty"])
+@pytest.mark.parametrize("status", ["active", "archived"])
+def test_a_damaged_project_can_be_deleted_and_nothing_of_it_is_left(
+    tmp_path: Path, left: float, status: str
+) -> None:
+    memlog = holding_lines(tmp_path)
+    if status == "archived":
+        assert memlog("projects", "archive", "default").code == 0
+    log = next((tmp_path / "data").rglob(LOG_FILE))
+    os.truncate(log, int(log.stat().st_size * left))
+    with client_on(tmp_path / "data", project="") as client:
+        if status == "active" and left:
+            assert client("read_graph", project="default")["entities"][0]["name"] == "Jon"
+        told = client("delete_project", name="default")["message"]
+        assert told == "Deleted project 'default' and all its data"
+        assert client("list_projects", status="all")["projects"] == []
+        client("create_project", name="default")
+        assert client("read_graph", project="default")["entities"] == []
+    held = [path for path in (tmp_path / "data").rglob("*") if path.is_file()]
+    assert not [path for path in held if b"banker" in path.read_bytes()]
+    assert not list((tmp_path / "data").glob("salvaged/*"))
+
+
 READING: dict[str, dict[str, Any]] = {
     "read_graph": {},
     "search_nodes": {"query": "banker", "mode": "text"},

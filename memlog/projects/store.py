@@ -163,11 +163,22 @@ class Store:
         return self.find(name)
 
     def delete(self, name: str) -> ProjectRow:
-        """Removes the project and its log for good: the one change that is not an event."""
+        """Removes the project and its log for good, be that damaged or not: the one change that is not an event."""
         row = self.find(name)
         with self._changing(row.id):
-            self._open.get(row.id).remove()
+            try:
+                self._open.get(row.id).remove()
+            except (
+                DamagedLog
+            ):  # nothing is written to it, not even that it is gone; nor does anybody else do so
+                self._throw_away_damaged(row.id)
         return row
+
+    def _throw_away_damaged(self, project_id: str) -> None:
+        folder = self._open.folder_of(project_id)
+        self._open.forget(project_id)
+        self._folders.throw_away(folder)
+        forget(project_id, self._folders.salvaged)
 
     def purge(self, name: str, target: Target) -> Plan:
         """Erases what `target` names from the project's log and throws away its indexes; there is no undo.
