@@ -211,6 +211,23 @@ def test_the_command_tells_what_goes_asks_and_does_nothing_on_no(tmp_path: Path)
     assert report["names"] == ["Jon"]
 
 
+def test_of_each_kind_of_event_that_goes_there_is_one_or_there_are_many(tmp_path: Path) -> None:
+    with client_on(tmp_path) as client:
+        people = [
+            {"name": "Jon", "entityType": "person", "observations": ["dances", "sings"]},
+            {"name": "Mia", "entityType": "person", "observations": ["knows Jon"]},
+        ]
+        client("create_entities", entities=people)
+    base = ["purge", "default", "--data-dir", str(tmp_path), "--entity", "Jon"]
+    told = CliRunner().invoke(cli, base, input="n", env={"MEMLOG_EMBEDDER": "none"}).stdout
+    assert told.splitlines()[1:3] == ["     2 observations added", "     1 entity created"]
+    assert "A name stays in 1 other entry: " in told
+    told = CliRunner().invoke(
+        cli, [*base, "--entity", "Mia"], input="n", env={"MEMLOG_EMBEDDER": "none"}
+    )
+    assert "     2 entities created" in told.stdout.splitlines()
+
+
 def test_a_log_that_was_put_aside_is_named_since_it_still_holds_what_was_erased(
     tmp_path: Path,
 ) -> None:

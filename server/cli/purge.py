@@ -119,7 +119,7 @@ def _tell(planned: Plan, others: list[str]) -> None:
     if planned.names:
         say(f"Names: {', '.join(planned.names)}")
     for kind, count in planned.kinds.items():
-        say(f"{count:>6} {kind.replace('_', ' ')}")
+        say(_kind(kind, count))
     say(f"Positions: {_ranges(sorted(planned.positions))}")
     for each in others[:SHOWN_MAX]:
         say(f"Then {each}.")
@@ -128,7 +128,15 @@ def _tell(planned: Plan, others: list[str]) -> None:
     if planned.mentions:
         positions = _ranges(planned.mentions[:SHOWN_MAX])
         more = " …" if len(planned.mentions) > SHOWN_MAX else ""
-        say(f"A name stays in {len(planned.mentions)} other entries: {positions}{more}")
+        entries = many(len(planned.mentions), "other entry", "other entries")
+        say(f"A name stays in {entries}: {positions}{more}")
+
+
+def _kind(kind: str, count: int) -> str:
+    """2 observations added: so many events, of the kind that `observation_added` names."""
+    thing, _, happened = kind.replace("_", " ").rpartition(" ")
+    things = f"{thing[:-1]}ies" if thing.endswith("y") else f"{thing}s"
+    return f"{count:>6} {thing if count == 1 else things} {happened}"
 
 
 def _ranges(positions: Any) -> str:
