@@ -222,10 +222,9 @@ def test_of_each_kind_of_event_that_goes_there_is_one_or_there_are_many(tmp_path
     told = CliRunner().invoke(cli, base, input="n", env={"MEMLOG_EMBEDDER": "none"}).stdout
     assert told.splitlines()[1:3] == ["     2 observations added", "     1 entity created"]
     assert "A name stays in 1 other entry: " in told
-    told = CliRunner().invoke(
-        cli, [*base, "--entity", "Mia"], input="n", env={"MEMLOG_EMBEDDER": "none"}
-    )
-    assert "     2 entities created" in told.stdout.splitlines()
+    both = [*base, "--entity", "Mia"]
+    told = CliRunner().invoke(cli, both, input="n", env={"MEMLOG_EMBEDDER": "none"}).stdout
+    assert "     2 entities created" in told.splitlines()
 
 
 def test_a_log_that_was_put_aside_is_named_since_it_still_holds_what_was_erased(
