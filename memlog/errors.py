@@ -161,8 +161,9 @@ def shorten(value: Any) -> Any:
 
 
 def counted(count: int, things: str) -> str:
-    """So many of `things`, which are named in the plural that an s makes: 1 key, 1,200 keys."""
-    return f"{count:,} {things.removesuffix('s') if count == 1 else things}"
+    """So many of `things`, which are named in a plural that ends in s: 1 key, 1,200 keys, 1 entry, 2 entries."""
+    one = f"{things[:-3]}y" if things.endswith("ies") else things.removesuffix("s")
+    return f"{count:,} {one if count == 1 else things}"
 
 
 def invalid_at(

@@ -230,14 +230,13 @@ def _succeeded(
     tool: Tool, result: Result, warning: str | None, damage: DamagedLog | None
 ) -> Answer:
     """The answer; a warning stands in `warnings` for those who read what is structured, and in a text of its own
-    for the others. That the log is damaged stands in `notice`; where the result has none, in a text of its own."""
+    for the others. That the log is damaged stands in `notice`, which every tool that reads one has."""
     more: tuple[str, ...] = ()
-    if damage is not None:
-        if "notice" in result.__struct_fields__:
-            both = together(damage.message, result.notice)  # type: ignore[attr-defined]
-            result = msgspec.structs.replace(result, notice=both)
-        else:
-            more = (damage.message,)
+    if (
+        damage is not None and "notice" in result.__struct_fields__
+    ):  # else it was found after a write
+        both = together(damage.message, result.notice)  # type: ignore[attr-defined]
+        result = msgspec.structs.replace(result, notice=both)
     structured: Result | dict[str, Any] = result
     if warning is not None:
         told = msgspec.to_builtins(result)

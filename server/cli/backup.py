@@ -8,12 +8,12 @@ import click
 
 from memlog.copies.backup import back_up
 from memlog.copies.taking_in import restore
+from memlog.errors import counted
 from memlog.settings import Settings
 from server.cli.common import (
     Folder,
     bar_for,
     json_option,
-    many,
     print_json,
     progress_bar,
     say,
@@ -47,9 +47,9 @@ def backup_command(settings: Settings, folder: Path, as_json: bool) -> None:
         print_json(done)
         return
     for each in done:
-        entries = many(each.position, "entry", "entries")
+        entries = counted(each.position, "entries")
         say(f"{each.name}: {entries}, {each.added} new, {each.how}")
-    say(f"{many(len(done), 'project is', 'projects are')} in {folder}.")
+    say(f"{counted(len(done), 'projects')} {'is' if len(done) == 1 else 'are'} in {folder}.")
 
 
 @click.command("restore")
@@ -81,7 +81,7 @@ def restore_command(
         print_json(done)
         return
     for each in done:
-        entries = many(each.position, "entry", "entries")
+        entries = counted(each.position, "entries")
         if each.how == "already there":  # and perhaps more
             say(f"{each.name}: already there, {entries} of the backup among what it has")
             if each.erased:

@@ -341,11 +341,6 @@ def say(text: str, *, err: bool = False) -> None:
     click.echo(safe(text), err=err)
 
 
-def many(number: int, one: str, more: str) -> str:
-    """1 entry, 2,000 entries"""
-    return f"{number:,} {one if number == 1 else more}"
-
-
 def positions_in_words(positions: Sequence[int]) -> str:
     """The runs of them, as a person would write them."""
     found = [f"{run[0]} to {run[-1]}" if run[1:] else f"{run[0]}" for run in runs(positions)]

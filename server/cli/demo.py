@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import click
 
+from memlog.errors import counted
 from memlog.settings import SETTINGS, Settings, load
-from server.cli.common import many, open_console, service_of
+from server.cli.common import open_console, service_of
 
 if TYPE_CHECKING:
     from mcp import ClientSession
@@ -135,7 +136,7 @@ def _summary(answer: dict[str, Any]) -> str:
     said = []
     for each in answer["entities"]:
         retired = f", {each['replaced']} retired" if each.get("replaced") else ""
-        said.append(f"{each['name']} ({many(len(each['observations']), 'fact', 'facts')}{retired})")
+        said.append(f"{each['name']} ({counted(len(each['observations']), 'facts')}{retired})")
     return ", ".join(said)
 
 

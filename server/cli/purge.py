@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from memlog.differences import differences
-from memlog.errors import MemlogError
+from memlog.errors import MemlogError, counted
 from memlog.projects.purging import Plan, Target, plan
 from memlog.runs import runs
 from memlog.settings import Settings
@@ -18,7 +18,6 @@ from server.cli.common import (
     confirm,
     indexed,
     json_option,
-    many,
     print_json,
     progress_bar,
     say,
@@ -96,7 +95,7 @@ def purge_command(
 
 
 def _done(erased: Plan, project: str) -> str:
-    return f"Erased {many(len(erased.positions), 'entry', 'entries')} of project '{project}'."
+    return f"Erased {counted(len(erased.positions), 'entries')} of project '{project}'."
 
 
 def _planned(service: Service, project: str, target: Target) -> tuple[Plan, list[str]]:
@@ -128,7 +127,7 @@ def _tell(planned: Plan, others: list[str]) -> None:
     if planned.mentions:
         positions = _ranges(planned.mentions[:SHOWN_MAX])
         more = " …" if len(planned.mentions) > SHOWN_MAX else ""
-        entries = many(len(planned.mentions), "other entry", "other entries")
+        entries = counted(len(planned.mentions), "other entries")
         say(f"A name stays in {entries}: {positions}{more}")
 
 

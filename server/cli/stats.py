@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from memlog.errors import counted
 from memlog.projects.project import Project
 from memlog.settings import Settings
 from projections.analytics.tables import Count, Totals
 from server.cli.common import (
     json_option,
-    many,
     open_console,
     open_to_read,
     print_json,
@@ -39,12 +39,12 @@ BAR_CELLS_MAX = 30
 HEIGHTS = "▁▂▃▄▅▆▇█"
 
 SHOWN_TOTALS = {
-    "entities": ("entity", "entities"),
-    "observations": ("observation", "observations"),
-    "relations": ("relation", "relations"),
-    "orphaned": ("orphan", "orphans"),
-    "memories_active": ("active memory", "active memories"),
-    "threads": ("thread", "threads"),
+    "entities": "entities",
+    "observations": "observations",
+    "relations": "relations",
+    "orphaned": "orphans",
+    "memories_active": "active memories",
+    "threads": "threads",
 }
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -188,12 +188,14 @@ def _print(report: Report, console: Console) -> None:
 
     console.print(Text(report.project, "bold").append(f"  position {report.position:,}", "dim"))
     console.print(
-        ", ".join(many(report.totals[total], *nouns) for total, nouns in SHOWN_TOTALS.items())
+        ", ".join(counted(report.totals[total], things) for total, things in SHOWN_TOTALS.items())
     )
     console.print(_metrics_table(report.metrics))
     days = list(report.days)
     spark = Text(sparkline(report.days.values()), "green")
-    span = f"  {days[0]} to {days[-1]}, at most {many(max(report.days.values()), 'event', 'events')} a day"
+    span = (
+        f"  {days[0]} to {days[-1]}, at most {counted(max(report.days.values()), 'events')} a day"
+    )
     console.print(spark.append(span, "dim"))
     memories = {name: row.active for name, row in report.memory_types.items()}
     for heading, numbers in (

@@ -13,7 +13,7 @@ from typing import BinaryIO
 import click
 
 from memlog.copies import chronicle, taking_in, transfer
-from memlog.errors import MemlogError, ProjectExists
+from memlog.errors import MemlogError, ProjectExists, counted
 from memlog.projects.project import Outcome
 from memlog.settings import Settings
 from server.cli import output
@@ -22,7 +22,6 @@ from server.cli.common import (
     here,
     indexed,
     json_option,
-    many,
     open_project,
     print_json,
     progress_bar,
@@ -144,8 +143,8 @@ def _import_graph(
         print_json({**told, "warnings": doubts} if doubts else told)
     else:
         _warn(doubts)
-        new = many(done.events, "new event", "new events")
-        say(f"Imported {many(len(lines), 'line', 'lines')} into project '{name}': {new}.")
+        new = counted(done.events, "new events")
+        say(f"Imported {counted(len(lines), 'lines')} into project '{name}': {new}.")
         if done.events:
             say(here(_way_back(done, name, alone=alone)))
 
@@ -233,7 +232,7 @@ def export_command(settings: Settings, file: Path, project: str | None, full: bo
                 count += 1
         damage = opened.project.damage
     if str(file) != "-":
-        say(f"Exported {many(count, 'line', 'lines')} to {file}.")
+        say(f"Exported {counted(count, 'lines')} to {file}.")
     if damage is not None:  # what is whole of it was written, and is not all
         raise damage
 

@@ -7,7 +7,7 @@ import sys
 import click
 import msgspec
 
-from memlog.errors import DamagedLog, MemlogError
+from memlog.errors import DamagedLog, MemlogError, counted
 from memlog.log import Damage, Retold, Vacant
 from memlog.projects.store import Store
 from memlog.repair.damage import mark
@@ -18,7 +18,6 @@ from memlog.shell import command_line
 from server.cli.common import (
     here,
     json_option,
-    many,
     new_bar,
     positions_in_words,
     print_json,
@@ -113,7 +112,7 @@ def _tell(name: str, report: Report, *, nothing_left: bool) -> None:
         say(f"  Go on with all that is whole: {here(command_line('memlog repair', name))}")
         say(f"  With what a backup has of the rest: {here(command_line(WITH_BACKUP, name))}")
         return
-    entries = many(report.positions, "entry", "entries")
+    entries = counted(report.positions, "entries")
     if not report.lost and not report.retold:
         say(f"{name}: {entries}, whole.")
         return
