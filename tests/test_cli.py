@@ -672,6 +672,38 @@ def test_a_command_that_is_advised_is_about_the_data_directory_that_was_named(
     assert said.count(f"memlog repair --data-dir {shlex.quote(other)}") == 2
 
 
+@pytest.mark.parametrize("left", [1 / 3, 0], ids=["cut", "empty"])
+def test_what_is_advised_for_a_damaged_log_names_the_project_and_the_data_directory(
+    tmp_path: Path, left: float
+) -> None:
+    memlog, other = CommandLine(tmp_path / "usual"), str(tmp_path / "an other")
+    where = ["--data-dir", other]
+    line = '{"type":"entity","name":"Ann","entityType":"person"}'
+    for name in ("default", "my app"):
+        assert memlog("projects", "create", name, *where).code == 0
+        assert memlog("import", "-", "--project", name, *where, stdin=line).code == 0
+    for log in Path(other).glob("projects/*/log.mdb"):
+        os.truncate(log, int(log.stat().st_size * left))
+    about: dict[str, list[list[str]]] = {
+        "my app": [
+            ["show", "Ann", "-p", "my app"],
+            ["import", "-", "-p", "my app"],
+            ["projects", "archive", "my app"],
+            ["doctor"],
+        ],
+        "default": [["show", "Ann"], ["import", "-"], ["doctor"]],
+    }
+    for name, commands in about.items():
+        for command in commands:
+            ended = memlog(*command, *where, stdin=line)
+            told = re.sub(r"\s+", " ", ended.stdout + ended.stderr)
+            advised = [shlex.split(each) for each in re.findall(r"`memlog (re[a-z]+ .*?)`", told)]
+            assert advised, (command, told)
+            assert all(each[1:3] == where for each in advised), (command, told)
+            assert [each for each in advised if each[-1] == name], (command, told)
+            assert "PROJECT" not in told, (command, told)
+
+
 def test_the_name_that_is_meant_can_be_copied(memlog: CommandLine) -> None:
     family = "👩\u200d👧 family"
     line = f'{{"type":"entity","name":"{family}","entityType":"group"}}'

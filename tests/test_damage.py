@@ -496,7 +496,7 @@ def test_commands_that_read_a_damaged_log_say_that_it_is_not_all(tmp_path: Path)
         ended = memlog("export", target)
         assert ended.code == 1
         assert "error: The log of this project is damaged" in ended.stderr
-        assert "`memlog repair PROJECT`" in ended.stderr
+        assert "`memlog repair default`" in ended.stderr
     assert lines_of((tmp_path / "out.jsonl").read_text()) == lines_of(ended.stdout)
 
 

@@ -8,17 +8,17 @@ import logging
 import math
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from memlog.errors import EmbeddingError
+from memlog.errors import DamagedLog, EmbeddingError
 from memlog.runs import runs
 from memlog.settings import LogLevel, Settings, load
-from server.cli.hints import hint_of, of_folder, spoken_of
+from server.cli.hints import hint_of, of_folder, of_project, spoken_of
 from server.stdio.unread import stderr_handler
 
 if TYPE_CHECKING:
@@ -155,9 +155,24 @@ def with_settings(command: Command) -> Command:
         before = group.params.get("data_dir") if group else None
         named = click.get_current_context().meta[_NAMED_FOLDER] = data_dir or before
         with spoken_of(arguments.get("project"), named):
-            return command(load({"data_dir": named})[0], **arguments)
+            settings = load({"data_dir": named})[0]
+            try:
+                return command(settings, **arguments)
+            except DamagedLog as damage:
+                if about := _worked_in(settings, arguments):
+                    damage.suggestion = of_project(damage.suggestion or "", about)
+                raise
 
     return run
+
+
+def _worked_in(settings: Settings, arguments: Mapping[str, Any]) -> str | None:
+    """The project that a command with these arguments is about; None where that may be any."""
+    if arguments.get("every"):
+        return None
+    if "project" in arguments:
+        return arguments["project"] or settings.project
+    return arguments.get("name")
 
 
 _NAMED_FOLDER = f"{__name__}.data_dir"
@@ -254,7 +269,7 @@ def open_to_read(service: Service, name: str | None) -> tuple[str, Opened]:
     name, opened = open_project(service, name)
     if (damage := opened.project.damage) is not None:
         say(f"warning: {damage.message}", err=True)
-        say(f"hint: {hint_of(damage, name)}", err=True)
+        say(f"hint: {here(hint_of(damage, name) or '')}", err=True)
     return name, opened
 
 

@@ -18,6 +18,7 @@ from memlog.settings import SETTINGS, Settings, load, unknown
 from memlog.shell import command_line
 from memlog.state import Project as ProjectRow
 from server.cli.common import (
+    here,
     json_option,
     new_table,
     open_console,
@@ -107,14 +108,18 @@ def _project(service: Service, row: ProjectRow) -> dict[str, Any]:
             opened = service.open(row.name)
             opened.projections.text(), opened.projections.analytics()
             if (damage := opened.project.damage) is not None:
-                report["error"], report["hint"] = damage.message, hint_of(damage, row.name)
+                report["error"], report["hint"] = damage.message, _hint(damage, row.name)
             report["head"] = opened.project.head()
             report |= _ahead(opened.project)
             report["projections"] = opened.projections.positions()
             report["vectors"] = _vectors(service, opened)
         except MemlogError as error:
-            report["error"], report["hint"] = error.message, hint_of(error, row.name)
+            report["error"], report["hint"] = error.message, _hint(error, row.name)
     return report
+
+
+def _hint(error: MemlogError, project: str) -> str:
+    return here(hint_of(error, project) or "")
 
 
 def _ahead(project: Project) -> dict[str, str]:

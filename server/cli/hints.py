@@ -48,6 +48,12 @@ _SPOKEN: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
 )
 """What a tool's caller is told, and what to tell instead. A test looks that no tool's name is left over."""
 
+_WAYS_OUT = (
+    ("`memlog repair PROJECT`", "memlog repair"),
+    ("`memlog restore FOLDER PROJECT --replace`", "memlog restore --replace", "FOLDER"),
+)
+"""What a damaged log advises, and the command with what stands before the project."""
+
 _OF_NO_PROJECT = re.compile(r"`memlog (?:log|replay|search|undo)\b(?! (?:-- |[^-]))")
 """A command that names no project, and so is about the default one."""
 
@@ -71,7 +77,14 @@ def spoken(text: str, project: str | None = None) -> str:
     if project is None:
         return text
     named = f" --project {shlex.quote(project)}"
-    return _OF_NO_PROJECT.sub(lambda found: found[0] + named, text)
+    return of_project(_OF_NO_PROJECT.sub(lambda found: found[0] + named, text), project)
+
+
+def of_project(text: str, project: str) -> str:
+    """A text with its ways out of a damage as they are typed for this project."""
+    for told, *typed in _WAYS_OUT:
+        text = text.replace(told, f"`{command_line(*typed, project)}`")
+    return text
 
 
 def hint_of(error: MemlogError, project: str | None = None) -> str | None:

@@ -14,6 +14,7 @@ from projections.check import compare
 from projections.follow import PROJECTIONS, Progress
 from server.cli.common import (
     bar_for,
+    here,
     json_option,
     open_project,
     print_json,
@@ -92,7 +93,7 @@ def _part(service: Service, name: str, part: str, check: bool, progress: Progres
     """Rebuilds or checks one part, and says how it went."""
     opened = service.open(name)
     rebuild = command_line("memlog replay", name)
-    different = f"{DIFFERENT}: run `{rebuild}` without --check to rebuild it"
+    different = f"{DIFFERENT}: run `{here(rebuild)}` without --check to rebuild it"
     try:
         if part == "state":
             shown = partial(progress, "state")

@@ -23,6 +23,7 @@ from server.cli.common import (
     Helpful,
     NamedProject,
     data_dir_option,
+    here,
     json_option,
     new_table,
     open_console,
@@ -145,7 +146,7 @@ def new(
         raise
     say("This is the only time it is shown; what is kept is its hash.", err=True)
     for warning in _not_there(kept.settings, projects):
-        say(f"Warning: {warning}", err=True)
+        say(f"Warning: {here(warning)}", err=True)
 
 
 def _not_there(settings: Settings, projects: Sequence[str]) -> Iterator[str]:
@@ -190,7 +191,7 @@ def list_tokens(kept: Kept, as_json: bool) -> None:
         print_json(rows)
         return
     if not tokens:
-        say(_none_left(kept.tokens) or "There are no tokens yet.")
+        say(here(_none_left(kept.tokens) or "There are no tokens yet."))
         return
     from rich.markup import escape
 
@@ -234,4 +235,4 @@ def revoke(kept: Kept, name: str) -> None:
     kept.tokens.revoke(name)
     say(f"revoked {name}")
     if left := _none_left(kept.tokens):
-        say(left, err=True)
+        say(here(left), err=True)

@@ -198,7 +198,7 @@ def _judge(settings: Settings, lines: Iterable[tuple[str, bytes]]) -> None:
     for each in found:
         say(f"Warning: {each} looks like a credential.", err=True)
     if found:
-        say("`memlog purge` erases for good what should not be kept.", err=True)
+        say(here("`memlog purge` erases for good what should not be kept."), err=True)
 
 
 def _graph(opened: Opened) -> Iterator[bytes]:
