@@ -16,6 +16,7 @@ from memlog.settings import TOOLSETS
 from memlog.state import Known, State
 from server.answering.cursors import ARGUMENT_BYTES, FREE, MARK_BYTES
 from server.registry import tools
+from tests.served import served
 from tests.service import Client, Refused, client_on
 
 JON = {
@@ -593,3 +594,24 @@ def test_what_an_overwrite_of_the_same_request_retired_is_counted_too(client: Cl
     assert (again["observations"], again["replaced"]) == (["b"], 2)
     history = client("get_observation_history", entityName="Jon")["history"]
     assert sum("deleted_at" in version for version in history) == 3
+
+
+@pytest.mark.parametrize("between", ["\x00", "\x1b", "\x7f", "\x85", "\ud800", " \x08 "])
+@pytest.mark.parametrize("tool", ["search_nodes", "search_memories", "memory_search", "recall"])
+def test_what_no_text_may_hold_separates_words_in_a_query(
+    client: Client, tool: str, between: str
+) -> None:
+    client("create_entities", entities=[{"name": "Jon Bell", "entityType": "person"}])
+    client("store_memory", content="the phone of Jon Bell is broken")
+    found = client(tool, query=f"Jon{between}Bell")
+    assert any(found.get(key) for key in ("entities", "memories", "results"))
+
+
+def test_a_query_over_stdio_may_hold_control_characters(tmp_path: Path) -> None:
+    with served(tmp_path) as server:
+        server("create_entities", entities=[{"name": "Jon", "entityType": "person"}])
+        found = server("search_nodes", query="\x00\x1b Jon \x7f")["entities"]
+        assert [each["name"] for each in found] == ["Jon"]
+        assert server("search_nodes", query="\x00")["entities"] == []
+        with pytest.raises(Refused, match="contains the control character"):
+            server("open_nodes", names=["\x00"])

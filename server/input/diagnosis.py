@@ -199,6 +199,7 @@ class Diagnosis:
                 if not any(type(each) is type(value) and each == value for each in kind.values):
                     self.report(place, value, wording.not_one_of, kind.values, value)
             case mi.StrType():
+                value = wording.searchable(annotated, value)
                 self._string(value, kind, annotated, place)
             case mi.IntType() | mi.FloatType():
                 return self._number(value, kind, place)

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect as mi
 
+from memlog.controls import CONTROL
 from memlog.errors import InvalidParameter, shorten
 
 Words = tuple[str, str | None]
@@ -27,6 +28,9 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 EMPTY = '"…"'
 READ = "read"
 """In `Meta.extra`: what reads the text as something else, a time. Takes it and its place, raises InvalidParameter."""
+
+SEARCHED = "searched"
+"""In `Meta.extra`: true of a text that is only looked for. What no text may hold separates words in it."""
 
 Reader = Callable[[str, str], object]
 SKETCH_LEVELS_MAX = 4
@@ -219,6 +223,13 @@ def reader(kind: mi.Type) -> Reader | None:
     """Who reads a text of this type, if it says more than a text."""
     readers = ((each.extra or {}).get(READ) for each in _annotations(kind))
     return next(filter(None, readers), None)
+
+
+def searchable(kind: mi.Type, text: str) -> str:
+    """A text of this type, where it is only looked for without what no text may hold."""
+    if not any((each.extra or {}).get(SEARCHED) for each in _annotations(kind)):
+        return text
+    return CONTROL.sub(" ", SURROGATE.sub(" ", text))
 
 
 def misread(read: Reader, text: str, path: str = "it") -> Words | None:

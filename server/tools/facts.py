@@ -18,6 +18,7 @@ from server.answering.cutting import Room, together, within_budget
 from server.answering.memories import MEMORY_KINDS, found_memories, similar_facts, stored
 from server.answering.moments import AsOf, position_of
 from server.answering.views import Blame, Provenance, view_provenance
+from server.input.wording import SEARCHED
 from server.registry import Arguments, Call, Result, tool
 
 QUERY_CHARACTERS_MAX = 1_000
@@ -125,7 +126,12 @@ def supersede_memory(call: Call, arguments: SupersedeMemory) -> SupersedeMemoryR
 class SearchMemories(Arguments, frozen=True):
     query: Annotated[
         str,
-        Meta(min_length=1, max_length=QUERY_CHARACTERS_MAX, examples=["where does the user live"]),
+        Meta(
+            min_length=1,
+            max_length=QUERY_CHARACTERS_MAX,
+            examples=["where does the user live"],
+            extra={SEARCHED: True},
+        ),
     ]
     limit: Annotated[int, Meta(ge=1, le=20)] = 5
     as_of: AsOf | None = field(name="asOf", default=None)

@@ -36,6 +36,7 @@ from server.answering.portions import (
     view_portion,
 )
 from server.answering.views import Blame, EntityView, RelationView, view_relation
+from server.input.wording import SEARCHED
 from server.registry import Arguments, Call, Result, tool
 
 GRAPH_KINDS: frozenset[Kind] = frozenset({"entity", "observation"})
@@ -131,6 +132,7 @@ class SearchNodes(Arguments, frozen=True):
             max_length=QUERY_CHARACTERS_MAX,
             description='Words or a question; AND, OR, NOT, "phrases", prefix* and ( ) work',
             examples=["dark mode editors"],
+            extra={SEARCHED: True},
         ),
     ]
     limit: Limit | None = None

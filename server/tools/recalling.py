@@ -19,6 +19,7 @@ from memlog.times import iso
 from server.answering.moments import AsOf, Since, lies_ahead, parse_moment, position_of
 from server.answering.packing import CHARACTERS_PER_TOKEN, ItemKind, clipped, pack, tokens
 from server.answering.recollection import Recollection
+from server.input.wording import SEARCHED
 from server.registry import Arguments, Call, Result, tool
 
 QUERY_CHARACTERS_MAX = 1_000
@@ -43,6 +44,7 @@ class Recall(Arguments, frozen=True):
             min_length=1,
             max_length=QUERY_CHARACTERS_MAX,
             examples=["What does Jon do for a living?"],
+            extra={SEARCHED: True},
         ),
     ]
     budget_tokens: Budget = field(name="budgetTokens", default=1_500)

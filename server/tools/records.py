@@ -22,6 +22,7 @@ from server.answering.cutting import together, within_budget
 from server.answering.memories import MEMORY_KINDS, found_memories, stored
 from server.answering.moments import AsOf, position_of
 from server.answering.views import Blame, Provenance, view_provenance
+from server.input.wording import SEARCHED
 from server.registry import Arguments, Call, Link, Result, tool
 
 QUERY_CHARACTERS_MAX = 1_000
@@ -102,7 +103,13 @@ def memory_create(call: Call, arguments: CreateMemory) -> CreateMemoryResult:
 
 class MemorySearch(Arguments, frozen=True):
     query: Annotated[
-        str, Meta(min_length=1, max_length=QUERY_CHARACTERS_MAX, examples=["deployment checklist"])
+        str,
+        Meta(
+            min_length=1,
+            max_length=QUERY_CHARACTERS_MAX,
+            examples=["deployment checklist"],
+            extra={SEARCHED: True},
+        ),
     ]
     type: TypeName | None = None
     tags: Tags = field(default_factory=list)
