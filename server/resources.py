@@ -30,7 +30,7 @@ from mcp_types import (
 
 from memlog.canonical import canonical_json
 from memlog.commands import MemoryId
-from memlog.errors import MemlogError, MemoryNotFound, shorten
+from memlog.errors import MemlogError, MemoryNotFound, invalid_at, shorten
 from memlog.state import Memory
 from server.addresses import (
     BY_TAGS,
@@ -158,6 +158,7 @@ class Resources:
         assert self._list is not None, "lists are on offer where memory_list is"
         usual = min(address.usual, self._session.service.settings.search_limit_max)
         arguments = {"limit": usual, **address.arguments}
+        _require_number(arguments["limit"])
         return self._list, decode(arguments, self._list.arguments)
 
     # -- listing
@@ -247,6 +248,17 @@ class Resources:
     def forms(self) -> str:
         """A sentence that says which URIs there are."""
         return f"There are: {', '.join(form.template for form in self.offered)}"
+
+
+def _require_number(limit: int | str) -> None:
+    """Raises InvalidParameter for a limit that was left a text, which the words for arguments would take for JSON."""
+    if isinstance(limit, str):
+        raise invalid_at(
+            "limit",
+            f'expected an integer, got the string "{shorten(limit)}"',
+            "Write it in digits, 18 at most: limit=20, for example.",
+            shorten(limit),
+        )
 
 
 def record_name(row: Memory) -> str:

@@ -420,6 +420,8 @@ def test_a_record_that_is_not_there_is_not_found(
         ("mem://recent?limit=9999999999", "limit is 9999999999. Max 100."),
         ("mem://recent?limit=many", 'got the string "many"'),
         ("mem://recent?limit=1e9", 'got the string "1e9"'),
+        ("mem://recent?limit=1.0", 'the string "1.0". Write it in digits, 18 at most: limit=20'),
+        ("mem://by-type/note?limit=true", 'the string "true". Write it in digits, 18 at most'),
         ("mem://recent?limit=٣", "expected an integer"),
         ("mem://recent?limit=101", "limit is 101. Max 100."),
         ("mem://recent?limit=" + "9" * 400, "expected an integer"),
