@@ -16,15 +16,30 @@ _SENTENCES = re.compile(r"(?<=[.!?]) (?=[A-Z])")
 _DESCRIBING = re.compile(r"(?<=[.!?]) (?=[A-Za-z])")
 """In a description a sentence may begin with the name of a tool."""
 
+_NOT_TO_SWITCH = (
+    ("or switch_project to another one.", 'or name another one in each call: {"project": "…"}.'),
+    ("Call switch_project to use it, or", "Name it as `project` in each call to use it, or"),
+)
+"""What advises to switch to another project, and what to do instead where no session remembers one."""
+
 
 def followable(session: Session, advice: str | None) -> str | None:
     """What is left of it for this client; None where nothing is."""
+    if advice is not None and not session.lasting:
+        advice = _without_session(advice)
     settings = session.service.settings
     lacking = _lacking(settings.toolsets, settings.read_only, session.grant)
     if advice is None or lacking is None:
         return advice
     told = [each for each in _SENTENCES.split(advice) if not lacking.search(each)]
     return " ".join(told) or None
+
+
+def _without_session(advice: str) -> str:
+    """The same where nobody can switch to a project: it is named in each call."""
+    for told, instead in _NOT_TO_SWITCH:
+        advice = advice.replace(told, instead)
+    return advice
 
 
 def descriptions(offered: Mapping[str, Tool]) -> Iterator[str]:

@@ -37,12 +37,21 @@ class Session:
         """The project a call works in. Raises NoActiveProject where none was named nor is active."""
         name = asked or self.active
         if not name:
-            raise NoActiveProject(
+            raise self._none_active()
+        self.require_reach(name)
+        return name
+
+    def _none_active(self) -> NoActiveProject:
+        if self.lasting:
+            return NoActiveProject(
                 "No active project. Use switch_project to select one.",
                 suggestion='Or name one in the call itself: {"project": "…"}.',
             )
-        self.require_reach(name)
-        return name
+        path = f"{self.service.settings.http_path}/p/NAME"
+        return NoActiveProject(
+            "No active project, and no session that could remember one.",
+            suggestion=f'Name one in each call: {{"project": "…"}}. Or connect to {path}, which gives that one.',
+        )
 
     def open(self, asked: str | None) -> tuple[str, Opened]:
         return self._found(asked, self.service.open)

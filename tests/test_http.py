@@ -163,6 +163,30 @@ def test_the_handshake_era_can_do_without_sessions_too(tmp_path: Path) -> None:
         assert client("open_nodes", names=["Jon"])["entities"]
 
 
+@WIRE_ERAS
+def test_without_a_session_nobody_is_advised_to_switch_to_a_project(
+    tmp_path: Path, era: Era
+) -> None:
+    with served_http(tmp_path, "--stateless", MEMLOG_PROJECT="") as server:
+        client = HttpClient(server, era)
+        for name in ("one", "away"):
+            client("create_project", name=name)
+        client("archive_project", name="away")
+        told = [client("get_current_project")["message"]]
+        for tool, arguments in (
+            ("read_graph", {}),
+            ("read_graph", {"project": "away"}),
+            ("create_project", {"name": "one"}),
+        ):
+            with pytest.raises(Refused) as refused:
+                client(tool, **arguments)
+            told.append(f"{refused.value.error['message']} {refused.value.error['suggestion']}")
+        assert all("project" in each and "in each call" in each for each in told), told
+        assert "switch_project" not in str(told)
+        assert "/mcp/p/NAME" in told[1]
+        assert client("read_graph", project="one")["entities"] == []
+
+
 def test_without_a_session_no_resource_is_subscribed_to(tmp_path: Path) -> None:
     """Nobody could be told of a change, and nobody would ever take it back."""
     with served_http(tmp_path, "--stateless") as server:

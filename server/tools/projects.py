@@ -18,6 +18,9 @@ from server.answering.cutting import page_of
 from server.answering.views import ProjectView, view_project
 from server.registry import Arguments, Call, Result, tool
 
+_NAMED = 'Name one in each call: {"project": "…"}.'
+"""In place of switching to one, where no session remembers it."""
+
 
 class Nothing(Arguments, frozen=True):
     """No arguments."""
@@ -120,7 +123,8 @@ def get_current_project(call: Call, arguments: Nothing) -> CurrentProjectResult:
     """Tell which project is active on this connection. Example: {}"""
     name = call.session.active
     if not name:
-        message = "No active project. Use switch_project to select one."
+        how = "Use switch_project to select one." if call.session.lasting else _NAMED
+        message = f"No active project. {how}"
         return CurrentProjectResult(project=None, current=None, message=message)
     call.session.ensure_default(name)
     row = call.session.find(name)
