@@ -255,13 +255,17 @@ def load(flags: Mapping[str, Any] | None = None) -> tuple[Settings, dict[str, st
 
 
 def unknown() -> dict[str, str]:
-    """The variables that look like settings and are none, and for each the nearest that is one."""
+    """The variables that look like settings and are none, and for each the nearest that is one; and DATABASE_URL,
+    which other memory servers are told of their database by, where it names one."""
     known = [variable for setting in SETTINGS for variable in setting.variables]
-    return {
+    found = {
         variable: did_you_mean(variable, known) or "docs/settings.md lists them all."
         for variable in sorted(os.environ)
         if variable.startswith("MEMLOG_") and variable not in known
     }
+    if os.environ.get("DATABASE_URL", "").lower().startswith("postgres"):
+        found["DATABASE_URL"] = "Memories are kept in files; MEMLOG_DATA_DIR says where."
+    return found
 
 
 def allowed(wanted: Any) -> list[str]:

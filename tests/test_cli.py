@@ -196,6 +196,18 @@ def test_the_doctor_tells_how_far_the_indexes_are_and_which_variable_does_nothin
     assert "MEMLOG_READONLY" in remembered("doctor", "--json", MEMLOG_READONLY="1").json["unknown"]
 
 
+def test_the_doctor_says_that_the_database_of_another_server_is_not_used(
+    remembered: CommandLine,
+) -> None:
+    said = "DATABASE_URL is no setting and does nothing. Memories are kept in files; MEMLOG_DATA_DIR says where."
+    for url in ("postgres://me:word@host:5432/db", "postgresql+asyncpg://host/db"):
+        told = remembered("doctor", DATABASE_URL=url).stdout
+        assert said in told.splitlines()
+        assert url not in told
+    for url in ("", "sqlite:///app.db"):
+        assert "DATABASE_URL" not in remembered("doctor", DATABASE_URL=url).stdout
+
+
 def test_the_doctor_says_where_entries_are_dated_later_than_now(remembered: CommandLine) -> None:
     assert "ahead" not in remembered("doctor").stdout
     year_us = 365 * 24 * 3_600 * 1_000_000
