@@ -3,8 +3,8 @@
 Promises the struct, or one `InvalidParameter` or `LimitExceeded` that names every problem of the
 request that can be seen without what is stored; nothing else is raised, whatever JSON was sent. What arrives is
 valid Unicode without control characters (in what is only searched they are spaces), finite, and no deeper than 64
-levels; texts that are stored show something
-where they may not be empty, and times are times. So nothing behind has to ask again.
+levels; texts that are stored show something where they may not be empty, and times are times. So nothing behind
+has to ask again.
 
 A request spelt as the schema says costs one conversion and one encoding, both in C: the encoder
 refuses lone surrogates and escapes control characters, where a search finds them. Only when
