@@ -76,9 +76,8 @@ class Sweeper:
             stored = {name: cache.keys() for name, cache in self._embeddings.caches().items()}
             used = set(self._used())  # read after: a text is embedded when a log has it
             for name, cache in self._embeddings.caches().items():
-                if unused := stored.get(name, set()) - used:
-                    cache.discard_keys(unused)
-                    cache.compact()
+                cache.discard_keys(stored.get(name, set()) - used)
+                cache.compact()  # also where all is discarded: by who ended before this
             for note in gone:
                 note.unlink(missing_ok=True)
 

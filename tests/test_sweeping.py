@@ -87,6 +87,23 @@ def test_what_a_process_that_ended_left_in_the_cache_goes_at_the_next_start(
     assert embedded(tmp_path) == {SHARED}
 
 
+def test_no_byte_stays_where_a_process_ended_with_vectors_discarded_and_the_file_not_yet_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def end(_: VectorCache) -> None:
+        raise OSError("the process was killed")
+
+    with client_on(tmp_path, embedder="minilm") as client:
+        two_projects(client)
+        with monkeypatch.context() as patch:
+            patch.setattr(VectorCache, "compact", end)
+            client.service.delete("gone", wait=True)
+    with client_on(tmp_path, secrets="off") as client:
+        client.service.warm_up()
+        wait_for_the_sweep(client)
+    assert embedded(tmp_path) == {SHARED}
+
+
 def test_a_deletion_that_was_refused_costs_no_vector(tmp_path: Path) -> None:
     def refuse(_: Service, name: str) -> Any:
         raise OSError(f"{name} stays")
