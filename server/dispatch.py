@@ -234,7 +234,7 @@ def _succeeded(
     more: tuple[str, ...] = ()
     if (
         damage is not None and "notice" in result.__struct_fields__
-    ):  # else it was found after a write
+    ):  # a write that found it has none
         both = together(damage.message, result.notice)  # type: ignore[attr-defined]
         result = msgspec.structs.replace(result, notice=both)
     structured: Result | dict[str, Any] = result

@@ -73,11 +73,14 @@ class Sweeper:
             gone = self._gone()
             if not gone:
                 return
-            stored = {name: cache.keys() for name, cache in self._embeddings.caches().items()}
-            used = set(self._used())  # read after: a text is embedded when a log has it
-            for name, cache in self._embeddings.caches().items():
-                cache.discard_keys(stored.get(name, set()) - used)
-                cache.compact()  # also where all is discarded: by who ended before this
+            caches = self._embeddings.caches()
+            unused = {name: cache.keys() for name, cache in caches.items()}
+            for key in self._used():  # read after: a text is embedded when a log has it
+                for keys in unused.values():
+                    keys.discard(key)
+            for name, keys in unused.items():
+                caches[name].discard_keys(keys)
+                caches[name].compact()  # also where all is discarded: by who ended before this
             for note in gone:
                 note.unlink(missing_ok=True)
 

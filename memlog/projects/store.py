@@ -168,9 +168,7 @@ class Store:
         with self._changing(row.id):
             try:
                 self._open.get(row.id).remove()
-            except (
-                DamagedLog
-            ):  # nothing is written to it, not even that it is gone; nor does anybody else do so
+            except DamagedLog:  # it takes no events, not even that of its end
                 self._throw_away_damaged(row.id)
         return row
 
