@@ -5,12 +5,15 @@ the strings in it, a relation under its type, for the names at its ends are thos
 changes: when the name in it changes, it dies and is born anew. Which documents an entry brings into
 being or ends depends on the entry and on the state as it stood then, never on the present; so every
 projection sees the same documents, whenever it reads the log.
+
+A document bears the label of the thread that wrote what is found under it, whoever renamed or moved that since.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import lru_cache
 from typing import Literal, NamedTuple, TypeVar, assert_never, get_args
 
 import msgspec
@@ -61,6 +64,12 @@ class Document(msgspec.Struct, frozen=True):
     written: Written | None = None
 
 
+@lru_cache(maxsize=1_000)
+def thread_labels(thread: str | None) -> tuple[str, ...]:
+    """The label of all that a thread wrote; none where there is no thread."""
+    return () if thread is None else (f"thread:{thread}",)
+
+
 class Written(msgspec.Struct, frozen=True):
     """When, in microseconds since 1970, and in which thread of the client's."""
 
@@ -98,22 +107,23 @@ def changes(entries: Iterable[Entry], state_at: Callable[[int], State]) -> Itera
         position = entry.position
         match entry.event:
             case events.ObservationAdded() as event:
-                entity_id = event.entity_id
+                entity_id, labels = event.entity_id, thread_labels(entry.thread)
                 if entity_id not in names:
                     names[entity_id] = _present(state_at(position).entity(entity_id)).name
-                observation_id, content = event.observation_id, event.content
+                ids = entity_id, event.observation_id
                 yield Born(
-                    _observation(
-                        entity_id, names[entity_id], observation_id, content, position, entry
-                    )
+                    _observation(*ids, names[entity_id], event.content, labels, position, entry)
                 )
             case events.EntityCreated() as event:
                 names[event.entity_id] = event.name
-                yield Born(_entity(event.entity_id, event.name, event.entity_type, position))
+                labels = thread_labels(entry.thread)
+                yield Born(
+                    _entity(event.entity_id, event.name, event.entity_type, labels, position)
+                )
             case events.EntityTypeChanged() as event:
                 entity = _present(state_at(position).entity(event.entity_id))
                 yield Died(entity.id, position)
-                yield Born(_entity(entity.id, entity.name, entity.entity_type, position))
+                yield Born(_described(entity, position))
             case events.EntityDeleted() as event:
                 yield Died(event.entity_id, position)
                 # A repair left facts behind, if what took them along was lost, until it began to put that back.
@@ -138,7 +148,10 @@ def changes(entries: Iterable[Entry], state_at: Callable[[int], State]) -> Itera
             case events.MemorySuperseded() | events.MemoryDeleted() as event:
                 yield Died(event.memory_id, position)
             case events.RelationAdded() as event:
-                yield Born(_relation(event.relation_id, event, state_at(position), position))
+                labels = thread_labels(entry.thread)
+                yield Born(
+                    _relation(event.relation_id, event, labels, state_at(position), position)
+                )
             case events.RelationDeleted() as event:
                 yield Died(event.relation_id, position)
             case (
@@ -194,7 +207,8 @@ def _touched(position: int, state: State, after: State) -> dict[str, Document]:
         elif kind == b"R":
             relation = state.relation(name)
             if relation is not None:
-                found[name] = _relation(name, relation, state, position)
+                labels = thread_labels(relation.thread)
+                found[name] = _relation(name, relation, labels, state, position)
         elif kind in (b"E", b"O"):
             found.update(_of_entity(name, state, position))
     return found
@@ -205,14 +219,20 @@ def _of_entity(entity_id: str, state: State, position: int) -> Iterator[tuple[st
     entity = state.entity(entity_id)
     if entity is None:
         return
-    yield entity_id, _entity(entity_id, entity.name, entity.entity_type, position)
+    yield entity_id, _described(entity, position)
     for row in state.observations(entity_id):
-        yield row.id, _observation(entity.id, entity.name, row.id, row.content, position)
+        yield row.id, _told(row, entity.name, position)
 
 
-def _entity(entity_id: str, name: str, entity_type: str, born: int) -> Document:
+def _described(row: Entity, born: int) -> Document:
+    return _entity(row.id, row.name, row.entity_type, thread_labels(row.thread), born)
+
+
+def _entity(
+    entity_id: str, name: str, entity_type: str, labels: tuple[str, ...], born: int
+) -> Document:
     text = f"{name} ({entity_type})"
-    return Document("entity", entity_id, entity_id, text, (), born, subject=name)
+    return Document("entity", entity_id, entity_id, text, labels, born, subject=name)
 
 
 def _observed(
@@ -221,36 +241,48 @@ def _observed(
     """The document of a fact as the state has it; `entry` as in `_observation`."""
     row = _present(state.observation(observation_id))
     name = _present(state.entity(row.entity_id)).name
-    return _observation(row.entity_id, name, row.id, row.content, position, entry)
+    return _told(row, name, position, entry)
+
+
+def _told(row: Observation, name: str, born: int, entry: Entry | None = None) -> Document:
+    labels = thread_labels(row.thread)
+    return _observation(row.entity_id, row.id, name, row.content, labels, born, entry)
 
 
 def _observation(
     entity_id: str,
-    name: str,
     observation_id: str,
+    name: str,
     content: str,
+    labels: tuple[str, ...],
     born: int,
     entry: Entry | None = None,
 ) -> Document:
     """`entry` is the one that wrote it down, where one did just then."""
     text, written = f"{name}: {content}", _written(entry)
-    return Document("observation", observation_id, entity_id, text, (), born, name, written)
+    return Document("observation", observation_id, entity_id, text, labels, born, name, written)
 
 
 def _memory(row: Memory, born: int, entry: Entry | None = None) -> Document:
     """A memory is found under every string in its content, keys included."""
     text = " ".join(strings(row.content))
-    return Document("memory", row.id, "", text, row.labels, born, "", _written(entry))
+    labels = (*row.labels, *thread_labels(row.thread))
+    return Document("memory", row.id, "", text, labels, born, "", _written(entry))
 
 
 def _relation(
-    relation_id: str, told: Relation | events.RelationAdded, state: State, born: int
+    relation_id: str,
+    told: Relation | events.RelationAdded,
+    labels: tuple[str, ...],
+    state: State,
+    born: int,
 ) -> Document:
     """A relation belongs to the entity that it leaves, if there is one."""
     whole = told.relation_type
     parts = _HUMP.sub(" ", whole)
     text = whole if parts == whole else f"{whole} {parts}"
-    return Document("relation", relation_id, state.entity_id_of(told.source) or "", text, (), born)
+    leaves = state.entity_id_of(told.source) or ""
+    return Document("relation", relation_id, leaves, text, labels, born)
 
 
 def _written(entry: Entry | None) -> Written | None:

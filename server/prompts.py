@@ -41,6 +41,7 @@ from server.addresses import item_uri
 from server.answering.cutting import together, within_budget
 from server.answering.findings import Group, findings
 from server.answering.memories import MEMORY_KINDS, found_memories
+from server.answering.rankings import Deep, ranked
 from server.input.arguments import decode
 from server.reading import read_in_thread
 from server.refusals import refuse_cursor, refusing
@@ -132,25 +133,22 @@ class Prompts:
         project, opened = self._session.open(asked.project)
         service, active = self._session.service, self._session.active
         limit = service.settings.search_limit
-        found = opened.searcher.search(
-            asked.query,
-            kinds=MEMORY_KINDS,
-            labels=labels(asked.type, asked.tags),
-            depth=limit,
-        )
+        wanted = labels(asked.type, asked.tags)
+        search = partial(opened.searcher.search, asked.query, kinds=MEMORY_KINDS, labels=wanted)
+        ranking = ranked(search, Deep(None, limit))
         with opened.project.read() as state:
-            rows = found_memories(found.hits, state, limit)
+            rows = [found.row for found in found_memories(ranking, 0, limit, state)]
         records = list(
-            within_budget(_record(row, item_uri(row.id, project, active)) for row, _ in rows)
+            within_budget(_record(row, item_uri(row.id, project, active)) for row in rows)
         )
-        service.usage.read(row.id for row, _ in rows[: len(records)])
+        service.usage.read(row.id for row in rows[: len(records)])
         groups: list[Group] = []
         if not asked.tags and "search_nodes" in self._tools:
             mode: Mode = service.settings.search_mode
             groups = findings(opened, asked.query, mode, GROUPS_MAX, GRAPH_KINDS).groups
         left_out = len(rows) - len(records)
         more = f"memory_search lists {counted(left_out, 'more records')}." if left_out else None
-        notice = together(more, opened.noticed(found.notice))
+        notice = together(more, opened.noticed(ranking.found.notice))
         return "\n\n".join(_recalled(asked.query, project, records, groups, notice))
 
     # -- saving

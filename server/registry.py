@@ -49,6 +49,9 @@ class Link(msgspec.Struct, frozen=True):
 
 
 ThreadId = Annotated[str, msgspec.Meta(min_length=1, max_length=200, examples=["planning-2026"])]
+WroteThread = Annotated[str, msgspec.Meta(min_length=1, description="Only what this thread wrote")]
+"""The argument `threadId` of a tool that reads."""
+
 _DESCRIBED = msgspec.Meta(description="Conversation id")
 _THREAD = (
     "thread_id",

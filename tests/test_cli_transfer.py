@@ -84,6 +84,30 @@ def test_an_import_is_taken_back_as_it_says_itself(
     assert lines_of(remembered("export").stdout) == LINES
 
 
+def test_what_is_imported_is_written_under_the_thread_that_was_named(
+    memlog: CommandLine, tmp_path: Path
+) -> None:
+    file = written(tmp_path / "in.jsonl", [JON, KNOWS])
+    assert memlog("import", file, "--thread", "old notes").code == 0
+    assert memlog("log", "--thread", "old notes", "--json").stdout.count('"old notes"') == 3
+    found = memlog("search", "banker", "--thread", "old notes", "--json").json
+    assert [group["name"] for group in found["groups"]] == ["Jon"]
+    other = memlog("search", "banker", "--thread", "old note", "--json").json
+    assert other["groups"] == []
+    assert "Nothing was written under the threadId 'old note'. Did you mean" in other["notice"]
+
+
+@pytest.mark.parametrize("thread", ["", " ", "\x1b[31m", "x" * 201])
+def test_a_thread_that_no_client_could_name_is_refused(
+    memlog: CommandLine, tmp_path: Path, thread: str
+) -> None:
+    file = written(tmp_path / "in.jsonl", [JON])
+    ended = memlog("import", file, "--thread", thread)
+    assert ended.code == 2
+    assert "'--thread'" in ended.stderr
+    assert memlog("search", "banker", "--json").json["groups"] == []
+
+
 def test_an_import_that_adds_nothing_says_nothing_of_taking_it_back(
     remembered: CommandLine, tmp_path: Path
 ) -> None:

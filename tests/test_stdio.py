@@ -79,6 +79,8 @@ ROUND: list[tuple[str, Structured]] = [
     ("find_relation_path", {"from": "Ann", "to": "Jon"}),
     ("get_analytics", {}),
     ("get_analytics", {"threadId": "two", "limit": 1}),
+    ("search_nodes", {"query": "dances", "threadId": "one"}),
+    ("recall", {"query": "dances", "threadId": "two"}),
     ("store_memory", {"content": "User lives in Seattle"}),
     ("store_memory", {"content": "User moved to Austin", "source": "extracted"}),
     ("supersede_memory", {"old_memory_id": "$0", "new_memory_id": "$1"}),

@@ -42,8 +42,14 @@ def test_facts_that_an_answer_does_not_hold_are_counted(tmp_path: Path) -> None:
             client("store_memory", content=f"tea {number} {'x' * 9_000}")
         listed = client("list_recent_memories", limit=5)
         assert len(listed["memories"]) == 3
-        assert listed["notice"].startswith("2 more did not fit")
+        rest = "did not fit into the answer: nextCursor goes on with them."
+        assert listed["notice"] == f"2 more {rest}"
+        others = client("list_recent_memories", limit=5, cursor=listed["nextCursor"])
         found = client("search_memories", query="tea", limit=6)
         assert len(found["memories"]) == 3
-        assert found["notice"].startswith("3 more did not fit")
+        assert found["notice"].startswith(f"3 more {rest}")
+        more = client("search_memories", query="tea", limit=6, cursor=found["nextCursor"])
+        for pages in ([listed, others], [found, more]):
+            told = {memory["id"] for page in pages for memory in page["memories"]}
+            assert len(told) == 6
         assert "notice" not in client("list_recent_memories", limit=3)

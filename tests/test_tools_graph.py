@@ -378,6 +378,12 @@ PAGED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "get_history": ({"threadId": "a"}, {"threadId": "b", "since": 1, "entityName": "Jon"}),
     "get_observation_history": ({"entityName": "Jon"}, {"entityName": "Gina", "threadId": "b"}),
     "memory_list": ({"tags": ["x"]}, {"tags": ["x", "y"], "type": "note", "asOf": 3}),
+    "memory_search": (
+        {"query": "note", "tags": ["x"]},
+        {"query": "notes", "tags": [], "type": "note", "threadId": "b", "asOf": 3},
+    ),
+    "search_memories": ({"query": "note"}, {"query": "notes", "threadId": "b", "asOf": 3}),
+    "list_recent_memories": ({}, {"threadId": "b", "asOf": 3}),
     "list_projects": ({}, {"status": "all"}),
 }
 """The arguments of a first page, and others."""

@@ -41,7 +41,7 @@ from projections.things import TextHit
 
 log = logging.getLogger("memlog.text")
 
-TEXT_VERSION = 5
+TEXT_VERSION = 6
 """Of the schema and of everything that decides what is in the index. The folder's name carries it."""
 
 AHEAD_DOCUMENTS_MAX = 2_000

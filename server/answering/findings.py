@@ -7,8 +7,10 @@ import msgspec
 from memlog.canonical import text_of
 from memlog.settings import Mode
 from memlog.state import State
-from projections.documents import Kind
+from projections.documents import Kind, thread_labels
 from projections.search.searcher import Hit
+from server.answering.cutting import together
+from server.answering.nearest import silent_thread
 from server.service import Opened
 
 LINES_MAX = 5
@@ -30,10 +32,18 @@ class Findings(msgspec.Struct, frozen=True):
 
 
 def findings(
-    opened: Opened, query: str, mode: Mode, limit: int, kinds: frozenset[Kind] | None = None
+    opened: Opened,
+    query: str,
+    mode: Mode,
+    limit: int,
+    kinds: frozenset[Kind] | None = None,
+    thread: str | None = None,
 ) -> Findings:
-    """The best `limit` groups for `query`, each with up to `LINES_MAX` of its facts."""
-    found = opened.searcher.search(query, mode=mode, kinds=kinds, depth=LINES_MAX * limit)
+    """The best `limit` groups for `query`, each with up to `LINES_MAX` of its facts; if there is a `thread`, of what it
+    wrote."""
+    found = opened.searcher.search(
+        query, mode=mode, kinds=kinds, labels=thread_labels(thread), depth=LINES_MAX * limit
+    )
     grouped: dict[str, list[Hit]] = {}
     for hit in found.hits:
         grouped.setdefault(hit.entity or hit.ref, []).append(hit)
@@ -49,7 +59,8 @@ def findings(
                 groups.append(group)
             if len(groups) == limit:
                 break
-    return Findings(groups, opened.noticed(found.notice))
+    silent = None if groups else silent_thread(thread, opened)
+    return Findings(groups, opened.noticed(together(found.notice, silent)))
 
 
 def _memory(hit: Hit, state: State) -> Group | None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, islice
+from typing import NamedTuple
+
+import msgspec
 
 from memlog.decisions.memories import FACT, missing_memory
 from memlog.errors import EmbeddingError, refusal
@@ -12,19 +15,48 @@ from memlog.projects.project import Outcome
 from memlog.state import Memory, State, type_label
 from projections.documents import Kind
 from projections.search.searcher import Hit
+from server.answering.cursors import Born, Position
+from server.answering.rankings import Ranking
 from server.service import Opened
 
 MEMORY_KINDS: frozenset[Kind] = frozenset({"memory"})
 SIMILAR_MAX = 5
 
 
-def found_memories(hits: Sequence[Hit], state: State, limit: int) -> list[tuple[Memory, float]]:
-    """The memories behind hits that are active in `state`, best first, each with how relevant it is, 0..1: no more
-    than what stands before it, for the seeds' clients read the order of a list from these numbers."""
-    rows = ((state.memory(hit.ref), hit) for hit in hits)
-    found = list(islice(((row, hit) for row, hit in rows if row is not None and row.active), limit))
-    falling = accumulate((_relevance(hit) for _, hit in found), min)
-    return [(row, relevance) for (row, _), relevance in zip(found, falling, strict=True)]
+class Ranked(NamedTuple):
+    """A memory that was found, its rank in what was found, and how relevant it is, 0..1."""
+
+    row: Memory
+    rank: int
+    relevance: float
+
+
+def found_memories(ranking: Ranking, offset: int, limit: int, state: State) -> list[Ranked]:
+    """Up to `limit` memories from `offset` on that are active in `state`, best first. None is more relevant than what
+    stands before it, for the seeds' clients read the order of a list from these numbers."""
+    falling = accumulate((_relevance(hit) for _, hit in ranking.things), min)
+    each = enumerate(zip(ranking.things, falling, strict=True))
+    rows = (
+        Ranked(row, rank, relevance)
+        for rank, ((memory_id, _), relevance) in islice(each, offset, None)
+        if (row := state.memory(memory_id)) is not None and row.active
+    )
+    return list(islice(rows, limit))
+
+
+class Older(msgspec.Struct, array_like=True):
+    """A cursor: the list as of `position`, of memories born before `born`."""
+
+    position: Position | None
+    born: Born | None = None
+
+
+def listed_memories(
+    state: State, start: Older, thread: str | None, labels: Sequence[str] = ()
+) -> Iterator[Memory]:
+    """The newest first: those that have all the labels, and were written by the thread, if there is one."""
+    rows = state.memories(labels, start.born)
+    return (row for row in rows if thread in (None, row.thread))
 
 
 def _relevance(hit: Hit) -> float:

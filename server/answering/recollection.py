@@ -43,15 +43,22 @@ READ_AHEAD = 2
 
 
 class Recollection:
-    """The items for one query, over one state of the project and the log up to it."""
+    """The items for one query, over one state of the project and the log up to it; of hits of one `thread`, if there
+    is one, with nothing beside them that another wrote."""
 
     def __init__(
-        self, state: State, entry_at: Callable[[int], Entry | None], query: str, budget_tokens: int
+        self,
+        state: State,
+        entry_at: Callable[[int], Entry | None],
+        query: str,
+        budget_tokens: int,
+        thread: str | None = None,
     ) -> None:
         self._state = state
         self._entry_at = entry_at
         self._words = _terms(query)
         self._budget_tokens = budget_tokens
+        self._thread = thread
         self._room = budget_tokens * CHARACTERS_PER_TOKEN
         self._entities: dict[str, Entity | None] = {}
         self._entries: dict[int, Entry | None] = {}
@@ -178,6 +185,7 @@ class Recollection:
         if entity is None:
             return []
         rows = self._state.relations_touching(entity.name)
+        rows = [row for row in rows if self._thread in (None, row.thread)]
         named = {row.id for row in rows if self._is_named(row, entity)}
         ranked = sorted(rows, key=lambda row: (row.id not in named, -row.born))
         found = []

@@ -21,6 +21,7 @@ from server.cli.common import (
 @click.argument("query")
 @click.option("--limit", "-n", type=click.IntRange(1, 1_000), default=10, show_default=True)
 @click.option("--mode", type=click.Choice(["hybrid", "text", "semantic"]))
+@click.option("--thread", "-t", help="Only what this thread wrote.")
 @project_option
 @json_option
 @with_settings
@@ -29,6 +30,7 @@ def search_command(
     query: str,
     limit: int,
     mode: Mode | None,
+    thread: str | None,
     project: str | None,
     as_json: bool,
 ) -> None:
@@ -43,7 +45,7 @@ def search_command(
 
     with service_of(settings) as service:
         _, opened = open_project(service, project)
-        found = findings(opened, query, mode or settings.search_mode, limit)
+        found = findings(opened, query, mode or settings.search_mode, limit, thread=thread)
     if as_json:
         print_json(found)
         return

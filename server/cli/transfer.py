@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import BinaryIO
 
 import click
+import msgspec
 
+from memlog.blank import is_blank
+from memlog.controls import CONTROL
 from memlog.copies import chronicle, taking_in, transfer
 from memlog.errors import MemlogError, ProjectExists, counted
-from memlog.projects.project import Outcome
+from memlog.projects.project import Origin, Outcome
 from memlog.settings import Settings
 from server.cli import output
 from server.cli.common import (
@@ -32,6 +35,7 @@ from server.cli.common import (
     store_of,
     with_settings,
 )
+from server.registry import ThreadId
 from server.rights.credentials import judge_lines
 from server.service import Opened
 from server.tools.history import LAST_MAX
@@ -41,12 +45,30 @@ AGAIN = "import the file again: what is there is not added twice."
 WHOLE_OR_NOT = "A history comes in whole or not at all: import the file again."
 
 
+def as_thread(_: click.Context, __: click.Parameter, thread: str | None) -> str | None:
+    """What a client could pass as its threadId."""
+    if thread is None:
+        return None
+    try:
+        msgspec.convert(thread, ThreadId)
+    except msgspec.ValidationError as error:
+        raise click.BadParameter(f"{error}.") from error
+    if is_blank(thread) or CONTROL.search(thread):
+        raise click.BadParameter("Say it in characters that show.")
+    return thread
+
+
 @click.command("import")
 @click.argument("file", type=ToRead())
+@click.option(
+    "--thread", "-t", callback=as_thread, help="Write it under this thread, as a client's threadId."
+)
 @project_option
 @json_option
 @with_settings
-def import_command(settings: Settings, file: BinaryIO, project: str | None, as_json: bool) -> None:
+def import_command(
+    settings: Settings, file: BinaryIO, thread: str | None, project: str | None, as_json: bool
+) -> None:
     """Add what a memory.json of the reference server holds. Doing it twice adds nothing.
 
     A file with anything that cannot be kept is refused whole. What is kept otherwise than it stands there (a
@@ -58,20 +80,22 @@ def import_command(settings: Settings, file: BinaryIO, project: str | None, as_j
 
     \b
     Example: memlog import ~/memory.json
+    Example: memlog import --thread old-notes ~/memory.json
     Example: memlog import history.jsonl
     """
     data = file.read()
     if chronicle.is_history(data):
-        if project is not None:
-            raise click.UsageError(
-                "A history becomes the project that it was: leave out --project."
-            )
+        for option, given in (("--project", project), ("--thread", thread)):
+            if given is not None:
+                raise click.UsageError(
+                    f"A history becomes the project that it was: leave out {option}."
+                )
         with _stopped_in_words(lambda: WHOLE_OR_NOT):
             _import_history(settings, data, as_json)
         return
     done = Done()
     with _stopped_in_words(lambda: f"{done.at_least()} To go on, {AGAIN}"):
-        _import_graph(settings, data, project, as_json, done)
+        _import_graph(settings, data, project, Origin(thread=thread), as_json, done)
 
 
 class Done:
@@ -106,7 +130,12 @@ def _stopped_in_words(what_is_kept: Callable[[], str]) -> Iterator[None]:
 
 
 def _import_graph(
-    settings: Settings, data: bytes, project: str | None, as_json: bool, done: Done
+    settings: Settings,
+    data: bytes,
+    project: str | None,
+    origin: Origin,
+    as_json: bool,
+    done: Done,
 ) -> None:
     _judge(settings, transfer.objects(data))
     placed = transfer.read(data)
@@ -123,7 +152,8 @@ def _import_graph(
         done.of = len(lines)
         try:
             for command, count in transfer.commands(lines):
-                done.add(count, opened.project.execute(command, service.store.context, _events))
+                execute = opened.project.execute
+                done.add(count, execute(command, service.store.context, _events, origin))
                 progress.advance(task, count)
             behind = indexed(service, name, ("text", "vectors"), progress)
         except MemlogError as error:

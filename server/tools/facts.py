@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import islice
 from typing import Annotated
 
@@ -13,13 +14,24 @@ from memlog.commands import StoreMemory, SupersedeMemory
 from memlog.projects.project import Outcome
 from memlog.state import Memory
 from memlog.times import iso
-from server.advice import followable
+from projections.documents import thread_labels
+from projections.search.searcher import DEPTH
+from server.answering.cursors import CursorText, read_cursor, write_cursor
 from server.answering.cutting import Room, together, within_budget
-from server.answering.memories import MEMORY_KINDS, found_memories, similar_facts, stored
+from server.answering.memories import (
+    MEMORY_KINDS,
+    Older,
+    found_memories,
+    listed_memories,
+    similar_facts,
+    stored,
+)
 from server.answering.moments import AsOf, position_of
+from server.answering.nearest import silent_thread
+from server.answering.rankings import Deep, ranked
 from server.answering.views import Blame, Provenance, view_provenance
 from server.input.wording import SEARCHED
-from server.registry import Arguments, Call, Result, tool
+from server.registry import Arguments, Call, Result, WroteThread, tool
 
 QUERY_CHARACTERS_MAX = 1_000
 
@@ -134,6 +146,8 @@ class SearchMemories(Arguments, frozen=True):
         ),
     ]
     limit: Annotated[int, Meta(ge=1, le=20)] = 5
+    thread_id: WroteThread | None = field(name="threadId", default=None)
+    cursor: CursorText | None = None
     as_of: AsOf | None = field(name="asOf", default=None)
     provenance: Blame = False
 
@@ -141,7 +155,12 @@ class SearchMemories(Arguments, frozen=True):
 class FactsResult(Result, frozen=True):
     project: str
     memories: list[FactView]
+    next_cursor: str | None = field(name="nextCursor", default=None)
     notice: str | None = None
+
+
+class _FactsCursor(Deep):
+    pass
 
 
 @tool("facts", "Search facts")
@@ -151,24 +170,48 @@ def search_memories(call: Call, arguments: SearchMemories) -> FactsResult:
     Use it before answering from what you know of the user. Example: {"query": "Where does the user live?"}
     """
     project, opened = call.open(arguments)
-    at = position_of(arguments.as_of, opened.project)
-    found = opened.searcher.search(
-        arguments.query, at=at, kinds=MEMORY_KINDS, depth=arguments.limit
+    start = read_cursor(_FactsCursor, opened.project_id, arguments)
+    if start is None:
+        start = _FactsCursor(position_of(arguments.as_of, opened.project), DEPTH)
+    search = partial(
+        opened.searcher.search,
+        arguments.query,
+        at=start.position,
+        kinds=MEMORY_KINDS,
+        labels=thread_labels(arguments.thread_id),
     )
+    ranking = ranked(search, start)
     usage = call.service.usage
-    with opened.project.read(at) as state:
+    with opened.project.read(start.position) as state:
         blamed = state if arguments.provenance else None
-        rows = found_memories(found.hits, state, arguments.limit)
+        found = found_memories(ranking, start.offset, arguments.limit, state)
         views = [
-            view_fact(row, usage.accessed_us(row.id), relevance, view_provenance(row, blamed))
-            for row, relevance in rows
+            view_fact(
+                each.row,
+                usage.accessed_us(each.row.id),
+                each.relevance,
+                view_provenance(each.row, blamed),
+            )
+            for each in found
         ]
-    usage.read(row.id for row, _ in rows)
-    return _facts(call, project, views, found.notice)
+        position = state.position
+    shown = list(within_budget(views))
+    usage.read(view.id for view in shown)
+    reached = found[len(shown) - 1].rank + 1 if shown else len(ranking.things)
+    following = ranking.following(start, position, reached)
+    silent = None if shown else silent_thread(arguments.thread_id, opened)
+    return FactsResult(
+        project=project,
+        memories=shown,
+        next_cursor=write_cursor(following, opened.project_id, arguments),
+        notice=together(_cut(views, shown), ranking.found.notice, silent),
+    )
 
 
 class ListRecentMemories(Arguments, frozen=True):
     limit: Annotated[int, Meta(ge=1, le=50)] = 10
+    thread_id: WroteThread | None = field(name="threadId", default=None)
+    cursor: CursorText | None = None
     as_of: AsOf | None = field(name="asOf", default=None)
     provenance: Blame = False
 
@@ -177,25 +220,34 @@ class ListRecentMemories(Arguments, frozen=True):
 def list_recent_memories(call: Call, arguments: ListRecentMemories) -> FactsResult:
     """List the memories stored last, the newest first; outdated ones are left out. Example: {"limit": 5}"""
     project, opened = call.open(arguments)
+    start = read_cursor(Older, opened.project_id, arguments)
+    if start is None:
+        start = Older(position_of(arguments.as_of, opened.project))
     usage = call.service.usage
-    with opened.project.read(position_of(arguments.as_of, opened.project)) as state:
+    with opened.project.read(start.position) as state:
         blamed = state if arguments.provenance else None
-        rows = list(islice(state.memories(), arguments.limit))
+        listed = listed_memories(state, start, arguments.thread_id)
+        rows = list(islice(listed, arguments.limit + 1))
         views = [
             view_fact(row, usage.accessed_us(row.id), provenance=view_provenance(row, blamed))
-            for row in rows
+            for row in rows[: arguments.limit]
         ]
-    usage.read(row.id for row in rows)
-    return _facts(call, project, views)
-
-
-def _facts(
-    call: Call, project: str, views: Sequence[FactView], notice: str | None = None
-) -> FactsResult:
-    """As many as an answer holds; how many it does not hold is said."""
+        position = state.position
     shown = list(within_budget(views))
+    usage.read(view.id for view in shown)
+    more = len(rows) > len(shown)
+    following = Older(position, rows[len(shown) - 1].born) if more else None
+    return FactsResult(
+        project=project,
+        memories=shown,
+        next_cursor=write_cursor(following, opened.project_id, arguments),
+        notice=_cut(views, shown) if shown else silent_thread(arguments.thread_id, opened),
+    )
+
+
+def _cut(views: Sequence[FactView], shown: Sequence[FactView]) -> str | None:
+    """How many of those asked for the answer does not hold."""
     left_out = len(views) - len(shown)
-    if left_out:
-        said = f"{left_out} more did not fit into the answer."
-        notice = together(said, followable(call.session, "memory_list has their links."), notice)
-    return FactsResult(project=project, memories=shown, notice=notice)
+    if not left_out:
+        return None
+    return f"{left_out} more did not fit into the answer: nextCursor goes on with them."

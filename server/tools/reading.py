@@ -15,10 +15,9 @@ from memlog.patience import Held
 from memlog.settings import Mode
 from memlog.state import State
 from memlog.storage.gates import SMALL_CALLS
-from projections.documents import Kind
-from projections.search.searcher import DEPTH, Found, Hit
+from projections.documents import Kind, thread_labels
+from projections.search.searcher import DEPTH, Hit
 from server.answering.cursors import (
-    Count,
     CursorText,
     Id,
     Limit,
@@ -28,6 +27,7 @@ from server.answering.cursors import (
 )
 from server.answering.cutting import page_of, together, within_budget
 from server.answering.moments import AsOf, position_of
+from server.answering.nearest import silent_thread
 from server.answering.portions import (
     OPEN_ALONE,
     cut_notice,
@@ -35,9 +35,10 @@ from server.answering.portions import (
     portion_of_facts,
     view_portion,
 )
+from server.answering.rankings import Deep, ranked
 from server.answering.views import Blame, EntityView, RelationView, view_relation
 from server.input.wording import SEARCHED
-from server.registry import Arguments, Call, Result, tool
+from server.registry import Arguments, Call, Result, WroteThread, tool
 
 GRAPH_KINDS: frozenset[Kind] = frozenset({"entity", "observation"})
 SEARCH_LIMIT = 25
@@ -47,11 +48,9 @@ LOT = 8
 DOCUMENTS_PER_ENTITY = 4
 """How many documents are looked at for each entity wanted: several are often of the same one."""
 
-DEEPER_TIMES = 4
 QUERY_CHARACTERS_MAX = 10_000
 
 Item = TypeVar("Item")
-Cursor = Annotated[CursorText, Meta(description="nextCursor of the answer before")]
 
 
 class GraphResult(Result, frozen=True):
@@ -67,7 +66,7 @@ class GraphResult(Result, frozen=True):
 
 class ReadGraph(Arguments, frozen=True):
     limit: Limit | None = None
-    cursor: Cursor | None = None
+    cursor: CursorText | None = None
     as_of: AsOf | None = field(name="asOf", default=None)
     provenance: Blame = False
 
@@ -137,7 +136,8 @@ class SearchNodes(Arguments, frozen=True):
     ]
     limit: Limit | None = None
     mode: Annotated[Mode | None, Meta(description="By words, by meaning, or both (hybrid)")] = None
-    cursor: Cursor | None = None
+    thread_id: WroteThread | None = field(name="threadId", default=None)
+    cursor: CursorText | None = None
     as_of: AsOf | None = field(name="asOf", default=None)
     provenance: Blame = False
 
@@ -154,22 +154,8 @@ class SearchNodesResult(Result, frozen=True):
     notice: str | None = None
 
 
-class _SearchCursor(msgspec.Struct, array_like=True):
-    """The same search as of `position`, so many candidates deep, beyond the first `offset` entities.
-
-    A deeper search orders anew; so what a search of depth `told` found was told on pages before, and
-    the pages of this one leave it out.
-    """
-
-    position: Position | None
-    offset: Count
-    depth: Count
-    told: Count = 0
-
-    def after(self, position: int, reached: int, *, more: bool) -> _SearchCursor:
-        if more:
-            return _SearchCursor(position, reached, self.depth, self.told)
-        return _SearchCursor(position, 0, self.depth * DEEPER_TIMES, self.depth)
+class _SearchCursor(Deep):
+    pass
 
 
 @tool("graph", "Search the graph")
@@ -185,44 +171,35 @@ def search_nodes(call: Call, arguments: SearchNodes) -> SearchNodesResult:
     cursor = read_cursor(_SearchCursor, opened.project_id, arguments)
     if cursor is None:
         at = position_of(arguments.as_of, opened.project)
-        cursor = _SearchCursor(at, 0, max(DEPTH, DOCUMENTS_PER_ENTITY * (arguments.limit or 0)))
-
-    def search(depth: int) -> Found:
-        return opened.searcher.search(
-            arguments.query, mode=mode, at=cursor.position, kinds=GRAPH_KINDS, depth=depth
-        )
-
-    found = search(cursor.depth)
-    told = _by_entity(search(cursor.told).hits) if cursor.told else {}
-    ranked = [each for each in _by_entity(found.hits).items() if each[0] not in told]
+        cursor = _SearchCursor(at, max(DEPTH, DOCUMENTS_PER_ENTITY * (arguments.limit or 0)))
+    search = partial(
+        opened.searcher.search,
+        arguments.query,
+        mode=mode,
+        at=cursor.position,
+        kinds=GRAPH_KINDS,
+        labels=thread_labels(arguments.thread_id),
+    )
+    ranking = ranked(search, cursor)
+    found = ranking.found
     with Held(SMALL_CALLS), opened.project.read(cursor.position) as state:
         most = arguments.limit or SEARCH_LIMIT
         blamed = state if arguments.provenance else None
-        bundles = _bundles(ranked, cursor.offset, found.hits, state, blamed, most)
+        bundles = _bundles(ranking.things, cursor.offset, found.hits, state, blamed, most)
         page = list(_page(bundles, arguments.limit))
         position = state.position
-    reached = page[-1].rank + 1 if page else len(ranked)
-    more = reached < len(ranked)
-    following = cursor.after(position, reached, more=more)
+    reached = page[-1].rank + 1 if page else len(ranking.things)
+    following = ranking.following(cursor, position, reached)
     told_whole = [each for bundle in page for each in bundle.told]
     entities = _only(FoundEntity, told_whole)
+    silent = None if page else silent_thread(arguments.thread_id, opened)
     return SearchNodesResult(
         project=project,
         entities=entities,
         relations=_in_order(_only(RelationView, told_whole)),
-        next_cursor=write_cursor(following, opened.project_id, arguments)
-        if more or found.deeper
-        else None,
-        notice=together(cut_notice(entities, OPEN_ALONE, call.session), found.notice),
+        next_cursor=write_cursor(following, opened.project_id, arguments),
+        notice=together(cut_notice(entities, OPEN_ALONE, call.session), found.notice, silent),
     )
-
-
-def _by_entity(hits: Iterable[Hit]) -> dict[str, float]:
-    """Entities with what is told of their best document's score, best first."""
-    best: dict[str, float] = {}
-    for hit in hits:
-        best.setdefault(hit.entity, hit.told)
-    return best
 
 
 class _Bundle(msgspec.Struct):
@@ -233,7 +210,7 @@ class _Bundle(msgspec.Struct):
 
 
 def _bundles(
-    ranked: Sequence[tuple[str, float]],
+    ranked: Sequence[tuple[str, Hit]],
     offset: int,
     hits: Sequence[Hit],
     state: State,
@@ -246,10 +223,10 @@ def _bundles(
     start, lot = offset, min(most, LOT)
     while next_ones := ranked[start : start + lot]:
         found = state.known(entity_id for entity_id, _ in next_ones)
-        for rank, (known, (_, score)) in enumerate(zip(found, next_ones, strict=True), start):
+        for rank, (known, (_, best)) in enumerate(zip(found, next_ones, strict=True), start):
             if known is not None:
                 told = portion(known, blamed, first=first)
-                view = view_portion(FoundEntity, told, blamed, score=round(min(score, 1.0), 4))
+                view = view_portion(FoundEntity, told, blamed, score=round(min(best.told, 1.0), 4))
                 edges = [view_relation(edge, blamed) for edge in told.edges]
                 yield _Bundle(rank, [view, *edges])
         start, lot = start + lot, max(most - lot, 1)

@@ -16,11 +16,14 @@ from memlog.projects.project import Project, clock_us
 from memlog.sentences import CUT, sentence
 from memlog.state import State
 from memlog.times import iso
+from projections.documents import thread_labels
+from server.answering.cutting import together
 from server.answering.moments import AsOf, Since, lies_ahead, parse_moment, position_of
+from server.answering.nearest import silent_thread
 from server.answering.packing import CHARACTERS_PER_TOKEN, ItemKind, clipped, pack, tokens
 from server.answering.recollection import Recollection
 from server.input.wording import SEARCHED
-from server.registry import Arguments, Call, Result, tool
+from server.registry import Arguments, Call, Result, WroteThread, tool
 
 QUERY_CHARACTERS_MAX = 1_000
 READ_AHEAD = 2
@@ -48,6 +51,7 @@ class Recall(Arguments, frozen=True):
         ),
     ]
     budget_tokens: Budget = field(name="budgetTokens", default=1_500)
+    thread_id: WroteThread | None = field(name="threadId", default=None)
     as_of: AsOf | None = field(name="asOf", default=None)
 
 
@@ -83,12 +87,17 @@ def recall(call: Call, arguments: Recall) -> RecallResult:
     at = position_of(arguments.as_of, opened.project)
     mode = call.service.settings.search_mode
     budget = arguments.budget_tokens
+    thread = arguments.thread_id
     found = opened.searcher.search(
-        arguments.query, mode=mode, at=at, depth=budget // TOKENS_OF_FACT
+        arguments.query,
+        mode=mode,
+        at=at,
+        labels=thread_labels(thread),
+        depth=budget // TOKENS_OF_FACT,
     )
     with opened.project.snapshot() as (log, state_at):
         state = state_at(log.position() if at is None else at)
-        recollection = Recollection(state, log.entry, arguments.query, budget)
+        recollection = Recollection(state, log.entry, arguments.query, budget, thread)
         packed = pack(recollection.items(found.hits), budget)
         position = state.position
         rows = [row for group in packed.groups if (row := state.entity(group)) is not None]
@@ -100,7 +109,9 @@ def recall(call: Call, arguments: Recall) -> RecallResult:
         entities={row.name: row.id for row in rows},
         left_out=_left_out(packed.left_out),
         position=position,
-        notice=found.notice,
+        notice=found.notice
+        if packed.text
+        else together(found.notice, silent_thread(thread, opened)),
     )
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import islice
 from typing import Annotated, Any
 
-import msgspec
 from msgspec import Meta, field
 
 from memlog.closest import did_you_mean
@@ -16,14 +16,24 @@ from memlog.events import MemoryStored
 from memlog.projects.project import Outcome
 from memlog.state import Memory, State, type_label
 from memlog.times import iso
+from projections.documents import thread_labels
+from projections.search.searcher import DEPTH
 from server.addresses import item_uri
-from server.answering.cursors import Born, CursorText, Position, read_cursor, write_cursor
+from server.answering.cursors import CursorText, read_cursor, write_cursor
 from server.answering.cutting import together, within_budget
-from server.answering.memories import MEMORY_KINDS, found_memories, stored
+from server.answering.memories import (
+    MEMORY_KINDS,
+    Older,
+    found_memories,
+    listed_memories,
+    stored,
+)
 from server.answering.moments import AsOf, position_of
+from server.answering.nearest import silent_thread
+from server.answering.rankings import Deep, ranked
 from server.answering.views import Blame, Provenance, view_provenance
 from server.input.wording import SEARCHED
-from server.registry import Arguments, Call, Link, Result, tool
+from server.registry import Arguments, Call, Link, Result, WroteThread, tool
 
 QUERY_CHARACTERS_MAX = 1_000
 Tags = Annotated[list[Tag], Meta(max_length=ITEMS_MAX, description="All of these")]
@@ -113,7 +123,9 @@ class MemorySearch(Arguments, frozen=True):
     ]
     type: TypeName | None = None
     tags: Tags = field(default_factory=list)
+    thread_id: WroteThread | None = field(name="threadId", default=None)
     limit: Annotated[int, Meta(ge=1)] | None = None
+    cursor: CursorText | None = None
     as_of: AsOf | None = field(name="asOf", default=None)
     provenance: Blame = False
 
@@ -123,6 +135,10 @@ class RecordsResult(Result, frozen=True):
     results: list[RecordView]
     next_cursor: str | None = field(name="nextCursor", default=None)
     notice: str | None = None
+
+
+class _RecordsCursor(Deep):
+    pass
 
 
 def _links(result: RecordsResult) -> list[Link]:
@@ -137,40 +153,52 @@ def memory_search(call: Call, arguments: MemorySearch) -> RecordsResult:
     """
     project, opened = call.open(arguments)
     limit = _limit(call, arguments.limit)
-    at = position_of(arguments.as_of, opened.project)
+    start = read_cursor(_RecordsCursor, opened.project_id, arguments)
+    if start is None:
+        at = position_of(arguments.as_of, opened.project)
+        start = _RecordsCursor(at, max(DEPTH, limit))
     wanted = labels(arguments.type, arguments.tags)
-    found = opened.searcher.search(
-        arguments.query, at=at, kinds=MEMORY_KINDS, labels=wanted, depth=limit
+    search = partial(
+        opened.searcher.search,
+        arguments.query,
+        at=start.position,
+        kinds=MEMORY_KINDS,
+        labels=(*wanted, *thread_labels(arguments.thread_id)),
     )
-    with opened.project.read(at) as state:
+    ranking = ranked(search, start)
+    with opened.project.read(start.position) as state:
         blamed = state if arguments.provenance else None
+        found = found_memories(ranking, start.offset, limit, state)
         views = [
             view_record(
-                row,
-                item_uri(row.id, project, call.session.active),
-                similarity,
-                view_provenance(row, blamed),
+                each.row,
+                item_uri(each.row.id, project, call.session.active),
+                each.relevance,
+                view_provenance(each.row, blamed),
             )
-            for row, similarity in found_memories(found.hits, state, limit)
+            for each in found
         ]
-        notice = found.notice if views else together(found.notice, _lacking(wanted, state))
-    return RecordsResult(project=project, results=views, notice=notice)
+        lacking = None if views else _lacking(wanted, state)
+        position = state.position
+    reached = found[-1].rank + 1 if found else len(ranking.things)
+    following = ranking.following(start, position, reached)
+    silent = None if views else silent_thread(arguments.thread_id, opened)
+    return RecordsResult(
+        project=project,
+        results=views,
+        next_cursor=write_cursor(following, opened.project_id, arguments),
+        notice=together(ranking.found.notice, lacking, silent),
+    )
 
 
 class MemoryList(Arguments, frozen=True):
     type: TypeName | None = None
     tags: Tags = field(default_factory=list)
+    thread_id: WroteThread | None = field(name="threadId", default=None)
     limit: Annotated[int, Meta(ge=1)] | None = None
     cursor: CursorText | None = None
     as_of: AsOf | None = field(name="asOf", default=None)
     provenance: Blame = False
-
-
-class _Cursor(msgspec.Struct, array_like=True):
-    """The list as of `position`, of memories born before `born`."""
-
-    position: Position | None
-    born: Born | None = None
 
 
 @tool("records", "List records", links=_links)
@@ -179,11 +207,12 @@ def memory_list(call: Call, arguments: MemoryList) -> RecordsResult:
     project, opened = call.open(arguments)
     limit = _limit(call, arguments.limit)
     at = position_of(arguments.as_of, opened.project)
-    start = read_cursor(_Cursor, opened.project_id, arguments) or _Cursor(at)
+    start = read_cursor(Older, opened.project_id, arguments) or Older(at)
     with opened.project.read(start.position) as state:
         wanted = labels(arguments.type, arguments.tags)
-        rows = list(islice(state.memories(wanted, start.born), limit + 1))
-        notice = None if rows else _lacking(wanted, state)
+        listed = listed_memories(state, start, arguments.thread_id, wanted)
+        rows = list(islice(listed, limit + 1))
+        lacking = None if rows else _lacking(wanted, state)
         position = state.position
         blamed = state if arguments.provenance else None
         views = [
@@ -197,9 +226,14 @@ def memory_list(call: Call, arguments: MemoryList) -> RecordsResult:
     if arguments.limit is None:
         views = list(within_budget(views))
     more = len(rows) > len(views)
-    following = _Cursor(position, rows[len(views) - 1].born) if more else None
-    cursor = write_cursor(following, opened.project_id, arguments)
-    return RecordsResult(project=project, results=views, next_cursor=cursor, notice=notice)
+    following = Older(position, rows[len(views) - 1].born) if more else None
+    silent = None if rows else silent_thread(arguments.thread_id, opened)
+    return RecordsResult(
+        project=project,
+        results=views,
+        next_cursor=write_cursor(following, opened.project_id, arguments),
+        notice=together(lacking, silent),
+    )
 
 
 def _lacking(wanted: Sequence[str], state: State) -> str | None:

@@ -1,0 +1,63 @@
+"""Pages of what a search found: things in the order of their best documents.
+
+Behind what a search of one depth found, a deeper one finds more. It orders anew, so the pages that come of it leave
+out what the search before it found: all of that was told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, Self
+
+import msgspec
+
+from projections.search.searcher import Found, Hit
+from server.answering.cursors import Count, Position
+
+DEEPER_TIMES = 4
+
+
+class Deep(msgspec.Struct, array_like=True):
+    """A cursor: the same search as of `position`, so many candidates deep, beyond the first `offset` things of those
+    that a search of depth `told` does not find."""
+
+    position: Position | None
+    depth: Count
+    offset: Count = 0
+    told: Count = 0
+
+    def beyond(self, position: int, reached: int) -> Self:
+        return msgspec.structs.replace(self, position=position, offset=reached)
+
+    def deeper(self, position: int) -> Self:
+        depth = self.depth * DEEPER_TIMES
+        return type(self)(position=position, depth=depth, told=self.depth)
+
+
+class Ranking(NamedTuple):
+    """What is still to be told, best first: entities and memories by id, each with its best hit."""
+
+    things: list[tuple[str, Hit]]
+    found: Found
+
+    def following(self, start: Deep, position: int, reached: int) -> Deep | None:
+        """The cursor of the next page, where this one reached up to the thing of that rank; if there may be more."""
+        if reached < len(self.things):
+            return start.beyond(position, reached)
+        return start.deeper(position) if self.found.deeper else None
+
+
+def ranked(search: Callable[..., Found], start: Deep) -> Ranking:
+    """What the page at `start` is taken from; `search` takes `depth`, and knows all else."""
+    found = search(depth=start.depth)
+    told = best_of_each(search(depth=start.told).hits) if start.told else {}
+    things = best_of_each(found.hits).items()
+    return Ranking([each for each in things if each[0] not in told], found)
+
+
+def best_of_each(hits: Iterable[Hit]) -> dict[str, Hit]:
+    """Each entity and each memory that was found, by id, with its best document; best first."""
+    best: dict[str, Hit] = {}
+    for hit in hits:
+        best.setdefault(hit.entity or hit.ref, hit)
+    return best
