@@ -288,7 +288,12 @@ class RenameEntity(Command, frozen=True):
     looked_up = frozenset({"name"})
 
     name: Annotated[EntityName, Meta(examples=["jon"])]
-    new_name: Annotated[EntityName, Meta(examples=["john-doe"])] = field(name="newName")
+    new_name: Annotated[EntityName, Meta(examples=["john-doe"])] | None = field(
+        name="newName", default=None
+    )
+    new_type: Annotated[TypeName, Meta(description="Another entityType")] | None = field(
+        name="newType", default=None
+    )
 
 
 class MergeEntities(Command, frozen=True):

@@ -149,7 +149,8 @@ class Draw:
         return SaveMemory(entities=[saved(first, second), saved(second, first)])
 
     def _RenameEntity(self, memories: Sequence[str], head: int) -> AnyCommand:
-        return RenameEntity(name=self._name(), new_name=self._name())
+        new_type = self._dice.choice((None, self._name()))
+        return RenameEntity(name=self._name(), new_name=self._name(), new_type=new_type)
 
     def _MergeEntities(self, memories: Sequence[str], head: int) -> AnyCommand:
         return MergeEntities(names=self._few(self._name), into=self._name())

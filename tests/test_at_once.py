@@ -101,7 +101,7 @@ def test_what_is_no_time_and_no_cursor_is_told_what_one_is(
     [
         ("save_memory", {"entities": [], "threadId": " "}, "threadId", False),
         ("create_entities", {"entities": [], "threadId": " "}, "threadId", True),
-        ("rename_entity", {"name": "Jon", "newName": " "}, "newName", False),
+        ("rename_entity", {"name": "Jon", "newName": " "}, "newName", True),
         ("open_nodes", {"names": [""]}, "names[0]", True),
         ("search_nodes", {"query": "x", "project": ""}, "project", True),
         ("memory_search", {"query": "x", "type": ""}, "type", True),

@@ -34,6 +34,7 @@ from tests.command_line import (
     written,
 )
 from tests.served import DEADLINE_S, REPOSITORY, environment, run_memlog
+from tests.service import client_on
 
 
 @pytest.fixture
@@ -106,6 +107,21 @@ def test_a_thread_that_no_client_could_name_is_refused(
     assert ended.code == 2
     assert "'--thread'" in ended.stderr
     assert memlog("search", "banker", "--json").json["groups"] == []
+
+
+def test_an_export_says_how_many_facts_and_records_it_leaves_out(
+    remembered: CommandLine, tmp_path: Path
+) -> None:
+    assert remembered("export").stderr == ""
+    with client_on(remembered.data_dir) as client:
+        client("store_memory", content="User lives in Rome")
+        old = client("store_memory", content="User lived in Oslo")["created"]["id"]
+        client("forget_memory", id=old)
+    ended = remembered("export")
+    assert lines_of(ended.stdout) == LINES
+    assert ended.stderr.startswith("Not in there: 1 memory (facts and records)")
+    assert "1 memory" in remembered("export", tmp_path / "out.jsonl").stderr
+    assert remembered("export", "--full").stderr == ""
 
 
 def test_an_import_that_adds_nothing_says_nothing_of_taking_it_back(

@@ -47,6 +47,7 @@ from memlog.events import (
     EntityCreated,
     EntityMerged,
     EntityRenamed,
+    EntityTypeChanged,
     ObservationAdded,
     ObservationDeleted,
     ObservationMoved,
@@ -106,6 +107,20 @@ def test_a_name_that_is_taken_is_refused() -> None:
     Given(JON, GINA).when(RenameEntity(name="Jon", new_name="Gina")).refused(
         EntityExists, "merge_entities"
     )
+
+
+def test_a_type_changes_alone_or_with_the_name_and_only_where_it_is_another() -> None:
+    renamed, became = EntityRenamed("ent_1", "Jonathan"), EntityTypeChanged("ent_1", "dancer")
+    given = Given(JON)
+    given.when(RenameEntity(name="Jon", new_type="dancer")).then(became)
+    given.when(RenameEntity(name="Jon", new_type="dancer")).then()
+    Given(JON).when(RenameEntity(name="Jon", new_name="Jonathan", new_type="dancer")).then(
+        became, renamed
+    )
+    Given(JON, GINA).when(RenameEntity(name="Jon", new_name="Gina", new_type="dancer")).refused(
+        EntityExists, "merge_entities"
+    )
+    Given(JON).when(RenameEntity(name="Jon")).refused(InvalidParameter, "newType")
 
 
 def test_an_entity_can_take_its_old_name_back() -> None:
@@ -569,6 +584,7 @@ COMMANDS = st.one_of(
     st.builds(lambda a, b: relate(a, "r", b), NAMES, NAMES),
     st.builds(lambda n: DeleteEntities(entity_names=[n]), NAMES),
     st.builds(lambda n, m: RenameEntity(name=n, new_name=m), NAMES, NAMES),
+    st.builds(lambda n, m: RenameEntity(name=n, new_type=m), NAMES, NAMES),
     st.builds(lambda n, m: MergeEntities(names=[n], into=m), NAMES, NAMES),
     st.builds(lambda t: record((t,), 0.5), TEXTS),
     st.builds(lambda p, c: Undo(position=p, cascade=c), st.integers(2, 30), st.booleans()),

@@ -150,6 +150,7 @@ memory_command = st.one_of(
 )
 history_command = st.one_of(
     st.builds(RenameEntity, name=name, new_name=name),
+    st.builds(RenameEntity, name=name, new_name=name, new_type=name),
     st.builds(MergeEntities, names=few(name), into=name),
     st.builds(UpdateObservation, entity_name=name, observation=text, new_content=text),
     st.builds(

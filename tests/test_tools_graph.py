@@ -207,6 +207,33 @@ def test_ratings_that_a_fact_that_is_there_does_not_take_are_told(client: Client
     assert "keeps importance 0.9, 0.5 was given" in again["notice"]
 
 
+def test_an_entity_that_is_added_to_says_that_it_keeps_its_type(client: Client) -> None:
+    client("create_entities", entities=[JON, GINA])
+    others = [{**JON, "entityType": "dancer"}, GINA]
+    assert "notice" not in client("create_entities", entities=others, ifExists="skip")
+    notice = client("create_entities", entities=others, ifExists="merge")["notice"]
+    kept = f"'Jon' is of type '{JON['entityType']}' still, not 'dancer'."
+    assert notice == f"{kept} rename_entity with newType changes a type."
+    assert "notice" not in client("create_entities", entities=others)
+    assert client("open_nodes", names=["Jon"])["entities"][0]["entityType"] == "dancer"
+
+
+def test_the_importance_of_a_relation_is_told_where_it_is_not_that_of_most(client: Client) -> None:
+    client("create_entities", entities=[JON, GINA])
+    heavy = {**KNOWS, "relationType": "trusts", "importance": 0.95}
+    made = client("create_relations", relations=[KNOWS, heavy])["relations"]
+    for told in (
+        made,
+        client("open_nodes", names=["Jon"])["relations"],
+        client("search_nodes", query="Gina")["relations"],
+        client("read_graph")["relations"],
+    ):
+        assert {each["relationType"]: each.get("importance") for each in told} == {
+            "knows": None,
+            "trusts": 0.95,
+        }
+
+
 def test_what_is_deleted_by_a_former_name_is_not_said_to_be_missing(client: Client) -> None:
     client("create_entities", entities=[JON, GINA])
     client("create_relations", relations=[KNOWS])

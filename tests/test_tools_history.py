@@ -26,6 +26,22 @@ def says(answer: dict[str, Any]) -> list[str]:
     return [event["says"] for event in answer["events"]]
 
 
+def test_a_type_that_was_changed_is_found_told_and_taken_back(client: Client) -> None:
+    client(
+        "create_entities",
+        entities=[{"name": "Tom", "entityType": "cat", "observations": ["purrs"]}],
+    )
+    entity = client("rename_entity", name="Tom", newType="tiger")["entity"]
+    assert (entity["name"], entity["entityType"]) == ("Tom", "tiger")
+    assert entity["observations"] == ["purrs"]
+    assert [each["name"] for each in client("search_nodes", query="tiger")["entities"]] == ["Tom"]
+    assert client("search_nodes", query="cat", mode="text")["entities"] == []
+    told = client("get_history", entityName="Tom", limit=1)["events"][0]
+    assert told["says"] == "'Tom' became a tiger"
+    client("undo")
+    assert client("open_nodes", names=["Tom"])["entities"][0]["entityType"] == "cat"
+
+
 def test_history_reads_as_plain_sentences_newest_first(client: Client) -> None:
     client("create_entities", entities=[JON, GINA], threadId="planning")
     client(

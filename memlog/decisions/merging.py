@@ -1,4 +1,4 @@
-"""Decisions by which an entity gets another name: it is renamed, or becomes part of another entity."""
+"""Decisions by which an entity gets another name or type, or becomes part of another entity."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from memlog.canonical import canonical
 from memlog.closest import Suggestions
 from memlog.commands import MergeEntities, RenameEntity
 from memlog.decisions.graph import missing_entity, required_entity
-from memlog.errors import EntityExists, Problem, refusal, refuse
+from memlog.errors import EntityExists, Problem, invalid_at, refusal, refuse
 from memlog.events import (
     EntityMerged,
     EntityRenamed,
+    EntityTypeChanged,
     Event,
     ObservationDeleted,
     ObservationMoved,
@@ -21,20 +22,29 @@ from memlog.state import Entity, State
 
 
 def rename_entity(command: RenameEntity, state: State) -> Iterator[Event]:
+    """Another name, another type, or both. Raises InvalidParameter for neither, EntityNotFound, EntityExists."""
+    new_name, new_type = command.new_name, command.new_type
+    if new_name is None and new_type is None:
+        problem = "required, but missing, and so is newType"
+        raise invalid_at("newName", problem, "Say the new name, a newType, or both.", None)
     entity = required_entity(command.name, "name", state)
-    other = state.entity_named(command.new_name)
-    if other is not None and other.id != entity.id:
-        problem = Problem(
-            "newName",
-            f"Entity with name {command.new_name} exists already",
-            "Call merge_entities to make one of the two, or choose another name.",
-            command.new_name,
-        )
-        raise refusal([(EntityExists, problem)])
-    if entity.name == command.new_name:
-        return
-    yield from without_doubles(entity.name, command.new_name, state)
-    yield EntityRenamed(entity.id, command.new_name)
+    other = None if new_name is None else state.entity_named(new_name)
+    if new_name is not None and other is not None and other.id != entity.id:
+        raise refusal([(EntityExists, _taken(new_name))])
+    if new_type is not None and new_type != entity.entity_type:
+        yield EntityTypeChanged(entity.id, new_type)
+    if new_name is not None and new_name != entity.name:
+        yield from without_doubles(entity.name, new_name, state)
+        yield EntityRenamed(entity.id, new_name)
+
+
+def _taken(name: str) -> Problem:
+    return Problem(
+        "newName",
+        f"Entity with name {name} exists already",
+        "Call merge_entities to make one of the two, or choose another name.",
+        name,
+    )
 
 
 def merge_entities(command: MergeEntities, state: State) -> Iterator[Event]:

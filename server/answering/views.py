@@ -8,6 +8,7 @@ from msgspec import Meta, field
 
 from memlog import state
 from memlog.codec import Entry
+from memlog.commands import RELATION_IMPORTANCE
 from memlog.state import State
 from memlog.times import iso
 from server.registry import Result
@@ -45,10 +46,13 @@ class EntityView(Result, frozen=True):
 
 
 class RelationView(Result, frozen=True):
+    """`importance` is told where it is not that of most relations, 0.7."""
+
     id: str
     source: str = field(name="from")
     target: str = field(name="to")
     relation_type: str = field(name="relationType")
+    importance: float | None = None
     provenance: Provenance | None = None
 
 
@@ -86,6 +90,7 @@ def view_relation(row: state.Relation, blamed: State | None = None) -> RelationV
         source=row.source,
         target=row.target,
         relation_type=row.relation_type,
+        importance=None if row.importance == RELATION_IMPORTANCE else row.importance,
         provenance=view_provenance(row, blamed),
     )
 

@@ -236,6 +236,11 @@ def _graph(opened: Opened) -> Iterator[bytes]:
         yield from transfer.write(state)
 
 
+def _memories(opened: Opened) -> int:
+    with opened.project.read() as state:
+        return sum(1 for _ in state.memories())
+
+
 @click.command("export")
 @click.argument(
     "file", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True), default="-"
@@ -246,7 +251,8 @@ def _graph(opened: Opened) -> Iterator[bytes]:
 def export_command(settings: Settings, file: Path, project: str | None, full: bool) -> None:
     """Write the graph as a memory.json of the reference server, to a file or to stdout.
 
-    With --full it is the whole history, one event a line, which `memlog import` brings back elsewhere.
+    With --full it is the whole history, one event a line, which `memlog import` brings back elsewhere; without it,
+    facts and records stay out, and are counted.
     A file that is there is replaced when all is written; until then it stays as it is.
 
     \b
@@ -260,7 +266,14 @@ def export_command(settings: Settings, file: Path, project: str | None, full: bo
             for line in chronicle.write(opened.project) if full else _graph(opened):
                 written.write(safe(line.decode()).encode())
                 count += 1
+        left_out = 0 if full else _memories(opened)
         damage = opened.project.damage
+    if left_out:
+        told = counted(left_out, "memories")
+        say(
+            f"Not in there: {told} (facts and records), for which this form has no place. --full has all.",
+            err=True,
+        )
     if str(file) != "-":
         say(f"Exported {counted(count, 'lines')} to {file}.")
     if damage is not None:  # what is whole of it was written, and is not all

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from msgspec import field
 
@@ -14,6 +14,7 @@ from memlog.commands import (
     DeleteEntities,
     DeleteRelations,
     Edge,
+    NewEntity,
 )
 from memlog.decisions.graph import importance_kept
 from memlog.errors import shorten
@@ -32,6 +33,7 @@ from server.answering.nearest import closest_names, closest_relations
 from server.answering.portions import OPEN_ALONE, cut_notice, portion_of_facts, view_portion
 from server.answering.views import EntityView, RelationView, view_relation
 from server.registry import Call, Result, tool
+from server.session import Session
 
 # -- entities
 
@@ -74,6 +76,8 @@ def create_entities(call: Call, arguments: CreateEntities) -> CreateEntitiesResu
             if entity.id not in views:
                 told = portion_of_facts(entity, outcome.after)
                 views[entity.id] = view_portion(CreatedEntity, told, replaced=retired[entity.id])
+        sent = [item for item in arguments.entities if if_exists != "skip"]
+        kept = said(list(_types_kept(sent, outcome.after)), "entities of another type")
         room = Room()
         shown = room.take(list(views.values()), "entities")
         return CreateEntitiesResult(
@@ -82,11 +86,26 @@ def create_entities(call: Call, arguments: CreateEntities) -> CreateEntitiesResu
             notice=room.notice(
                 "All were stored; open_nodes shows them.",
                 cut_notice(shown, OPEN_ALONE, call.session),
+                *_advised(kept, call.session),
             ),
         )
 
     project, opened = call.open(arguments)
     return call.execute(opened, arguments, answer, CreateEntitiesResult)
+
+
+def _types_kept(sent: Iterable[NewEntity], after: State) -> Iterator[str]:
+    """Which entities have another type than they were sent with."""
+    for item in sent:
+        row = after.entity_named(item.name)
+        if row is not None and row.entity_type != item.entity_type:
+            has, asked = shorten(row.entity_type), shorten(item.entity_type)
+            yield f"'{shorten(row.name)}' is of type '{has}' still, not '{asked}'."
+
+
+def _advised(types_kept: list[str], session: Session) -> list[str | None]:
+    advice = followable(session, "rename_entity with newType changes a type.")
+    return [*types_kept, advice] if types_kept else []
 
 
 def _retired(outcome: Outcome) -> Counter[str]:

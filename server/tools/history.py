@@ -259,9 +259,9 @@ def _named(name: str, outcome: Outcome, project: str, session: Session) -> Named
     return NamedEntityResult(project=project, entity=view, notice=notice)
 
 
-@tool("history", "Rename an entity", writes=True)
+@tool("history", "Rename an entity or change its type", writes=True)
 def rename_entity(call: Call, arguments: RenameEntity) -> NamedEntityResult:
-    """Give an entity another name. Facts, relations and history follow; the old name still finds it.
+    """Give an entity another name or type. Facts, relations and history follow; the old name still finds it.
 
     Example: {"name": "jon", "newName": "john-doe"}
     """
@@ -269,7 +269,9 @@ def rename_entity(call: Call, arguments: RenameEntity) -> NamedEntityResult:
     return call.execute(
         opened,
         arguments,
-        lambda outcome: _named(arguments.new_name, outcome, project, call.session),
+        lambda outcome: _named(
+            arguments.new_name or arguments.name, outcome, project, call.session
+        ),
         NamedEntityResult,
     )
 
