@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
+from memlog.projects.project import LOG_FILE
 from memlog.projects.recent import Recent
 from memlog.projects.store import Store
+from memlog.storage.structure import is_sealed
 from projections import embeddings
 from tests.embedder_by_hash import opened_by_hash
 from tests.served import Pipe, served
@@ -81,6 +83,19 @@ def test_a_project_that_nobody_uses_is_closed_at_once(
             assert [each() for each in held[:6]] == [None] * 6
         finally:
             gc.enable()
+
+
+def test_the_log_of_a_project_that_was_let_go_need_not_be_looked_through_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Recent.__init__, "__defaults__", (2,))
+    with client_on(tmp_path) as client:
+        for number in range(6):
+            client("create_project", name=f"project {number}")
+            client("create_entities", project=f"project {number}", entities=[entity("n")])
+        client.service.close()
+    logs = list(tmp_path.rglob(LOG_FILE))
+    assert [is_sealed(path) for path in logs] == [True] * 6
 
 
 def test_projects_searched_by_meaning_in_turn_leave_no_folder_of_vectors_open(

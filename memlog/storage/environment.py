@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
-from weakref import WeakSet, ref
+from weakref import WeakSet, finalize, ref
 
 import lmdb
 
@@ -30,7 +30,7 @@ from memlog.storage.errors import DAMAGES, is_damage, storage_error
 from memlog.storage.gates import READERS_MAX, Gate, Turn, make_room_for_lock
 from memlog.storage.proving import require_metas, require_sound, require_uncut
 from memlog.storage.resident import give_back_freed, give_back_mapped
-from memlog.storage.structure import Stamp, seal, stamp
+from memlog.storage.structure import Sealing, stamp
 
 log = logging.getLogger("memlog.environment")
 
@@ -77,8 +77,7 @@ class Environment:
         proven: bool = False,
         following: Callable[[], AbstractContextManager[object]] | None = None,
     ) -> None:
-        self.path = path
-        """Where the file is, as far as is known; whoever moves it says so."""
+        self._known = Sealing(path)
         self.damaged = False
         """Whether it was found so since it was opened: nothing is read through it any more."""
         self._closed = False
@@ -88,8 +87,6 @@ class Environment:
         all transactions, because it could not write where the newest commit ends."""
         self._writer = threading.Lock()
         self._gate = Gate()
-        self._ours: Stamp | None = None
-        """How the file was when it was last known to be sound, and by whom it was changed since."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             if proven:
@@ -101,7 +98,7 @@ class Environment:
         try:
             self._turn = Turn(path)
             if proven:
-                self._ours = stamp(self._turn.stat())
+                self._known.ours = stamp(self._turn.stat())
                 require_sound(path, self._env, self._turn)
             require_uncut(path, self._env)
             self._bytes = self._swept_at_bytes = self._turn.stat().st_size
@@ -114,8 +111,18 @@ class Environment:
             if isinstance(error, (lmdb.Error, OSError)):
                 raise storage_error(path, error) from error
             raise
+        finalize(self, self._known.leave).atexit = False  # whoever is let go is not always closed
         with _opening:
             _open.add(self)
+
+    @property
+    def path(self) -> Path:
+        """Where the file is, as far as is known; whoever moves it says so."""
+        return self._known.path
+
+    @path.setter
+    def path(self, path: Path) -> None:
+        self._known.path = path
 
     def _require_length(self) -> os.stat_result:
         """A file never gets shorter; LMDB would go on as if it were there, and end the process."""
@@ -124,15 +131,18 @@ class Environment:
         if self._following is not None and not found.st_nlink:
             raise _Replaced
         if self.damaged or found.st_size < known:
-            self.damaged = True
+            self._is_damaged()
             raise lmdb.CorruptedError("it was cut or damaged while it was in use")
         self._bytes = found.st_size
         return found
 
     def _open(self, name: str) -> lmdb._Database:
         def attempt() -> lmdb._Database:
-            with self._turn:
-                return self._env.open_db(name.encode())
+            with self._turn:  # in a new file this writes
+                ours = self._known.ours == stamp(self._turn.stat())
+                opened = self._env.open_db(name.encode())
+                self._known.ours = stamp(self._turn.stat()) if ours else None
+                return opened
 
         return self._retrying(attempt)
 
@@ -182,19 +192,23 @@ class Environment:
             raise self.told(error) from error
 
     def told(self, error: lmdb.Error) -> StorageError:
-        self.damaged |= isinstance(error, DAMAGES)
+        if isinstance(error, DAMAGES):
+            self._is_damaged()
         return storage_error(self.path, error)
+
+    def _is_damaged(self) -> None:
+        self.damaged, self._known.ours = True, None
 
     def _write_once(self, body: Callable[[lmdb.Transaction], Result]) -> Result:
         self._gate.enter()
         try:
             with self._turn:
                 found = self._require_length()
-                ours = self._ours == stamp(found)
+                ours = self._known.ours == stamp(found)
                 self._sweep(found.st_size)
                 with self._env.begin(write=True) as transaction:
                     result = body(transaction)
-                self._ours = stamp(self._turn.stat()) if ours else None
+                self._known.ours = stamp(self._turn.stat()) if ours else None
                 return result
         finally:
             self._gate.leave()
@@ -260,7 +274,7 @@ class Environment:
             self.databases = {name: self._env.open_db(name.encode()) for name in self.databases}
         self._bytes = self._swept_at_bytes = self._turn.stat().st_size
         self.damaged &= identity == self.identity
-        self._ours, self.identity = None, identity
+        self._known.ours, self.identity = None, identity
         self._stuck = False
 
     def rewrite(self, fill: Callable[[lmdb.Transaction, Path], None]) -> None:
@@ -324,8 +338,7 @@ class Environment:
         with self._gate.closed():
             self._closed = True
             self._env.close()
-            if self._ours is not None and not self.damaged:
-                seal(self.path, self._ours)
+            self._known.leave()
             self._turn.close()
 
 

@@ -240,5 +240,19 @@ def seal(path: Path, seen: Stamp) -> None:
         log.debug("%s is not sealed: %s", path, error)
 
 
+class Sealing:
+    """What a process knows of a file that it has open, and the seal that it leaves there at last."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.ours: Stamp | None = None
+        """How the file was when it was last known to be sound, and by whom it was changed since; None where it is not
+        known, or known to be damaged."""
+
+    def leave(self) -> None:
+        if self.ours is not None:
+            seal(self.path, self.ours)
+
+
 def _seal(seen: Stamp) -> bytes:
     return " ".join(map(str, seen)).encode()
