@@ -187,6 +187,38 @@ def test_a_score_is_at_most_1_and_missing_features_stand_for_nothing_bad() -> No
     assert first > third and first > second
 
 
+def asked(cosine: list[float], late: list[float]) -> Features:
+    """Candidates that have the same words of the question, all looked at closely."""
+    count = len(cosine)
+    column = np.array([cosine, late], np.float32)
+    same, close = np.full((2, count), [[2], [0]], np.float32), np.ones(count, bool)
+    return Features(bm25=same[0], cosine=column[0], part=same[1], late=column[1], close=close)
+
+
+def test_what_is_found_alone_scores_about_as_well_as_before_much_that_is_poorer() -> None:
+    (alone,) = scores(asked([0.6], [0.8]))
+    best, *_ = scores(asked([0.6, 0.1, 0.2], [0.8, 0.1, 0.4]))
+    assert 0.75 * best < alone < best
+    (poor,) = scores(asked([0.2], [0.3]))
+    assert poor < 0.6 * alone
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.1, 1), st.floats(0, 1)), min_size=1, max_size=8),
+    st.floats(0.01, 1),
+)
+def test_candidates_stand_in_one_order_however_close_together_they_lie(
+    near: list[tuple[float, float]], shrunk: float
+) -> None:
+    """Within the least range they differ by what they do, and nobody scores beyond its bounds."""
+    cosine, late = (np.array(each) for each in zip(*near, strict=True))
+    found = scores(asked(list(cosine * shrunk), list(late * shrunk)))
+    assert (found >= -1e-6).all()
+    assert (found <= 1).all()
+    better = (cosine[:, None] >= cosine) & (late[:, None] >= late)
+    assert (found[:, None] >= found - 1e-6)[better].all()
+
+
 def test_a_score_is_told_as_it_is_where_it_says_more_than_the_cosine() -> None:
     ordered = np.array([0.5, 0.2, 0.01, -0.05, -0.1], np.float32)
     shown = told(ordered, np.array([0.4, 0.0, 0.9, 0.5, 0.7])).tolist()

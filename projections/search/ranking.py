@@ -101,12 +101,15 @@ def _combined(features: Features) -> Scores:
 
 
 def _spread(values: Scores, otherwise: Scores) -> Scores:
-    """Brought to 0..1 where they lie `RANGE_MIN` or more apart; `otherwise` where they are not known."""
+    """Brought to 0..1 where they lie `RANGE_MIN` or more apart, else to what the best is by itself, and the others as
+    far below it as they are; `otherwise` where they are not known."""
     unknown = np.isnan(values)
     some = bool(unknown.any())
     known = values[~unknown] if some else values
     if len(known) == 0:
         return otherwise
     low, high = known.min(), known.max()
-    spread: Scores = (values - low) / max(high - low, RANGE_MIN)
+    scale = max(high - low, RANGE_MIN)
+    best = max((high - low) / scale, high)
+    spread: Scores = best - (high - values) / scale
     return np.where(unknown, otherwise, spread) if some else spread
