@@ -6,6 +6,7 @@ does not read a clock and does not log; what a name or an id means was settled b
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import assert_never
 
 import msgspec
@@ -305,17 +306,15 @@ class _Evolution:
             deleted_us=None,
         )
         self._put_memory(row)
-        self._activate(row)
+        self._list(tables.listed_keys(row))
 
     def _memory_merged(self, event: MemoryMerged) -> None:
-        row = self._memory(event.memory_id)
-        known = set(row.labels)
+        old = self._memory(event.memory_id)
         now = self._entry.time_us
-        row = _replace(row, tags=event.tags, confidence=event.confidence, updated_us=now)
+        row = _replace(old, tags=event.tags, confidence=event.confidence, updated_us=now)
         self._put_memory(row)
-        for label in row.labels:
-            if label not in known:
-                self._timeline.put(tables.label_key(label, row.born, row.id), _PRESENT)
+        known = set(tables.listed_keys(old))
+        self._list(key for key in tables.listed_keys(row) if key not in known)
 
     def _memory_superseded(self, event: MemorySuperseded) -> None:
         self._retire_memory(event.memory_id, superseded_by=event.superseded_by)
@@ -326,17 +325,13 @@ class _Evolution:
     def _retire_memory(self, memory_id: str, **changes: object) -> None:
         row = self._memory(memory_id)
         if row.active:
-            self._timeline.delete(tables.active_key(row.born, row.id))
-            for label in row.labels:
-                self._timeline.delete(tables.label_key(label, row.born, row.id))
-            self._timeline.delete(tables.identity_key(row))
+            for key in tables.listed_keys(row):
+                self._timeline.delete(key)
         self._put_memory(_replace(row, updated_us=self._entry.time_us, **changes))
 
-    def _activate(self, row: Memory) -> None:
-        self._timeline.put(tables.active_key(row.born, row.id), _PRESENT)
-        for label in row.labels:
-            self._timeline.put(tables.label_key(label, row.born, row.id), _PRESENT)
-        self._timeline.put(tables.identity_key(row), _PRESENT)
+    def _list(self, keys: Iterable[bytes]) -> None:
+        for key in keys:
+            self._timeline.put(key, _PRESENT)
 
     def _put_memory(self, row: Memory) -> None:
         self._timeline.put(tables.memory_key(row.id), encode_row(row))

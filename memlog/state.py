@@ -15,6 +15,7 @@ Tables, by first byte of the key (text keys are hashed to 16 bytes, so that any 
     M memory id                        all memories: active, superseded and deleted
     A newest first, memory id          active memories
     L hash(label), newest first, id    active memories with a type or a tag
+    B hash(thread), newest first, id   active memories that a thread wrote
     X hash(content), newest first, id  active memories by type, source and content, as one hash
 """
 
@@ -226,22 +227,28 @@ def memory_key(memory_id: str) -> bytes:
     return b"M" + memory_id.encode()
 
 
-def active_key(born: int, memory_id: str) -> bytes:
-    return b"A" + newest_first(born) + memory_id.encode()
-
-
-def label_key(label: str, born: int, memory_id: str) -> bytes:
-    return b"L" + text_key(label) + newest_first(born) + memory_id.encode()
-
-
 def alike_key(memory_type: str, source: str, content: str | dict[str, Any]) -> bytes:
     """With `newest_first` of its birth and its id behind it, that of a memory that says so."""
     return b"X" + hashed(memory_type, source, canonical_json(content))
 
 
-def identity_key(row: Memory) -> bytes:
-    alike = alike_key(row.memory_type, row.source, row.content)
-    return alike + newest_first(row.born) + row.id.encode()
+def label_key(label: str) -> bytes:
+    """The beginning of the keys of those that bear it."""
+    return b"L" + text_key(label)
+
+
+def thread_key(thread: str) -> bytes:
+    return b"B" + text_key(thread)
+
+
+def listed_keys(row: Memory) -> list[bytes]:
+    """The keys under which a memory is found while it is active."""
+    prefixes = [b"A", *map(label_key, row.labels)]
+    if row.thread is not None:
+        prefixes.append(thread_key(row.thread))
+    prefixes.append(alike_key(row.memory_type, row.source, row.content))
+    place_in_order = newest_first(row.born) + row.id.encode()
+    return [prefix + place_in_order for prefix in prefixes]
 
 
 class Known(NamedTuple):
@@ -429,13 +436,23 @@ class State:
         found = next(self._tables.scan(alike), None)
         return None if found is None else self.memory(found[0][len(alike) + 8 :].decode())
 
-    def memories(self, labels: Sequence[str] = (), before: int | None = None) -> Iterator[Memory]:
-        """Active memories that have all the labels, the newest first; born before a position."""
-        prefix = b"L" + text_key(labels[0]) if labels else b"A"
+    def memories(
+        self,
+        labels: Sequence[str] = (),
+        before: int | None = None,
+        thread: str | None = None,
+    ) -> Iterator[Memory]:
+        """Active memories that have all the labels, the newest first; born before a position, and written by a
+        thread."""
+        prefix = label_key(labels[0]) if labels else b"A"
+        if thread is not None:
+            prefix = thread_key(thread)
         start = b"" if before is None else prefix + newest_first(before - 1)
         for key, _ in self._tables.scan(prefix, start):
             row = self.memory(key[len(prefix) + 8 :].decode())
-            if row is not None and set(labels) <= set(row.labels):
+            if row is None or (thread is not None and row.thread != thread):
+                continue
+            if set(labels) <= set(row.labels):
                 yield row
 
     def memory_ids(self, beginning: str) -> Iterator[str]:

@@ -42,7 +42,7 @@ from memlog.state import State
 from memlog.storage.environment import MAP_BYTES_START, Environment, FileIdentity
 from memlog.storage.tables import LmdbRows, Timeline, place
 
-STATE_VERSION = 7
+STATE_VERSION = 8
 """Of the state tables' layout; a log whose tables are of an earlier version is evolved anew, and who has it open as
 that version sees it no more."""
 

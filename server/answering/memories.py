@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from itertools import accumulate, islice
 from typing import NamedTuple
 
@@ -49,14 +48,6 @@ class Older(msgspec.Struct, array_like=True):
 
     position: Position | None
     born: Born | None = None
-
-
-def listed_memories(
-    state: State, start: Older, thread: str | None, labels: Sequence[str] = ()
-) -> Iterator[Memory]:
-    """The newest first: those that have all the labels, and were written by the thread, if there is one."""
-    rows = state.memories(labels, start.born)
-    return (row for row in rows if thread in (None, row.thread))
 
 
 def _relevance(hit: Hit) -> float:

@@ -22,7 +22,6 @@ from server.answering.memories import (
     MEMORY_KINDS,
     Older,
     found_memories,
-    listed_memories,
     similar_facts,
     stored,
 )
@@ -226,7 +225,7 @@ def list_recent_memories(call: Call, arguments: ListRecentMemories) -> FactsResu
     usage = call.service.usage
     with opened.project.read(start.position) as state:
         blamed = state if arguments.provenance else None
-        listed = listed_memories(state, start, arguments.thread_id)
+        listed = state.memories(before=start.born, thread=arguments.thread_id)
         rows = list(islice(listed, arguments.limit + 1))
         views = [
             view_fact(row, usage.accessed_us(row.id), provenance=view_provenance(row, blamed))

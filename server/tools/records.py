@@ -25,7 +25,6 @@ from server.answering.memories import (
     MEMORY_KINDS,
     Older,
     found_memories,
-    listed_memories,
     stored,
 )
 from server.answering.moments import AsOf, position_of
@@ -210,7 +209,7 @@ def memory_list(call: Call, arguments: MemoryList) -> RecordsResult:
     start = read_cursor(Older, opened.project_id, arguments) or Older(at)
     with opened.project.read(start.position) as state:
         wanted = labels(arguments.type, arguments.tags)
-        listed = listed_memories(state, start, arguments.thread_id, wanted)
+        listed = state.memories(wanted, start.born, arguments.thread_id)
         rows = list(islice(listed, limit + 1))
         lacking = None if rows else _lacking(wanted, state)
         position = state.position
