@@ -3,7 +3,7 @@
 A thread that has others to serve may try something `without_patience`. Whatever may take longer than looking things
 up (opening a project, waiting for another process, catching up, asking an endpoint) calls `require_patience`
 before it begins; what may go on and on (going through rows, reading the log) calls `require_time` at every step; and
-a lock that somebody else may have for longer than a moment is `Held`. There that raises `Impatient`, and nothing has
+a lock that somebody else may have for longer than a moment is `held`. There that raises `Impatient`, and nothing has
 happened: what only reads can be begun anew by a thread that may take its time. Everywhere else it does nothing.
 
 Who has others to do a part of it passes on what it has of time (`as_hasty_as_this`).
@@ -62,7 +62,7 @@ class _Given(threading.local):
 _given = _Given()
 
 
-class Lock(Protocol):
+class Lock(AbstractContextManager[object], Protocol):
     """One of `threading`."""
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool: ...
@@ -98,15 +98,22 @@ def require_time() -> None:
         raise Impatient
 
 
-class Held:
-    """Holds `lock`, which somebody else may have for long. Raises Impatient where there is no time for that."""
+def held(lock: Lock) -> AbstractContextManager[object]:
+    """Holds `lock`, which somebody else may have for long. Raises Impatient where there is no time for that.
 
-    def __init__(self, lock: Lock) -> None:
-        self._lock = lock
+    Who has all the time there is takes the lock itself: an interrupt comes before that or after, and never leaves it
+    to nobody.
+    """
+    left = waiting_seconds()
+    return lock if left is None else _Held(lock, left)
+
+
+class _Held:
+    def __init__(self, lock: Lock, left: float) -> None:
+        self._lock, self._left = lock, left
 
     def __enter__(self) -> None:
-        left = waiting_seconds()
-        if not self._lock.acquire(timeout=-1 if left is None else left):
+        if not self._lock.acquire(timeout=self._left):
             raise Impatient
 
     def __exit__(self, *_: object) -> None:

@@ -24,7 +24,7 @@ from typing import Literal
 from filelock import FileLock
 
 from memlog.errors import DamagedLog, ProjectNotFound, StorageError
-from memlog.patience import Held, require_patience
+from memlog.patience import held, require_patience
 from memlog.projects.project import Project
 from memlog.storage.errors import storage_error
 from projections.analytics.projector import ANALYTICS_VERSION, AnalyticsProjector
@@ -318,7 +318,7 @@ class Projections:
 
     def _open(self, name: str) -> _Followed:
         key = self._embeddings.get().key if name == "vectors" else ""
-        with Held(self._opening):
+        with held(self._opening):
             self._require_open()
             if name not in self._followed:
                 require_patience()

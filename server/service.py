@@ -20,7 +20,7 @@ from memlog.commands import AnyCommand
 from memlog.context import Context
 from memlog.errors import EmbeddingError, MemlogError, ProjectNotFound
 from memlog.niceness import be_nice
-from memlog.patience import Held
+from memlog.patience import held
 from memlog.projects.project import Origin, Outcome, Project
 from memlog.projects.purging import Plan, Target, plan
 from memlog.projects.recent import Recent
@@ -115,7 +115,7 @@ class Service:
         except ProjectNotFound:
             self._forget_gone(key)
             raise
-        with Held(self._opening):
+        with held(self._opening):
             opened = self._opened.get(key)
             if opened is None or opened.project is not project or opened.folder != project.folder:
                 opened = self._opened.put(
@@ -126,7 +126,7 @@ class Service:
     def _forget_gone(self, key: str) -> None:
         """One whose folder is away: it may come back, and is opened again once nobody has it. One that another thread
         opened a moment ago stays."""
-        with Held(self._opening):
+        with held(self._opening):
             opened = self._opened.get(key)
             if opened is not None and opened.project.moved:
                 self._opened.pop(key)
@@ -301,21 +301,23 @@ class _Rounds:
         self._catch_up = catch_up
         self._name = name
         self._without = without
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        """Taken by itself: a condition takes it in two steps, between which an interrupt may come."""
+        self._changed = threading.Condition(self._lock)
         self._behind: WeakValueDictionary[int, Opened] = WeakValueDictionary()
         """Weak: a project that nobody uses any more may be let go; its next search catches it up."""
         self.stopping = False
         self._thread: threading.Thread | None = None
 
     def behind(self, opened: Opened) -> None:
-        with self._changed:
+        with self._lock:
             self._behind[id(opened)] = opened
             if len(self._behind) > BEHIND_PROJECTS_MAX:
                 del self._behind[next(iter(self._behind))]
             self._wake()
 
     def stop(self) -> None:
-        with self._changed:
+        with self._lock:
             self.stopping = True
             self._changed.notify_all()
 
@@ -333,7 +335,7 @@ class _Rounds:
     def _run(self) -> None:
         be_nice()
         while True:
-            with self._changed:
+            with self._lock:
                 while not (self._behind or self.stopping):
                     self._changed.wait()
                 latest = time.monotonic() + BEHIND_SECONDS_MAX

@@ -13,7 +13,7 @@ import anyio.to_thread
 import msgspec
 import pytest
 
-from memlog.patience import Held, Leave, require_patience, require_time
+from memlog.patience import Leave, held, require_patience, require_time
 from server import reading
 from server.addresses import GRAPH, GraphAddress
 from server.http import direct, pace
@@ -142,7 +142,7 @@ def test_a_slow_read_that_has_to_wait_makes_room_for_the_next(
         if why == "it takes patience":
             require_patience()
         else:
-            with Held(lock):
+            with held(lock):
                 pass
 
     scan.before = wait

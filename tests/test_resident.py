@@ -21,7 +21,7 @@ from projections.embedding.store import VectorCache
 from server import quiet
 from server.service import Service
 from tests.http_served import HttpClient, served_http
-from tests.served import served
+from tests.served import DEADLINE_S, served
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="pages are given back on Linux only"
@@ -120,6 +120,39 @@ def test_who_does_not_wait_is_not_let_through_a_closed_gate() -> None:
     gate.leave()
     with gate.closed():
         pass
+
+
+def test_what_an_interrupt_left_inside_is_not_waited_for_at_the_end(tmp_path: Path) -> None:
+    """Ctrl-C that comes when a thread has passed the gate, and nothing yet sees to its leaving."""
+    environment = filled(tmp_path / "a.mdb")
+    enter, ends = environment._gate.enter, threading.Event()
+
+    def interrupted() -> None:
+        enter()
+        raise KeyboardInterrupt
+
+    def use() -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(environment._gate, "enter", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                environment.write(lambda transaction: None)
+        environment.close()
+        ends.set()
+
+    threading.Thread(target=use, daemon=True).start()
+    assert ends.wait(DEADLINE_S)
+
+
+def test_at_the_end_others_are_waited_for(tmp_path: Path) -> None:
+    environment = filled(tmp_path / "a.mdb")
+    closing = threading.Thread(target=environment.close, daemon=True)
+    with environment.read() as transaction:
+        closing.start()
+        while not environment._gate._closed:
+            time.sleep(0.001)
+        assert transaction.stat(environment.databases["rows"])["entries"] == ROWS
+    closing.join(DEADLINE_S)
+    assert not closing.is_alive()
 
 
 def test_nothing_is_kept_open_by_who_gives_back(tmp_path: Path) -> None:

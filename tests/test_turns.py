@@ -52,6 +52,42 @@ def test_a_writer_is_alone() -> None:
     assert inside == []
 
 
+def test_what_an_interrupt_left_reading_is_not_waited_for() -> None:
+    """Ctrl-C that comes when a thread has its turn, and nothing yet sees to its giving it back."""
+    turns, ended = Turns(), threading.Event()
+
+    def use() -> None:
+        left = turns.reading()
+        left.__enter__()
+        with turns.writing():
+            ended.set()
+
+    threading.Thread(target=use, daemon=True).start()
+    assert ended.wait(DEADLINE_SECONDS)
+
+
+def test_a_reader_that_is_interrupted_while_it_waits_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    turns = Turns()
+
+    def interrupted(*_: object) -> bool:
+        raise KeyboardInterrupt
+
+    with turns.writing(), monkeypatch.context() as patch:
+        patch.setattr(turns._changed, "wait_for", interrupted)
+        with pytest.raises(KeyboardInterrupt), turns.reading():
+            pass
+    ended = threading.Event()
+
+    def write() -> None:
+        with turns.writing():
+            ended.set()
+
+    threading.Thread(target=write, daemon=True).start()
+    assert ended.wait(DEADLINE_SECONDS)
+
+
 def test_a_waiting_reader_comes_between_two_turns_of_a_writer() -> None:
     turns, order = Turns(), list[str]()
     reader = threading.Thread(target=lambda: _read(turns, order))

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from memlog.errors import DamagedLog, ProjectNotFound, StorageError
-from memlog.patience import Held, require_patience
+from memlog.patience import held, require_patience
 from memlog.projects.catalog import Catalog
 from memlog.projects.folders import Folders
 from memlog.projects.project import LOG_FILE, Project
@@ -50,7 +50,7 @@ class OpenProjects:
         project = self._at_hand(project_id)
         if project is not None:
             return project
-        with Held(self._opening):  # by who opens another, or waits for another process
+        with held(self._opening):  # by who opens another, or waits for another process
             project = self._known(project_id)
             if project is not None and project.moved:
                 with self._excluding_processes():  # nobody is moving it

@@ -335,7 +335,7 @@ class Environment:
             self._gate.leave()
 
     def close(self) -> None:
-        with self._gate.closed():
+        with self._gate.closed(for_good=True):
             self._closed = True
             self._env.close()
             self._known.leave()

@@ -84,37 +84,67 @@ class Turn:
         return os.fstat(self._file)
 
 
+class Counted:
+    """How many of something each thread has, and all together.
+
+    An interrupt (Ctrl-C) may strike a thread between getting one and whatever sees to its giving it back. Then it
+    would be waited for in vain: so a thread that cannot have any can `forsake` its own.
+    """
+
+    def __init__(self) -> None:
+        self._of: dict[int, int] = {}
+
+    def __bool__(self) -> bool:
+        return sum(self._of.values()) > 0
+
+    def add(self, count: int) -> None:
+        """One of this thread's more, or less. One that another thread began may end here."""
+        me = threading.get_ident()
+        self._of[me] = self._of.get(me, 0) + count
+        if not self._of[me]:
+            del self._of[me]
+
+    def forsake(self) -> None:
+        self._of.pop(threading.get_ident(), None)
+
+
 class Gate:
     """Many may pass at once; one may close it, and then waits until all who passed have left."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._inside = 0
+        self._lock = threading.RLock()
+        """Taken by itself: a condition takes it in two steps, between which an interrupt may come."""
+        self._changed = threading.Condition(self._lock)
+        self._inside = Counted()
         self._closed = False
 
     def enter(self) -> None:
-        with self._changed:
+        with self._lock:
             while self._closed:
                 require_patience()
                 self._changed.wait()
-            self._inside += 1
+            self._inside.add(1)
 
     def try_enter(self) -> bool:
         """Whether one may pass now."""
-        with self._changed:
-            self._inside += not self._closed
+        with self._lock:
+            if not self._closed:
+                self._inside.add(1)
             return not self._closed
 
     def leave(self) -> None:
-        with self._changed:
-            self._inside -= 1
-            if self._closed and not self._inside:
+        with self._lock:
+            self._inside.add(-1)
+            if self._closed:
                 self._changed.notify_all()
 
     @contextmanager
-    def closed(self) -> Iterator[None]:
+    def closed(self, *, for_good: bool = False) -> Iterator[None]:
+        """For good, whoever closes it is not inside itself any more, whatever an interrupt left behind."""
         require_patience()
-        with self._changed:
+        with self._lock:
+            if for_good:
+                self._inside.forsake()
             while self._closed:
                 self._changed.wait()
             self._closed = True
@@ -123,6 +153,6 @@ class Gate:
         try:
             yield
         finally:
-            with self._changed:
+            with self._lock:
                 self._closed = False
                 self._changed.notify_all()

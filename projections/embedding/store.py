@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 import lmdb
 
 from memlog.errors import StorageError
-from memlog.patience import Held, require_patience
+from memlog.patience import held, require_patience
 from memlog.storage.environment import MAP_BYTES_START, Environment
 from memlog.storage.errors import is_damage, storage_error
 from memlog.storage.gates import SMALL_CALLS
@@ -79,7 +79,7 @@ class VectorCache:
 
     def pieces(self, keys: Iterable[bytes]) -> list[bytes | None]:
         """What `put_many` was given for the pieces of the texts with these keys."""
-        with Held(SMALL_CALLS), self._environment.read() as transaction:
+        with held(SMALL_CALLS), self._environment.read() as transaction:
             database = self._environment.databases[PIECES]
             found = [transaction.get(key, db=database) for key in keys]
         return [None if pieces is None else bytes(pieces) for pieces in found]

@@ -11,7 +11,7 @@ from typing import Any, assert_never
 import tantivy
 from tantivy import FieldType, Occur
 
-from memlog.patience import Held
+from memlog.patience import held
 from memlog.storage.gates import SMALL_CALLS
 from projections.text import analysis
 from projections.text.clauses import (
@@ -83,7 +83,7 @@ class OnDisk:
 
     def heads(self, addresses: Sequence[Any]) -> list[Head]:
         document = self._searcher.doc
-        with Held(SMALL_CALLS):
+        with held(SMALL_CALLS):
             return [decode_head(document(address)["row"][0]) for address in addresses]
 
     def row(self, address: Any) -> Row:

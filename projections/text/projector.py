@@ -27,7 +27,7 @@ import msgspec
 import tantivy
 
 from memlog.errors import StorageError
-from memlog.patience import Held, require_patience
+from memlog.patience import held, require_patience
 from memlog.storage.errors import for_shortage, reason
 from projections.documents import NOW, Change, Scope
 from projections.protocol import Batch
@@ -140,7 +140,7 @@ class TextProjector:
         `changes` reads those beyond a position, up to `head`; what it raises is passed on. Waits for no batch
         that is being applied.
         """
-        with Held(self._taking), _speaking_of(self._path):
+        with held(self._taking), _speaking_of(self._path):
             self._refresh_unless_applying()
             self._forget_committed()
             if self._searched().position >= head:

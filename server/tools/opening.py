@@ -14,7 +14,7 @@ from msgspec import Meta, field
 
 from memlog.canonical import canonical
 from memlog.commands import ITEMS_MAX, EntityName
-from memlog.patience import Held
+from memlog.patience import held
 from memlog.state import Entity, State
 from memlog.storage.gates import SMALL_CALLS
 from server.answering.cursors import Count, CursorText, Id, Position, read_cursor, write_cursor
@@ -77,7 +77,7 @@ def open_nodes(call: Call, arguments: OpenNodes) -> OpenNodesResult:
     start = read_cursor(_Cursor, opened.project_id, arguments)
     if start is None:
         start = _Cursor(position_of(arguments.as_of, opened.project))
-    with Held(SMALL_CALLS), opened.project.read(start.position) as state:
+    with held(SMALL_CALLS), opened.project.read(start.position) as state:
         wanted = _wanted(arguments.names, state)
         found = _opened(wanted, start, state, state if arguments.provenance else None)
         page = list(within_budget(found, told=lambda each: each.told))

@@ -11,7 +11,7 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import Meta, field
 
-from memlog.patience import Held
+from memlog.patience import held
 from memlog.settings import Mode
 from memlog.state import State
 from memlog.storage.gates import SMALL_CALLS
@@ -182,7 +182,7 @@ def search_nodes(call: Call, arguments: SearchNodes) -> SearchNodesResult:
     )
     ranking = ranked(search, cursor)
     found = ranking.found
-    with Held(SMALL_CALLS), opened.project.read(cursor.position) as state:
+    with held(SMALL_CALLS), opened.project.read(cursor.position) as state:
         most = arguments.limit or SEARCH_LIMIT
         blamed = state if arguments.provenance else None
         bundles = _bundles(ranking.things, cursor.offset, found.hits, state, blamed, most)
