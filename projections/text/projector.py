@@ -90,7 +90,7 @@ class TextProjector:
         self._schema = _schema()
         self._applying = threading.RLock()
         self._merging: threading.Thread | None = None
-        self._taking = threading.Lock()
+        self._taking = threading.RLock()  # whom an interrupt strikes as it is taken can still close
         self._ahead: Ahead | None = None
         self._newest: TextSnapshot | None = None
         with _speaking_of(path):

@@ -55,7 +55,7 @@ class Previous:
         self._folders = folders
         self._embeddings = embeddings
         self._advance = advance
-        self._working = threading.Lock()
+        self._working = threading.RLock()  # whom an interrupt strikes as it is taken can still end
         self._opened: _Opened | None = None
         self._followed_all = False
 
