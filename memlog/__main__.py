@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import suppress
+from typing import NoReturn
 
 
 def main(*first: str) -> None:
     """Runs what was typed, behind `first`.
 
-    Ctrl-C while the command line is being imported ends it without a traceback, in the words that click has for later.
+    Ctrl-C while the command line is being imported ends it without a traceback, in the words that it has for later.
     """
     try:
         from server.cli import main as run
 
-        run([*first, *sys.argv[1:]])
+        run([*first, *sys.argv[1:]], _leave)
     except KeyboardInterrupt:
         print("\nAborted!", file=sys.stderr)
-        sys.exit(1)
+        _leave()
+
+
+def _leave() -> NoReturn:
+    """Ends the process at once, and waits for no thread."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()
+    os._exit(1)
 
 
 def serve() -> None:

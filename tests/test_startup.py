@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from server.starting.startup import collector_at_rest
-from tests.served import environment
+from tests.served import DEADLINE_S, environment
 
 
 @pytest.fixture(autouse=True)
@@ -82,6 +82,34 @@ def test_ctrl_c_while_modules_are_imported_ends_a_command_without_a_traceback(
         check=False,
     )
     assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", "\nAborted!\n")
+
+
+PRESSED_BESIDE_A_THREAD = """
+import runpy, signal, sys, threading
+import server.cli.common
+
+def pressed(settings):
+    threading.Thread(target=threading.Event().wait).start()
+    print("what was said before")
+    signal.raise_signal(signal.SIGINT)
+
+server.cli.common.store_of = server.cli.common.service_of = pressed
+sys.argv[1:] = ["search", "Jon"]
+runpy.run_module("memlog", run_name="__main__")
+"""
+
+
+def test_ctrl_c_ends_a_command_whatever_thread_it_leaves_behind(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", PRESSED_BESIDE_A_THREAD],
+        capture_output=True,
+        env=environment(MEMLOG_DATA_DIR=str(tmp_path)),
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    said = "what was said before\n"
+    assert (ended.returncode, ended.stdout, ended.stderr) == (1, said, "\nAborted!\n")
 
 
 def imported(program: str, *modules: str) -> list[str]:

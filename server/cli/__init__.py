@@ -7,7 +7,9 @@ without waiting for what other commands need.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from importlib import import_module
+from typing import Any
 
 import click
 
@@ -45,6 +47,10 @@ PROBLEMS_SHOWN_MAX = 20
 """Of a file with a mistake in every line."""
 
 
+class Interrupted(BaseException):
+    """Ctrl-C within a command, which click must not make an end of."""
+
+
 class Commands(Helpful):
     """Finds a command by name and imports its module only then."""
 
@@ -57,6 +63,12 @@ class Commands(Helpful):
         module = import_module(COMMANDS[cmd_name])
         command: click.Command = getattr(module, f"{cmd_name}_command")
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise Interrupted from error
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -81,11 +93,21 @@ def cli() -> None:
     """
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Runs the command line; errors go to stderr in words, with exit code 1."""
+def _exit() -> None:
+    sys.exit(1)
+
+
+def main(arguments: list[str] | None = None, interrupted: Callable[[], None] = _exit) -> None:
+    """Runs the command line; errors go to stderr in words, with exit code 1.
+
+    `interrupted` ends the process after Ctrl-C, which may leave a thread behind that waits for ever.
+    """
     output.spell_out_what_it_lacks()
     try:
         cli.main(args=arguments, prog_name="memlog")
+    except Interrupted:
+        say("\nAborted!", err=True)
+        interrupted()
     except MemlogError as error:
         say(explained(error), err=True)
         sys.exit(1)
