@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import gc
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -65,7 +66,7 @@ class Pressed:
             signal.raise_signal(signal.SIGINT)
 
 sys.meta_path.insert(0, Pressed())
-sys.argv[1:] = ["search", "Jon"]
+sys.argv[1:] = sys.argv[2:]
 runpy.run_module("memlog", run_name="__main__")
 """
 
@@ -75,13 +76,29 @@ def test_ctrl_c_while_modules_are_imported_ends_a_command_without_a_traceback(
     module: str, tmp_path: Path
 ) -> None:
     ended = subprocess.run(
-        [sys.executable, "-c", PRESSED_AT, module],
+        [sys.executable, "-c", PRESSED_AT, module, "search", "Jon"],
         capture_output=True,
         env=environment(MEMLOG_DATA_DIR=str(tmp_path)),
         text=True,
         check=False,
     )
     assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", "\nAborted!\n")
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+def test_ctrl_c_while_a_server_starts_ends_it_as_sigterm_does(
+    transport: str, tmp_path: Path
+) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", PRESSED_AT, "mcp_types", "serve", "--transport", transport],
+        capture_output=True,
+        env=environment(MEMLOG_DATA_DIR=str(tmp_path)),
+        text=True,
+        input="",
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (-signal.SIGINT, "", "")
 
 
 PRESSED_BESIDE_A_THREAD = """

@@ -58,11 +58,14 @@ def serve_command(transport: str, **flags: Any) -> None:
     Example: memlog serve --toolsets graph,projects --project my-app
     Example: memlog serve --transport http --port 8081
     """
+    from server.starting.startup import ended_by_interrupts
+
     settings, _ = load(flags)
-    if transport == "http":
-        _serve_http(settings)
-    else:
-        _serve_stdio(settings)
+    with ended_by_interrupts():
+        if transport == "http":
+            _serve_http(settings)
+        else:
+            _serve_stdio(settings)
 
 
 def _serve_stdio(settings: Settings) -> NoReturn:
