@@ -355,7 +355,10 @@ class _Rounds:
         try:
             self._catch_up(opened)
         except MemlogError as error:
-            log.warning("a projection is behind, the next search tries again: %s", error.message)
+            if not self.stopping:  # else its projections are being closed
+                log.warning(
+                    "a projection is behind, the next search tries again: %s", error.message
+                )
         except Exception:
             log.exception("a projection is behind, the next search tries again")
         self._service.busy()

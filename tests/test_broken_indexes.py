@@ -130,6 +130,19 @@ def test_what_only_says_more_about_a_thread_by_the_analytics_answers_without_the
     assert answer == {"project": "default", empty: []}
 
 
+def test_entities_of_a_thread_are_told_also_where_no_text_can_be_indexed(data_dir: Path) -> None:
+    with client_on(data_dir) as client:
+        client("create_entities", entities=[entity("n07")], ifExists="merge", threadId="here")
+        client("create_entities", entities=[entity("new")], threadId="here")
+    (path,) = data_dir.glob(INDEXES["text"])
+    lose(path)
+    path.touch()  # where a folder is to be made
+    with client_on(data_dir) as client:
+        with pytest.raises(Refused, match="STORAGE_ERROR"):
+            client("search_nodes", query="n07", mode="text")
+        assert names(client("query_nodes", threadId="here")) == ["new"]
+
+
 def test_an_index_of_another_version_or_embedder_is_put_away_or_left_alone(
     data_dir: Path,
 ) -> None:

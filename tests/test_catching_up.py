@@ -22,6 +22,7 @@ from projections.embeddings import Embeddings
 from projections.follow import Projections
 from projections.protocol import Batch
 from projections.text.projector import TextProjector
+from tests.service import client_on
 
 ROOT = Path(__file__).parent.parent
 
@@ -125,3 +126,18 @@ def test_analytics_that_another_process_began_anew_and_left_so_are_counted_befor
     subprocess.run([sys.executable, "-c", BEGINS_ANEW_AND_DIES, str(folder)], cwd=ROOT, check=True)
     with projections.analytics().read() as counted:
         assert (counted.position, counted.totals()) == (projections.head(), before)
+
+
+@pytest.mark.parametrize(("stopping", "warned"), [(False, True), (True, False)])
+def test_what_is_left_at_the_end_of_a_server_is_no_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, stopping: bool, warned: bool
+) -> None:
+    """The indexes of a project are closed under who catches them up, as where it is put away."""
+    with client_on(tmp_path) as client:
+        client("create_entities", entities=[{"name": "Jon", "entityType": "person"}])
+        opened = client.service.open("default")
+        rounds = client.service._follower._indexes
+        rounds.stopping = stopping
+        opened.projections.close()
+        rounds._catch_up_one(opened)
+    assert ("was put away or deleted" in caplog.text) is warned

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from server.tools import querying
 from tests.service import Client, client_on
 
 MODES = ("hybrid", "text", "semantic")
@@ -118,6 +119,37 @@ def test_what_others_did_to_it_since_leaves_a_fact_in_the_thread_that_wrote_it(
         newer = {"entityName": "Jonathan", "observation": SAID, "newContent": "something else"}
         client("update_observation", **newer, threadId="other")
         assert (found("mine"), found("other")) == ([], ["Jonathan"])
+
+
+@pytest.mark.parametrize("at_most", [0, 4, 2_000])
+def test_entities_of_a_thread_are_the_same_whether_they_are_looked_up_or_gone_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_most: int
+) -> None:
+    monkeypatch.setattr(querying, "WRITTEN_MAX", at_most)
+    with client_on(tmp_path) as client:
+        people = [{"name": name, "entityType": "person"} for name in ("Jon", "Gina", "Ann")]
+        client("create_entities", entities=people, threadId="other")
+        for number in range(3):
+            add(client, "Jon", f"danced {number}", threadId="mine")
+        add(client, "Ann", "sings", threadId="mine")
+        tom = {"name": "Tom", "entityType": "cat", "observations": ["purrs"]}
+        client("create_entities", entities=[tom], threadId="mine")
+        (position,) = (each["position"] for each in client("get_history", limit=1)["events"])
+        client("merge_entities", names=["Jon"], into="Gina", threadId="other")
+        client("delete_observations", deletions=[{"entityName": "Ann", "observations": ["sings"]}])
+        client("delete_entities", entityNames=["Tom"])
+
+        def found(**arguments: Any) -> list[str]:
+            told = pages(client, "query_nodes", "entities", threadId="mine", **arguments)
+            return [each["name"] for page in told for each in page]
+
+        assert found() == ["Gina"]
+        for limit in ({}, {"limit": 1}):
+            assert found(asOf=position, **limit) == ["Jon", "Ann", "Tom"]
+        client("undo", threadId="other")
+        client("undo", last=2)
+        assert found(limit=2) == ["Jon", "Ann", "Tom"]
+        assert found(entityType="cat") == ["Tom"]
 
 
 @pytest.mark.parametrize(

@@ -128,6 +128,11 @@ class TextProjector:
         with _speaking_of(self._path):
             return self._searched().substring(needle, scope, limit)
 
+    def things(self, scope: Scope, most: int) -> set[str] | None:
+        """What the documents in the scope are of, as `TextSnapshot.things` says. Raises StorageError."""
+        with _speaking_of(self._path):
+            return self._searched().things(scope, most)
+
     def rarity(self, word: str) -> float:
         """How rare a word is among the texts, as `TextSnapshot.rarity` says."""
         with _speaking_of(self._path):

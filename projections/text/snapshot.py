@@ -136,6 +136,14 @@ class TextSnapshot:
             self._rarities[word] = max(found, default=0.0)
         return self._rarities[word]
 
+    def things(self, scope: Scope, most: int) -> set[str] | None:
+        """The ids of what the documents in the scope are of, entities and memories; None where these documents are more
+        than `most`."""
+        found = self.texts.having(_narrowed([EVERYTHING], scope), most + 1)
+        if len(found) > most:
+            return None
+        return {head.entity or head.ref for head in self.texts.heads(found)}
+
     def living(self, ref: str) -> Row | None:
         """The document now living under `ref`."""
         found = self.texts.having(Term("slot", ref), 1)

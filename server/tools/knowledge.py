@@ -1,4 +1,4 @@
-"""Toolset `knowledge`: validated saving, histories of facts, questions to the graph."""
+"""Toolset `knowledge`: validated saving, histories of facts, how two entities are connected."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import msgspec
 from msgspec import Meta, field
 
 from memlog.canonical import canonical
-from memlog.closest import did_you_mean
-from memlog.commands import EntityName, SaveMemory, Share
+from memlog.commands import EntityName, SaveMemory
 from memlog.decisions.graph import missing_entity
 from memlog.decisions.saving import quality_score, unchanged, warnings
 from memlog.errors import (
@@ -21,26 +20,22 @@ from memlog.errors import (
     Problem,
     refusal,
     refuse,
-    shorten,
 )
 from memlog.events import EntityCreated, RelationAdded
 from memlog.projects.project import Outcome
-from memlog.state import Entity, Observation, State
-from memlog.times import iso, parse_iso
+from memlog.state import Observation, State
+from memlog.times import iso
 from server.answering.cursors import (
     Count,
     CursorText,
-    Id,
     Limit,
     Position,
     read_cursor,
     write_cursor,
 )
-from server.answering.cutting import page_of, said, together
-from server.answering.moments import AsOf, Time, position_of
+from server.answering.cutting import page_of, said
+from server.answering.moments import AsOf, position_of
 from server.answering.nearest import silent_thread
-from server.answering.portions import OPEN_ALONE, cut_notice, portion_of_facts, view_portion
-from server.answering.views import Blame, EntityView
 from server.registry import Arguments, Call, Result, ThreadId, tool
 
 DEPTH_MAX = 20
@@ -229,122 +224,6 @@ def _version(row: Observation) -> Version:
         confidence=row.confidence,
         importance=row.importance,
         deleted_at=None if row.deleted_us is None else iso(row.deleted_us),
-    )
-
-
-# -- query_nodes
-
-
-class QueryNodes(Arguments, frozen=True):
-    entity_type: str | None = field(name="entityType", default=None)
-    thread_id: ThreadId | None = field(name="threadId", default=None)
-    min_importance: Share | None = field(name="minImportance", default=None)
-    max_importance: Share | None = field(name="maxImportance", default=None)
-    min_confidence: Share | None = field(name="minConfidence", default=None)
-    max_confidence: Share | None = field(name="maxConfidence", default=None)
-    created_after: Annotated[Time, Meta(description="ISO time")] | None = field(
-        name="createdAfter", default=None
-    )
-    updated_after: Time | None = field(name="updatedAfter", default=None)
-    limit: Limit | None = None
-    cursor: CursorText | None = None
-    as_of: AsOf | None = field(name="asOf", default=None)
-    provenance: Blame = False
-
-
-class NodeView(EntityView, frozen=True, kw_only=True):
-    importance: float
-    confidence: float
-
-
-class QueryNodesResult(Result, frozen=True):
-    project: str
-    entities: list[NodeView]
-    next_cursor: str | None = field(name="nextCursor", default=None)
-    notice: str | None = None
-
-
-class _NodesCursor(msgspec.Struct, array_like=True):
-    """The entities as of `position`, beyond the one with this id."""
-
-    position: Position | None
-    entity: Id = ""
-
-
-@tool("knowledge", "List entities by their properties")
-def query_nodes(call: Call, arguments: QueryNodes) -> QueryNodesResult:
-    """List entities by type, thread, importance, confidence or time, in the order of creation.
-
-    Example: {"entityType": "Person", "minImportance": 0.8}
-    """
-    project, opened = call.open(arguments)
-    at = position_of(arguments.as_of, opened.project)
-    start = read_cursor(_NodesCursor, opened.project_id, arguments) or _NodesCursor(at)
-    created_us = _moment(arguments.created_after, "createdAfter")
-    updated_us = _moment(arguments.updated_after, "updatedAfter")
-    with opened.project.read(start.position) as state:
-        blamed = state if arguments.provenance else None
-        matching = (
-            _node(row, state, blamed)
-            for row in state.entities(after=start.entity)
-            if _fits(row, arguments) and row.created_us > created_us
-            if row.updated_us > updated_us or state.updated_us(row) > updated_us
-            if _of_thread(row, arguments.thread_id, state)
-        )
-        page, more = page_of(matching, arguments.limit)
-        position = state.position
-        lacking = None if page else _lacking(arguments.entity_type, state)
-    following = _NodesCursor(position, page[-1].id) if more else None
-    silent = None if page else silent_thread(arguments.thread_id, opened)
-    return QueryNodesResult(
-        project=project,
-        entities=page,
-        next_cursor=write_cursor(following, opened.project_id, arguments),
-        notice=together(cut_notice(page, OPEN_ALONE, call.session), lacking, silent),
-    )
-
-
-def _lacking(wanted: str | None, state: State) -> str | None:
-    """That no entity is of the type asked for, and which was perhaps meant."""
-    known = {_kind(row.entity_type): row.entity_type for row in state.entities()} if wanted else {}
-    if wanted is None or _kind(wanted) in known:
-        return None
-    return together(
-        f"No entity has the type '{shorten(wanted)}'.", did_you_mean(wanted, known.values())
-    )
-
-
-def _moment(text: str | None, path: str) -> int:
-    return -1 if text is None else parse_iso(text, path)
-
-
-def _fits(row: Entity, wanted: QueryNodes) -> bool:
-    low, high = wanted.min_importance, wanted.max_importance
-    sure, unsure = wanted.min_confidence, wanted.max_confidence
-    return (
-        (wanted.entity_type is None or _kind(row.entity_type) == _kind(wanted.entity_type))
-        and (low is None or row.importance >= low)
-        and (high is None or row.importance <= high)
-        and (sure is None or row.confidence >= sure)
-        and (unsure is None or row.confidence <= unsure)
-    )
-
-
-def _kind(entity_type: str) -> str:
-    return canonical(entity_type).casefold()
-
-
-def _of_thread(row: Entity, thread: str | None, state: State) -> bool:
-    """Whether the thread made the entity or any of its facts."""
-    if thread is None or row.thread == thread:
-        return True
-    return any(observation.thread == thread for observation in state.observations(row.id))
-
-
-def _node(row: Entity, state: State, blamed: State | None) -> NodeView:
-    told = portion_of_facts(row, state, blamed)
-    return view_portion(
-        NodeView, told, blamed, importance=row.importance, confidence=row.confidence
     )
 
 
