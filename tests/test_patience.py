@@ -250,7 +250,7 @@ def test_nobody_in_haste_waits_behind_somebody_who_takes_his_time(
 @pytest.mark.parametrize(
     ("steps", "tool", "few", "many"),
     [
-        (200, "get_history", {"limit": 1}, {"limit": 1, "threadId": "nowhere"}),
+        (200, "get_history", {"limit": 1}, {"limit": 1_000}),
         (200, "query_nodes", {"limit": 1}, {"entityType": "nothing"}),
         (200, "open_nodes", {"names": ["Entity 7"]}, {"names": ["Nobody"]}),
         (20, "open_nodes", {"names": ["Entity 7"]}, {"names": [f"Entity {n}" for n in range(300)]}),

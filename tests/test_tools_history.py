@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from memlog.codec import Entry
+from memlog.log import Log
 from tests.service import Client, Refused, client_on
 
 JON = {"name": "Jon", "entityType": "person", "observations": ["was a banker"]}
@@ -355,3 +357,42 @@ def test_a_forgotten_memory_is_out_of_every_list_until_undone(client: Client) ->
     assert client("search_memories", query="Seattle")["memories"] == []
     client("undo")
     assert client("search_memories", query="Seattle")["memories"][0]["id"] == stored
+
+
+def test_of_a_thread_no_more_of_the_log_is_read_than_it_wrote_in(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def store(count: int, thread: str) -> None:
+        for number in range(count):
+            client("store_memory", content=f"{thread} {number}", threadId=thread)
+
+    read, read_back = [], Log.read_back
+
+    def counted(log: Log, before: int) -> Iterator[Entry]:
+        for entry in read_back(log, before):
+            read.append(entry.position)
+            yield entry
+
+    store(40, "early")
+    store(3, "mine")
+    store(1, "other")
+    store(2, "mine")
+    store(40, "late")
+    monkeypatch.setattr(Log, "read_back", counted)
+    events = client("get_history", threadId="mine")["events"]
+    assert [each["says"].split("'")[1] for each in events] == [
+        "mine 1",
+        "mine 0",
+        "mine 2",
+        "mine 1",
+        "mine 0",
+    ]
+    assert len(read) <= 6 + 1
+    read.clear()
+    assert client("get_history", threadId="nobody")["events"] == []
+    assert read == []
+    page = client("get_history", threadId="mine", limit=2)
+    rest = client("get_history", threadId="mine", limit=9, cursor=page["nextCursor"])
+    assert page["events"] + rest["events"] == events
+    half = events[2]["position"]
+    assert client("get_history", threadId="mine", since=half)["events"] == events[:2]

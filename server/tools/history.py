@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 from msgspec import Meta, field
@@ -22,13 +22,14 @@ from memlog.decisions.facts import Facts
 from memlog.decisions.graph import missing_entity
 from memlog.decisions.touching import memory_positions, positions_of_name
 from memlog.decisions.undoing import undone
-from memlog.errors import InvalidParameter, Problem, refusal
+from memlog.errors import InvalidParameter, Problem, StorageError, refusal
 from memlog.events import MemoryDeleted, ObservationSuperseded
 from memlog.log import Log
 from memlog.projects.project import Outcome
 from memlog.sentences import sentence
 from memlog.state import State
 from memlog.times import iso
+from projections.analytics.tables import scope_of
 from server.answering.cursors import Count, CursorText, Limit, read_cursor, write_cursor
 from server.answering.cutting import page_of, within_budget
 from server.answering.memories import require_memory
@@ -37,6 +38,7 @@ from server.answering.nearest import silent_thread
 from server.answering.portions import OPEN_ALONE, cut_notice, portion, view_portion
 from server.answering.views import EntityView, RelationView, view_relation
 from server.registry import Arguments, Call, Result, ThreadId, tool
+from server.service import Opened
 from server.session import Session
 
 UNDONE_SHOWN_MAX = 50
@@ -98,11 +100,13 @@ def get_history(call: Call, arguments: GetHistory) -> HistoryResult:
     project, opened = call.open(arguments)
     start = read_cursor(_Before, opened.project_id, arguments) or _Before()
     since = position_of(arguments.since, opened.project, "since") or 0
+    wrote = _stretch(arguments.thread_id, opened)
     with opened.project.snapshot() as (log, state_at):
         state = state_at(log.position())
+        since, before = max(since, log.position_at(wrote.from_us - 1)), wrote.last + 1
         entries = (
             entry
-            for entry in _entries(arguments, start.position, since, log, state)
+            for entry in _entries(arguments, min(start.position, before), since, log, state)
             if arguments.thread_id in (None, entry.thread)
         )
         events = (happened(entry, state) for entry in entries)
@@ -111,6 +115,25 @@ def get_history(call: Call, arguments: GetHistory) -> HistoryResult:
     cursor = write_cursor(following, opened.project_id, arguments)
     notice = None if page else silent_thread(arguments.thread_id, opened)
     return HistoryResult(project=project, events=page, next_cursor=cursor, notice=notice)
+
+
+class _Stretch(NamedTuple):
+    """From when on, and up to which position, somebody wrote."""
+
+    from_us: int = 0
+    last: int = 2**63 - 2
+
+
+def _stretch(thread: str | None, opened: Opened) -> _Stretch:
+    """In which part of the log a thread wrote: all of it, where that is not known."""
+    if thread is None:
+        return _Stretch()
+    try:
+        with opened.projections.analytics().read() as counted:
+            row = counted.thread(scope_of(thread))
+    except StorageError:
+        return _Stretch()
+    return _Stretch(last=0) if row is None else _Stretch(row.first_us, row.last_position)
 
 
 def happened(entry: Entry, state: State) -> Happened:
