@@ -13,7 +13,7 @@ from projections.embedding.store import key_of
 from server import service
 from server.service import Service
 from tests.command_line import CommandLine
-from tests.embedder_by_hash import opened_by_hash
+from tests.embedder_by_hash import ByHash, opened_by_hash
 from tests.idle_follower import Idle
 from tests.served import DEADLINE_S
 from tests.service import Client, client_on
@@ -62,6 +62,21 @@ def test_vectors_that_no_other_project_has_go_with_the_project(tmp_path: Path) -
         two_projects(client)
         client("delete_project", name="gone")
         wait_for_the_sweep(client)
+    assert embedded(tmp_path) == {SHARED}
+
+
+def test_what_was_being_embedded_as_the_project_went_goes_too(tmp_path: Path) -> None:
+    """By an endpoint that takes its time, in this process or another."""
+    with client_on(tmp_path, embedder="minilm") as client:
+        two_projects(client)
+        (cache,) = client.service.embeddings.caches().values()
+        late = f"Jon: {OWN}", f"Jon: {OWN} at last"
+        with cache.turns.turn():
+            client("delete_project", name="gone")
+            client.service._sweeper._thread.join(0.5)  # type: ignore[union-attr]
+            cache.put_many(late, ByHash().embed(late))
+        wait_for_the_sweep(client)
+        assert [each is None for each in cache.get_many(late)] == [True, True]
     assert embedded(tmp_path) == {SHARED}
 
 

@@ -20,7 +20,6 @@ from memlog.storage.errors import is_damage
 from projections.embedding.computing import computes
 from projections.embedding.embedder import PieceEmbedder
 from projections.embedding.store import VectorCache, halved, key_of, normal
-from projections.embedding.turns import Turns
 
 if TYPE_CHECKING:
     from projections.embedding.embedder import Embedder, Vectors
@@ -45,7 +44,6 @@ class CachedEmbedder:
         self.cache = cache
         self.key = embedder.key
         self.dimensions = embedder.dimensions
-        self._turns = Turns(cache.path.with_name(f"{cache.path.name}.embedding"))
         self._queries: OrderedDict[str, tuple[Vectors, Asked | None]] = OrderedDict()
         self._query_pieces = 0
         self._along: set[str] = set()
@@ -150,7 +148,7 @@ class CachedEmbedder:
         """At most one batch in one turn, so that a short call waits for no long one; but for one batch it may, and for
         a process that was stopped with the turn."""
         require_patience()
-        with self._turns.turn():
+        with self.cache.turns.turn():
             found = self._stored(texts)  # perhaps by whoever had the turn before
             missing = [text for text in texts if text not in found]
             if missing:

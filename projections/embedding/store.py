@@ -29,6 +29,7 @@ from memlog.patience import held, require_patience
 from memlog.storage.environment import MAP_BYTES_START, Environment
 from memlog.storage.errors import is_damage, storage_error
 from memlog.storage.gates import SMALL_CALLS
+from projections.embedding.turns import Turns
 
 if TYPE_CHECKING:
     from projections.embedding.embedder import Vectors
@@ -66,6 +67,8 @@ class VectorCache:
 
     def __init__(self, path: Path, *, map_bytes: int = MAP_BYTES_START) -> None:
         self.path = path
+        self.turns = Turns(path.with_name(f"{path.name}.embedding"))
+        """Whose turn it is to embed texts, and to store what comes of them."""
         self._environment = _opened(path, map_bytes)
 
     def get_many(self, texts: Sequence[str]) -> list[Vectors | None]:
