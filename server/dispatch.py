@@ -219,7 +219,8 @@ def perform(tool: Tool, call: Call, arguments: Mapping[str, Any] | None) -> Answ
         called = partial(tool.call, call, decoded)
         result = called() if tool.writes else settled(called)
     except MemlogError as error:
-        failure = {"error": describe(error, call.session), **tool.beside(error)}
+        project = str((arguments or {}).get("project") or call.session.active)
+        failure = {"error": describe(error, call.session, project), **tool.beside(error)}
         damage = None if isinstance(error, DamagedLog) else call.damage
         more = () if damage is None else (damage.message,)  # what is not found may be what was lost
         return Answer(failure, failure, more, outcome=error.code)

@@ -28,6 +28,7 @@ from memlog.errors import (
     StorageError,
     counted,
 )
+from memlog.shell import of_project
 from server.advice import followable
 from server.answering.cutting import ANSWER_CHARACTERS, within_budget
 from server.session import Session
@@ -41,10 +42,13 @@ _NOT_THERE = (MemoryNotFound, ProjectNotFound, ProjectArchived)
 _NOT_THE_CALLERS = (StorageError, EmbeddingError)
 
 
-def describe(error: MemlogError, session: Session) -> dict[str, Any]:
-    """An error as the contract spells it, with what of its advice can be followed in this session."""
+def describe(error: MemlogError, session: Session, project: str = "") -> dict[str, Any]:
+    """An error as the contract spells it, with what of its advice can be followed in this session; about `project`,
+    where that is known."""
     described: dict[str, Any] = {"code": error.code, "message": error.message}
     suggestion = followable(session, error.suggestion)
+    if suggestion is not None and project:
+        suggestion = of_project(suggestion, project)
     if suggestion is not None:
         described["suggestion"] = suggestion
     if error.problems:

@@ -183,8 +183,8 @@ def test_no_damage_ends_a_server_and_what_is_whole_is_read(
         return
     error = told["store_memory"]
     assert error["code"] == "STORAGE_ERROR", told
-    nothing_left = "`memlog restore FOLDER PROJECT --replace`" in error["suggestion"]
-    assert ("`memlog repair PROJECT`" in error["suggestion"]) != nothing_left
+    nothing_left = "`memlog restore --replace FOLDER default`" in error["suggestion"]
+    assert ("`memlog repair default`" in error["suggestion"]) != nothing_left
     found = re.search(r"whole up to position (\d+)", error["message"])
     whole = int(found[1]) if found else 0
     assert found or "not whole from its first entry on" in error["message"]
@@ -288,7 +288,7 @@ def test_a_server_on_a_cut_log_says_so_and_serves_the_other_projects(tmp_path: P
         with pytest.raises(Refused, match="whole up to position") as refused:
             server("store_memory", project="default", content="a new fact")
         assert refused.value.error["code"] == "STORAGE_ERROR"
-        assert "`memlog repair PROJECT`" in refused.value.error["suggestion"]
+        assert "`memlog repair default`" in refused.value.error["suggestion"]
         assert memlog("doctor").code == 1
         assert memlog("backup", tmp_path / "backup").code == 1
         assert server("read_graph", project="other")["entities"][0]["name"] == "Ann"
@@ -456,7 +456,7 @@ def test_a_log_that_verify_found_damaged_is_read_and_written_to_no_more(tmp_path
         with pytest.raises(Refused, match="is damaged") as refused:
             server("store_memory", content="a new fact")
         assert refused.value.error["code"] == "STORAGE_ERROR"
-        assert "`memlog repair PROJECT`" in refused.value.error["suggestion"]
+        assert "`memlog repair default`" in refused.value.error["suggestion"]
         assert len(server("read_graph")["entities"]) == 3
         assert memlog("restore", tmp_path / "backup", "--replace").code == 0
         server("store_memory", content="a new fact")

@@ -18,7 +18,8 @@ import click
 from memlog.errors import DamagedLog, EmbeddingError
 from memlog.runs import runs
 from memlog.settings import LogLevel, Settings, load
-from server.cli.hints import hint_of, of_folder, of_project, spoken_of
+from memlog.shell import of_project
+from server.cli.hints import hint_of, of_folder, spoken_of
 from server.stdio.unread import stderr_handler
 
 if TYPE_CHECKING:

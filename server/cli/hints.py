@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from memlog.errors import MemlogError
-from memlog.shell import command_line
+from memlog.shell import command_line, of_project
 
 
 def _restored(found: re.Match[str]) -> str:
@@ -48,12 +48,6 @@ _SPOKEN: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
 )
 """What a tool's caller is told, and what to tell instead. A test looks that no tool's name is left over."""
 
-_WAYS_OUT = (
-    ("`memlog repair PROJECT`", "memlog repair"),
-    ("`memlog restore FOLDER PROJECT --replace`", "memlog restore --replace", "FOLDER"),
-)
-"""What a damaged log advises, and the command with what stands before the project."""
-
 _OF_NO_PROJECT = re.compile(r"`memlog (?:log|replay|search|undo)\b(?! (?:-- |[^-]))")
 """A command that names no project, and so is about the default one."""
 
@@ -78,13 +72,6 @@ def spoken(text: str, project: str | None = None) -> str:
         return text
     named = f" --project {shlex.quote(project)}"
     return of_project(_OF_NO_PROJECT.sub(lambda found: found[0] + named, text), project)
-
-
-def of_project(text: str, project: str) -> str:
-    """A text with its ways out of a damage as they are typed for this project."""
-    for told, *typed in _WAYS_OUT:
-        text = text.replace(told, f"`{command_line(*typed, project)}`")
-    return text
 
 
 def hint_of(error: MemlogError, project: str | None = None) -> str | None:
