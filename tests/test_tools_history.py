@@ -396,3 +396,16 @@ def test_of_a_thread_no_more_of_the_log_is_read_than_it_wrote_in(
     assert page["events"] + rest["events"] == events
     half = events[2]["position"]
     assert client("get_history", threadId="mine", since=half)["events"] == events[:2]
+
+
+def test_the_undo_of_a_thread_that_never_wrote_is_refused_before_the_log_is_searched(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client("create_entities", entities=[JON], threadId="planning")
+    with monkeypatch.context() as patch:
+        patch.setattr("memlog.decisions.undoing.undo", lambda *_: pytest.fail("it was searched"))
+        for dry_run in (True, False):
+            with pytest.raises(Refused, match="Did you mean 'planning'") as refused:
+                client("undo", threadId="planing", dryRun=dry_run)
+    assert refused.value.error["problems"][0]["path"] == "threadId"
+    assert client("undo", threadId="planning")["undone"]

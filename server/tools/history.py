@@ -22,7 +22,7 @@ from memlog.decisions.facts import Facts
 from memlog.decisions.graph import missing_entity
 from memlog.decisions.touching import memory_positions, positions_of_name
 from memlog.decisions.undoing import undone
-from memlog.errors import InvalidParameter, Problem, StorageError, refusal
+from memlog.errors import InvalidParameter, Problem, StorageError, invalid_at, refusal
 from memlog.events import MemoryDeleted, ObservationSuperseded
 from memlog.log import Log
 from memlog.projects.project import Outcome
@@ -245,6 +245,13 @@ def undo(call: Call, arguments: UndoArguments) -> UndoResult:
         )
 
     project, opened = call.open(arguments)
+    silent = silent_thread(command.thread, opened)
+    if (
+        silent is not None
+    ):  # else all of the log would be looked through for it, and nobody could write meanwhile
+        raise invalid_at(
+            "threadId", silent, "Call list_threads to see all there are.", command.thread
+        )
     if arguments.dry_run:
         return opened.project.rehearse(command, call.service.store.context, answer)
     return call.execute(opened, command, answer, UndoResult)
