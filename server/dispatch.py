@@ -219,12 +219,18 @@ def perform(tool: Tool, call: Call, arguments: Mapping[str, Any] | None) -> Answ
         called = partial(tool.call, call, decoded)
         result = called() if tool.writes else settled(called)
     except MemlogError as error:
-        project = str((arguments or {}).get("project") or call.session.active)
+        damaged = isinstance(error, DamagedLog)
+        project = _project_of(call, arguments) if damaged else ""
         failure = {"error": describe(error, call.session, project), **tool.beside(error)}
-        damage = None if isinstance(error, DamagedLog) else call.damage
+        damage = None if damaged else call.damage
         more = () if damage is None else (damage.message,)  # what is not found may be what was lost
         return Answer(failure, failure, more, outcome=error.code)
     return _succeeded(tool, result, warning, call.damage)
+
+
+def _project_of(call: Call, arguments: Mapping[str, Any] | None) -> str:
+    """The name of the project that a call with sound arguments was about."""
+    return str((arguments or {}).get("project") or call.session.active)
 
 
 def _succeeded(

@@ -606,7 +606,7 @@ def test_a_server_on_a_cut_log_writes_again_after_the_repair_it_named(tmp_path: 
     with served(tmp_path / "data") as server:
         with pytest.raises(Refused, match="whole up to position") as refused:
             server("store_memory", content="a new fact")
-        assert "`memlog repair PROJECT`" in refused.value.error["suggestion"]
+        assert "`memlog repair default`" in refused.value.error["suggestion"]
         assert "`memlog repair default`" in memlog("doctor").stdout
         assert "memlog repair default" in memlog("verify").stdout
         assert memlog("repair", "default", "--yes").code == 0
