@@ -107,19 +107,17 @@ def changes(entries: Iterable[Entry], state_at: Callable[[int], State]) -> Itera
         position = entry.position
         match entry.event:
             case events.ObservationAdded() as event:
-                entity_id, labels = event.entity_id, thread_labels(entry.thread)
+                entity_id, thread = event.entity_id, entry.thread
                 if entity_id not in names:
                     names[entity_id] = _present(state_at(position).entity(entity_id)).name
                 ids = entity_id, event.observation_id
                 yield Born(
-                    _observation(*ids, names[entity_id], event.content, labels, position, entry)
+                    _observation(*ids, names[entity_id], event.content, thread, position, entry)
                 )
             case events.EntityCreated() as event:
                 names[event.entity_id] = event.name
-                labels = thread_labels(entry.thread)
-                yield Born(
-                    _entity(event.entity_id, event.name, event.entity_type, labels, position)
-                )
+                ids = event.entity_id, event.name
+                yield Born(_entity(*ids, event.entity_type, entry.thread, position))
             case events.EntityTypeChanged() as event:
                 entity = _present(state_at(position).entity(event.entity_id))
                 yield Died(entity.id, position)
@@ -148,10 +146,8 @@ def changes(entries: Iterable[Entry], state_at: Callable[[int], State]) -> Itera
             case events.MemorySuperseded() | events.MemoryDeleted() as event:
                 yield Died(event.memory_id, position)
             case events.RelationAdded() as event:
-                labels = thread_labels(entry.thread)
-                yield Born(
-                    _relation(event.relation_id, event, labels, state_at(position), position)
-                )
+                state = state_at(position)
+                yield Born(_relation(event.relation_id, event, entry.thread, state, position))
             case events.RelationDeleted() as event:
                 yield Died(event.relation_id, position)
             case (
@@ -207,8 +203,7 @@ def _touched(position: int, state: State, after: State) -> dict[str, Document]:
         elif kind == b"R":
             relation = state.relation(name)
             if relation is not None:
-                labels = thread_labels(relation.thread)
-                found[name] = _relation(name, relation, labels, state, position)
+                found[name] = _relation(name, relation, relation.thread, state, position)
         elif kind in (b"E", b"O"):
             found.update(_of_entity(name, state, position))
     return found
@@ -225,13 +220,11 @@ def _of_entity(entity_id: str, state: State, position: int) -> Iterator[tuple[st
 
 
 def _described(row: Entity, born: int) -> Document:
-    return _entity(row.id, row.name, row.entity_type, thread_labels(row.thread), born)
+    return _entity(row.id, row.name, row.entity_type, row.thread, born)
 
 
-def _entity(
-    entity_id: str, name: str, entity_type: str, labels: tuple[str, ...], born: int
-) -> Document:
-    text = f"{name} ({entity_type})"
+def _entity(entity_id: str, name: str, kind: str, thread: str | None, born: int) -> Document:
+    text, labels = f"{name} ({kind})", thread_labels(thread)
     return Document("entity", entity_id, entity_id, text, labels, born, subject=name)
 
 
@@ -245,8 +238,7 @@ def _observed(
 
 
 def _told(row: Observation, name: str, born: int, entry: Entry | None = None) -> Document:
-    labels = thread_labels(row.thread)
-    return _observation(row.entity_id, row.id, name, row.content, labels, born, entry)
+    return _observation(row.entity_id, row.id, name, row.content, row.thread, born, entry)
 
 
 def _observation(
@@ -254,12 +246,12 @@ def _observation(
     observation_id: str,
     name: str,
     content: str,
-    labels: tuple[str, ...],
+    thread: str | None,
     born: int,
     entry: Entry | None = None,
 ) -> Document:
     """`entry` is the one that wrote it down, where one did just then."""
-    text, written = f"{name}: {content}", _written(entry)
+    text, labels, written = f"{name}: {content}", thread_labels(thread), _written(entry)
     return Document("observation", observation_id, entity_id, text, labels, born, name, written)
 
 
@@ -273,7 +265,7 @@ def _memory(row: Memory, born: int, entry: Entry | None = None) -> Document:
 def _relation(
     relation_id: str,
     told: Relation | events.RelationAdded,
-    labels: tuple[str, ...],
+    thread: str | None,
     state: State,
     born: int,
 ) -> Document:
@@ -282,7 +274,7 @@ def _relation(
     parts = _HUMP.sub(" ", whole)
     text = whole if parts == whole else f"{whole} {parts}"
     leaves = state.entity_id_of(told.source) or ""
-    return Document("relation", relation_id, leaves, text, labels, born)
+    return Document("relation", relation_id, leaves, text, thread_labels(thread), born)
 
 
 def _written(entry: Entry | None) -> Written | None:

@@ -209,6 +209,7 @@ def run(tool: Tool, call: Call, arguments: Mapping[str, Any] | None) -> CallTool
 
 def perform(tool: Tool, call: Call, arguments: Mapping[str, Any] | None) -> Answer:
     """Runs one tool to its end, whatever that is."""
+    decoded: msgspec.Struct | None = None
     try:
         decoded = decode(arguments, tool.arguments)
         warning = (
@@ -220,7 +221,7 @@ def perform(tool: Tool, call: Call, arguments: Mapping[str, Any] | None) -> Answ
         result = called() if tool.writes else settled(called)
     except MemlogError as error:
         damaged = isinstance(error, DamagedLog)
-        project = _project_of(call, arguments) if damaged else ""
+        project = _project_of(tool, decoded, call.session) if damaged else ""
         failure = {"error": describe(error, call.session, project), **tool.beside(error)}
         damage = None if damaged else call.damage
         more = () if damage is None else (damage.message,)  # what is not found may be what was lost
@@ -228,9 +229,10 @@ def perform(tool: Tool, call: Call, arguments: Mapping[str, Any] | None) -> Answ
     return _succeeded(tool, result, warning, call.damage)
 
 
-def _project_of(call: Call, arguments: Mapping[str, Any] | None) -> str:
-    """The name of the project that a call with sound arguments was about."""
-    return str((arguments or {}).get("project") or call.session.active)
+def _project_of(tool: Tool, arguments: msgspec.Struct | None, session: Session) -> str:
+    """The name of the project that a call is about: those that manage projects take it as what they work on."""
+    named = "name" if tool.toolset == "projects" else "project"
+    return getattr(arguments, named, None) or session.active
 
 
 def _succeeded(

@@ -134,8 +134,8 @@ class Prompts:
         service, active = self._session.service, self._session.active
         limit = service.settings.search_limit
         wanted = labels(asked.type, asked.tags)
-        search = partial(opened.searcher.search, asked.query, kinds=MEMORY_KINDS, labels=wanted)
-        ranking = ranked(search, Deep(None, limit))
+        first = Deep(None, limit)
+        ranking = ranked(opened.searcher, first, asked.query, kinds=MEMORY_KINDS, labels=wanted)
         with opened.project.read() as state:
             rows = [found.row for found in found_memories(ranking, 0, limit, state)]
         records = list(

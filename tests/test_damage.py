@@ -482,6 +482,22 @@ def test_who_finds_nothing_in_a_damaged_log_is_told_so_too(tmp_path: Path) -> No
         assert told("undo").count("damaged, it is whole up to position") == 1
 
 
+@pytest.mark.parametrize("tool", ["archive_project", "search_nodes"])
+def test_what_a_damaged_log_advises_names_the_project_that_the_call_was_about(
+    tmp_path: Path, tool: str
+) -> None:
+    holding_lines(tmp_path)
+    os.truncate(next((tmp_path / "data").rglob(LOG_FILE)), 0)
+    about = (
+        {"name": "default"} if tool == "archive_project" else {"project": "default", "query": "x"}
+    )
+    with client_on(tmp_path / "data", project="other") as client:
+        with pytest.raises(Refused) as refused:
+            client(tool, **about)
+        assert "default`" in refused.value.error["suggestion"]
+        assert "other" not in refused.value.error["suggestion"]
+
+
 def test_commands_that_read_a_damaged_log_say_that_it_is_not_all(tmp_path: Path) -> None:
     memlog = holding_lines(tmp_path)
     log = next((tmp_path / "data").rglob(LOG_FILE))

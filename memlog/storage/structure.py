@@ -250,8 +250,10 @@ class Sealing:
         known, or known to be damaged."""
 
     def leave(self) -> None:
-        if self.ours is not None:
-            seal(self.path, self.ours)
+        """Once: what changes the file from then on is somebody else's."""
+        ours, self.ours = self.ours, None
+        if ours is not None:
+            seal(self.path, ours)
 
 
 def _seal(seen: Stamp) -> bytes:

@@ -6,12 +6,15 @@ out what the search before it found: all of that was told.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from functools import partial
 from typing import NamedTuple, Self
 
 import msgspec
 
-from projections.search.searcher import Found, Hit
+from memlog.settings import Mode
+from projections.documents import Kind
+from projections.search.searcher import Found, Hit, Searcher
 from server.answering.cursors import Count, Position
 
 DEEPER_TIMES = 4
@@ -40,15 +43,26 @@ class Ranking(NamedTuple):
     things: list[tuple[str, Hit]]
     found: Found
 
-    def following(self, start: Deep, position: int, reached: int) -> Deep | None:
-        """The cursor of the next page, where this one reached up to the thing of that rank; if there may be more."""
-        if reached < len(self.things):
-            return start.beyond(position, reached)
+    def following(self, start: Deep, position: int, last: int | None) -> Deep | None:
+        """The cursor of the page behind the one whose last thing has this rank (None: it has none), if there may be
+        more."""
+        if last is not None and last + 1 < len(self.things):
+            return start.beyond(position, last + 1)
         return start.deeper(position) if self.found.deeper else None
 
 
-def ranked(search: Callable[..., Found], start: Deep) -> Ranking:
-    """What the page at `start` is taken from; `search` takes `depth`, and knows all else."""
+def ranked(
+    searcher: Searcher,
+    start: Deep,
+    query: str,
+    *,
+    kinds: frozenset[Kind],
+    labels: tuple[str, ...] = (),
+    mode: Mode = "hybrid",
+) -> Ranking:
+    """What the page at `start` is taken from."""
+    at = start.position
+    search = partial(searcher.search, query, mode=mode, at=at, kinds=kinds, labels=labels)
     found = search(depth=start.depth)
     told = best_of_each(search(depth=start.told).hits) if start.told else {}
     things = best_of_each(found.hits).items()

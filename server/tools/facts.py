@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from itertools import islice
 from typing import Annotated
 
@@ -172,14 +171,8 @@ def search_memories(call: Call, arguments: SearchMemories) -> FactsResult:
     start = read_cursor(_FactsCursor, opened.project_id, arguments)
     if start is None:
         start = _FactsCursor(position_of(arguments.as_of, opened.project), DEPTH)
-    search = partial(
-        opened.searcher.search,
-        arguments.query,
-        at=start.position,
-        kinds=MEMORY_KINDS,
-        labels=thread_labels(arguments.thread_id),
-    )
-    ranking = ranked(search, start)
+    wrote = thread_labels(arguments.thread_id)
+    ranking = ranked(opened.searcher, start, arguments.query, kinds=MEMORY_KINDS, labels=wrote)
     usage = call.service.usage
     with opened.project.read(start.position) as state:
         blamed = state if arguments.provenance else None
@@ -196,8 +189,8 @@ def search_memories(call: Call, arguments: SearchMemories) -> FactsResult:
         position = state.position
     shown = list(within_budget(views))
     usage.read(view.id for view in shown)
-    reached = found[len(shown) - 1].rank + 1 if shown else len(ranking.things)
-    following = ranking.following(start, position, reached)
+    last = found[len(shown) - 1].rank if shown else None
+    following = ranking.following(start, position, last)
     silent = None if shown else silent_thread(arguments.thread_id, opened)
     return FactsResult(
         project=project,

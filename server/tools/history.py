@@ -103,10 +103,13 @@ def get_history(call: Call, arguments: GetHistory) -> HistoryResult:
     wrote = _stretch(arguments.thread_id, opened)
     with opened.project.snapshot() as (log, state_at):
         state = state_at(log.position())
-        since, before = max(since, log.position_at(wrote.from_us - 1)), wrote.last + 1
+        before = start.position
+        if wrote is not None:
+            since = max(since, log.position_at(wrote.from_us - 1))
+            before = min(before, wrote.last + 1)
         entries = (
             entry
-            for entry in _entries(arguments, min(start.position, before), since, log, state)
+            for entry in _entries(arguments, before, since, log, state)
             if arguments.thread_id in (None, entry.thread)
         )
         events = (happened(entry, state) for entry in entries)
@@ -120,20 +123,20 @@ def get_history(call: Call, arguments: GetHistory) -> HistoryResult:
 class _Stretch(NamedTuple):
     """From when on, and up to which position, somebody wrote."""
 
-    from_us: int = 0
-    last: int = 2**63 - 2
+    from_us: int
+    last: int
 
 
-def _stretch(thread: str | None, opened: Opened) -> _Stretch:
-    """In which part of the log a thread wrote: all of it, where that is not known."""
+def _stretch(thread: str | None, opened: Opened) -> _Stretch | None:
+    """In which part of the log a thread wrote; None where there is no thread, or that cannot be counted now."""
     if thread is None:
-        return _Stretch()
+        return None
     try:
         with opened.projections.analytics().read() as counted:
             row = counted.thread(scope_of(thread))
     except StorageError:
-        return _Stretch()
-    return _Stretch(last=0) if row is None else _Stretch(row.first_us, row.last_position)
+        return None
+    return _Stretch(0, 0) if row is None else _Stretch(row.first_us, row.last_position)
 
 
 def happened(entry: Entry, state: State) -> Happened:

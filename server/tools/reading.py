@@ -172,15 +172,10 @@ def search_nodes(call: Call, arguments: SearchNodes) -> SearchNodesResult:
     if cursor is None:
         at = position_of(arguments.as_of, opened.project)
         cursor = _SearchCursor(at, max(DEPTH, DOCUMENTS_PER_ENTITY * (arguments.limit or 0)))
-    search = partial(
-        opened.searcher.search,
-        arguments.query,
-        mode=mode,
-        at=cursor.position,
-        kinds=GRAPH_KINDS,
-        labels=thread_labels(arguments.thread_id),
+    wrote = thread_labels(arguments.thread_id)
+    ranking = ranked(
+        opened.searcher, cursor, arguments.query, kinds=GRAPH_KINDS, labels=wrote, mode=mode
     )
-    ranking = ranked(search, cursor)
     found = ranking.found
     with held(SMALL_CALLS), opened.project.read(cursor.position) as state:
         most = arguments.limit or SEARCH_LIMIT
@@ -188,8 +183,7 @@ def search_nodes(call: Call, arguments: SearchNodes) -> SearchNodesResult:
         bundles = _bundles(ranking.things, cursor.offset, found.hits, state, blamed, most)
         page = list(_page(bundles, arguments.limit))
         position = state.position
-    reached = page[-1].rank + 1 if page else len(ranking.things)
-    following = ranking.following(cursor, position, reached)
+    following = ranking.following(cursor, position, page[-1].rank if page else None)
     told_whole = [each for bundle in page for each in bundle.told]
     entities = _only(FoundEntity, told_whole)
     silent = None if page else silent_thread(arguments.thread_id, opened)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from itertools import islice
 from typing import Annotated, Any
 
@@ -157,14 +156,8 @@ def memory_search(call: Call, arguments: MemorySearch) -> RecordsResult:
         at = position_of(arguments.as_of, opened.project)
         start = _RecordsCursor(at, max(DEPTH, limit))
     wanted = labels(arguments.type, arguments.tags)
-    search = partial(
-        opened.searcher.search,
-        arguments.query,
-        at=start.position,
-        kinds=MEMORY_KINDS,
-        labels=(*wanted, *thread_labels(arguments.thread_id)),
-    )
-    ranking = ranked(search, start)
+    narrowed = (*wanted, *thread_labels(arguments.thread_id))
+    ranking = ranked(opened.searcher, start, arguments.query, kinds=MEMORY_KINDS, labels=narrowed)
     with opened.project.read(start.position) as state:
         blamed = state if arguments.provenance else None
         found = found_memories(ranking, start.offset, limit, state)
@@ -179,8 +172,7 @@ def memory_search(call: Call, arguments: MemorySearch) -> RecordsResult:
         ]
         lacking = None if views else _lacking(wanted, state)
         position = state.position
-    reached = found[-1].rank + 1 if found else len(ranking.things)
-    following = ranking.following(start, position, reached)
+    following = ranking.following(start, position, found[-1].rank if found else None)
     silent = None if views else silent_thread(arguments.thread_id, opened)
     return RecordsResult(
         project=project,
