@@ -267,7 +267,7 @@ def test_an_empty_thread_of_which_there_is_nothing_to_undo_is_named(
     """As a variable that is not set gives it. Without it there is something to undo."""
     ended = remembered("undo", "--thread", "")
     assert ended.code == 1
-    assert ended.stderr.startswith("error: There is no command of thread '' to undo")
+    assert "Nothing was written under the threadId ''." in ended.stderr
     assert remembered("undo", "--dry-run").code == 0
 
 

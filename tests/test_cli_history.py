@@ -175,6 +175,15 @@ def test_a_dry_run_tells_and_changes_nothing(run: Run, project: Callable[[], Pro
     assert project().head() == 8
 
 
+def test_an_undo_of_a_thread_that_never_wrote_names_the_nearest_that_did(run: Run) -> None:
+    before = positions(run("log", "--json"))
+    with pytest.raises(InvalidParameter, match="Did you mean 'planning'") as refused:
+        run("undo", "--thread", "planing")
+    advice = refused.value.suggestion or ""
+    assert advice.startswith("Run `memlog log") and advice.endswith(": it names the threads.")
+    assert positions(run("log", "--json")) == before
+
+
 def test_undo_takes_back_the_last_command_and_of_a_thread_its_last(
     run: Run, project: Callable[[], Project]
 ) -> None:

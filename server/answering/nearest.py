@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from memlog.closest import Names, did_you_mean
 from memlog.commands import Edge
 from memlog.decisions.graph import named_by_id
-from memlog.errors import StorageError, shorten
+from memlog.errors import StorageError, invalid_at, shorten
 from memlog.state import Relation, State
 from projections.analytics.tables import scope_of
 from server.answering.cutting import together, within_budget
@@ -80,6 +80,14 @@ def silent_thread(thread: str | None, opened: Opened) -> str | None:
     except StorageError:
         return None
     return together(f"Nothing was written under the threadId '{shorten(thread)}'.", near)
+
+
+def require_thread(thread: str | None, opened: Opened) -> None:
+    """Before an undo: it would look through all of the log for one that never wrote, and nobody could write
+    meanwhile. Raises InvalidParameter."""
+    silent = silent_thread(thread, opened)
+    if silent is not None:
+        raise invalid_at("threadId", silent, "Call list_threads to see all there are.", thread)
 
 
 def _said(row: Relation) -> str:

@@ -30,6 +30,7 @@ _SPOKEN: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"Use archive_project and restore_project\.", "Use `memlog projects archive` or `restore`."),
     (r"Call list_projects to see what there is\.", "Run `memlog projects` to see what there is."),
     (r"Call get_history", "Run `memlog log`"),
+    (r"Call list_threads to see all there are\.", "Run `memlog log`: it names the threads."),
     (r"call again; nothing was written\.", "run the command again."),
     (r"then call again\.", "then run the command again."),
     (r"Pass cascade=true", "Pass --cascade"),

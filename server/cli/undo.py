@@ -11,6 +11,7 @@ from memlog.decisions.undoing import undone
 from memlog.projects.project import Origin, Outcome
 from memlog.sentences import sentence
 from memlog.settings import Settings
+from server.answering.nearest import require_thread
 from server.cli.common import (
     INTEGER,
     json_option,
@@ -62,6 +63,7 @@ def undo_command(
     command = Undo(position=position, last=last, thread=thread, cascade=cascade)
     with service_of(settings) as service:
         _, opened = open_project(service, project)
+        require_thread(thread, opened)
         if dry_run:
             undone = opened.project.rehearse(command, service.store.context, _undone)
         else:

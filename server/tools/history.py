@@ -22,7 +22,7 @@ from memlog.decisions.facts import Facts
 from memlog.decisions.graph import missing_entity
 from memlog.decisions.touching import memory_positions, positions_of_name
 from memlog.decisions.undoing import undone
-from memlog.errors import InvalidParameter, Problem, StorageError, invalid_at, refusal
+from memlog.errors import InvalidParameter, Problem, StorageError, refusal
 from memlog.events import MemoryDeleted, ObservationSuperseded
 from memlog.log import Log
 from memlog.projects.project import Outcome
@@ -34,7 +34,7 @@ from server.answering.cursors import Count, CursorText, Limit, read_cursor, writ
 from server.answering.cutting import page_of, within_budget
 from server.answering.memories import require_memory
 from server.answering.moments import Since, position_of
-from server.answering.nearest import silent_thread
+from server.answering.nearest import require_thread, silent_thread
 from server.answering.portions import OPEN_ALONE, cut_notice, portion, view_portion
 from server.answering.views import EntityView, RelationView, view_relation
 from server.registry import Arguments, Call, Result, ThreadId, tool
@@ -248,13 +248,7 @@ def undo(call: Call, arguments: UndoArguments) -> UndoResult:
         )
 
     project, opened = call.open(arguments)
-    silent = silent_thread(command.thread, opened)
-    if (
-        silent is not None
-    ):  # else all of the log would be looked through for it, and nobody could write meanwhile
-        raise invalid_at(
-            "threadId", silent, "Call list_threads to see all there are.", command.thread
-        )
+    require_thread(command.thread, opened)
     if arguments.dry_run:
         return opened.project.rehearse(command, call.service.store.context, answer)
     return call.execute(opened, command, answer, UndoResult)
