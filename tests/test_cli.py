@@ -441,10 +441,25 @@ def test_the_project_is_named_behind_the_command_or_by_the_option(
 
 
 def test_a_log_without_what_was_asked_for_says_so(remembered: CommandLine) -> None:
-    ended = remembered("log", "--thread", "nobody's")
+    ended = remembered("log", "--before", "1")
     assert (ended.code, ended.stdout) == (0, "")
     assert ended.stderr == "There is nothing of that in the log.\n"
-    assert remembered("log", "--thread", "nobody's", "--json").json == []
+    assert remembered("log", "--before", "1", "--json").json == []
+
+
+def test_a_log_of_a_thread_that_never_wrote_names_the_nearest(
+    remembered: CommandLine, tmp_path: Path
+) -> None:
+    file = tmp_path / "notes.json"
+    file.write_text('{"type":"entity","name":"Ada","entityType":"person","observations":[]}\n')
+    assert remembered("import", file, "--thread", "planning").code == 0
+    ended = remembered("log", "--thread", "planing")
+    assert (ended.code, ended.stdout) == (0, "")
+    assert "under the threadId 'planing'" in ended.stderr
+    assert "'planning'" in ended.stderr
+    assert remembered("log", "--thread", "planning", "--before", "1").stderr.startswith(
+        "There is nothing"
+    )
 
 
 def test_nobody_is_asked_whether_to_delete_what_is_not_there(remembered: CommandLine) -> None:

@@ -6,7 +6,6 @@ others may write to it.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -49,12 +48,13 @@ def require_uncut(path: Path, environment: lmdb.Environment) -> None:
     A file that lacks only what was never written is made longer. Raises CorruptedError for any other.
     """
     bytes_wanted = (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
-    if path.stat().st_size >= bytes_wanted:
+    lacking = bytes_wanted - path.stat().st_size
+    if lacking <= 0:
         return
     with closing(Pages(path)) as pages:
         _require_none(problem(pages))
-    with path.open("rb+") as file:
-        os.posix_fallocate(file.fileno(), bytes_wanted - 1, 1)
+    with path.open("ab") as file:  # at the end, wherever another process has brought it meanwhile
+        file.write(bytes(lacking))
 
 
 def _require_none(unsound: str | None) -> None:

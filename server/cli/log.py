@@ -18,6 +18,7 @@ from memlog.sentences import sentence
 from memlog.settings import Settings
 from memlog.state import State
 from memlog.times import iso
+from server.answering.nearest import silent_thread
 from server.cli.common import (
     INTEGER,
     json_option,
@@ -68,11 +69,12 @@ def log_command(
     with service_of(settings) as service:
         _, opened = open_to_read(service, project)
         lines = list(islice(_newest_first(opened.project, before, entity, thread), limit))[::-1]
+        silent = None if lines else silent_thread(thread, opened)
     if as_json:
         print_json(lines)
         return
     if not lines:
-        say("There is nothing of that in the log.", err=True)
+        say(silent or "There is nothing of that in the log.", err=True)
         return
     from rich.text import Text
 

@@ -49,12 +49,12 @@ def as_thread(_: click.Context, __: click.Parameter, thread: str | None) -> str 
     """What a client could pass as its threadId."""
     if thread is None:
         return None
+    if is_blank(thread) or CONTROL.search(thread):
+        raise click.BadParameter("Say it in characters that show, or leave it out.")
     try:
         msgspec.convert(thread, ThreadId)
     except msgspec.ValidationError as error:
         raise click.BadParameter(f"{error}.") from error
-    if is_blank(thread) or CONTROL.search(thread):
-        raise click.BadParameter("Say it in characters that show.")
     return thread
 
 
