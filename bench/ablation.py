@@ -19,8 +19,6 @@ from projections.vectors.rows import Rows
 Changes = Mapping[tuple[ModuleType | type, str], Any]
 """The value of each name of a module or a class."""
 
-NOTHING_LENT = dict.fromkeys(ranking.BESIDE_SHARES, 0.0)
-
 
 @contextmanager
 def _with(changes: Changes) -> Iterator[None]:
@@ -52,7 +50,7 @@ def _nobody(rows: Rows, among: Any, at: int | None) -> Any:
 
 NOT_POINTED: Changes = {(weighing, "pointed"): _as_embedded}
 NO_LATE: Changes = {(closely, "interaction"): _unknown}
-NO_LENDING: Changes = {(ranking, "BESIDE_SHARES"): NOTHING_LENT}
+NO_LENDING: Changes = {(ranking, "LENT_SHARE"): 0.0}
 NO_COMPANIONS: Changes = {(Rows, "companions"): _nobody}
 NO_NAMES: Changes = {(ranking, "NAMED_BONUS"): 0.0}
 NO_ASKING: Changes = {(ranking, "ASKING_DEDUCTION"): 0.0}

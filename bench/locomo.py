@@ -10,8 +10,9 @@ tell it: what an agent stores that keeps facts and no transcript. A conversation
 `store` keeps a turn as an observation of the entity that spoke, in the thread of its session, each
 conversation in a project of its own: what a memory server's nine tools offer, and so what other servers
 can be measured with too. What was said belongs to someone, and several things said in one session belong
-together; a memory without entity would lose the first. The time of storing is that of the run, not the one
-in the data: commands take no time.
+together; a memory without entity would lose the first. Behind the text stands the day on which it was said, as
+whoever stores a transcript afterwards would have to write it down: commands take no time, and of "I lost my job
+yesterday" nobody could tell when that was.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _TURN = re.compile(r"D\d+:\d+")
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """What one of them said in a session; or what was noted down about one."""
+    """What one of them said in a session, and the day; or what was noted down about one."""
 
     session: str
     speaker: str
@@ -73,9 +74,10 @@ def conversations(path: Path, *, noted: bool = False) -> Iterator[Conversation]:
     """As they were said, or `noted`: the evidence of a question is then the facts that the turns tell which are its
     evidence, and questions whose evidence nobody noted down are left out."""
     for sample in json.loads(path.read_text()):
+        told = sample["conversation"]
         turns = {
-            turn["dia_id"]: Turn(session, turn["speaker"], one_line(turn["text"]))
-            for session, said in sample["conversation"].items()
+            turn["dia_id"]: Turn(session, turn["speaker"], _dated(turn["text"], session, told))
+            for session, said in told.items()
             if isinstance(said, list)
             for turn in said
             if turn["text"].strip()
@@ -87,12 +89,20 @@ def conversations(path: Path, *, noted: bool = False) -> Iterator[Conversation]:
             and (evidence := dict.fromkeys(turn for turn in each["evidence"] if turn in turns))
         ]
         said = Conversation(sample["sample_id"], turns, questions)
-        yield _noted(said, sample["observation"]) if noted else said
+        yield _noted(said, sample["observation"], told) if noted else said
 
 
-def _noted(said: Conversation, sessions: dict[str, dict[str, list[Any]]]) -> Conversation:
+def _dated(text: str, session: str, told: dict[str, Any]) -> str:
+    """The text, and behind it the day of the session where the data tells it (`1:56 pm on 8 May, 2023`)."""
+    _, on, day = told.get(f"{session}_date_time", "").partition(" on ")
+    return f"{one_line(text)} ({day})" if on else one_line(text)
+
+
+def _noted(
+    said: Conversation, sessions: dict[str, dict[str, list[Any]]], told: dict[str, Any]
+) -> Conversation:
     """`sessions` are those of the data: `session_1_observation`, and in it for each speaker pairs of a fact and a turn,
-    or several turns."""
+    or several turns. `told` is its `conversation`."""
     facts: dict[str, Turn] = {}
     telling = defaultdict[str, list[str]](list)
     for name, speakers in sessions.items():
@@ -100,7 +110,7 @@ def _noted(said: Conversation, sessions: dict[str, dict[str, list[Any]]]) -> Con
         for speaker, notes in speakers.items():
             for text, turns in notes:
                 fact = f"{session}:{len(facts)}"
-                facts[fact] = Turn(session, speaker, one_line(text))
+                facts[fact] = Turn(session, speaker, _dated(text, session, told))
                 for turn in _TURN.findall(str(turns)):
                     telling[turn].append(fact)
     questions = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,7 +15,7 @@ from projections.search import questions
 from projections.search import searcher as search
 from projections.search.candidates import Candidates
 from projections.search.closely import ordered
-from projections.search.ranking import Features, scores, told
+from projections.search.ranking import LENT_SHARE, Features, scores, told
 from projections.things import TextHit
 from tests.idle_follower import Idle
 from tests.service import Client, client_on
@@ -185,6 +186,29 @@ def test_a_score_is_at_most_1_and_missing_features_stand_for_nothing_bad() -> No
     )
     first, second, third = scores(unknown).tolist()
     assert first > third and first > second
+
+
+def test_of_what_stands_beside_a_thing_the_best_lends_a_share_and_the_others_nothing() -> None:
+    def found(*beside: int) -> float:
+        """The score of the first of four, beside which these stand."""
+        places = [np.array([at, -1, -1, -1]) for at in (*beside, -1, -1, -1, -1)[:4]]
+        features = asked([0.2, 0.9, 0.6, 0.5], [0.2, 0.9, 0.6, 0.5])
+        around = dict(zip((-1, 1, -2, 2), places, strict=True))
+        return float(scores(msgspec.structs.replace(features, beside=around))[0])
+
+    alone, best = scores(asked([0.2, 0.9, 0.6, 0.5], [0.2, 0.9, 0.6, 0.5]))[:2].tolist()
+    assert found() == pytest.approx(alone)
+    assert found(1) == pytest.approx(alone + LENT_SHARE * best)
+    assert found(2, 3) < found(1) == found(2, 1, 3)
+
+
+def test_what_is_worth_less_than_nothing_takes_nothing_of_what_stands_beside_it() -> None:
+    features = asked([0.9, 0.1], [0.9, 0.1])
+    beside = {side: np.array([1, 0]) for side in (-1, 1, -2, 2)}
+    asking = np.array([0, 9], np.float32)
+    pair = msgspec.structs.replace(features, beside=beside, asking=asking)
+    alone = msgspec.structs.replace(features, asking=asking)
+    assert scores(pair)[0] == pytest.approx(scores(alone)[0])
 
 
 def asked(cosine: list[float], late: list[float]) -> Features:

@@ -62,6 +62,26 @@ def test_what_has_no_answer_and_what_is_no_turn_is_left_out(path: Path) -> None:
     ]
 
 
+def test_the_day_of_its_session_stands_behind_what_was_said(tmp_path: Path) -> None:
+    said = [{"dia_id": "D1:1", "speaker": "Ann", "text": "I moved yesterday."}]
+    sample = {
+        "sample_id": "dated",
+        "conversation": {"session_1": said, "session_1_date_time": "1:56 pm on 8 May, 2023"},
+        "qa": [{"question": "When did Ann move?", "evidence": ["D1:1"], "category": 2}],
+        "observation": {"session_1_observation": {"Ann": [["Ann moved.", "D1:1"]]}},
+    }
+    written = tmp_path / "dated.json"
+    written.write_text(json.dumps([sample]))
+    (said_then,), (noted_then,) = (
+        [turn.text for each in conversations(written, noted=noted) for turn in each.turns.values()]
+        for noted in (False, True)
+    )
+    assert (said_then, noted_then) == (
+        "I moved yesterday. (8 May, 2023)",
+        "Ann moved. (8 May, 2023)",
+    )
+
+
 def test_the_evidence_of_a_question_about_notes_is_those_of_its_turns(path: Path) -> None:
     (conversation,) = conversations(path, noted=True)
     assert [turn.text for turn in conversation.turns.values()] == [

@@ -14,7 +14,7 @@ import numpy as np
 from projections.embedding import CachedEmbedder
 from projections.search.candidates import NO_ROW, Candidates, Places
 from projections.search.late import interaction
-from projections.search.ranking import BESIDE_SHARES, Features, Scores, scores
+from projections.search.ranking import LENT_REACH, Features, Scores, scores
 from projections.search.weighing import weights
 from projections.text import analysis
 from projections.vectors.look import Look
@@ -54,7 +54,7 @@ def ordered_closely(
     around = look.surroundings(
         rows,
         leading=CLOSE_MAX,
-        reach=max(BESIDE_SHARES),
+        reach=LENT_REACH,
         words=frozenset(analysis.words(analysis.spaced(analysis.normalise(query)))),
     )
     own, rest = first[rows != NO_ROW], first[rows == NO_ROW]

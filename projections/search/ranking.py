@@ -3,8 +3,8 @@
 A document scores the convex combination of what speaks for it (Bruch, Gai, Ingber: "An Analysis of Fusion
 Functions for Hybrid Retrieval", 2023): its words, its meaning, the question as a part of it, and, for those
 that were looked at closely, late interaction (`late`); each brought to 0..1 among the candidates of this
-question. To that comes a share of the scores of what was written down just before and after it; a bonus
-where its entity is named in the question; and, as far as it asks rather than tells, a deduction.
+question. To that comes a bonus where its entity is named in the question; as far as it asks rather than tells, a
+deduction; and a share of the score of the best that was written down just before or after it.
 
 The numbers were tuned on LoCoMo, leaving out one conversation at a time; docs/search.md has the table
 of what each is worth.
@@ -24,10 +24,11 @@ from projections.search.candidates import Places
 FIRST_WEIGHTS = {"words": 0.40, "meaning": 0.40}
 """While nothing was looked at closely."""
 
-CLOSE_WEIGHTS = {"words": 0.20, "meaning": 0.15, "late": 0.65}
+CLOSE_WEIGHTS = {"words": 0.20, "meaning": 0.10, "late": 0.70}
 PART_WEIGHT = 0.20
-BESIDE_SHARES = {1: 0.20, 2: 0.08}
-"""Of a score, by how many places away what it is lent to was written down."""
+LENT_SHARE, LENT_REACH = 0.20, 2
+"""Of its score, to what was written down so many places before or after it at most. Of several, the best lends: the sum
+of all made much of what stands amid much that is a little alike."""
 
 RANGE_MIN = np.float32(0.2)
 """Candidates whose cosines, or late interactions, lie closer together than this differ by no more than what
@@ -38,7 +39,7 @@ ASKING_DEDUCTION = 0.10
 WORDS_ALONE_WEIGHT = sum(FIRST_WEIGHTS.values())
 """While nothing is known of meaning: it is taken to be as near as the words are."""
 
-SCORE_MAX = (1 + PART_WEIGHT) * (1 + 2 * sum(BESIDE_SHARES.values())) + NAMED_BONUS
+SCORE_MAX = (1 + PART_WEIGHT + NAMED_BONUS) * (1 + LENT_SHARE)
 
 Scores = NDArray[np.float32]
 
@@ -64,13 +65,14 @@ class Features(msgspec.Struct, frozen=True):
 def scores(features: Features) -> Scores:
     """The score of each candidate, at most 1."""
     found = _combined(features)
-    lent = np.append(found, np.float32(0))  # what stands at -1 lends nothing
-    for distance, neighbours in features.beside.items():
-        found[: len(neighbours)] += BESIDE_SHARES[abs(distance)] * lent[neighbours]
     if features.named is not None:
         found[: len(features.named)] += NAMED_BONUS * features.named
     if features.asking is not None:
         found[: len(features.asking)] -= ASKING_DEDUCTION * features.asking
+    if features.beside:
+        lending = np.append(found, np.float32(0))  # what stands at -1 lends nothing
+        best = lending[np.stack([*features.beside.values()])].max(axis=0)
+        found[: len(best)] += LENT_SHARE * best.clip(0)
     scaled: Scores = found / np.float32(SCORE_MAX)
     return scaled
 
