@@ -36,12 +36,12 @@ def _unknown(asked: object, weight: object, stored: list[bytes | None], beside: 
     return np.full(len(stored), np.nan, np.float32)
 
 
-def _as_embedded(own: object, asked: object, rarity: object) -> None:
+def _as_embedded(own: object, asked: object, counted: object) -> None:
     """Leaves the question the vector that the model gave it."""
 
 
-def _alike(asked: Any, rarity: object) -> Any:
-    return np.ones(len(asked.vectors), np.float32)
+def _alike(asked: Any, weight: Any, stored: Any, beside: Any) -> Any:
+    return late.interaction(asked, np.ones_like(weight), stored, beside)
 
 
 def _nobody(rows: Rows, among: Any, at: int | None) -> Any:
@@ -59,7 +59,7 @@ _CHANGES: Mapping[str, Changes] = {
     "as it is": {},
     "the question's vector: all words count alike": NOT_POINTED,
     "without late interaction": NO_LATE,
-    "late interaction: all words count alike": {(closely, "weights"): _alike},
+    "late interaction: all words count alike": {(closely, "interaction"): _alike},
     "late interaction: in the text alone": {(late, "BESIDE_SHARE"): 0.0},
     "late interaction: far cosines count": {(late, "COSINE_FLOOR"): 0.0},
     "nothing lent by neighbours": NO_LENDING,

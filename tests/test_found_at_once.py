@@ -14,6 +14,7 @@ from memlog.errors import StorageError
 from memlog.niceness import be_nice, is_nice
 from projections import embeddings, follow
 from projections.embedding.cached import CachedEmbedder
+from projections.embedding.pieces import Asked
 from projections.search import asking
 from projections.text import projector as text
 from projections.text.projector import TextProjector
@@ -152,13 +153,13 @@ def test_a_text_that_is_embedded_in_the_background_is_not_embedded_again_by_a_se
             assert go_on.wait(60)
 
     embedding(monkeypatch, done)
-    queried = CachedEmbedder.query_vector
+    queried = CachedEmbedder.query
 
-    def query_vector(self: CachedEmbedder, text: str) -> Vectors:
+    def query(self: CachedEmbedder, text: str) -> tuple[Vectors, Asked | None]:
         go_on.set()
         return queried(self, text)
 
-    monkeypatch.setattr(CachedEmbedder, "query_vector", query_vector)
+    monkeypatch.setattr(CachedEmbedder, "query", query)
     with client_on(tmp_path, embedder="minilm") as client:
         tell(client, "Ada", "sings")
         projections = client.service.open("default").projections

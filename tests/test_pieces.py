@@ -273,8 +273,7 @@ def test_a_word_shares_its_rarity_among_its_pieces_and_stop_words_count_nothing(
 def test_the_vector_of_a_question_is_most_of_all_that_of_the_pieces_that_count() -> None:
     states = np.array([[1, 0, 0], [0, 2, 0], [0, 0, 4]], np.float32)
     asked = Asked(unit(states), ("the", "zebra", "sings"), (0, 1, 2), states.astype(np.float16))
-    rarities = {"zebra": 3.0, "sings": 2.0}
-    found = pointed(states[0], asked, lambda word: rarities.get(word, 0.0))
+    found = pointed(states[0], asked, np.array([0, 3, 2], np.float32))
     assert found is not None
     assert np.linalg.norm(found) == pytest.approx(1)
     assert found.tolist() == pytest.approx([x / np.hypot(0.3, 0.7) for x in (0.3, 0.42, 0.56)])
@@ -283,14 +282,15 @@ def test_the_vector_of_a_question_is_most_of_all_that_of_the_pieces_that_count()
 def test_a_question_whose_words_count_alike_keeps_the_vector_that_the_model_gave_it() -> None:
     own = drawn(1)[0]
     asked = asked_for(drawn(3), "who", "are", "they")
-    assert pointed(own, asked, lambda word: 0.0) is None
-    assert pointed(own, asked, lambda word: 1.5) is None
-    assert pointed(own, asked_for(drawn(0)), lambda word: 1.0) is None
+    assert pointed(own, asked, weights(asked, lambda word: 0.0)) is None
+    assert pointed(own, asked, weights(asked, lambda word: 1.5)) is None
+    assert pointed(own, asked_for(drawn(0)), np.ones(0, np.float32)) is None
 
 
 def test_a_question_is_pointed_to_what_its_rare_words_mean(minilm: PieceEmbedder) -> None:
     own, asked = minilm.asked("What did Melanie tell Caroline about her telescope?")
-    found = pointed(own, asked, lambda word: {"telescope": 3.0, "tell": 1.0}.get(word, 0.0))
+    counted = weights(asked, lambda word: {"telescope": 3.0, "tell": 1.0}.get(word, 0.0))
+    found = pointed(own, asked, counted)
     assert found is not None
     wanted, talk = minilm.embed(["a spyglass to look at the stars", "Melanie told Caroline"])
     assert found @ wanted > own @ wanted

@@ -61,6 +61,11 @@ class Meanwhile(Generic[Answer]):
             self._begun.append(MEANWHILE.submit(self._there))
         return self
 
+    @property
+    def is_under_way(self) -> bool:
+        """Whether it was begun, and is not at its end."""
+        return bool(self._begun) and not self._begun[0].done()
+
     def result(self) -> Answer:
         """Once; raises what `work` raised."""
         if not self._begun or self._begun[0].cancel():

@@ -6,16 +6,14 @@ by what else there is. Left to others: finding the candidates (`search`), what m
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from projections.embedding import CachedEmbedder
 from projections.search.candidates import NO_ROW, Candidates, Places
 from projections.search.late import interaction
+from projections.search.questions import Posed
 from projections.search.ranking import LENT_REACH, Features, Scores, scores
-from projections.search.weighing import weights
 from projections.text import analysis
 from projections.vectors.look import Look
 
@@ -43,12 +41,11 @@ def ordered(candidates: Candidates) -> Ranking:
 def ordered_closely(
     query: str,
     candidates: Candidates,
-    embedder: CachedEmbedder,
     look: Look,
-    rarity: Callable[[str], float],
+    asked: Posed,
 ) -> Ranking:
-    """The candidates and what came in beside them, which they are told. `rarity` is a word's, 0 if it says
-    nothing."""
+    """The candidates and what came in beside them, which they are told. What the pieces of the query count is known,
+    where there are any."""
     first = ordered(candidates).places
     rows = candidates.row[first]
     around = look.surroundings(
@@ -64,10 +61,9 @@ def ordered_closely(
         candidates.add(look.described(beside), cosine=look.cosines(beside), row=beside)
     every = np.concatenate([own, new, rest])
     late = np.full(len(every), np.nan, np.float32)
-    _, asked = embedder.query(query)
-    if asked is not None:
-        stored = embedder.pieces(around.keys)
-        late[around.close] = interaction(asked, weights(asked, rarity), stored, around.beside_close)
+    if asked.pieces is not None and asked.counted is not None:
+        stored = asked.meaning.embedder.pieces(around.keys)
+        late[around.close] = interaction(asked.pieces, asked.counted, stored, around.beside_close)
     close = np.zeros(len(every), np.bool_)
     close[around.close] = True
     # Of those that have no vector as yet, the first few would have been looked at.

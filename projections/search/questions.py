@@ -29,6 +29,10 @@ from projections.vectors.projector import VectorProjector
 
 if TYPE_CHECKING:
     from projections.embedding.embedder import Vectors
+    from projections.embedding.pieces import Asked
+
+    Embedded = tuple[Vectors, Asked | None]
+    """A vector, and the pieces of a question where the embedder has them."""
 
 COSINE_MIN, POINTED_COSINE_MIN = 0.35, 0.31
 """Of the vector that the model gave the question, and of one that its rare words point, which lies further from all
@@ -52,17 +56,17 @@ class Question(NamedTuple):
 
     text: str
 
-    def vector(self, embedder: CachedEmbedder) -> Vectors:
-        return embedder.query_vector(self.text)
+    def embedded(self, embedder: CachedEmbedder) -> Embedded:
+        return embedder.query(self.text)
 
     @contextmanager
-    def on_its_way(self, embedder: CachedEmbedder) -> Iterator[Callable[[], Vectors]]:
+    def on_its_way(self, embedder: CachedEmbedder) -> Iterator[Callable[[], Embedded]]:
         """Around what embeds other texts, most likely: how to have the vector then."""
         if embedder.has_pieces:
             with embedder.taking_along(self.text):
-                yield partial(self.vector, embedder)
+                yield partial(self.embedded, embedder)
         else:  # an endpoint may take its time for the others
-            yield Meanwhile(self.vector, embedder).begin().result
+            yield Meanwhile(self.embedded, embedder).begin().result
 
 
 class Text(NamedTuple):
@@ -70,21 +74,23 @@ class Text(NamedTuple):
 
     text: str
 
-    def vector(self, embedder: CachedEmbedder) -> Vectors:
-        vectors: Vectors = embedder.vectors([self.text])[0]
-        return vectors
+    def embedded(self, embedder: CachedEmbedder) -> Embedded:
+        return embedder.vectors([self.text])[0], None
 
     @contextmanager
-    def on_its_way(self, embedder: CachedEmbedder) -> Iterator[Callable[[], Vectors]]:
-        yield Meanwhile(self.vector, embedder).begin().result
+    def on_its_way(self, embedder: CachedEmbedder) -> Iterator[Callable[[], Embedded]]:
+        yield Meanwhile(self.embedded, embedder).begin().result
 
 
 class Posed(NamedTuple):
-    """The question as a vector, what to search with it, and in what respect that is not all there is."""
+    """The question as a vector, what to search with it, in what respect that is not all there is, and the question's
+    pieces where the embedder has them, with what each counts once that is known."""
 
     vector: Vectors
     meaning: Meaning
     notice: str | None
+    pieces: Asked | None
+    counted: Vectors | None = None
     cosine_min: float = COSINE_MIN
 
 
@@ -112,12 +118,12 @@ class Questions:
         ask = partial(self._asked, wanted, mode, at)
         return self._embeddings.asking.begin(ask, mode, meanwhile)
 
-    def pointed(self, query: str, asked: Posed, text: TextProjector | None) -> Posed:
+    def pointed(self, asked: Posed, text: TextProjector | None) -> Posed:
         """With the vector that the question's rare words give it. As it is where `text`, which knows what is rare, is
         damaged or has to catch up: somebody else sees to that, and this is a refinement."""
-        from projections.search.weighing import pointed
+        from projections.search.weighing import pointed, weights
 
-        _, pieces = asked.meaning.embedder.query(query)
+        pieces = asked.pieces
         if pieces is None:
             return asked
         text = text or self._projections.text_at_hand()
@@ -125,7 +131,8 @@ class Questions:
             self._lagging()
             return asked
         with suppress(StorageError):
-            vector = pointed(asked.vector, pieces, text.rarity)
+            counted = weights(pieces, text.rarity)
+            asked, vector = asked._replace(counted=counted), pointed(asked.vector, pieces, counted)
             if vector is not None:
                 return asked._replace(vector=vector, cosine_min=POINTED_COSINE_MIN)
         return asked
@@ -160,12 +167,14 @@ class Questions:
         vectors, head = self._projections.vectors_so_far()
         needed = head if at is None else min(at, head)
         if needed <= vectors.position <= head:  # those beyond it are of another log, and made anew
-            return Posed(wanted.vector(embedder), Meaning(embedder, vectors), None), needed
+            vector, pieces = wanted.embedded(embedder)
+            return Posed(vector, Meaning(embedder, vectors), None, pieces), needed
         require_patience()
         self._lagging()
-        with wanted.on_its_way(embedder) as vector:
+        with wanted.on_its_way(embedder) as embedded:
             vectors = self._caught_up(head - vectors.position, mode)
-        return Posed(vector(), Meaning(embedder, vectors), None), needed
+        vector, pieces = embedded()
+        return Posed(vector, Meaning(embedder, vectors), None, pieces), needed
 
     def _caught_up(self, behind: int, mode: Mode) -> VectorProjector:
         """The vectors, as far as a search waits for so many events."""
@@ -182,7 +191,7 @@ class Questions:
         if meaning is None:
             return None
         try:
-            vector = wanted.vector(meaning.embedder)
+            vector, pieces = wanted.embedded(meaning.embedder)
         except EmbeddingError:
             return None
         return Posed(
@@ -190,6 +199,7 @@ class Questions:
             meaning,
             f"Searched by meaning with the embedder before, {meaning.embedder.key}, up to event "
             f"{meaning.vectors.position}",
+            pieces,
         )
 
 

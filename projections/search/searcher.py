@@ -130,9 +130,12 @@ class Searcher:
             looked = words.result()
         try:
             asked = questions.answer(begun.pop(), mode)
-            if looked is None and asked.meaning.vectors.rows >= ROWS_MANY:
-                words.begin()
-            near = _near(questions.pointed(query, asked, looked and looked.text), scope, depth)
+            if looked is None:
+                if asked.meaning.vectors.rows >= ROWS_MANY:
+                    words.begin()
+                if not words.is_under_way:
+                    looked = words.result()
+            near = _near(questions.pointed(asked, looked and looked.text), scope, depth)
         except EmbeddingError as error:
             if mode == "semantic":
                 raise
@@ -190,6 +193,7 @@ def _by_meaning(query: str, worded: _Worded, near: _Near, depth: int) -> Found:
     """What was found by words and what is near in meaning, looked at closely where words count."""
     from projections.search.candidates import Candidates
     from projections.search.closely import ordered, ordered_closely
+    from projections.search.weighing import weights
 
     candidates = Candidates()
     candidates.add_worded(worded.words)
@@ -198,8 +202,9 @@ def _by_meaning(query: str, worded: _Worded, near: _Near, depth: int) -> Found:
     asked = near.asked
     if worded.text is None:
         return Found(_hits(candidates, ordered(candidates)), asked.notice, deeper)
-    embedder, rarity = asked.meaning.embedder, worded.text.rarity
-    closely = ordered_closely(query, candidates, embedder, near.look, rarity)
+    if asked.counted is None and asked.pieces is not None:  # no text was at hand
+        asked = asked._replace(counted=weights(asked.pieces, worded.text.rarity))
+    closely = ordered_closely(query, candidates, near.look, asked)
     return Found(_hits(candidates, closely), asked.notice, deeper)
 
 

@@ -36,10 +36,9 @@ def weights(asked: Asked, rarity: Callable[[str], float]) -> Numbers:
     return found if found.any() else np.ones(len(found), np.float32)
 
 
-def pointed(own: Numbers, asked: Asked, rarity: Callable[[str], float]) -> Numbers | None:
+def pointed(own: Numbers, asked: Asked, counted: Numbers) -> Numbers | None:
     """The vector of a question, float32 (width,), of unit length: the mean of its pieces, each as much as it counts,
     and a share of its `own`, from the model. None where no piece counts more than another: its own is as good."""
-    counted = weights(asked, rarity)
     if len(counted) == 0 or counted.min() == counted.max():
         return None
     weighed = _unit(counted @ asked.states.astype(np.float32))
