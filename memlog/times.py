@@ -20,6 +20,11 @@ def iso(time_us: int) -> str:
     return moment.isoformat(timespec="microseconds")[:-6] + "Z"
 
 
+def day(time_us: int) -> str:
+    """That of `time_us` in UTC, as 2026-11-20."""
+    return iso(time_us).partition("T")[0]
+
+
 A_TIME = "Write it as 2026-11-20T10:02:11Z, or as a date, 2026-11-20."
 
 

@@ -217,7 +217,10 @@ def _recalled(
     if groups:
         yield "From the knowledge graph:"
         yield "\n".join(
-            f"- {group.name} ({group.kind})" + "".join(f"\n  - {line}" for line in group.lines)
+            f"- {group.name} ({group.kind})"
+            + "".join(
+                f"\n  - {line} ({day})" for line, day in zip(group.lines, group.days, strict=True)
+            )
             for group in groups
         )
     if notice:

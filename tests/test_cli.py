@@ -139,7 +139,7 @@ def test_search_prints_what_it_found_or_that_it_found_nothing(remembered: Comman
     found = remembered("search", "banker")
     assert (found.code, found.stderr) == (0, "")
     assert "Jon  person" in found.stdout
-    assert "was a banker" in found.stdout
+    assert re.search(r"^  was a banker  2\d{3}-\d\d-\d\d$", found.stdout, re.M)
     groups = remembered("search", "person", "--json", "--limit", "1").json["groups"]
     assert len(groups) == 1
     nothing = remembered("search", "xyzzy")

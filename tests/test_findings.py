@@ -10,7 +10,7 @@ from tests.service import client_on
 
 def test_entities_facts_and_records_are_found_together_best_first(tmp_path: Path) -> None:
     with client_on(tmp_path) as client:
-        client(
+        first = client(
             "create_entities",
             entities=[{"name": "Austin", "entityType": "city", "observations": ["is in Texas"]}],
         )
@@ -27,6 +27,7 @@ def test_entities_facts_and_records_are_found_together_best_first(tmp_path: Path
     assert [(group.name, group.kind) for group in found.groups[:1]] == [("Austin", "city")]
     assert {group.kind for group in found.groups} == {"city", "fact", "note topic:offices"}
     assert found.groups[0].lines == ["is in Texas"]
+    assert found.groups[0].days == [first["entities"][0]["createdAt"][:10]]
 
 
 def test_what_was_superseded_is_not_shown(tmp_path: Path) -> None:

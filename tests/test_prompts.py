@@ -86,7 +86,7 @@ def test_recalling_looks_into_the_graph_unless_tags_are_given(tmp_path: Path) ->
             await server.call("create_entities", entities=[jon])
             await server.note("Rollback is one command", tags=["project:shop"])
             text = await prompt(server, "memory_recall", query="rollback")
-            assert "- Jon (person)\n  - plans a rollback" in text
+            assert re.search(r"- Jon \(person\)\n  - plans a rollback \(2\d{3}-\d\d-\d\d\)\n", text)
             text = await prompt(server, "memory_recall", query="rollback", tags="project:shop")
             assert "Jon" not in text and "one command" in text
             text = await prompt(server, "memory_recall", query="rollback", tags="project:other")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,17 @@ import pytest
 
 from bench.locomo import Conversation, conversations
 from bench.recalling import Shares, measured
+from memlog.commands import (
+    AnyCommand,
+    CreateEntities,
+    CreateRelations,
+    NewEntity,
+    NewRelation,
+    StoreMemory,
+)
+from memlog.context import Context
+from memlog.projects.store import Store
+from memlog.times import parse_iso
 from server.dispatch import listed
 from tests.service import Client, Refused, client_on
 
@@ -34,6 +47,12 @@ def client(tmp_path: Path) -> Iterator[Client]:
         yield opened
 
 
+def loses_a_job(name: str) -> CreateEntities:
+    told = [f"{name} lost a job yesterday"]
+    entity = NewEntity(name=name, entity_type="person", observations=told)
+    return CreateEntities(entities=[entity])
+
+
 def add(client: Client, name: str, *contents: str) -> None:
     client("add_observations", observations=[{"entityName": name, "contents": list(contents)}])
 
@@ -54,6 +73,37 @@ def positions(answer: dict[str, Any]) -> list[int]:
 # -- recall
 
 
+def test_a_recall_tells_on_which_day_each_line_was_written(tmp_path: Path) -> None:
+    """Of "lost his job yesterday" nobody could tell when that was."""
+    knows = NewRelation(source="Jon", target="Gina", relation_type="knows")
+    said: list[tuple[str, AnyCommand]] = [
+        ("2023-05-08T23:59:59.999999Z", loses_a_job("Gina")),
+        ("2023-05-08T23:59:59.999999Z", loses_a_job("Jon")),
+        ("2023-05-09T00:00:00Z", CreateRelations(relations=[knows])),
+        ("2023-06-01T12:00:00Z", StoreMemory(content="Jon dances")),
+        ("2023-06-02T12:00:00Z", StoreMemory(content="Jon sings")),
+    ]
+    for moment, command in said:
+        with closing(Store(tmp_path, clock=partial(parse_iso, moment, "moment"))) as store:
+            if not store.knows("default"):
+                store.create("default")
+            store.project("default").execute(command, Context(), lambda outcome: None)
+    with client_on(tmp_path) as client:
+        answer = client("recall", query="Jon lost a job yesterday")
+    told = dict(line.split(". ") for line in answer["text"].split("\n") if ". " in line)
+    said_on = {
+        day: {told[str(line)].strip("→← ") for line in lines}
+        for day, lines in answer["days"].items()
+    }
+    assert said_on.pop("2023-05-09") & {"knows Gina", "Jon knows"}
+    assert said_on == {
+        "2023-05-08": {"Jon lost a job yesterday", "Gina lost a job yesterday"},
+        "2023-06-01": {"Jon dances"},
+        "2023-06-02": {"Jon sings"},
+    }
+    assert [*answer["days"]] == sorted(answer["days"])
+
+
 def test_facts_relations_and_memories_come_in_one_text_with_their_ids(client: Client) -> None:
     memory = client("store_memory", content="The user banks with Acme")["created"]["id"]
     answer = client("recall", query="Who was a banker?")
@@ -65,6 +115,7 @@ def test_facts_relations_and_memories_come_in_one_text_with_their_ids(client: Cl
     assert answer["ids"][int(told["→ knows Gina"]) - 1].startswith("rel_")
     assert answer["ids"][int(told["The user banks with Acme"]) - 1] == memory
     assert len(answer["ids"]) == len(told)
+    assert [*answer["days"].values()] == [[*range(1, len(told) + 1)]]
     assert answer["entities"]["Jon"].startswith("ent_")
     assert answer["tokens"] <= 1_500
     assert answer["position"] == client.service.open("default").project.head()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import msgspec
 
 from memlog.canonical import text_of
 from memlog.settings import Mode
 from memlog.state import State
+from memlog.times import day
 from projections.documents import Kind, thread_labels
 from projections.search.searcher import Hit
 from server.answering.cutting import together
@@ -17,13 +20,15 @@ LINES_MAX = 5
 
 
 class Group(msgspec.Struct, frozen=True):
-    """An entity with the facts of it that matched, best first; or a memory, under its text."""
+    """An entity with the facts of it that matched, best first, and the day (UTC) on which each was written; or a
+    memory, under its text."""
 
     name: str
     kind: str
     id: str
     score: float
     lines: list[str]
+    days: list[str]
 
 
 class Findings(msgspec.Struct, frozen=True):
@@ -68,25 +73,22 @@ def _memory(hit: Hit, state: State) -> Group | None:
     if row is None or not row.active:
         return None
     kind = " ".join((row.memory_type, *row.tags))
-    return Group(text_of(row.content), kind, row.id, round(hit.told, 4), [])
+    return Group(text_of(row.content), kind, row.id, round(hit.told, 4), [], [])
 
 
 def _group(entity_id: str, hits: list[Hit], state: State) -> Group | None:
     entity = state.entity(entity_id)
     if entity is None:
         return None
-    lines: list[str] = []
-    for hit in hits:
-        line = _line(hit, state)
-        if line is not None and len(lines) < LINES_MAX:
-            lines.append(line)
-    return Group(entity.name, entity.entity_type, entity.id, round(hits[0].told, 4), lines)
+    told = list(islice((line for hit in hits if (line := _line(hit, state))), LINES_MAX))
+    lines, days = [line for line, _ in told], [day(time_us) for _, time_us in told]
+    return Group(entity.name, entity.entity_type, entity.id, round(hits[0].told, 4), lines, days)
 
 
-def _line(hit: Hit, state: State) -> str | None:
-    """What was found of an entity, besides its name."""
+def _line(hit: Hit, state: State) -> tuple[str, int] | None:
+    """What was found of an entity, besides its name, and when it was written."""
     if hit.kind == "relation" and (edge := state.relation(hit.ref)) is not None:
-        return f"{edge.source} {edge.relation_type} {edge.target}"
+        return f"{edge.source} {edge.relation_type} {edge.target}", edge.created_us
     if hit.kind == "observation" and (fact := state.observation(hit.ref)) is not None:
-        return fact.content
+        return fact.content, fact.created_us
     return None

@@ -1,8 +1,8 @@
 """What was found, as plain text of a bounded size: the best lines that fit, under headings, each once.
 
 Pure: ranked items in, a text out, the same for the same items. A token is counted as four characters
-of the text. Lines are numbered, so that ids, which cost a model more than most facts, can stand beside
-the text instead of in it. What the items are and how they rank is left to who calls.
+of the text. Lines are numbered, so that ids, which cost a model more than most facts, and days, which many lines have
+in common, can stand beside the text instead of in it. What the items are and how they rank is left to who calls.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ class Item(msgspec.Struct, frozen=True):
     """A thing that may be told: `line` under the heading of its group; an entity is a heading alone.
 
     `whole` is the line before it was cut. An `extra` one was not asked for; nobody is told that it was left out.
+    `time_us` is when it was written.
     """
 
     kind: ItemKind
@@ -42,15 +43,21 @@ class Item(msgspec.Struct, frozen=True):
     line: str = ""
     extra: bool = False
     whole: str = ""
+    time_us: int = 0
 
 
 class Packed(msgspec.Struct, frozen=True):
-    """`groups` and `refs` are in the order of the text: the n-th ref belongs to the line numbered n."""
+    """`groups` and `numbered` are in the order of the text: the n-th item is the line numbered n."""
 
     text: str
     groups: tuple[str, ...]
-    refs: tuple[str, ...]
+    numbered: tuple[Item, ...]
     left_out: dict[ItemKind, int]
+
+    @property
+    def refs(self) -> tuple[str, ...]:
+        """Of the n-th line."""
+        return tuple(item.ref for item in self.numbered)
 
 
 def tokens(text: str) -> int:
@@ -96,13 +103,13 @@ def pack(items: Sequence[Item], budget_tokens: int) -> Packed:
     if any(_left_out(told, chosen).values()):
         chosen = _fitting(told, room - len(_footer(_left_out(told, []))) - 1)
     left_out = _left_out(told, chosen)
-    text, refs = _text(chosen)
+    text, numbered = _text(chosen)
     footer = _footer(left_out)
     whole = "\n".join(part for part in (text, footer) if part)
     return Packed(
         whole if len(whole) <= room else text,
         tuple(dict.fromkeys(item.group for item in chosen)),
-        refs,
+        tuple(numbered),
         left_out,
     )
 
@@ -137,19 +144,19 @@ def _fitting(items: Sequence[Item], room: int) -> list[Item]:
     return chosen
 
 
-def _text(chosen: Sequence[Item]) -> tuple[str, tuple[str, ...]]:
+def _text(chosen: Sequence[Item]) -> tuple[str, list[Item]]:
     groups: dict[str, list[Item]] = {}
     for item in chosen:
         groups.setdefault(item.group, []).append(item)
     lines: list[str] = []
-    refs: list[str] = []
+    numbered: list[Item] = []
     for group in groups.values():
         lines.append(group[0].heading)
         for item in group:
             if item.line:
-                refs.append(item.ref)
-                lines.append(f"{len(refs)}. {item.line}")
-    return "\n".join(lines), tuple(refs)
+                numbered.append(item)
+                lines.append(f"{len(numbered)}. {item.line}")
+    return "\n".join(lines), numbered
 
 
 def _left_out(items: Sequence[Item], chosen: Sequence[Item]) -> dict[ItemKind, int]:

@@ -122,13 +122,14 @@ class Recollection:
     def _fact(self, row: Observation, entity: Entity) -> Item:
         whole = one_line(row.content)
         line = clipped(whole, self._budget_tokens)
-        return Item("observation", row.id, entity.id, _heading(entity), line, whole=whole)
+        heading, time_us = _heading(entity), row.created_us
+        return Item("observation", row.id, entity.id, heading, line, whole=whole, time_us=time_us)
 
     def _memory(self, row: Memory) -> Item:
         kind = "" if row.memory_type == FACT else f"{row.memory_type}: "
         whole = one_line(kind + text_of(row.content))
         line = clipped(whole, self._budget_tokens)
-        return Item("memory", row.id, "", MEMORIES, line, whole=whole)
+        return Item("memory", row.id, "", MEMORIES, line, whole=whole, time_us=row.updated_us)
 
     # -- neighbours
 
@@ -200,7 +201,7 @@ class Recollection:
             if (entity := self._state.entity_named(name)) is not None:
                 return self._relation(row, entity)
         said = clipped(f"{row.source} {row.relation_type} {row.target}", self._budget_tokens)
-        return Item("relation", row.id, row.id, RELATIONS, said)
+        return Item("relation", row.id, row.id, RELATIONS, said, time_us=row.created_us)
 
     def _is_named(self, row: Relation, entity: Entity) -> bool:
         """Whether the query has a word of the relation, the name of `entity` aside."""
@@ -216,7 +217,8 @@ class Recollection:
             else f"← {row.source} {row.relation_type}"
         )
         line = clipped(said, self._budget_tokens)
-        return Item("relation", row.id, entity.id, _heading(entity), line)
+        heading = _heading(entity)
+        return Item("relation", row.id, entity.id, heading, line, time_us=row.created_us)
 
 
 def _heading(entity: Entity) -> str:

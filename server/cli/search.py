@@ -59,5 +59,5 @@ def search_command(
         heading.append(f"  {group.kind}", "cyan")
         heading.append(f"  {group.score:.2f}", "dim")
         console.print(heading)
-        for line in group.lines:
-            console.print(Text(f"  {beneath(line)}"))
+        for line, day in zip(group.lines, group.days, strict=True):
+            console.print(Text(f"  {beneath(line)}").append(f"  {day}", "dim"))

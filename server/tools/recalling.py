@@ -15,12 +15,12 @@ from memlog.log import Log
 from memlog.projects.project import Project, clock_us
 from memlog.sentences import CUT, sentence
 from memlog.state import State
-from memlog.times import iso
+from memlog.times import day, iso
 from projections.documents import thread_labels
 from server.answering.cutting import together
 from server.answering.moments import AsOf, Since, lies_ahead, parse_moment, position_of
 from server.answering.nearest import silent_thread
-from server.answering.packing import CHARACTERS_PER_TOKEN, ItemKind, clipped, pack, tokens
+from server.answering.packing import CHARACTERS_PER_TOKEN, Item, ItemKind, clipped, pack, tokens
 from server.answering.recollection import Recollection
 from server.input.wording import SEARCHED
 from server.registry import Arguments, Call, Result, WroteThread, tool
@@ -65,12 +65,14 @@ class LeftOut(Result, frozen=True, omit_defaults=False):
 
 
 class RecallResult(Result, frozen=True):
-    """`ids[n - 1]` is the id of line n of the text, `entities` gives those of the headings."""
+    """`ids[n - 1]` is the id of line n of the text, `entities` gives those of the headings. `days` tells which lines
+    were written on which day (UTC)."""
 
     project: str
     text: str
     tokens: int
     ids: list[str]
+    days: dict[str, list[int]]
     entities: dict[str, str]
     left_out: LeftOut = field(name="leftOut")
     position: int
@@ -81,7 +83,8 @@ class RecallResult(Result, frozen=True):
 def recall(call: Call, arguments: Recall) -> RecallResult:
     """Call this first, with the question itself: the best facts, relations and memories in one short text.
 
-    `ids` has the id of each numbered line. Example: {"query": "What does Jon do for a living?"}
+    `ids` has the id of each numbered line; `days` tells when it was written.
+    Example: {"query": "What does Jon do for a living?"}
     """
     project, opened = call.open(arguments)
     at = position_of(arguments.as_of, opened.project)
@@ -106,6 +109,7 @@ def recall(call: Call, arguments: Recall) -> RecallResult:
         text=packed.text,
         tokens=tokens(packed.text),
         ids=list(packed.refs),
+        days=_days(packed.numbered),
         entities={row.name: row.id for row in rows},
         left_out=_left_out(packed.left_out),
         position=position,
@@ -113,6 +117,14 @@ def recall(call: Call, arguments: Recall) -> RecallResult:
         if packed.text
         else together(found.notice, silent_thread(thread, opened)),
     )
+
+
+def _days(numbered: Sequence[Item]) -> dict[str, list[int]]:
+    """The numbers of the lines by the day on which each was written, the first day first."""
+    days: dict[str, list[int]] = {}
+    for when, line in sorted((day(item.time_us), at) for at, item in enumerate(numbered, 1)):
+        days.setdefault(when, []).append(line)
+    return days
 
 
 def _left_out(counts: dict[ItemKind, int]) -> LeftOut:
