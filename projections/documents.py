@@ -36,11 +36,12 @@ WORDED_ONLY: frozenset[Kind] = frozenset({"relation"})
 
 class Scope(NamedTuple):
     """Which documents are searched: those alive `at` a position (None: now), of one of `kinds`, with every one of
-    `labels`."""
+    `labels`, that were born after the position `since`."""
 
     at: int | None = None
     kinds: frozenset[Kind] | None = None
     labels: tuple[str, ...] = ()
+    since: int = 0
 
 
 NOW = Scope()

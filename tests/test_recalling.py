@@ -47,6 +47,41 @@ def client(tmp_path: Path) -> Iterator[Client]:
         yield opened
 
 
+def test_a_recall_since_a_moment_tells_what_is_new_and_nothing_beside_it(client: Client) -> None:
+    head = client.service.open("default").project.head()
+    add(client, "Jon", "was a banker in Leeds")
+    client("create_relations", relations=[{"from": "Jon", "to": "Bob", "relationType": "meets"}])
+    client("store_memory", content="The banker was Jon")
+    answer = client("recall", query="Who was a banker?", since=head)
+    assert {line.partition(". ")[2] for line in answer["text"].split("\n") if ". " in line} == {
+        "was a banker in Leeds",
+        "→ meets Bob",
+        "The banker was Jon",
+    }
+    assert client("recall", query="Who was a banker?", since=head, asOf=head + 1)["ids"]
+    everything = client("recall", query="Who was a banker?")
+    assert client("recall", query="Who was a banker?", since=0) == everything
+    now = client.service.open("default").project.head()
+    assert client("recall", query="Who was a banker?", since=now)["text"] == ""
+
+
+@pytest.mark.parametrize(
+    ("moments", "said"),
+    [
+        ({"since": "2999-01-01"}, "lies in the future"),
+        ({"since": 999}, "999"),
+        ({"since": 3, "asOf": 2}, "nothing was written after 3 by then: asOf is position 2"),
+        ({"since": "yesterday"}, "'yesterday' is not a time"),
+    ],
+)
+def test_a_recall_since_a_moment_that_cannot_be_is_refused(
+    client: Client, moments: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(Refused, match=said) as caught:
+        client("recall", query="banker", **moments)
+    assert caught.value.error["problems"][0]["path"] == "since"
+
+
 def loses_a_job(name: str) -> CreateEntities:
     told = [f"{name} lost a job yesterday"]
     entity = NewEntity(name=name, entity_type="person", observations=told)
@@ -357,7 +392,7 @@ def test_the_two_tools_cost_little_to_list(client: Client) -> None:
         + len(json.dumps(tool.input_schema, separators=(",", ":")))
         for tool in shown
     )
-    assert characters / 4 < 350
+    assert characters / 4 < 380
 
 
 def test_a_recall_holds_more_evidence_than_a_search_cut_to_its_length(tmp_path: Path) -> None:

@@ -201,6 +201,38 @@ def test_a_search_is_narrowed_to_kinds_and_to_documents_with_every_label(tmp_pat
     assert found(None, "tag:project") == set()
 
 
+def test_a_search_is_narrowed_to_what_was_born_after_a_position(tmp_path: Path) -> None:
+    changes: list[Born | Died] = [
+        born("d1", "a note", 1, entity=""),
+        born("d2", "a note", 3, entity=""),
+        Died("d2", 5),
+        born("d2", "a note of another life", 5, entity=""),
+        born("d3", "a note", 6, entity=""),
+    ]
+    committed = index_of(tmp_path / "committed", changes, 6)
+    ahead = index_of(tmp_path / "ahead", changes[:1], 1)
+    ahead.look_ahead(6, lambda after: changes[1:])
+    assert ahead.is_ahead
+    for projector in (committed, ahead):
+
+        def found(since: int, at: int | None = None, texts: TextProjector = projector) -> set[str]:
+            scope = Scope(at, since=since)
+            parts = texts.substring("not", scope, limit=9)
+            found = set(names(texts.search(parse("note"), scope, limit=9)))
+            assert found == set(names(parts))
+            return found
+
+        assert found(0) == {"d1", "d2", "d3"}
+        assert found(1) == {"d2", "d3"}
+        assert found(5) == {"d3"}
+        assert found(6) == set()
+        assert found(1, at=4) == {"d2"}
+        assert found(3, at=4) == set()
+        assert found(3, at=5) == {"d2"}
+        operators = projector.search(parse("note AND NOT life"), Scope(since=1), limit=9)
+        assert names(operators) == ["d3"]
+
+
 def test_a_hit_says_what_was_found(tmp_path: Path) -> None:
     projector = index_of(tmp_path, [born("e1", "Jon (person)", 1, kind="entity", entity="e1")], 1)
     (hit,) = projector.substring("jon (person)", limit=5)

@@ -94,6 +94,7 @@ def expected(
     text=st.sampled_from(["tea", "Jon", "unseen"]),
     kinds=st.none() | st.frozensets(st.sampled_from(KINDS)),
     labels=st.frozensets(st.sampled_from(LABELS), max_size=2),
+    since=st.integers(0, 6),
     limit=st.integers(0, 15),
 )
 def test_an_incremental_index_equals_a_rebuilt_one_and_the_definition_at_every_position(
@@ -102,16 +103,19 @@ def test_an_incremental_index_equals_a_rebuilt_one_and_the_definition_at_every_p
     text: str,
     kinds: frozenset[Kind] | None,
     labels: frozenset[str],
+    since: int,
     limit: int,
 ) -> None:
     changes, vector = history(drawn), query(text)
     head = changes[-1].position if changes else 1
 
     def chosen(document: Document) -> bool:
-        return (kinds is None or document.kind in kinds) and labels <= set(document.labels)
+        if kinds is not None and document.kind not in kinds:
+            return False
+        return labels <= set(document.labels) and document.born > since
 
     def hits(projector: VectorProjector, at: int | None) -> list[VectorHit]:
-        return projector.search(vector, Scope(at, kinds, tuple(labels)), limit=limit)
+        return projector.search(vector, Scope(at, kinds, tuple(labels), since), limit=limit)
 
     with TemporaryDirectory() as folder:
         kept = Path(folder, "incremental")

@@ -108,14 +108,16 @@ class Searcher:
         at: int | None = None,
         kinds: frozenset[Kind] | None = None,
         labels: tuple[str, ...] = (),
+        since: int = 0,
         depth: int = 0,
     ) -> Found:
-        """Everything relevant among the best `DEPTH` of each way, or `depth` where that is more, best first.
+        """Everything relevant among the best `DEPTH` of each way, or `depth` where that is more, best first; of the
+        scope that the others make.
 
         Reads everything that was committed before the call. Raises EmbeddingError only where
         `semantic` was asked for and cannot be had; `hybrid` then goes by words and says so.
         """
-        scope, depth = Scope(at, kinds, labels), max(DEPTH, depth)
+        scope, depth = Scope(at, kinds, labels, since), max(DEPTH, depth)
         parsed = parse(query)
         by_words = partial(self._by_words, query, parsed, scope, depth)
         if mode == "text" or not parsed.is_plain or not query.strip():

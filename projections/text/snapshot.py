@@ -263,13 +263,15 @@ class TextSnapshot:
 
 def _narrowed(clauses: Sequence[Clause], scope: Scope) -> Clause:
     """All of the clauses, for documents in the scope only."""
-    at, kinds, labels = scope
+    at, kinds, labels, since = scope
     must, without = list(clauses), []
     if at is None:
         without.append(_RETIRED)
     else:
         spans = Span("born", high=at), Span("died", low=at + 1)
         must += [Scored(span, 0.0) for span in spans]
+    if since:
+        must.append(Scored(Span("born", low=since + 1), 0.0))
     if kinds is not None:
         # What is not wanted has the shorter lists: nearly all documents are of the graph.
         without += [Term("kind", kind) for kind in KINDS if kind not in kinds]

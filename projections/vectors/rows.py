@@ -176,6 +176,8 @@ class Rows:
     def _chosen(self, among: Ids | slice, scope: Scope) -> NDArray[np.bool_]:
         """Which of these rows are in the scope, labels aside."""
         chosen, kind = self._living(among, scope.at), self._kind.values[among]
+        if scope.since:
+            chosen &= self._born.values[among] > scope.since
         for code, each in enumerate(KINDS):
             if scope.kinds is not None and each not in scope.kinds:
                 chosen &= kind != code

@@ -43,11 +43,17 @@ def findings(
     limit: int,
     kinds: frozenset[Kind] | None = None,
     thread: str | None = None,
+    since: int = 0,
 ) -> Findings:
     """The best `limit` groups for `query`, each with up to `LINES_MAX` of its facts; if there is a `thread`, of what it
     wrote."""
     found = opened.searcher.search(
-        query, mode=mode, kinds=kinds, labels=thread_labels(thread), depth=LINES_MAX * limit
+        query,
+        mode=mode,
+        kinds=kinds,
+        labels=thread_labels(thread),
+        since=since,
+        depth=LINES_MAX * limit,
     )
     grouped: dict[str, list[Hit]] = {}
     for hit in found.hits:

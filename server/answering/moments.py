@@ -43,6 +43,8 @@ _Moment = (
 Time = Annotated[str, Meta(examples=[_EXAMPLE], extra={READ: parse_iso})]
 AsOf = Annotated[_Moment, Meta(description="ISO time (a date: its first moment) or log position")]
 Since = Annotated[_Moment, Meta(description="Log position or ISO time")]
+NewSince = Annotated[_Moment, Meta(description="Only what is newer than a position or ISO time")]
+"""The argument `since` of a tool that searches."""
 
 
 def position_of(moment: int | str | None, project: Project, path: str = "asOf") -> int | None:
@@ -62,9 +64,19 @@ def position_of(moment: int | str | None, project: Project, path: str = "asOf") 
     time_us = parse_moment(moment, path)
     if lies_ahead(time_us, project):
         instead = f"Leave {path} out to ask for now."
-        suggestion = "Pass a moment that has passed." if path == "since" else instead
+        suggestion = "Pass a moment that has passed." if path.endswith("since") else instead
         raise invalid_at(path, f"{moment} lies in the future", suggestion, moment)
     return project.position_at(time_us)
+
+
+def beyond(since: int | str | None, project: Project, at: int | None) -> int:
+    """The position beyond which a search is to look that is given `since`; 0 for everything. Raises InvalidParameter
+    where that is not before the position `at` which it asks about, if it asks about a past one."""
+    position = position_of(since, project, "since") or 0
+    if position and at is not None and position >= at:
+        problem = f"nothing was written after {since} by then: asOf is position {at}"
+        raise invalid_at("since", problem, "Pass an earlier since, or a later asOf.", since)
+    return position
 
 
 def lies_ahead(time_us: int, project: Project) -> bool:

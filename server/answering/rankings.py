@@ -58,11 +58,12 @@ def ranked(
     *,
     kinds: frozenset[Kind],
     labels: tuple[str, ...] = (),
+    since: int = 0,
     mode: Mode = "hybrid",
 ) -> Ranking:
     """What the page at `start` is taken from."""
-    at = start.position
-    search = partial(searcher.search, query, mode=mode, at=at, kinds=kinds, labels=labels)
+    at, search = start.position, partial(searcher.search, query, mode=mode)
+    search = partial(search, at=at, kinds=kinds, labels=labels, since=since)
     found = search(depth=start.depth)
     told = best_of_each(search(depth=start.told).hits) if start.told else {}
     things = best_of_each(found.hits).items()

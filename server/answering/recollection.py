@@ -44,7 +44,7 @@ READ_AHEAD = 2
 
 class Recollection:
     """The items for one query, over one state of the project and the log up to it; of hits of one `thread`, if there
-    is one, with nothing beside them that another wrote."""
+    is one, with nothing beside them that another wrote, nor what was there by the position `since`."""
 
     def __init__(
         self,
@@ -53,12 +53,14 @@ class Recollection:
         query: str,
         budget_tokens: int,
         thread: str | None = None,
+        since: int = 0,
     ) -> None:
         self._state = state
         self._entry_at = entry_at
         self._words = _terms(query)
         self._budget_tokens = budget_tokens
         self._thread = thread
+        self._since = since
         self._room = budget_tokens * CHARACTERS_PER_TOKEN
         self._entities: dict[str, Entity | None] = {}
         self._entries: dict[int, Entry | None] = {}
@@ -162,7 +164,7 @@ class Recollection:
                 yield position
 
     def _entry(self, position: int) -> Entry | None:
-        if position > self._state.position:
+        if not self._since < position <= self._state.position:
             return None
         if position not in self._entries:
             self._entries[position] = self._entry_at(position)
@@ -186,7 +188,9 @@ class Recollection:
         if entity is None:
             return []
         rows = self._state.relations_touching(entity.name)
-        rows = [row for row in rows if self._thread in (None, row.thread)]
+        rows = [
+            row for row in rows if self._thread in (None, row.thread) and row.born > self._since
+        ]
         named = {row.id for row in rows if self._is_named(row, entity)}
         ranked = sorted(rows, key=lambda row: (row.id not in named, -row.born))
         found = []

@@ -22,6 +22,7 @@ from server.cli.common import (
 @click.option("--limit", "-n", type=click.IntRange(1, 1_000), default=10, show_default=True)
 @click.option("--mode", type=click.Choice(["hybrid", "text", "semantic"]))
 @click.option("--thread", "-t", help="Only what this thread wrote.")
+@click.option("--since", help="Only what is new or changed since a position or a time.")
 @project_option
 @json_option
 @with_settings
@@ -31,6 +32,7 @@ def search_command(
     limit: int,
     mode: Mode | None,
     thread: str | None,
+    since: str | None,
     project: str | None,
     as_json: bool,
 ) -> None:
@@ -42,10 +44,13 @@ def search_command(
     from rich.text import Text
 
     from server.answering.findings import findings
+    from server.answering.moments import position_of
 
     with service_of(settings) as service:
         _, opened = open_project(service, project)
-        found = findings(opened, query, mode or settings.search_mode, limit, thread=thread)
+        mode = mode or settings.search_mode
+        beginning = position_of(since, opened.project, "--since") or 0
+        found = findings(opened, query, mode, limit, thread=thread, since=beginning)
     if as_json:
         print_json(found)
         return

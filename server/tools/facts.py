@@ -24,7 +24,7 @@ from server.answering.memories import (
     similar_facts,
     stored,
 )
-from server.answering.moments import AsOf, position_of
+from server.answering.moments import AsOf, NewSince, beyond, position_of
 from server.answering.nearest import silent_thread
 from server.answering.rankings import Deep, ranked
 from server.answering.views import Blame, Provenance, view_provenance
@@ -145,6 +145,7 @@ class SearchMemories(Arguments, frozen=True):
     ]
     limit: Annotated[int, Meta(ge=1, le=20)] = 5
     thread_id: WroteThread | None = field(name="threadId", default=None)
+    since: NewSince | None = None
     cursor: CursorText | None = None
     as_of: AsOf | None = field(name="asOf", default=None)
     provenance: Blame = False
@@ -171,8 +172,14 @@ def search_memories(call: Call, arguments: SearchMemories) -> FactsResult:
     start = read_cursor(_FactsCursor, opened.project_id, arguments)
     if start is None:
         start = _FactsCursor(position_of(arguments.as_of, opened.project), DEPTH)
-    wrote = thread_labels(arguments.thread_id)
-    ranking = ranked(opened.searcher, start, arguments.query, kinds=MEMORY_KINDS, labels=wrote)
+    ranking = ranked(
+        opened.searcher,
+        start,
+        arguments.query,
+        kinds=MEMORY_KINDS,
+        labels=thread_labels(arguments.thread_id),
+        since=beyond(arguments.since, opened.project, start.position),
+    )
     usage = call.service.usage
     with opened.project.read(start.position) as state:
         blamed = state if arguments.provenance else None

@@ -18,7 +18,15 @@ from memlog.state import State
 from memlog.times import day, iso
 from projections.documents import thread_labels
 from server.answering.cutting import together
-from server.answering.moments import AsOf, Since, lies_ahead, parse_moment, position_of
+from server.answering.moments import (
+    AsOf,
+    NewSince,
+    Since,
+    beyond,
+    lies_ahead,
+    parse_moment,
+    position_of,
+)
 from server.answering.nearest import silent_thread
 from server.answering.packing import CHARACTERS_PER_TOKEN, Item, ItemKind, clipped, pack, tokens
 from server.answering.recollection import Recollection
@@ -52,6 +60,7 @@ class Recall(Arguments, frozen=True):
     ]
     budget_tokens: Budget = field(name="budgetTokens", default=1_500)
     thread_id: WroteThread | None = field(name="threadId", default=None)
+    since: NewSince | None = None
     as_of: AsOf | None = field(name="asOf", default=None)
 
 
@@ -83,24 +92,25 @@ class RecallResult(Result, frozen=True):
 def recall(call: Call, arguments: Recall) -> RecallResult:
     """Call this first, with the question itself: the best facts, relations and memories in one short text.
 
-    `ids` has the id of each numbered line; `days` tells when it was written.
+    Line n has the id `ids[n - 1]`; `days` tells when it was written.
     Example: {"query": "What does Jon do for a living?"}
     """
     project, opened = call.open(arguments)
     at = position_of(arguments.as_of, opened.project)
     mode = call.service.settings.search_mode
     budget = arguments.budget_tokens
-    thread = arguments.thread_id
+    thread, since = arguments.thread_id, beyond(arguments.since, opened.project, at)
     found = opened.searcher.search(
         arguments.query,
         mode=mode,
         at=at,
         labels=thread_labels(thread),
+        since=since,
         depth=budget // TOKENS_OF_FACT,
     )
     with opened.project.snapshot() as (log, state_at):
         state = state_at(log.position() if at is None else at)
-        recollection = Recollection(state, log.entry, arguments.query, budget, thread)
+        recollection = Recollection(state, log.entry, arguments.query, budget, thread, since)
         packed = pack(recollection.items(found.hits), budget)
         position = state.position
         rows = [row for group in packed.groups if (row := state.entity(group)) is not None]

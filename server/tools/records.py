@@ -26,7 +26,7 @@ from server.answering.memories import (
     found_memories,
     stored,
 )
-from server.answering.moments import AsOf, position_of
+from server.answering.moments import AsOf, NewSince, beyond, position_of
 from server.answering.nearest import silent_thread
 from server.answering.rankings import Deep, ranked
 from server.answering.views import Blame, Provenance, view_provenance
@@ -122,6 +122,7 @@ class MemorySearch(Arguments, frozen=True):
     type: TypeName | None = None
     tags: Tags = field(default_factory=list)
     thread_id: WroteThread | None = field(name="threadId", default=None)
+    since: NewSince | None = None
     limit: Annotated[int, Meta(ge=1)] | None = None
     cursor: CursorText | None = None
     as_of: AsOf | None = field(name="asOf", default=None)
@@ -156,8 +157,14 @@ def memory_search(call: Call, arguments: MemorySearch) -> RecordsResult:
         at = position_of(arguments.as_of, opened.project)
         start = _RecordsCursor(at, max(DEPTH, limit))
     wanted = labels(arguments.type, arguments.tags)
-    narrowed = (*wanted, *thread_labels(arguments.thread_id))
-    ranking = ranked(opened.searcher, start, arguments.query, kinds=MEMORY_KINDS, labels=narrowed)
+    ranking = ranked(
+        opened.searcher,
+        start,
+        arguments.query,
+        kinds=MEMORY_KINDS,
+        labels=(*wanted, *thread_labels(arguments.thread_id)),
+        since=beyond(arguments.since, opened.project, start.position),
+    )
     with opened.project.read(start.position) as state:
         blamed = state if arguments.provenance else None
         found = found_memories(ranking, start.offset, limit, state)
