@@ -111,8 +111,8 @@ class Searcher:
         since: int = 0,
         depth: int = 0,
     ) -> Found:
-        """Everything relevant among the best `DEPTH` of each way, or `depth` where that is more, best first; of the
-        scope that the others make.
+        """Everything relevant among the best `DEPTH` of each way, or `depth` where that is more, best first; in the
+        `Scope` of the other arguments.
 
         Reads everything that was committed before the call. Raises EmbeddingError only where
         `semantic` was asked for and cannot be had; `hybrid` then goes by words and says so.
