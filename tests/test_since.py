@@ -42,6 +42,28 @@ def test_facts_and_records_are_searched_for_among_what_is_newer(tmp_path: Path, 
     assert (len(everything), nothing) == (4, [])
 
 
+def test_a_record_is_new_with_other_tags_and_when_it_is_brought_back_and_not_as_it_was(
+    tmp_path: Path,
+) -> None:
+    with client_on(tmp_path) as client:
+        said: dict[str, Any] = {"content": "Tea is bought on Mondays", **NOTE}
+        record = client("memory_create", **said, tags=["a"])["id"]
+        then = head(client)
+
+        def new_since(position: int) -> list[str]:
+            found = client("memory_search", query="tea", since=position)["results"]
+            return [each["id"] for each in found]
+
+        client("memory_create", **said, tags=["a"])
+        assert (head(client) > then, new_since(then)) == (True, [])
+        client("memory_create", **said, tags=["b"])
+        assert new_since(then) == [record]
+        deleted = head(client)
+        client("forget_memory", id=record)
+        client("undo")
+        assert new_since(deleted) == [record]
+
+
 def test_what_was_renamed_is_new_again_and_its_neighbours_are_not(tmp_path: Path) -> None:
     with client_on(tmp_path) as client:
         people = [

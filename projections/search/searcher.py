@@ -195,7 +195,6 @@ def _by_meaning(query: str, worded: _Worded, near: _Near, depth: int) -> Found:
     """What was found by words and what is near in meaning, looked at closely where words count."""
     from projections.search.candidates import Candidates
     from projections.search.closely import ordered, ordered_closely
-    from projections.search.weighing import weights
 
     candidates = Candidates()
     candidates.add_worded(worded.words)
@@ -205,6 +204,8 @@ def _by_meaning(query: str, worded: _Worded, near: _Near, depth: int) -> Found:
     if worded.text is None:
         return Found(_hits(candidates, ordered(candidates)), asked.notice, deeper)
     if asked.counted is None and asked.pieces is not None:  # no text was at hand
+        from projections.search.weighing import weights
+
         asked = asked._replace(counted=weights(asked.pieces, worded.text.rarity))
     closely = ordered_closely(query, candidates, near.look, asked)
     return Found(_hits(candidates, closely), asked.notice, deeper)

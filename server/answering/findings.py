@@ -45,8 +45,8 @@ def findings(
     thread: str | None = None,
     since: int = 0,
 ) -> Findings:
-    """The best `limit` groups for `query`, each with up to `LINES_MAX` of its facts; if there is a `thread`, of what it
-    wrote."""
+    """The best `limit` groups for `query`, each with up to `LINES_MAX` of its facts; of what is newer than the position
+    `since`, and if there is a `thread`, of what it wrote."""
     found = opened.searcher.search(
         query,
         mode=mode,

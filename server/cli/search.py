@@ -22,7 +22,7 @@ from server.cli.common import (
 @click.option("--limit", "-n", type=click.IntRange(1, 1_000), default=10, show_default=True)
 @click.option("--mode", type=click.Choice(["hybrid", "text", "semantic"]))
 @click.option("--thread", "-t", help="Only what this thread wrote.")
-@click.option("--since", help="Only what is new or changed since a position or a time.")
+@click.option("--since", help="Only what is newer than a position or a time.")
 @project_option
 @json_option
 @with_settings
