@@ -36,8 +36,9 @@ by the bare parts alone; the ratio is the median over the sum of its floors' med
 machine is busy, whereas milliseconds double. Below each heading the floors are in *italics*. A size is a number
 of observations; every entity has two.
 
-A goal without a percentile is one for the median. A million observations are measured when asked for:
-`./scripts/bench --only scale --size 1000000 --vectors DIR`, where DIR keeps the vectors for the next run.
+A goal without a percentile is one for the median; "seed" is that of the specification from which the tool comes. A
+million observations are measured when asked for: `./scripts/bench --only scale --size 1000000 --vectors DIR`, where DIR
+keeps the vectors for the next run.
 """
 
 

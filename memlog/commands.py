@@ -228,6 +228,11 @@ class CreateMemory(Command, frozen=True):
 # -- saving entities with their relations
 
 
+SAVED_NAME_MAX, SAVED_TYPE_MAX, SAVED_RELATION_TYPE_MAX = 100, 50, 50
+SAVED_OBSERVATION_MIN, SAVED_OBSERVATION_MAX = 5, 150
+"""Characters of what `save_memory` takes."""
+
+
 class SavedRelation(Command, frozen=True):
     looked_up = frozenset({"target_entity"})
 
@@ -235,7 +240,7 @@ class SavedRelation(Command, frozen=True):
         EntityName, Meta(description="In this request or in memory", examples=["Acme"])
     ] = field(name="targetEntity")
     relation_type: Annotated[
-        str, Meta(extra_json_schema={"maxLength": 50}, examples=["works at"])
+        str, Meta(extra_json_schema={"maxLength": SAVED_RELATION_TYPE_MAX}, examples=["works at"])
     ] = field(name="relationType")
     importance: (
         Annotated[Share, Meta(extra_json_schema={"default": RELATION_IMPORTANCE})] | UnsetType
@@ -246,18 +251,29 @@ class SavedEntity(Command, frozen=True):
     """Its texts are judged by `saving`, whose words the client knows, not by the decoder."""
 
     name: Annotated[
-        str, Meta(extra_json_schema={"minLength": 1, "maxLength": 100}, examples=["Ann"])
+        str,
+        Meta(extra_json_schema={"minLength": 1, "maxLength": SAVED_NAME_MAX}, examples=["Ann"]),
     ]
     entity_type: Annotated[
         str,
         Meta(
-            extra_json_schema={"minLength": 1, "maxLength": 50},
+            extra_json_schema={"minLength": 1, "maxLength": SAVED_TYPE_MAX},
             description="Free, capitalised: Person, Document, Code, …",
             examples=["Person"],
         ),
     ] = field(name="entityType")
     observations: Annotated[
-        Sequence[Annotated[str, Meta(extra_json_schema={"minLength": 5, "maxLength": 150})]],
+        Sequence[
+            Annotated[
+                str,
+                Meta(
+                    extra_json_schema={
+                        "minLength": SAVED_OBSERVATION_MIN,
+                        "maxLength": SAVED_OBSERVATION_MAX,
+                    }
+                ),
+            ]
+        ],
         Meta(
             max_length=ITEMS_MAX,
             extra_json_schema={"minItems": 1},

@@ -211,7 +211,7 @@ def settings_page() -> str:
                 "# Settings",
                 _GENERATED,
                 "From the environment; where several variables set one thing, the first that is set wins. Flags of "
-                "`memlog serve` go before them. An empty variable counts as not set, but for that of the project. "
+                "`memlog serve` win over them. An empty variable counts as not set, but for that of the project. "
                 "`memlog doctor` prints what is in effect, where it came from, and which variable is no setting.",
                 _table(("setting", "variables", "takes", "default", "meaning"), rows),
             ]

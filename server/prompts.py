@@ -240,7 +240,7 @@ def _recalled(
 
 
 def _record(row: Memory, uri: str) -> str:
-    about = [row.memory_type, uri, iso(row.updated_us), f"confidence {row.confidence:g}"]
+    about = [row.memory_type, uri, iso(row.created_us), f"confidence {row.confidence:g}"]
     if row.tags:
         about.append(f"tags {', '.join(row.tags)}")
     return f"[{' | '.join(about)}]\n{text_of(row.content)}"

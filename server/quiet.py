@@ -1,4 +1,5 @@
-"""What is done when nobody has called for a while: the memory that answers needed goes back to the system.
+"""What is done beside the calls: what was noted on the way is written down every few seconds, and where nobody has
+called for so long, the memory that answers needed goes back to the system.
 
 A client calls a few times, and then for minutes or hours not at all. Whoever looks at the process then sees what it
 holds, not what it once touched.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 
 from memlog.storage.environment import give_back_all
 from server.background import in_background
@@ -21,7 +23,8 @@ QUIET_SECONDS = 3.0
 class Quiet:
     """A thread that sleeps until the first call, and then until none came for `QUIET_SECONDS`."""
 
-    def __init__(self) -> None:
+    def __init__(self, write_down: Callable[[], None]) -> None:
+        self._write_down = write_down
         self._calls = 0
         self._called = threading.Event()
         self._stopping = threading.Event()
@@ -45,7 +48,7 @@ class Quiet:
     def _start(self) -> None:
         with self._starting:
             if self._thread is None and not self._stopping.is_set():
-                without = "memory is not given back"
+                without = "memory is not given back while nobody calls"
                 self._thread = in_background(
                     self._run, "quiet", without=without, level=logging.DEBUG
                 )
@@ -61,7 +64,11 @@ class Quiet:
                 known = self._calls
                 if self._stopping.wait(QUIET_SECONDS):
                     return
-            try:
-                give_back_all()
-            except Exception:
-                log.exception("memory could not be given back")
+                self._do(self._write_down)
+            self._do(give_back_all)
+
+    def _do(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception:
+            log.exception("what is done beside the calls could not be done")

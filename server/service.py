@@ -19,14 +19,16 @@ from memlog.canonical import canonical
 from memlog.commands import AnyCommand
 from memlog.context import Context
 from memlog.errors import EmbeddingError, MemlogError, ProjectNotFound
+from memlog.log import Log
 from memlog.niceness import be_nice
 from memlog.patience import held
 from memlog.projects.project import Origin, Outcome, Project
-from memlog.projects.purging import Plan, Target, plan
+from memlog.projects.purging import Plan, Target
 from memlog.projects.recent import Recent
 from memlog.projects.store import Store
 from memlog.settings import Settings
 from memlog.state import Project as ProjectRow
+from memlog.state import State
 from projections.documents import texts_about
 from projections.embeddings import Embeddings
 from projections.follow import Projections
@@ -102,7 +104,7 @@ class Service:
         self._opening = threading.Lock()
         self._follower = Follower(self)
         self._sweeper = Sweeper(self.store, self.embeddings)
-        self._quiet = Quiet()
+        self._quiet = Quiet(self.usage.flush)
         self._has_warmed_up = False
         self._listeners: tuple[Callable[[], None], ...] = ()
 
@@ -163,15 +165,20 @@ class Service:
     def purge(self, name: str, target: Target) -> Plan:
         """Erases what `target` names from the log and everything derived from it; there is no undo.
 
-        Vectors go first: after a crash in between, the log still knows of which texts.
+        Vectors go first: after a crash in between, the log still knows of which texts. And they go once more: whoever
+        searched meanwhile, here or in another process, had the texts embedded again.
         """
-        self.close_project(name)  # however long: a vector that came later would stay in the cache
-        with self.store.project(name).snapshot() as (log, state_at):
-            planned = plan(log, state_at(log.position()), target)
-            ids = planned.entities | planned.memories
-            texts = texts_about(ids, log.read(), state_at)
+        self.close_project(name)
+        texts: set[str] = set()
+
+        def going(planned: Plan, log: Log, state: State) -> None:
+            texts.update(texts_about(planned.entities | planned.memories, log.read(), state.at))
+            self.embeddings.forget(texts)
+
+        planned = self.store.purge(name, target, going)
+        for cache in self.embeddings.caches().values():
+            cache.settle()
         self.embeddings.forget(texts)
-        planned = self.store.purge(name, target)
         self.usage.forget(planned.memories)
         return planned
 

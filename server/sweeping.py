@@ -75,8 +75,7 @@ class Sweeper:
                 return
             caches = self._embeddings.caches()
             for cache in caches.values():
-                with cache.turns.turn():
-                    pass  # what was being embedded as the project went is stored by now
+                cache.settle()
             unused = {name: cache.keys() for name, cache in caches.items()}
             for key in self._used():  # read after: a text is embedded when a log has it
                 for keys in unused.values():

@@ -274,6 +274,20 @@ def test_verify_looks_at_what_is_archived_too(tmp_path: Path) -> None:
     assert memlog("projects", "list", "--status", "archived", "--json").json[0]["name"] == "default"
 
 
+@pytest.mark.parametrize("status", ["active", "archived"])
+def test_the_doctor_names_a_project_whose_log_was_cut(tmp_path: Path, status: str) -> None:
+    memlog = holding_lines(tmp_path)
+    if status == "archived":
+        assert memlog("projects", "archive", "default").code == 0
+    assert memlog("doctor").code == 0
+    (log,) = (tmp_path / "data").rglob(LOG_FILE)
+    os.truncate(log, log.stat().st_size // 3)
+    ended = memlog("doctor", "--json")
+    told = ended.json["projects"]["default"]
+    assert (ended.code, told["status"]) == (1, status)
+    assert "damaged" in told["error"] and "`memlog repair default`" in told["hint"]
+
+
 def test_a_server_on_a_cut_log_says_so_and_serves_the_other_projects(tmp_path: Path) -> None:
     memlog: CommandLine = holding_lines(tmp_path)
     assert memlog("backup", tmp_path / "backup").code == 0

@@ -363,6 +363,13 @@ def test_problems_that_are_long_do_not_fill_a_context(empty: Client) -> None:
     assert answer["validation_errors"][-1].endswith("more problems")
 
 
+def test_an_id_of_any_length_that_is_not_found_is_told_in_part(client: Client) -> None:
+    with pytest.raises(Refused) as refused:
+        client("get_observation_history", entityName="big", observationId="x" * 1_000_000)
+    assert refused.value.error["code"] == "OBSERVATION_NOT_FOUND"
+    assert len(str(refused.value.error)) < 1_000
+
+
 def test_a_text_of_thousands_of_clauses_is_not_given_back_in_pieces(empty: Client) -> None:
     item = {
         "name": "S",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ from memlog.commands import (
 from memlog.context import Context
 from memlog.differences import differences
 from memlog.errors import (
+    EmbeddingError,
     EntityNotFound,
     InvalidParameter,
     MemlogError,
@@ -50,6 +51,7 @@ from projections.check import compare
 from projections.embeddings import Embeddings
 from projections.follow import Projections
 from tests.embedder_by_hash import opened_by_hash
+from tests.service import client_on
 
 
 def do(project: Project, command: AnyCommand, thread: str | None = None) -> int:
@@ -385,6 +387,30 @@ def test_vectors_that_someone_still_has_open_are_saved_no_more(
     purge(store, "Jon")
     stale.close()
     assert not any(each.is_dir() for each in store.project("one").folder.iterdir())
+
+
+def test_what_somebody_who_searches_meanwhile_has_embedded_again_goes_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("projections.embeddings.open_embedder", opened_by_hash)
+    made = [{"name": "Jon", "entityType": "person", "observations": ["was a banker"]}]
+    text = "Jon: was a banker"
+    with client_on(tmp_path, embedder="minilm") as client:
+        client("create_entities", entities=made)
+        embeddings = client.service.embeddings
+        embeddings.get().vectors([text])
+        forget, embedded_again = embeddings.forget, iter([True])
+
+        def forget_first(texts: Collection[str]) -> None:
+            forget(texts)
+            if next(embedded_again, False):
+                embeddings.get().vectors([*texts])
+
+        monkeypatch.setattr(embeddings, "forget", forget_first)
+        client.service.purge("default", Target(("Jon",)))
+        assert next(embedded_again, None) is None
+        with pytest.raises(EmbeddingError, match="no stored vector"):
+            embeddings.get().stored([text])
 
 
 def test_what_a_crash_left_of_a_rewriting_is_in_nobodys_way(store: Store) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from memlog.commands import (
     NewEntity,
     NewRelation,
     StoreMemory,
+    SupersedeMemory,
 )
 from memlog.context import Context
 from memlog.projects.store import Store
@@ -137,6 +138,31 @@ def test_a_recall_tells_on_which_day_each_line_was_written(tmp_path: Path) -> No
         "2023-06-02": {"Jon sings"},
     }
     assert [*answer["days"]] == sorted(answer["days"])
+
+
+def test_the_day_of_a_memory_that_replaced_another_is_that_on_which_it_was_written(
+    tmp_path: Path,
+) -> None:
+    ids: list[str] = []
+    commands: list[tuple[str, Callable[[], AnyCommand]]] = [
+        ("2023-11-01T12:00:00Z", lambda: StoreMemory(content="User works at a bank")),
+        ("2023-11-14T12:00:00Z", lambda: StoreMemory(content="User lost his job yesterday")),
+        (
+            "2023-11-29T12:00:00Z",
+            lambda: SupersedeMemory(old_memory_id=ids[0], new_memory_id=ids[1]),
+        ),
+    ]
+    for moment, command in commands:
+        with closing(Store(tmp_path, clock=partial(parse_iso, moment, "moment"))) as store:
+            if not store.knows("default"):
+                store.create("default")
+            store.project("default").execute(command(), Context(), lambda outcome: None)
+            with store.project("default").read() as state:
+                ids = sorted(state.memory_ids("mem"))
+    with client_on(tmp_path) as client:
+        answer = client("recall", query="Did the user lose his job?")
+    assert answer["text"].endswith("1. User lost his job yesterday")
+    assert answer["days"] == {"2023-11-14": [1]}
 
 
 def test_facts_relations_and_memories_come_in_one_text_with_their_ids(client: Client) -> None:

@@ -181,7 +181,7 @@ def test_a_service_can_be_closed_at_any_moment(monkeypatch: pytest.MonkeyPatch) 
 
     def living() -> None:
         for _ in range(2_000):
-            each = quiet.Quiet()
+            each = quiet.Quiet(write_down=lambda: None)
             each.called()
             each.stop()
 
@@ -200,7 +200,7 @@ def test_what_fails_once_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None
         raise ValueError("a name that is no text")
 
     monkeypatch.setattr(quiet, "give_back_all", failing)
-    each = quiet.Quiet()
+    each = quiet.Quiet(write_down=lambda: None)
     for _ in range(2):
         each.called()
         assert tries.acquire(timeout=10)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 import tantivy
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from projections.documents import NEVER, Kind
@@ -26,7 +26,7 @@ from projections.text.clauses import (
 )
 from projections.text.filling import WRITER_HEAP_BYTES, Entering
 from projections.text.layers import Found, Searching
-from projections.text.newest import TERM_BYTES_MAX, Newest, NewestSnapshot, edits_at_most
+from projections.text.newest import TERM_BYTES_MAX, Newest, NewestSnapshot
 from projections.text.on_disk import TERMS_FEW, OnDisk
 from projections.text.rows import LENGTH_MAX, RETIRED, Row
 
@@ -163,17 +163,6 @@ def test_words_are_as_far_apart_as_for_the_index(data: st.DataObject) -> None:
     )
     for distance in (1, 2):
         both.require_same(Scored(Near(one, distance), 1.0))
-
-
-@given(st.text("abc", max_size=7), st.text("abc", max_size=7), st.integers(0, 3))
-@example("ab", "ba", 1)
-@example("ca", "abc", 2)
-def test_edits_are_counted_alike_in_both_directions_and_never_more_than_letters(
-    one: str, other: str, most: int
-) -> None:
-    assert edits_at_most(most, one, other) == edits_at_most(most, other, one)
-    assert edits_at_most(max(len(one), len(other)), one, other)
-    assert edits_at_most(0, one, other) == (one == other)
 
 
 def test_a_document_of_any_length_weighs_the_same() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -75,3 +76,23 @@ def test_when_a_purged_memory_was_read_is_forgotten_with_it(tmp_path: Path) -> N
         assert all(map(usage.accessed_us, known))
         client.service.purge("default", Target(memories=(known[0],)))
         assert [bool(usage.accessed_us(each)) for each in known] == [False, True]
+
+
+def test_what_is_read_by_a_server_to_which_nobody_writes_is_noted_while_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server.quiet.QUIET_SECONDS", 0.01)
+    with client_on(tmp_path) as client:
+        stored = client("store_memory", content="The user sails")["created"]["id"]
+    with client_on(tmp_path, read_only=True) as client:
+        noted = threading.Event()
+        flush = client.service.usage.flush
+
+        def flushed() -> None:
+            flush()
+            if client.service.usage._stored("accessed", stored):
+                noted.set()
+
+        monkeypatch.setattr(client.service._quiet, "_write_down", flushed)
+        client("search_memories", query="sails")
+        assert noted.wait(30)

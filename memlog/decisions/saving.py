@@ -18,15 +18,24 @@ from msgspec import UNSET
 from memlog.blank import is_blank
 from memlog.canonical import canonical
 from memlog.closest import Suggestions
-from memlog.commands import CONFIDENCE, IMPORTANCE, SavedEntity, SavedRelation, SaveMemory
+from memlog.commands import (
+    CONFIDENCE,
+    IMPORTANCE,
+    SAVED_NAME_MAX,
+    SAVED_OBSERVATION_MAX,
+    SAVED_OBSERVATION_MIN,
+    SAVED_RELATION_TYPE_MAX,
+    SAVED_TYPE_MAX,
+    SavedEntity,
+    SavedRelation,
+    SaveMemory,
+)
 from memlog.context import Context
 from memlog.decisions.graph import add_texts, importance_kept, pass_its_name, relate
 from memlog.errors import InvalidParameter, Problem, refuse, shorten
 from memlog.events import EntityCreated, EntityRated, Event
 from memlog.state import State
 
-NAME_MAX, TYPE_MAX, RELATION_TYPE_MAX = 100, 50, 50
-OBSERVATION_MIN, OBSERVATION_MAX = 5, 150
 SENTENCES_MAX = 2
 RELATIONS_FOR_FULL_MARKS = 2
 TYPES_LEARNT_FROM_MAX = 1_000
@@ -109,8 +118,8 @@ def _by_itself(
     item: SavedEntity, prefix: str, entities: Sequence[SavedEntity]
 ) -> Iterator[Problem]:
     """`prefix` is what its places begin with; `entities` are those of the request, to name another as an example."""
-    yield from _length(item.name, f"{prefix}name", item, "Name", NAME_MAX)
-    yield from _length(item.entity_type, f"{prefix}entityType", item, "Entity type", TYPE_MAX)
+    yield from _length(item.name, f"{prefix}name", item, "Name", SAVED_NAME_MAX)
+    yield from _length(item.entity_type, f"{prefix}entityType", item, "Entity type", SAVED_TYPE_MAX)
     if not item.observations:
         suggestion = 'Add a fact, as in "observations": ["Works at Acme"].'
         yield _said(item, f"{prefix}observations", "must have at least 1 observation", suggestion)
@@ -124,23 +133,23 @@ def _by_itself(
     for place, relation in enumerate(item.relations):
         type_path = f"{prefix}relations[{place}].relationType"
         yield from _length(
-            relation.relation_type, type_path, item, "Relation type", RELATION_TYPE_MAX
+            relation.relation_type, type_path, item, "Relation type", SAVED_RELATION_TYPE_MAX
         )
 
 
 def _observation_problems(text: str, path: str, item: SavedEntity) -> Iterator[Problem]:
     count, sentences = characters(text), sentence_count(text)
     found = []
-    if count > OBSERVATION_MAX:
-        found.append(f"Observation too long ({count} chars). Max {OBSERVATION_MAX}.")
+    if count > SAVED_OBSERVATION_MAX:
+        found.append(f"Observation too long ({count} chars). Max {SAVED_OBSERVATION_MAX}.")
     if sentences > SENTENCES_MAX:
         found.append(
             f"Too many sentences ({sentences}). Max {SENTENCES_MAX}. One fact per observation."
         )
     for problem in found:
         yield Problem(path, problem, _split(text), shorten(text), item.name)
-    if count < OBSERVATION_MIN:
-        problem = f"Observation too short ({count} chars). Min {OBSERVATION_MIN}."
+    if count < SAVED_OBSERVATION_MIN:
+        problem = f"Observation too short ({count} chars). Min {SAVED_OBSERVATION_MIN}."
         suggestion = "Say the fact in full, as in 'Works at Acme'."
         yield Problem(path, problem, suggestion, text, item.name)
     elif is_blank(text):
@@ -203,7 +212,7 @@ def sentence_count(text: str) -> int:
 def _split(text: str) -> str:
     parts = [part.strip(" .,;") for part in _CLAUSE_END.split(text)]
     shown = [part for part in parts if part]
-    fit = all(OBSERVATION_MIN <= characters(part) <= OBSERVATION_MAX for part in shown)
+    fit = all(SAVED_OBSERVATION_MIN <= characters(part) <= SAVED_OBSERVATION_MAX for part in shown)
     if len(shown) < 2 or not fit:
         return "Say each fact in an observation of its own, in fewer words."
     listed = ", ".join(f"{number}) '{part}'" for number, part in enumerate(shown[:SPLIT_SHOWN], 1))
@@ -286,7 +295,7 @@ def quality_score(command: SaveMemory) -> float:
     """
     relations = sum(len(item.relations) for item in command.entities) / len(command.entities)
     lengths = [characters(text) for item in command.entities for text in item.observations]
-    half = OBSERVATION_MAX / 2
+    half = SAVED_OBSERVATION_MAX / 2
     short = [1 - 0.5 * min(1, max(0, length - half) / half) for length in lengths]
     brevity = sum(short) / len(short)
     return round(0.5 * min(1, relations / RELATIONS_FOR_FULL_MARKS) + 0.5 * brevity, 2)

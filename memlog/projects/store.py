@@ -178,10 +178,16 @@ class Store:
         self._folders.throw_away(folder)
         forget(project_id, self._folders.salvaged)
 
-    def purge(self, name: str, target: Target) -> Plan:
+    def purge(
+        self,
+        name: str,
+        target: Target,
+        going: Callable[[Plan, Log, State], None] = lambda plan, log, state: None,
+    ) -> Plan:
         """Erases what `target` names from the project's log and throws away its indexes; there is no undo.
 
-        Other processes that have the project open find another file in its place and open that.
+        `going` is told what goes while it is there still, and nobody can write. Other processes that have the project
+        open find another file in its place and open that.
         """
         with self.staging(), self._open.locked():
             project = self.project(name)
@@ -189,6 +195,7 @@ class Store:
 
             def chosen(log: Log, state: State) -> frozenset[int]:
                 made.append(plan(log, state, target))
+                going(made[-1], log, state)
                 # A purge that ends behind the log could not be asked for again: nothing is found then.
                 self._forget_derived(project.folder)
                 return made[-1].positions

@@ -15,8 +15,8 @@ def make_private(folder: Path) -> None:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Makes this all of the file, for its owner alone: whoever reads it, be it after a loss of power, finds what was
-    there before or all of this. Raises OSError.
+    """Makes this all of the file, for its owner alone: whoever reads it finds what was there before or all of this, and
+    all of this once it returned, also after a loss of power. Raises OSError.
     """
     import tempfile
 
@@ -27,6 +27,7 @@ def write_whole(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(draft, path)
+        sync_folder(path.parent)
     except BaseException:
         Path(draft).unlink(missing_ok=True)
         raise

@@ -17,7 +17,8 @@ from typing import Any
 import msgspec
 
 from memlog.codec import Entry
-from memlog.decisions.saving import OBSERVATION_MAX, characters
+from memlog.commands import SAVED_OBSERVATION_MAX
+from memlog.decisions.saving import characters
 from memlog.state import (
     ROW_TYPES,
     Entity,
@@ -161,7 +162,7 @@ class Changes:
                 self.counts[owner.born].observations += change
                 self._facts.add(owner.born)
                 self.touched.add(owner.born)
-                if characters(row.content) <= OBSERVATION_MAX:
+                if characters(row.content) <= SAVED_OBSERVATION_MAX:
                     self.atomic += change
 
     def _memory(self, pair: tuple[Memory | None, Memory | None]) -> None:

@@ -13,7 +13,8 @@ from collections.abc import Callable
 
 from memlog.canonical import canonical
 from memlog.codec import Entry
-from memlog.decisions.saving import OBSERVATION_MAX, characters
+from memlog.commands import SAVED_OBSERVATION_MAX
+from memlog.decisions.saving import characters
 from memlog.events import EntityCreated, ObservationAdded, RelationAdded
 from memlog.state import State, text_key
 from projections.analytics.tables import Counts, Effect
@@ -65,7 +66,7 @@ class Telling:
             old.degree,
             old.broken,
         )
-        atomic = int(characters(event.content) <= OBSERVATION_MAX)
+        atomic = int(characters(event.content) <= SAVED_OBSERVATION_MAX)
         return Effect([(old, new)], (old.born,), {}, atomic)
 
     def _related(self, event: RelationAdded, position: int) -> Effect:

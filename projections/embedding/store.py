@@ -101,6 +101,11 @@ class VectorCache:
 
         self._environment.write(body)
 
+    def settle(self) -> None:
+        """Returns when what was being embedded before, by this process or another, is stored."""
+        with self.turns.turn():
+            pass
+
     def keys(self) -> set[bytes]:
         """Those of all texts that it has."""
         with self._environment.read() as transaction:

@@ -27,11 +27,11 @@ class Searching(Protocol):
     def count(self, clause: Clause) -> int: ...
 
     def best(self, clause: Clause, limit: int) -> Found:
-        """Those with the highest score times their weight (`text_rows.weight`), best first."""
+        """Those with the highest score times their weight (`rows.weight`), best first."""
         ...
 
     def smallest(self, clause: Clause, limit: int) -> Found:
-        """Those of the least size (`text_rows.size`), the smallest first."""
+        """Those of the least size (`rows.size`), the smallest first."""
         ...
 
     def having(self, clause: Clause, limit: int | None = None) -> list[Any]:

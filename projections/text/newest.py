@@ -15,6 +15,7 @@ from operator import itemgetter
 from typing import assert_never
 
 import msgspec
+from rapidfuzz.distance import OSA
 
 from projections.text import analysis
 from projections.text.clauses import (
@@ -144,7 +145,7 @@ class NewestSnapshot:
                 near = [
                     term
                     for term in self._newest.terms("words")
-                    if edits_at_most(distance, stem, term)
+                    if OSA.distance(stem, term, score_cutoff=distance) <= distance
                 ]
                 return self._with_any("words", near, among)
             case Span(field, low, high):
@@ -195,28 +196,6 @@ class NewestSnapshot:
             )
 
         return self._where(has, among)
-
-
-def edits_at_most(most: int, one: str, other: str) -> bool:
-    """Whether so many edits lead from one word to the other: a letter more, less, another, or two neighbours exchanged
-    and not edited again (the optimal string alignment distance: Boytsov, "Indexing methods for approximate dictionary
-    searching", 2011)."""
-    if abs(len(one) - len(other)) > most:
-        return False
-    if len(set(one).difference(other)) > most or len(set(other).difference(one)) > most:
-        return False  # an edit for each letter that only one of them has: most words are told apart by that
-    before: list[int] = []
-    row = list(range(len(other) + 1))
-    for at, letter in enumerate(one, 1):
-        before_that, before, row = before, row, [at]
-        for to, aim in enumerate(other, 1):
-            edits = min(before[to] + 1, row[to - 1] + 1, before[to - 1] + (letter != aim))
-            if at > 1 < to and letter == other[to - 2] and one[at - 2] == aim:
-                edits = min(edits, before_that[to - 2] + 1)
-            row.append(edits)
-        if min(row) > most and (not before or min(before) > most):
-            return False
-    return row[-1] <= most
 
 
 def _fitting(term: str) -> str:

@@ -120,7 +120,7 @@ class TextProjector:
             return self._searched().search(query, scope, limit)
 
     def substring(self, needle: str, scope: Scope = NOW, *, limit: int) -> list[TextHit]:
-        """Documents whose text holds `needle`, case and width aside; scores as in `text_part.part_score`.
+        """Documents whose text holds `needle`, case and width aside; scores as in `part.part_score`.
 
         They are looked for among the shortest candidates, `CHECKED_MAX` more than `limit`, and no further
         than it takes to find `limit`. Raises StorageError where the index is damaged.

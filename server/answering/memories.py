@@ -32,7 +32,7 @@ class Ranked(NamedTuple):
 
 def found_memories(ranking: Ranking, offset: int, limit: int, state: State) -> list[Ranked]:
     """Up to `limit` memories from `offset` on that are active in `state`, best first. None is more relevant than what
-    stands before it, for the seeds' clients read the order of a list from these numbers."""
+    stands before it, for clients of other memory servers read the order of a list from these numbers."""
     falling = accumulate((_relevance(hit) for _, hit in ranking.things), min)
     each = enumerate(zip(ranking.things, falling, strict=True))
     rows = (

@@ -8,16 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import NamedTuple, Self
+from typing import Annotated, NamedTuple, Self
 
 import msgspec
+from msgspec import Meta
 
 from memlog.settings import Mode
 from projections.documents import Kind
 from projections.search.searcher import Found, Hit, Searcher
 from server.answering.cursors import Count, Position
+from server.input.wording import SEARCHED
 
 DEEPER_TIMES = 4
+
+QueryText = Annotated[str, Meta(min_length=1, max_length=1_000, extra={SEARCHED: True})]
+"""What a search for facts and records takes."""
 
 
 class Deep(msgspec.Struct, array_like=True):

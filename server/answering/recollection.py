@@ -131,7 +131,7 @@ class Recollection:
         kind = "" if row.memory_type == FACT else f"{row.memory_type}: "
         whole = one_line(kind + text_of(row.content))
         line = clipped(whole, self._budget_tokens)
-        return Item("memory", row.id, "", MEMORIES, line, whole=whole, time_us=row.updated_us)
+        return Item("memory", row.id, "", MEMORIES, line, whole=whole, time_us=row.created_us)
 
     # -- neighbours
 

@@ -57,7 +57,7 @@ class RelationView(Result, frozen=True):
 
 
 class ProjectView(Result, frozen=True):
-    """Spelt as seed clients know it, in snake_case."""
+    """Spelt as clients of other memory servers know it, in snake_case."""
 
     id: str
     name: str

@@ -103,19 +103,27 @@ def _embedder(service: Service) -> dict[str, str]:
 
 def _project(service: Service, row: ProjectRow) -> dict[str, Any]:
     report: dict[str, Any] = {"status": row.status}
-    if row.status == "active":
-        try:
-            opened = service.open(row.name)
-            opened.projections.text(), opened.projections.analytics()
-            if (damage := opened.project.damage) is not None:
-                report["error"], report["hint"] = damage.message, _hint(damage, row.name)
-            report["head"] = opened.project.head()
-            report |= _ahead(opened.project)
-            report["projections"] = opened.projections.positions()
-            report["vectors"] = _vectors(service, opened)
-        except MemlogError as error:
-            report["error"], report["hint"] = error.message, _hint(error, row.name)
+    try:
+        if row.status == "active":
+            report |= _active(service, row.name)
+        damage = service.store.by_id(row.id).damage
+    except MemlogError as error:
+        report["error"], report["hint"] = error.message, _hint(error, row.name)
+    else:
+        if damage is not None:
+            report["error"], report["hint"] = damage.message, _hint(damage, row.name)
     return report
+
+
+def _active(service: Service, name: str) -> dict[str, Any]:
+    opened = service.open(name)
+    opened.projections.text(), opened.projections.analytics()
+    return {
+        "head": opened.project.head(),
+        **_ahead(opened.project),
+        "projections": opened.projections.positions(),
+        "vectors": _vectors(service, opened),
+    }
 
 
 def _hint(error: MemlogError, project: str) -> str:

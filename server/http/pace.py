@@ -18,10 +18,10 @@ from typing import NamedTuple
 
 from memlog.patience import without_patience
 from server.calls import THREADS_MAX
-from server.reading import FEW_THREADS
+from server.reading import FEW_THREADS, SLOW_SECONDS
 from server.threads import Crew
 
-QUICK_SECONDS, ALONE_SECONDS = 0.0005, 0.02
+QUICK_SECONDS, ALONE_SECONDS = 0.0005, SLOW_SECONDS
 """So long at most the last call of a tool took, if the next is run by the event loop, which serves nobody meanwhile:
 whoever else is there, and where nobody is. It is broken off after the latter, to be begun anew by a thread; and a tool
 whose last call took longer is slow."""

@@ -31,10 +31,7 @@ from server.http.hosts import require_safe
 from server.http.listening import listening
 from server.http.sockets import HEAD_BYTES_MAX, KEEP_ALIVE_SECONDS, protocol
 from server.service import Service
-from server.stdio.leaving import give_up_after, leave
-
-DRAIN_S = 10.0
-TEARDOWN_S = 5.0
+from server.stdio.leaving import DRAIN_S, TEARDOWN_S, give_up_after, leave
 
 logger = logging.getLogger("memlog.http")
 

@@ -8,6 +8,9 @@ import os
 from contextlib import suppress
 from typing import NoReturn
 
+DRAIN_S, TEARDOWN_S = 10.0, 5.0
+"""How long a server that is to end waits for calls under way, and then for what is to be put away."""
+
 logger = logging.getLogger(__name__)
 
 

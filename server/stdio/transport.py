@@ -34,15 +34,13 @@ from server.starting.recording import Recorder
 from server.stdio.descriptors import read_chunk
 from server.stdio.direct import Direct
 from server.stdio.faults import guard
-from server.stdio.leaving import give_up_after, leave
+from server.stdio.leaving import DRAIN_S, TEARDOWN_S, give_up_after, leave
 from server.stdio.lines import Oversized
 from server.stdio.outbox import Outbox, Stream
 from server.stdio.pending import Pending
 from server.stdio.solo import Solo
 from server.stdio.wire import Refused, decode
 
-DRAIN_S = 10.0
-TEARDOWN_S = 5.0
 # Requests that last as long as the client listens are not work to wait for.
 _LASTING = frozenset({"subscriptions/listen"})
 

@@ -26,16 +26,13 @@ from server.answering.memories import (
 )
 from server.answering.moments import AsOf, NewSince, beyond, position_of
 from server.answering.nearest import silent_thread
-from server.answering.rankings import Deep, ranked
+from server.answering.rankings import Deep, QueryText, ranked
 from server.answering.views import Blame, Provenance, view_provenance
-from server.input.wording import SEARCHED
 from server.registry import Arguments, Call, Result, WroteThread, tool
-
-QUERY_CHARACTERS_MAX = 1_000
 
 
 class FactView(Result, frozen=True):
-    """A memory as the seed's clients know it, in snake_case."""
+    """A memory as clients of other memory servers know it, in snake_case."""
 
     id: str
     content: str
@@ -134,15 +131,7 @@ def supersede_memory(call: Call, arguments: SupersedeMemory) -> SupersedeMemoryR
 
 
 class SearchMemories(Arguments, frozen=True):
-    query: Annotated[
-        str,
-        Meta(
-            min_length=1,
-            max_length=QUERY_CHARACTERS_MAX,
-            examples=["where does the user live"],
-            extra={SEARCHED: True},
-        ),
-    ]
+    query: Annotated[QueryText, Meta(examples=["where does the user live"])]
     limit: Annotated[int, Meta(ge=1, le=20)] = 5
     thread_id: WroteThread | None = field(name="threadId", default=None)
     since: NewSince | None = None

@@ -20,6 +20,7 @@ from memlog.errors import (
     Problem,
     refusal,
     refuse,
+    shorten,
 )
 from memlog.events import EntityCreated, RelationAdded
 from memlog.projects.project import Outcome
@@ -199,9 +200,9 @@ def _chain(observation_id: str, rows: list[Observation], state: State) -> list[O
     if start is None:
         problem = Problem(
             "observationId",
-            f"Observation {observation_id} not found on this entity",
+            f"Observation {shorten(observation_id)!r} not found on this entity",
             "Leave observationId out to see all facts of the entity with their ids.",
-            observation_id,
+            shorten(observation_id),
         )
         raise refusal([(ObservationNotFound, problem)])
     while (older := state.observation(start.supersedes or "")) is not None:

@@ -29,11 +29,10 @@ from server.answering.moments import (
 )
 from server.answering.nearest import silent_thread
 from server.answering.packing import CHARACTERS_PER_TOKEN, Item, ItemKind, clipped, pack, tokens
+from server.answering.rankings import QueryText
 from server.answering.recollection import Recollection
-from server.input.wording import SEARCHED
 from server.registry import Arguments, Call, Result, WroteThread, tool
 
-QUERY_CHARACTERS_MAX = 1_000
 READ_AHEAD = 2
 """How many budgets of sentences are looked at, so that those which later ones repeat can be dropped."""
 
@@ -49,15 +48,7 @@ Budget = Annotated[int, Meta(ge=100, le=20_000)]
 
 
 class Recall(Arguments, frozen=True):
-    query: Annotated[
-        str,
-        Meta(
-            min_length=1,
-            max_length=QUERY_CHARACTERS_MAX,
-            examples=["What does Jon do for a living?"],
-            extra={SEARCHED: True},
-        ),
-    ]
+    query: Annotated[QueryText, Meta(examples=["What does Jon do for a living?"])]
     budget_tokens: Budget = field(name="budgetTokens", default=1_500)
     thread_id: WroteThread | None = field(name="threadId", default=None)
     since: NewSince | None = None

@@ -28,12 +28,10 @@ from server.answering.memories import (
 )
 from server.answering.moments import AsOf, NewSince, beyond, position_of
 from server.answering.nearest import silent_thread
-from server.answering.rankings import Deep, ranked
+from server.answering.rankings import Deep, QueryText, ranked
 from server.answering.views import Blame, Provenance, view_provenance
-from server.input.wording import SEARCHED
 from server.registry import Arguments, Call, Link, Result, WroteThread, tool
 
-QUERY_CHARACTERS_MAX = 1_000
 Tags = Annotated[list[Tag], Meta(max_length=ITEMS_MAX, description="All of these")]
 LABELS_READ_MAX = 1_000
 """Among so many, what was meant by a type or tag that nothing has is looked for."""
@@ -110,15 +108,7 @@ def memory_create(call: Call, arguments: CreateMemory) -> CreateMemoryResult:
 
 
 class MemorySearch(Arguments, frozen=True):
-    query: Annotated[
-        str,
-        Meta(
-            min_length=1,
-            max_length=QUERY_CHARACTERS_MAX,
-            examples=["deployment checklist"],
-            extra={SEARCHED: True},
-        ),
-    ]
+    query: Annotated[QueryText, Meta(examples=["deployment checklist"])]
     type: TypeName | None = None
     tags: Tags = field(default_factory=list)
     thread_id: WroteThread | None = field(name="threadId", default=None)
