@@ -1,8 +1,8 @@
 """What is searched: the documents that live and die as the log is read.
 
-An entity is found under `name (type)`, an observation under `entity name: content`, a memory under all
-the strings in it, a relation under its type, for the names at its ends are those of entities. A document never
-changes: when the name in it changes, it dies and is born anew. Which documents an entry brings into
+An entity is found under `name (type)` and the names that it had before, an observation under `entity name: content`, a
+memory under all the strings in it, a relation under its type, for the names at its ends are those of entities. A
+document never changes: when the name in it changes, it dies and is born anew. Which documents an entry brings into
 being or ends depends on the entry and on the state as it stood then, never on the present; so every
 projection sees the same documents, whenever it reads the log.
 
@@ -12,7 +12,7 @@ A document bears the label of the thread that wrote what is found under it, whoe
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple, TypeVar, assert_never, get_args
 
@@ -221,11 +221,20 @@ def _of_entity(entity_id: str, state: State, position: int) -> Iterator[tuple[st
 
 
 def _described(row: Entity, born: int) -> Document:
-    return _entity(row.id, row.name, row.entity_type, row.thread, born)
+    return _entity(row.id, row.name, row.entity_type, row.thread, born, row.aliases)
 
 
-def _entity(entity_id: str, name: str, kind: str, thread: str | None, born: int) -> Document:
+def _entity(
+    entity_id: str,
+    name: str,
+    kind: str,
+    thread: str | None,
+    born: int,
+    aliases: Sequence[str] = (),
+) -> Document:
     text, labels = f"{name} ({kind})", thread_labels(thread)
+    if aliases:
+        text = f"{text}, formerly {', '.join(aliases)}"
     return Document("entity", entity_id, entity_id, text, labels, born, subject=name)
 
 

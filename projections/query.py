@@ -13,6 +13,9 @@ Operators count in capitals only. Punctuation is syntax only where a word begins
 that does not follow this grammar, or nests deeper or runs longer than the limits below, is plain
 words from end to end. So is one whose only syntax is parentheses: people write them.
 
+A sentence is told by its stop words. `Do NOT deploy on Fridays` is one, plain words, and its NOT an emphasis; and where
+one has a phrase, as `who said "it works"?`, its other words rank what has the phrase, and need not be there.
+
 `AND`, `OR` and `NOT` are about things, not about texts: an entity has all the words of all its facts. So
 `person NOT banker` is no entity that was ever called a banker, and `coffee AND tea` may be told in two facts.
 
@@ -25,6 +28,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import msgspec
+
+from projections.text.analysis import STOP_WORDS
 
 DEPTH_MAX = 32
 ITEMS_MAX = 256
@@ -170,12 +175,24 @@ class _Parser:
         self._depth = 0
 
     def parse(self) -> Node:
-        if all(token.kind in ("(", "word", ")") for token in self._tokens):
+        kinds = {token.kind for token in self._tokens}
+        if kinds <= {"(", "word", ")"} or (kinds <= {"word", "NOT"} and self._is_a_sentence()):
             raise _Malformed
+        if kinds <= {"word", "phrase"} and self._is_a_sentence():
+            return self._asking()
         root = self._query()
         if self._at < len(self._tokens):
             raise _Malformed
         return root
+
+    def _is_a_sentence(self) -> bool:
+        return any(token.text.lower() in STOP_WORDS for token in self._tokens if token.kind == "word")
+
+    def _asking(self) -> Node:
+        """All the phrases; the words besides as what may be there, too."""
+        phrases = [Phrase(token.text) for token in self._tokens if token.kind == "phrase"]
+        words = " ".join(token.text for token in self._tokens if token.kind == "word")
+        return And((*phrases, Or((phrases[0], Words(words)))))
 
     def _peek(self) -> str:
         return self._tokens[self._at].kind if self._at < len(self._tokens) else "end"

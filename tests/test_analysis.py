@@ -20,6 +20,7 @@ from projections.text import analysis
         ("\ufb01ne", "fine"),
         ("broken \ud800 text", "broken ? text"),
         ("co\u00adoperate\u2060, \ufeffhe said", "cooperate, he said"),
+        ("дев\u02bcять м\u2019яких", "дев'ять м'яких"),  # noqa: RUF001
         ("apart\u200bthough unseen", "apart though unseen"),
         ("\u2764\ufe0f\u200d\U0001f525", "\u2764\U0001f525"),
     ],
@@ -67,6 +68,45 @@ def test_each_word_has_one_stem_and_means_itself_in_a_regular_expression(text: s
     words = analysis.exact.analyze(spaced)
     assert len(words) == len(analysis.stemming.analyze(spaced))
     assert not set("".join(words)) & set(r"\.+*?()|[]{}^$#&-~/\"")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("İzmir", "izmir"),
+        ("Пётр їде", "петр їде"),
+        ("Ки\u0301їв", "київ"),
+        ("Άννα", "αννα"),  # noqa: RUF001
+        ("ọ̀rọ̀", "oro"),
+        ("مُحَمَّد", "محمد"),
+        ("שָׁלוֹם", "שלום"),
+    ],
+)
+def test_accents_and_points_do_not_tell_words_apart(one: str, other: str) -> None:
+    cut = [analysis.spaced(analysis.normalise(text)) for text in (one, other)]
+    assert analysis.words(cut[0]) == analysis.words(cut[1])
+    assert analysis.exact.analyze(cut[0]) == analysis.exact.analyze(cut[1])
+
+
+@pytest.mark.parametrize("text", ["प्रिया", "राम", "মেঘনা", "தமிழ்", "มีนา", "が", "й", "ї"])
+def test_a_word_of_any_script_is_one_word_in_every_way(text: str) -> None:
+    spaced = analysis.spaced(analysis.normalise(text))
+    assert analysis.words(spaced) == analysis.exact.analyze(spaced) == [spaced.strip()]
+
+
+def test_what_tells_letters_apart_is_no_accent() -> None:
+    told = [analysis.spaced(each) for each in ("мій", "мии", "か", "が", "їх", "іх")]  # noqa: RUF001
+    assert len(set(told)) == len(told)
+
+
+def test_words_with_humps_have_parts() -> None:
+    told = "calls calculateVatRate in HTTPServer, iOS and IDs of OpenAI, not of MAX or utf8"
+    assert analysis.humps(told) == [
+        ["calculate", "vat", "rate"],
+        ["http", "server"],
+        ["i", "os"],
+        ["open", "ai"],
+    ]
 
 
 def test_words_that_repeat_are_named_once_and_stop_words_never() -> None:

@@ -37,3 +37,12 @@ def test_what_was_superseded_is_not_shown(tmp_path: Path) -> None:
         client("supersede_memory", old_memory_id=old, new_memory_id=new)
         found = findings(client.service.open("default"), "Seattle", "text", 10)
     assert [group.id for group in found.groups] == [new]
+
+
+def test_a_relation_whose_ends_are_no_entities_is_shown_by_itself(tmp_path: Path) -> None:
+    with client_on(tmp_path) as client:
+        edge = {"from": "gx", "to": "gy", "relationType": "overshadows"}
+        client("create_relations", relations=[edge])
+        found = findings(client.service.open("default"), "overshadows", "text", 10)
+    (group,) = found.groups
+    assert (group.name, group.kind, group.id[:4]) == ("gx overshadows gy", "relation", "rel_")

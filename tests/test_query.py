@@ -138,6 +138,27 @@ def test_parentheses_without_other_syntax_are_only_punctuation(query: str) -> No
     assert parse(query) == Query(Words(query), query)
 
 
+@pytest.mark.parametrize(
+    "query",
+    ["Do NOT deploy on Fridays", "does the user NOT like cilantro?", "Why do we NOT restart pods?"],
+)
+def test_an_emphasis_in_a_sentence_is_no_operator(query: str) -> None:
+    assert parse(query) == Query(Words(query), query)
+
+
+@pytest.mark.parametrize("query", ["person NOT banker", "be AND not NOT that", 'the NOT "banker"'])
+def test_beside_other_syntax_or_no_stop_words_an_operator_is_one(query: str) -> None:
+    assert not parse(query).is_plain
+
+
+def test_in_a_sentence_the_words_besides_a_phrase_may_be_missing() -> None:
+    asked = parse('who said "it works" and "on gas"?')
+    first, second = Phrase("it works"), Phrase("on gas")
+    # The question mark stands right behind a phrase, and is a word of its own.
+    assert asked.root == And((first, second, Or((first, Words("who said and ?")))))
+    assert parse('banker "it works"').root == And((Words("banker"), Phrase("it works")))
+
+
 def test_the_text_of_a_query_leaves_out_its_syntax_and_what_is_not_wanted() -> None:
     assert parse('jon AND ("lost job" OR danc*) NOT gina').text == "jon lost job danc"
 

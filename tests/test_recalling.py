@@ -245,6 +245,15 @@ def test_a_small_budget_is_kept_and_what_is_left_out_is_said(client: Client) -> 
     assert client("recall", query="banker", budgetTokens=100) == answer
 
 
+def test_what_is_counted_as_left_out_is_not_said_to_be_all(client: Client) -> None:
+    many = [{"name": f"zebra {n}", "entityType": "animal"} for n in range(200)]
+    client("create_entities", entities=many)
+    told = client("recall", query="zebra", budgetTokens=200)["text"].split("\n")[-1]
+    assert told.startswith("… left out: ") and told.endswith(" entities, and there may be more")
+    told = client("recall", query="zebra AND animal AND 7", budgetTokens=200)["text"]
+    assert "more" not in told
+
+
 def test_a_fact_too_long_for_the_budget_is_cut_rather_than_missed(client: Client) -> None:
     client("store_memory", content="zebra " + "and many more words " * 400)
     answer = client("recall", query="zebra", budgetTokens=100)

@@ -184,6 +184,23 @@ def test_an_index_that_grew_answers_as_one_rebuilt(
         rebuilt.close()
 
 
+@given(histories())
+@settings(max_examples=25)
+def test_a_search_as_of_a_position_is_answered_as_it_was_then(changes: list[Change]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        projector, then = TextProjector(Path(folder, "text")), {}
+        words = "alpha", "gamble", "none"
+        for position in range(1, 25):
+            within = [change for change in changes if place(change) == position]
+            projector.apply(batch(position, *within))
+            told = answers(projector, [])
+            then[position] = told, [projector.rarity(word) for word in words]
+        for position, (told, rarities) in then.items():
+            assert answers(projector, [position])[len(QUERIES) + len(PARTS) :] == told
+            assert [projector.rarity(word, position) for word in words] == rarities
+        projector.close()
+
+
 @given(histories(), st.data())
 @settings(max_examples=25)
 def test_what_is_searched_ahead_of_a_commit_answers_as_what_is_committed(

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from projections.documents import Born, Died, Document, Kind, Scope
 from projections.protocol import Batch
 from projections.query import parse
+from projections.text.leaves import MISSPELT_LETTERS_MAX, TERMS_MAX
 from projections.text.part import CHECKED_MAX, part_score
 from projections.text.projector import TextProjector
 from projections.text.rows import LENGTH_MAX, size, weight
-from projections.text.snapshot import MISSPELT_LETTERS_MAX, TERMS_MAX
 from projections.things import TextHit
 
 FACTS = {
@@ -328,10 +328,36 @@ def test_queries_of_any_length_are_answered(facts: TextProjector, long: str) -> 
     assert by_part(facts, long) == []
 
 
-def test_words_beyond_the_limit_are_not_looked_up(facts: TextProjector) -> None:
-    many = " ".join(f"w{number}" for number in range(TERMS_MAX - 1))
+def test_in_a_text_of_any_length_the_words_that_someone_said_are_looked_up(
+    facts: TextProjector,
+) -> None:
+    many = " ".join(f"w{number} v-{number}" for number in range(10 * TERMS_MAX))
     assert by_words(facts, f"{many} banker") == ["banker"]
-    assert by_words(facts, f"{many} another banker") == []
+    assert by_words(facts, f"{many}, and what was X-4471-b?")[0] == "ticket"
+    assert by_words(facts, f"studio AND (teaches {many}, of what is told of dance)") == ["studio"]
+
+
+def test_of_too_many_words_the_rarest_are_looked_up(tmp_path: Path) -> None:
+    said = [f"w{number}" for number in range(2 * TERMS_MAX)]
+    projector = TextProjector(tmp_path / "text")
+    common = [born(f"c{number}", " ".join(said[:TERMS_MAX]), number + 1) for number in range(3)]
+    rare = born("rare", " ".join(said[TERMS_MAX:]), 4)
+    projector.apply(Batch(4, [*common, rare]))
+    assert by_words(projector, " ".join(said)) == ["rare"]
+    projector.close()
+
+
+def test_a_word_that_only_a_dead_text_has_may_be_a_typing_error(tmp_path: Path) -> None:
+    projector = TextProjector(tmp_path / "text")
+    there = (
+        born("wrong", "lives in Seatle", 1),
+        Died("wrong", 2),
+        born("right", "lives in Seattle", 2),
+    )
+    projector.apply(Batch(2, there))
+    assert by_words(projector, "Seatle") == ["right"]
+    assert by_words(projector, "Seatle", at=1) == by_words(projector, "Seattle", at=1) == ["wrong"]
+    projector.close()
 
 
 def test_a_limit_is_kept_and_none_wanted_is_none_found(facts: TextProjector) -> None:

@@ -346,6 +346,21 @@ def test_a_long_graph_is_paged_without_loss_or_repetition_while_others_write(
     assert relations == 99
 
 
+@pytest.mark.parametrize(
+    "query", ["Zephyrine", "what is Zephyrine?", "zephyr", "Zephyrine AND mail"]
+)
+def test_an_entity_is_found_by_a_name_that_it_had_before(client: Client, query: str) -> None:
+    mailer = {"name": "Zephyrine", "entityType": "Service", "observations": ["Sends mail"]}
+    client("create_entities", entities=[mailer, {"name": "Quoxalot", "entityType": "Service"}])
+    client("rename_entity", name="Zephyrine", newName="Mailer")
+    client("merge_entities", names=["Quoxalot"], into="Mailer")
+    for asked in (query, query.replace("Zephyrine", "Quoxalot").replace("zephyr", "quoxa")):
+        assert names(client("search_nodes", query=asked, mode="text")) == ["Mailer"]
+    client("undo", last=2)
+    assert names(client("search_nodes", query="Zephyrine", mode="text")) == ["Zephyrine"]
+    assert names(client("search_nodes", query="Quoxalot", mode="text")) == ["Quoxalot"]
+
+
 def test_a_limit_is_kept_and_search_pages_on(client: Client) -> None:
     many = [{"name": f"e{n}", "entityType": "t", "observations": ["common"]} for n in range(30)]
     client("create_entities", entities=many)

@@ -118,9 +118,10 @@ class Questions:
         ask = partial(self._asked, wanted, mode, at)
         return self._embeddings.asking.begin(ask, mode, meanwhile)
 
-    def pointed(self, asked: Posed, text: TextProjector | None) -> Posed:
-        """With the vector that the question's rare words give it. As it is where `text`, which knows what is rare, is
-        damaged or has to catch up: somebody else sees to that, and this is a refinement."""
+    def pointed(self, asked: Posed, text: TextProjector | None, at: int | None) -> Posed:
+        """With the vector that the question's rare words give it, of what was there `at` a position. As it is where
+        `text`, which knows what is rare, is damaged or has to catch up: somebody else sees to that, and this is a
+        refinement."""
         from projections.search.weighing import pointed, weights
 
         pieces = asked.pieces
@@ -131,7 +132,7 @@ class Questions:
             self._lagging()
             return asked
         with suppress(StorageError):
-            counted = weights(pieces, text.rarity)
+            counted = weights(pieces, partial(text.rarity, at=at))
             asked, vector = asked._replace(counted=counted), pointed(asked.vector, pieces, counted)
             if vector is not None:
                 return asked._replace(vector=vector, cosine_min=POINTED_COSINE_MIN)

@@ -137,13 +137,13 @@ class Searcher:
                     words.begin()
                 if not words.is_under_way:
                     looked = words.result()
-            near = _near(questions.pointed(asked, looked and looked.text), scope, depth)
+            near = _near(questions.pointed(asked, looked and looked.text, at), scope, depth)
         except EmbeddingError as error:
             if mode == "semantic":
                 raise
             notice = f"Searched by words only: {error.message}"
         else:
-            return _by_meaning(query, looked or words.result(), near, depth)
+            return _by_meaning(query, looked or words.result(), near, scope, depth)
         worded = looked or words.result()
         return Found(_hits_by_words(worded), notice, worded.deeper)
 
@@ -180,8 +180,6 @@ class Searcher:
 
 def _found_in(text: TextProjector, query: str, parsed: Query, scope: Scope, depth: int) -> _Worded:
     words = text.search(parsed, scope, limit=depth)
-    if not parsed.is_plain:
-        return _Worded(words, [], len(words) == depth, text)
     parts = text.substring(query, scope, limit=depth)
     return _Worded(words, parts, depth in (len(words), len(parts)), text)
 
@@ -191,7 +189,7 @@ def _near(asked: Posed, scope: Scope, depth: int) -> _Near:
     return _Near(asked, look, *look.nearest(depth))
 
 
-def _by_meaning(query: str, worded: _Worded, near: _Near, depth: int) -> Found:
+def _by_meaning(query: str, worded: _Worded, near: _Near, scope: Scope, depth: int) -> Found:
     """What was found by words and what is near in meaning, looked at closely where words count."""
     from projections.search.candidates import Candidates
     from projections.search.closely import ordered, ordered_closely
@@ -206,7 +204,8 @@ def _by_meaning(query: str, worded: _Worded, near: _Near, depth: int) -> Found:
     if asked.counted is None and asked.pieces is not None:  # no text was at hand
         from projections.search.weighing import weights
 
-        asked = asked._replace(counted=weights(asked.pieces, worded.text.rarity))
+        rarity = partial(worded.text.rarity, at=scope.at)
+        asked = asked._replace(counted=weights(asked.pieces, rarity))
     closely = ordered_closely(query, candidates, near.look, asked)
     return Found(_hits(candidates, closely), asked.notice, deeper)
 

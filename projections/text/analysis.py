@@ -36,9 +36,33 @@ would wouldn you your yours yourself yourselves
 STOP_WORDS = frozenset(_STOP_WORDS.split())
 """Words that say little about what is asked for; they are indexed, but dropped from a query."""
 
+_APOSTROPHES = str.maketrans(dict.fromkeys("\u02b9\u02bb\u02bc\u02bd\u2018\u2019\u201b", "'"))
+_WITH_MARKS = (
+    (0x0300, 0x1CFF),
+    (0x1DC0, 0x1DFF),
+    (0x20D0, 0x20FF),
+    (0xA800, 0xABFF),
+    (0x11000, 0x11FFF),
+)
+"""Blocks of Unicode in which there are characters that combine with the one before."""
+
 _CJK = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003134f"
 _CJK_RUN = re.compile(f"[{_CJK}]+")
-_WORD = re.compile(r"[^\W_]+")
+_MARKS = [chr(code) for first, last in _WITH_MARKS for code in range(first, last + 1)]
+_ACCENT = re.compile(
+    f"[{''.join(each for each in _MARKS if unicodedata.combining(each))}]"
+    "(?<!\u0438\u0306)(?<!\u0456\u0308)"  # these make letters of their own
+)
+"""What stands above, below or within a letter. Vowels of Indian scripts stand beside it."""
+
+_VOWELS = "".join(
+    each
+    for each in _MARKS
+    if unicodedata.category(each) in ("Mn", "Mc") and not unicodedata.combining(each)
+)
+_WORD = re.compile(f"(?:[^\\W_]|[{_VOWELS}])+")
+_HUMPED = re.compile(r"[^\W_]*(?:[a-z][A-Z]|[A-Z][A-Z][a-z]{2})[^\W_]*")
+_HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})")
 _UNSEEN = re.compile(f"[{IGNORABLE}]+")
 _SPACE_OF_NO_WIDTH = "\u200b"
 """Of those nobody sees the one that stands between words."""
@@ -51,23 +75,25 @@ _SENTENCE = re.compile(f"[^{_ENDS}]*[^{_ENDS}\\s][^{_ENDS}]*([{_ENDS}]*)")
 
 
 def normalise(text: str) -> str:
-    """`text` without the differences that do not count: case, width and form of letters, white space, what is unseen.
+    """`text` without the differences that do not count: case, width and form of letters, forms of the apostrophe, white
+    space, what is unseen.
 
-    But for white space, this is NFKC_Casefold of the Unicode Standard (section 3.13).
+    But for apostrophes and white space, this is NFKC_Casefold of the Unicode Standard (section 3.13).
     """
     if text.isascii():
         return " ".join(text.lower().split())
     whole = text.encode("utf-8", "replace").decode("utf-8")  # a lone surrogate is no character
     spread = unicodedata.normalize("NFKC", whole).replace(_SPACE_OF_NO_WIDTH, " ")
     folded = unicodedata.normalize("NFKC", _UNSEEN.sub("", spread.casefold()))
-    return " ".join(folded.split())
+    return " ".join(folded.translate(_APOSTROPHES).split())
 
 
 def spaced(normalised: str) -> str:
-    """A normalised text as the word analysers read it: runs of CJK as overlapping pairs."""
+    """A normalised text as the word analysers read it: without accents, runs of CJK as overlapping pairs."""
     if normalised.isascii():
         return normalised
-    return _CJK_RUN.sub(_pairs, normalised)
+    plain = _ACCENT.sub("", unicodedata.normalize("NFD", normalised))
+    return _CJK_RUN.sub(_pairs, unicodedata.normalize("NFC", plain))
 
 
 def _pairs(run: re.Match[str]) -> str:
@@ -98,6 +124,11 @@ def words(text: str) -> list[str]:
     if text.isascii():  # as bytes, which are translated several times as fast as characters
         return text.encode().translate(_SPACES_BETWEEN_WORDS).decode().split()
     return _WORD.findall(text)
+
+
+def humps(text: str) -> list[list[str]]:
+    """The parts of each word like `applyDiscount`, which has more than one; of a text as it was written."""
+    return [_HUMP.sub(" ", word).lower().split() for word in _HUMPED.findall(text)]
 
 
 def repeated(found: list[str]) -> str:

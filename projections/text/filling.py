@@ -88,6 +88,7 @@ class Filling:
             analysis.normalise(document.text),
             document.labels,
             document.born,
+            " ".join(part for parts in analysis.humps(document.text) for part in parts),
         )
         if len(self._waiting) >= WAITING_MAX:
             self.add_waiting()
@@ -123,7 +124,7 @@ def _entry(row: Row, slot: str, died: int) -> tantivy.Document:
     for label in row.labels:
         entry.add_text("labels", label)
     entry.add_text("thing", row.entity or row.ref)
-    entry.add_text("words", spaced)
+    entry.add_text("words", f"{spaced} {row.parts}")
     entry.add_text("exact", spaced)
     entry.add_text("trigrams", row.text + analysis.END)
     entry.add_integer("born", row.born)

@@ -69,7 +69,7 @@ class Newest:
             "kind": (row.kind,),
             "labels": row.labels,
             "thing": (row.entity or row.ref,),
-            "words": analysis.stemming.analyze(spaced),
+            "words": analysis.stemming.analyze(f"{spaced} {row.parts}"),
             "repeated": analysis.stemming.analyze(analysis.repeated(words)),
             "exact": tokens,
         }

@@ -41,7 +41,7 @@ from projections.things import TextHit
 
 log = logging.getLogger("memlog.text")
 
-TEXT_VERSION = 6
+TEXT_VERSION = 7
 """Of the schema and of everything that decides what is in the index. The folder's name carries it."""
 
 AHEAD_DOCUMENTS_MAX = 2_000
@@ -133,10 +133,10 @@ class TextProjector:
         with _speaking_of(self._path):
             return self._searched().things(scope, most)
 
-    def rarity(self, word: str) -> float:
+    def rarity(self, word: str, at: int | None = None) -> float:
         """How rare a word is among the texts, as `TextSnapshot.rarity` says."""
         with _speaking_of(self._path):
-            return self._searched().rarity(word)
+            return self._searched().rarity(word, at)
 
     def look_ahead(self, head: int, changes: Callable[[int], Sequence[Change]]) -> bool:
         """What is searched from now on has seen the log up to `head` at least, some of it in memory alone; False, and

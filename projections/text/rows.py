@@ -29,6 +29,8 @@ class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
     text: str  # normalised
     labels: tuple[str, ...]
     born: int
+    parts: str = ""
+    """Those of the words that have humps, which nothing tells any more once a text is normalised."""
 
 
 class Head(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -21,7 +21,7 @@ LINES_MAX = 5
 
 class Group(msgspec.Struct, frozen=True):
     """An entity with the facts of it that matched, best first, and the day (UTC) on which each was written; or a
-    memory, under its text."""
+    memory, or a relation that leaves no entity, under its text."""
 
     name: str
     kind: str
@@ -61,11 +61,7 @@ def findings(
     groups: list[Group] = []
     with opened.project.read() as state:
         for thing_id, hits in grouped.items():
-            group = (
-                _memory(hits[0], state)
-                if hits[0].kind == "memory"
-                else _group(thing_id, hits, state)
-            )
+            group = _group(thing_id, hits, state) or _alone(hits[0], state)
             if group is not None:
                 groups.append(group)
             if len(groups) == limit:
@@ -74,7 +70,11 @@ def findings(
     return Findings(groups, opened.noticed(together(found.notice, silent)))
 
 
-def _memory(hit: Hit, state: State) -> Group | None:
+def _alone(hit: Hit, state: State) -> Group | None:
+    """A memory, or a relation that leaves no entity, under what it says."""
+    if hit.kind == "relation":
+        line = _line(hit, state)
+        return None if line is None else Group(line[0], hit.kind, hit.ref, round(hit.told, 4), [], [])
     row = state.memory(hit.ref)
     if row is None or not row.active:
         return None

@@ -91,20 +91,21 @@ def shortened(text: str, characters_max: int) -> str:
     return f"{kept} … (+{len(line) - len(kept)} characters)"
 
 
-def pack(items: Sequence[Item], budget_tokens: int) -> Packed:
+def pack(items: Sequence[Item], budget_tokens: int, *, more: bool = False) -> Packed:
     """The best of `items`, which come best first, in at most `budget_tokens`.
 
     A line that does not fit is passed over for later, shorter ones. Groups stand in the order of their
-    best item, lines in the order of rank. What was left out is said in the last line.
+    best item, lines in the order of rank. What was left out is said in the last line, and that there may be `more`
+    than the items.
     """
     told = list(_distinct(items))
     room = budget_tokens * CHARACTERS_PER_TOKEN
     chosen = _fitting(told, room)
-    if any(_left_out(told, chosen).values()):
-        chosen = _fitting(told, room - len(_footer(_left_out(told, []))) - 1)
+    if more or any(_left_out(told, chosen).values()):
+        chosen = _fitting(told, room - len(_footer(_left_out(told, []), more)) - 1)
     left_out = _left_out(told, chosen)
     text, numbered = _text(chosen)
-    footer = _footer(left_out)
+    footer = _footer(left_out, more)
     whole = "\n".join(part for part in (text, footer) if part)
     return Packed(
         whole if len(whole) <= room else text,
@@ -170,6 +171,8 @@ def _left_out(items: Sequence[Item], chosen: Sequence[Item]) -> dict[ItemKind, i
     return counts
 
 
-def _footer(counts: Mapping[ItemKind, int]) -> str:
-    parts = [f"{count} {_WORDS[kind][count != 1]}" for kind, count in counts.items() if count]
-    return f"… left out: {', '.join(parts)}" if parts else ""
+def _footer(counts: Mapping[ItemKind, int], more: bool) -> str:
+    parts = [f"{count:,} {_WORDS[kind][count != 1]}" for kind, count in counts.items() if count]
+    if not parts:
+        return "… and there may be more" if more else ""
+    return f"… left out: {', '.join(parts)}{', and there may be more' if more else ''}"

@@ -1,0 +1,186 @@
+"""The leaves of a query as clauses, each weighed by how rare it is among the texts there are, or were at a position.
+
+A word, a phrase or a prefix weighs
+
+    idf = ln(1 + (N - n + 0.5) / (n + 0.5))                  N documents, n of them have it
+
+as in BM25 (Robertson and Zaragoza, "The Probabilistic Relevance Framework", 2009), to the nearest multiple of 1/1024,
+so that sums are exact in single precision. N and n count what was ever born, by the position that is asked for where
+one is: so a search as of then finds what one found then, in the same order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from memlog.patience import require_time
+from projections.query import Leaf, Phrase, Prefix, Words
+from projections.text import analysis
+from projections.text.clauses import Clause, InOrder, Joined, Near, Part, Scored, Span, Term
+from projections.text.layers import Searching
+from projections.text.rows import RETIRED
+
+TERMS_MAX = 64
+"""Of one run of plain words so many distinct ones are looked up: of more, the rarest."""
+
+PREFIX_MAX = 64
+"""Characters of a prefix that count; the index refuses expressions of more than 1,000 states."""
+
+MISSPELT_LETTERS_MIN, MISSPELT_TWICE_LETTERS_MIN = 4, 8
+"""From how many letters on a word that no text has may be one letter away from what was meant, and two."""
+
+MISSPELT_LETTERS_MAX = 64
+"""Longer ones are no words: what finds those near to one grows with it, to a hundred megabytes for 10,000 letters."""
+
+MISSPELT_SHARE = 0.5
+UNKNOWN_SHARE = 0.5
+"""Of its rarity, for a word that no text has: it would count as the rarest of all, though it tells no text from
+another. What a question is wrapped in, as a greeting or a plea, is of such words; so is what has another word there."""
+REPEATED_SHARE = 1 / 3
+_GRAIN = 1 / 1024
+
+Wanted = TypeVar("Wanted")
+
+
+class Leaves:
+    """What is asked of `texts` as they are, or as they were `at` a position."""
+
+    def __init__(self, texts: Searching, at: int | None) -> None:
+        self._texts = texts
+        self._at = at
+        self._born = () if at is None else (Span("born", low=1, high=at),)
+        self._documents = texts.documents if at is None else self._having(*self._born)
+        self._rarities: dict[str, float] = {}
+        self._said: dict[str, bool] = {}
+
+    def clause(self, leaf: Leaf, *, alone: bool) -> Clause | None:
+        """None where there is nothing to look up: stop words count only where they stand `alone`."""
+        match leaf:
+            case Words(text):
+                return self._any_of(text, keep_stop_words=alone)
+            case Phrase(text):
+                words = _exact(text)
+                return self._phrase(words) if words else self._symbols(text)
+            case Prefix(text):
+                words = _exact(text)
+                words[-1:] = [word[:PREFIX_MAX] for word in words[-1:]]
+                return self._phrase(words, begins=True) if words else self._symbols(text)
+
+    def rarity(self, word: str) -> float:
+        """The idf of a word as a search by words counts it, a share of it where no text has the word; 0 of stop words
+        and of what is no word."""
+        if word not in self._rarities:
+            plain = analysis.spaced(analysis.normalise(word)).strip()
+            stems = [] if plain in analysis.STOP_WORDS else analysis.stemming.analyze(plain)
+            counts = [self._having(Term("words", stem)) for stem in stems]
+            found = [self._idf(having) * (1 if having else UNKNOWN_SHARE) for having in counts]
+            self._rarities[word] = max(found, default=0.0)
+        return self._rarities[word]
+
+    # -- plain words
+
+    def _any_of(self, text: str, *, keep_stop_words: bool) -> Clause | None:
+        """Any word of `text`, or emoji. A word like `X-4471-b` or `applyDiscount` is its words, and more where they
+        stand together."""
+        stems: dict[str, None] = {}
+        stop_stems: dict[str, None] = {}
+        identifiers = dict.fromkeys(map(tuple, analysis.humps(text)))
+        symbols: dict[str, None] = {}
+        for chunk in analysis.spaced(analysis.normalise(text)).split():
+            symbols |= dict.fromkeys(analysis.symbols(chunk))
+            telling = 0
+            plain = analysis.exact.analyze(chunk)
+            for word, stem in zip(plain, analysis.stemming.analyze(chunk), strict=True):
+                telling += word not in analysis.STOP_WORDS
+                (stop_stems if word in analysis.STOP_WORDS else stems)[stem] = None
+            if telling > 1:
+                identifiers[tuple(plain)] = None
+        if not stems and keep_stop_words:
+            stems = stop_stems
+        clauses: list[Clause] = []
+        for stem in self._rarest(stems, lambda stem: Term("words", stem)):
+            clauses += self._word(stem)
+        clauses += [self._phrase(list(words)) for words in self._rarest(identifiers, InOrder)]
+        clauses += [self._anywhere(symbol) for symbol in list(symbols)[:TERMS_MAX]]
+        return Joined(should=tuple(clauses)) if clauses else None
+
+    def _rarest(
+        self, wanted: Iterable[Wanted], documents: Callable[[Wanted], Clause]
+    ) -> list[Wanted]:
+        """`TERMS_MAX` of them at most: first those that some text has, the rarest first."""
+        every = list(wanted)
+        if len(every) <= TERMS_MAX:
+            return every
+        counts = [self._having(documents(each)) or math.inf for each in every]
+        return [every[at] for at in sorted(range(len(every)), key=counts.__getitem__)[:TERMS_MAX]]
+
+    def _word(self, stem: str) -> list[Clause]:
+        if analysis.is_unpaired(stem):
+            return [self._anywhere(stem)]
+        documents = Term("words", stem)
+        if not self._is_said(stem):
+            # Looked up all the same, in vain or among what has died: a part of a query that finds nothing is not one
+            # that asks for nothing.
+            return self._misspelt(stem) or [documents]
+        idf = self._idf(self._having(documents))
+        return [scored(documents, idf), scored(Term("repeated", stem), idf * REPEATED_SHARE)]
+
+    def _is_said(self, stem: str) -> bool:
+        """Whether a text has the word that lives, or lived then."""
+        if stem not in self._said:
+            documents = Term("words", stem)
+            if self._at is None:
+                living = Joined(must=(documents,), without=(Term("slot", RETIRED),))
+            else:
+                living = Joined(must=(documents, Span("died", low=self._at + 1)))
+            self._said[stem] = self._having(documents) > 0 and self._having(living) > 0
+        return self._said[stem]
+
+    def _misspelt(self, stem: str) -> list[Clause]:
+        """The words that a word which no text has may have been meant for: one or two letters away."""
+        if not MISSPELT_LETTERS_MIN <= len(stem) <= MISSPELT_LETTERS_MAX or not stem.isalpha():
+            return []
+        near = Near(stem, 1 if len(stem) < MISSPELT_TWICE_LETTERS_MIN else 2)
+        having = self._having(near)
+        return [scored(near, self._idf(having) * MISSPELT_SHARE)] if having else []
+
+    # -- phrases, and what is no word
+
+    def _symbols(self, text: str) -> Clause | None:
+        """All those of a text that has no word."""
+        chunks = analysis.normalise(text).split()
+        symbols = dict.fromkeys(each for chunk in chunks for each in analysis.symbols(chunk))
+        every = tuple(self._anywhere(symbol) for symbol in list(symbols)[:TERMS_MAX])
+        return Joined(must=every) if every else None
+
+    def _anywhere(self, needle: str) -> Clause:
+        anywhere = Part(needle)
+        return scored(anywhere, self._idf(self._having(anywhere)))
+
+    def _phrase(self, words: list[str], *, begins: bool = False) -> Clause:
+        if len(words) == 1 and not begins and analysis.is_unpaired(words[0]):
+            return self._anywhere(words[0])
+        phrase = InOrder(tuple(words), begins)
+        return scored(phrase, self._idf(self._having(phrase)))
+
+    # -- counting
+
+    def _having(self, *documents: Clause) -> int:
+        require_time()
+        if self._at is None and len(documents) == 1:
+            return self._texts.count(documents[0])
+        return self._texts.count(Joined(must=(*documents, *self._born)))
+
+    def _idf(self, having: int) -> float:
+        return math.log(1 + (self._documents - having + 0.5) / (having + 0.5))
+
+
+def scored(documents: Clause, score: float) -> Clause:
+    """The documents, each with `score` to the nearest multiple of 1/1024 above 0."""
+    return Scored(documents, max(round(score / _GRAIN), 1) * _GRAIN)
+
+
+def _exact(text: str) -> list[str]:
+    return analysis.exact.analyze(analysis.spaced(analysis.normalise(text)))[:TERMS_MAX]
