@@ -186,7 +186,9 @@ class _Parser:
         return root
 
     def _is_a_sentence(self) -> bool:
-        return any(token.text.lower() in STOP_WORDS for token in self._tokens if token.kind == "word")
+        return any(
+            token.text.lower() in STOP_WORDS for token in self._tokens if token.kind == "word"
+        )
 
     def _asking(self) -> Node:
         """All the phrases; the words besides as what may be there, too."""

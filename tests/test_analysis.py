@@ -88,7 +88,7 @@ def test_accents_and_points_do_not_tell_words_apart(one: str, other: str) -> Non
     assert analysis.exact.analyze(cut[0]) == analysis.exact.analyze(cut[1])
 
 
-@pytest.mark.parametrize("text", ["प्रिया", "राम", "মেঘনা", "தமிழ்", "มีนา", "が", "й", "ї"])
+@pytest.mark.parametrize("text", ["प्रिया", "राम", "মেঘনা", "தமிழ்", "มี", "が", "й", "ї"])
 def test_a_word_of_any_script_is_one_word_in_every_way(text: str) -> None:
     spaced = analysis.spaced(analysis.normalise(text))
     assert analysis.words(spaced) == analysis.exact.analyze(spaced) == [spaced.strip()]

@@ -2,15 +2,17 @@
 
 Every text is normalised first. From that come three kinds of terms: stemmed words, by which a text is
 found; the words as they stand, for phrases and prefixes; and trigrams, for any part of the text.
-Chinese, Japanese and Korean are written without spaces, so a run of them counts as the overlapping
-pairs of its characters.
+Chinese, Japanese, Korean, Thai, Lao, Burmese and Khmer are written without spaces between words, so a run of them
+counts as the overlapping pairs of its characters.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from functools import lru_cache
+from itertools import groupby
 
 from tantivy import Filter, Index, TextAnalyzer, TextAnalyzerBuilder, Tokenizer
 
@@ -38,28 +40,43 @@ STOP_WORDS = frozenset(_STOP_WORDS.split())
 
 _APOSTROPHES = str.maketrans(dict.fromkeys("\u02b9\u02bb\u02bc\u02bd\u2018\u2019\u201b", "'"))
 _WITH_MARKS = (
-    (0x0300, 0x1CFF),
-    (0x1DC0, 0x1DFF),
-    (0x20D0, 0x20FF),
+    (0x0300, 0x109F),
+    (0x1700, 0x1CFF),
+    (0x1DC0, 0x20FF),
     (0xA800, 0xABFF),
-    (0x11000, 0x11FFF),
+    (0x11000, 0x114FF),
 )
 """Blocks of Unicode in which there are characters that combine with the one before."""
 
-_CJK = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003134f"
-_CJK_RUN = re.compile(f"[{_CJK}]+")
-_MARKS = [chr(code) for first, last in _WITH_MARKS for code in range(first, last + 1)]
-_ACCENT = re.compile(
-    f"[{''.join(each for each in _MARKS if unicodedata.combining(each))}]"
-    "(?<!\u0438\u0306)(?<!\u0456\u0308)"  # these make letters of their own
+_UNSPACED = (
+    r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003134f"
+    r"\u0e01-\u0e3e\u0e40-\u0e4e\u0e81-\u0ec6\u1000-\u103f\u1780-\u17d3"
 )
+"""Letters of the scripts without spaces: those of East Asia, then Thai, Lao, Burmese and Khmer."""
+
+_UNSPACED_RUN = re.compile(f"[{_UNSPACED}]+")
+_MARKS = [
+    code
+    for first, last in _WITH_MARKS
+    for code in range(first, last + 1)
+    if unicodedata.category(chr(code)) in ("Mn", "Mc")
+]
+
+
+def _class_of(codes: Iterable[int]) -> str:
+    """What an expression has between brackets for these characters, ascending: as ranges it is compiled at once."""
+    runs = groupby(enumerate(codes), key=lambda at: at[1] - at[0])
+    ranges = ([code for _, code in run] for _, run in runs)
+    return "".join(f"{chr(each[0])}-{chr(each[-1])}" for each in ranges)
+
+
+_ACCENTS = _class_of(code for code in _MARKS if unicodedata.combining(chr(code)))
 """What stands above, below or within a letter. Vowels of Indian scripts stand beside it."""
 
-_VOWELS = "".join(
-    each
-    for each in _MARKS
-    if unicodedata.category(each) in ("Mn", "Mc") and not unicodedata.combining(each)
+_ACCENT = re.compile(
+    f"[{_ACCENTS}](?<!\u0438\u0306)(?<!\u0456\u0308)"  # these make letters of their own
 )
+_VOWELS = _class_of(code for code in _MARKS if not unicodedata.combining(chr(code)))
 _WORD = re.compile(f"(?:[^\\W_]|[{_VOWELS}])+")
 _HUMPED = re.compile(r"[^\W_]*(?:[a-z][A-Z]|[A-Z][A-Z][a-z]{2})[^\W_]*")
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})")
@@ -89,11 +106,11 @@ def normalise(text: str) -> str:
 
 
 def spaced(normalised: str) -> str:
-    """A normalised text as the word analysers read it: without accents, runs of CJK as overlapping pairs."""
+    """A normalised text as the word analysers read it: without accents, runs without spaces as overlapping pairs."""
     if normalised.isascii():
         return normalised
     plain = _ACCENT.sub("", unicodedata.normalize("NFD", normalised))
-    return _CJK_RUN.sub(_pairs, unicodedata.normalize("NFC", plain))
+    return _UNSPACED_RUN.sub(_pairs, unicodedata.normalize("NFC", plain))
 
 
 def _pairs(run: re.Match[str]) -> str:
@@ -102,8 +119,8 @@ def _pairs(run: re.Match[str]) -> str:
 
 
 def is_unpaired(word: str) -> bool:
-    """Whether a word is one character of CJK: where others stand beside it, a text has it in pairs only."""
-    return len(word) == 1 and _CJK_RUN.fullmatch(word) is not None
+    """Whether a word is one character of a script without spaces: beside others, a text has it in pairs only."""
+    return len(word) == 1 and _UNSPACED_RUN.fullmatch(word) is not None
 
 
 def symbols(chunk: str) -> list[str]:

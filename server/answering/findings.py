@@ -74,7 +74,9 @@ def _alone(hit: Hit, state: State) -> Group | None:
     """A memory, or a relation that leaves no entity, under what it says."""
     if hit.kind == "relation":
         line = _line(hit, state)
-        return None if line is None else Group(line[0], hit.kind, hit.ref, round(hit.told, 4), [], [])
+        return (
+            None if line is None else Group(line[0], hit.kind, hit.ref, round(hit.told, 4), [], [])
+        )
     row = state.memory(hit.ref)
     if row is None or not row.active:
         return None
