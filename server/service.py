@@ -188,12 +188,15 @@ class Service:
         """
         return self.store.archive(name, origin, lambda: self.close_project(name, ENDING_SECONDS))
 
-    def delete(self, name: str, *, wait: bool = False) -> ProjectRow:
+    def delete(self, name: str, origin: Origin = Origin(), *, wait: bool = False) -> ProjectRow:
         """Removes a project for good. The vectors of its texts that no other project has go after it, in the
         background, or before this returns where the caller can `wait`."""
-        self._sweeper.note(self.store.find(name).id)
-        self.close_project(name, ENDING_SECONDS)
-        row = self.store.delete(name)
+
+        def going(row: ProjectRow) -> None:
+            self._sweeper.note(row.id)
+            self.close_project(name, ENDING_SECONDS)
+
+        row = self.store.delete(name, origin, going)
         if wait:
             self._sweeper.sweep()
         else:

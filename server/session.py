@@ -75,9 +75,15 @@ class Session:
 
     def find(self, name: str) -> ProjectRow:
         """The catalogue's row of a project within reach."""
+        with self.reaching(name):
+            return self.service.store.find(name)
+
+    @contextmanager
+    def reaching(self, name: str) -> Iterator[None]:
+        """Around what is done with a project by its name. Raises ProjectNotFound for one out of reach."""
         self.require_reach(name)
         with self._discreet(name):
-            return self.service.store.find(name)
+            yield
 
     def projects(self, status: Wanted = "active") -> list[ProjectRow]:
         """Those within reach, oldest first."""

@@ -331,11 +331,13 @@ def test_a_damaged_project_can_be_deleted_and_nothing_of_it_is_left(
     with client_on(tmp_path / "data", project="") as client:
         if status == "active" and left:
             assert client("read_graph", project="default")["entities"][0]["name"] == "Jon"
-        told = client("delete_project", name="default")["message"]
-        assert told == "Deleted project 'default' and all its data"
+        told = client.as_command("d1", "delete_project", {"name": "default"})
+        assert told["message"] == "Deleted project 'default' and all its data"
         assert client("list_projects", status="all")["projects"] == []
         client("create_project", name="default")
         assert client("read_graph", project="default")["entities"] == []
+        assert client.as_command("d1", "delete_project", {"name": "default"}) == told
+        assert client("list_projects")["projects"][0]["id"] != told["id"]
     held = [path for path in (tmp_path / "data").rglob("*") if path.is_file()]
     assert not [path for path in held if b"banker" in path.read_bytes()]
     assert not list((tmp_path / "data").glob("salvaged/*"))

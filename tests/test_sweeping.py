@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from memlog.errors import StorageError
+from memlog.projects.project import Project
 from projections import embeddings
 from projections.embedding import VectorCache
 from projections.embedding.store import key_of
 from server import service
-from server.service import Service
 from tests.command_line import CommandLine
 from tests.embedder_by_hash import ByHash, opened_by_hash
 from tests.idle_follower import Idle
@@ -120,13 +121,13 @@ def test_no_byte_stays_where_a_process_ended_with_vectors_discarded_and_the_file
 
 
 def test_a_deletion_that_was_refused_costs_no_vector(tmp_path: Path) -> None:
-    def refuse(_: Service, name: str) -> Any:
-        raise OSError(f"{name} stays")
+    def refuse(_: Project, command_id: str | None) -> Any:
+        raise OSError("it stays")
 
     with client_on(tmp_path, embedder="minilm", secrets="off") as client:
         two_projects(client)
-        with pytest.MonkeyPatch.context() as patch, pytest.raises(OSError):
-            patch.setattr("memlog.projects.store.Store.delete", refuse)
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(StorageError):
+            patch.setattr(Project, "remove", refuse)
             client.service.delete("gone", wait=True)
         client.service.warm_up()
         wait_for_the_sweep(client)

@@ -1,6 +1,7 @@
 """Where the projects of a data directory stand, and how a folder is moved or removed.
 
     DATA/catalog.mdb              name -> project, a projection of the logs
+    DATA/deletions.json           what was answered to deletions, for a retry
     DATA/projects/<id>/log.mdb    an active project; its indexes stand beside its log
     DATA/archive/<id>/log.mdb     an archived one
     DATA/replaced/<new id>/       what a restore or a repair took the place of; never removed

@@ -35,6 +35,7 @@ from memlog.events import Event
 from memlog.evolve import evolve
 from memlog.ids import new_id
 from memlog.log import Checked, Damage, Head, Log
+from memlog.projects import deletions
 from memlog.projects.rebuilding import digest, digest_rebuilt, evolve_all
 from memlog.projects.receipts import Receipts
 from memlog.repair.soundness import Soundness
@@ -48,7 +49,7 @@ that version sees it no more."""
 
 LOG_FILE = "log.mdb"
 DATABASES = ("log", "now", "past", "receipts", "meta")
-VERSION_KEY, _REMOVED_KEY = b"state_version", b"removed"
+VERSION_KEY, _REMOVED_KEY, _REMOVED = b"state_version", b"removed", b"1"
 _VERSION = STATE_VERSION.to_bytes(2, "big")
 GENERATION_KEY = b"generation"
 
@@ -249,6 +250,14 @@ class Project:
                 return None
             return State(self._timeline(transaction)).project()
 
+    def deletion(self) -> bytes | None:
+        """The receipt of its removal, where it was removed under an id that the client chose."""
+        with self._snapshot() as transaction:
+            stored = bytes(
+                transaction.get(_REMOVED_KEY, b"", db=self._environment.databases["meta"])
+            )
+        return stored if len(stored) > len(_REMOVED) else None
+
     def head(self) -> int:
         with self._snapshot() as transaction:
             return self._log(transaction).position()
@@ -358,12 +367,19 @@ class Project:
 
     # -- the end
 
-    def remove(self) -> None:
-        """Marks the file as gone, so that no process that still has it open writes into a ghost."""
+    def remove(self, command_id: str | None = None) -> None:
+        """Marks the file as gone, so that no process that still has it open writes into a ghost.
+
+        Raises Conflict where the command id was used for something else in it.
+        """
 
         def body(transaction: lmdb.Transaction) -> None:
-            meta = self._environment.databases["meta"]
-            transaction.put(_REMOVED_KEY, b"1", db=meta)
+            meta, mark = self._environment.databases["meta"], _REMOVED
+            row = State(self._timeline(transaction)).project()
+            if command_id and row is not None:
+                self._receipts(transaction).require_unused(command_id)
+                mark = deletions.receipt(command_id, row)
+            transaction.put(_REMOVED_KEY, mark, db=meta)
             transaction.delete(VERSION_KEY, db=meta)
 
         self._environment.write(body)

@@ -54,11 +54,13 @@ class Receipts:
                 "done under a fresh command id.",
             )
         if receipt.command != _fingerprint(command):
-            raise Conflict(
-                f"Command id {command_id!r} was used before, for another command",
-                suggestion="Use a fresh command id; repeat one only to retry the very same call.",
-            )
+            raise used_for_another(command_id)
         return receipt
+
+    def require_unused(self, command_id: str) -> None:
+        """Raises Conflict where the id was used for a command in this project."""
+        if self._transaction.get(_key(command_id), db=self._database) is not None:
+            raise used_for_another(command_id)
 
     def keep(self, command_id: str, command: AnyCommand, answer: object) -> None:
         receipt = msgspec.msgpack.encode(Receipt(_fingerprint(command), answer))
@@ -69,6 +71,13 @@ class Receipts:
         for key, stored in LmdbRows(self._transaction, self._database).scan(b""):
             since_us = _decode(stored).erased_us
             yield key, forgotten(now_us if since_us is None else since_us)
+
+
+def used_for_another(command_id: str) -> Conflict:
+    return Conflict(
+        f"Command id {command_id!r} was used before, for another command",
+        suggestion="Use a fresh command id; repeat one only to retry the very same call.",
+    )
 
 
 def forgotten(erased_us: int) -> bytes:

@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -30,10 +30,12 @@ from memlog.errors import (
     StorageError,
 )
 from memlog.log import Log
+from memlog.projects import deletions
 from memlog.projects.catalog import Catalog
+from memlog.projects.deletions import Deletions
 from memlog.projects.folders import Folders
 from memlog.projects.opening import OpenProjects
-from memlog.projects.project import LOG_FILE, Origin, Project, clock_us
+from memlog.projects.project import LOG_FILE, Origin, Outcome, Project, clock_us
 from memlog.projects.purging import Plan, Target, plan
 from memlog.repair.salvaging import forget
 from memlog.state import Project as ProjectRow
@@ -58,6 +60,7 @@ class Store:
         self._folders = Folders(data_dir, context.new_id)
         self._folders.make()
         self._catalog = Catalog(data_dir / "catalog.mdb")
+        self._deletions = Deletions(data_dir / "deletions.json")
         self._open = OpenProjects(data_dir / "catalog.lock", self._folders, self._catalog, clock)
         try:
             if self._folders.trash.exists():
@@ -122,13 +125,13 @@ class Store:
         project_id = self.context.new_id("prj")
         command = CreateProject(name=name, description=description)
         require_visible(command)
-        with self._changing(project_id):
+        with self._changing(project_id, origin.command_id):
             known = self._catalog.row(name)
             if known is not None and self._is_there(known):
                 return self._made_before(known, command, origin)
             project = self._open.new(project_id)
             context = msgspec.structs.replace(self.context, new_id=lambda _: project_id)
-            project.execute(command, context, lambda _: None, origin)
+            project.execute(command, context, _as_it_is, origin)
         return self.find(name)
 
     def _made_before(self, row: ProjectRow, command: CreateProject, origin: Origin) -> ProjectRow:
@@ -136,10 +139,9 @@ class Store:
         if origin.command_id is None or row.status == "archived":
             raise _taken(row)
         try:
-            self._open.get(row.id).execute(command, self.context, lambda _: None, origin)
+            return self._told(row, command, origin)
         except ProjectExists:
             raise _taken(row) from None
-        return row
 
     def archive(
         self,
@@ -147,30 +149,66 @@ class Store:
         origin: Origin = Origin(),
         let_go: Callable[[], None] = lambda: None,
     ) -> ProjectRow:
-        """`let_go` is called when nobody may read the project any more and its folder has not moved."""
+        """The project as this made it, also where that is sent again and it was restored since.
+
+        `let_go` is called when nobody may read the project any more and its folder has not moved.
+        """
         row = self.find(name)
-        with self._changing(row.id):
-            command = ArchiveProject(name=name)
-            self._open.get(row.id).execute(command, self.context, lambda _: None, origin)
-            let_go()
-        return self.find(name)
+        with self._changing(row.id, origin.command_id):
+            told = self._told(row, ArchiveProject(name=name), origin)
+            present = self._open.get(row.id).status()
+            if present is not None and present.status == "archived":
+                let_go()
+        return told
 
     def restore(self, name: str, origin: Origin = Origin()) -> ProjectRow:
+        """The project as this made it, also where that is sent again and it was archived since."""
         row = self.find(name)
-        with self._changing(row.id):
-            command = RestoreProject(name=name)
-            self._open.get(row.id).execute(command, self.context, lambda _: None, origin)
-        return self.find(name)
+        with self._changing(row.id, origin.command_id):
+            return self._told(row, RestoreProject(name=name), origin)
 
-    def delete(self, name: str) -> ProjectRow:
-        """Removes the project and its log for good, be that damaged or not: the one change that is not an event."""
+    def _told(
+        self,
+        row: ProjectRow,
+        command: CreateProject | ArchiveProject | RestoreProject,
+        origin: Origin,
+    ) -> ProjectRow:
+        """The project as the command left it, now or when it was first sent."""
+        told = self._open.get(row.id).execute(command, self.context, _as_it_is, origin)
+        if told is None:  # receipts once kept nothing
+            return row
+        return msgspec.convert(told, ProjectRow)
+
+    def delete(
+        self,
+        name: str,
+        origin: Origin = Origin(),
+        going: Callable[[ProjectRow], None] = lambda row: None,
+    ) -> ProjectRow:
+        """Removes the project and its log for good, be that damaged or not: the one change that is not an event.
+
+        `going` is told of it just before. Where this very command removed one before, nothing is done, and that one is
+        returned: what is called so by now is another.
+        """
+        if origin.command_id and self._catalog.pending():
+            self._mend()  # it may be this very deletion, of which the receipt is not noted yet
+        before = self._deletions.find(origin.command_id, name)
+        if before is not None:
+            return before
         row = self.find(name)
         with self._changing(row.id):
-            try:
-                self._open.get(row.id).remove()
-            except DamagedLog:  # it takes no events, not even that of its end
-                self._throw_away_damaged(row.id)
+            if self._deletions.find(origin.command_id, name) is None:  # by a retry that was quicker
+                going(row)
+                self._remove(row, origin.command_id)
         return row
+
+    def _remove(self, row: ProjectRow, command_id: str | None) -> None:
+        try:
+            self._open.get(row.id).remove(command_id)
+        except DamagedLog:  # it takes no events, not even that of its end
+            self._throw_away_damaged(row.id)
+            if command_id:
+                self._deletions.keep(deletions.receipt(command_id, row))
 
     def _throw_away_damaged(self, project_id: str) -> None:
         folder = self._open.folder_of(project_id)
@@ -287,9 +325,13 @@ class Store:
     # -- inside
 
     @contextmanager
-    def _changing(self, project_id: str) -> Iterator[None]:
-        """A change of one life: noted, then settled, whether it succeeded or was refused."""
+    def _changing(self, project_id: str, command_id: str | None = None) -> Iterator[None]:
+        """A change of one life: noted, then settled, whether it succeeded or was refused.
+
+        Raises Conflict where something was deleted under the command id.
+        """
         with self._open.locked(project_id):
+            self._deletions.require_unused(command_id)
             if project_id in self._catalog.pending():  # an earlier one, that could not be settled
                 self._settle(project_id)
             self._catalog.begin(project_id)
@@ -347,6 +389,10 @@ class Store:
             self._settle_damaged(row)
             return
         if folder is not None and row is None:
+            receipt = None if project is None else project.deletion()
+            if receipt is not None:
+                self._deletions.keep(receipt)
+            del project  # else its file would be on the disk as long as this lasts
             self._open.forget(project_id)
             self._folders.throw_away(folder)
         elif folder is not None and project is not None and row is not None:
@@ -387,6 +433,11 @@ class Store:
 
     def _is_there(self, row: ProjectRow) -> bool:
         return self._folders.of(row.id) is not None
+
+
+def _as_it_is(outcome: Outcome) -> Any:
+    """The project, as plain data."""
+    return msgspec.to_builtins(outcome.after.project())
 
 
 def _taken(row: ProjectRow) -> ProjectExists:

@@ -58,7 +58,7 @@ class Salvaged(Project):
     def erase(self, chosen: Any) -> NoReturn:
         raise self._damage
 
-    def remove(self) -> NoReturn:
+    def remove(self, command_id: str | None = None) -> NoReturn:
         raise self._damage
 
 

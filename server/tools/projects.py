@@ -17,6 +17,7 @@ from server.answering.cursors import CursorText, Limit, read_cursor, write_curso
 from server.answering.cutting import page_of
 from server.answering.views import ProjectView, view_project
 from server.registry import Arguments, Call, Result, tool
+from server.session import Session
 
 _NAMED = 'Name one in each call: {"project": "…"}.'
 """In place of switching to one, where no session remembers it."""
@@ -143,7 +144,7 @@ def archive_project(call: Call, arguments: Named) -> ProjectResult:
     """
     call.session.find(arguments.name)
     row = call.service.archive(arguments.name, call.origin)
-    call.session.leave(row.name)
+    _leave(row, call.session)
     return _result(row, f"Archived project '{row.name}'")
 
 
@@ -161,10 +162,16 @@ def delete_project(call: Call, arguments: Named) -> ProjectResult:
 
     archive_project puts it away without losing anything. Example: {"name": "old-app"}
     """
-    call.session.find(arguments.name)
-    row = call.service.delete(arguments.name)
-    call.session.leave(row.name)
+    with call.session.reaching(arguments.name):
+        row = call.service.delete(arguments.name, call.origin)
+    _leave(row, call.session)
     return _result(row, f"Deleted project '{row.name}' and all its data")
+
+
+def _leave(gone: ProjectRow, session: Session) -> None:
+    """It is the active project no more, unless one is called so by now: it was put away by an earlier try."""
+    if gone.name not in {row.name for row in session.projects()}:
+        session.leave(gone.name)
 
 
 def _result(row: ProjectRow, message: str) -> ProjectResult:
