@@ -53,7 +53,7 @@ class Receipts:
                 suggestion="Nothing was done now. Look at what is there, and send what is still to be "
                 "done under a fresh command id.",
             )
-        if receipt.command != _fingerprint(command):
+        if receipt.command not in (_fingerprint(command), _digest(command)):
             raise used_for_another(command_id)
         return receipt
 
@@ -89,6 +89,14 @@ _decode = msgspec.msgpack.Decoder(Receipt).decode
 
 
 def _fingerprint(command: AnyCommand) -> bytes:
+    """That of the command without the name of its project, which a retry may add: the receipt stands in it."""
+    if "project" in command.__struct_fields__:
+        command = msgspec.structs.replace(command, project=None)
+    return _digest(command)
+
+
+def _digest(command: AnyCommand) -> bytes:
+    """As it was sent: once, a receipt had this."""
     return sha256(type(command).__name__.encode() + msgspec.msgpack.encode(command)).digest()
 
 
