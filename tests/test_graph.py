@@ -268,6 +268,47 @@ def test_superseding_twice_names_the_newest_version() -> None:
     Given(JON, *chain).when(add("Jon", late)).refused(Conflict, "obs_2", "obs_3")
 
 
+FIRST = "obs_01h455vb4pex5vsknk084sn02q"
+CHAIN = (
+    ObservationAdded(FIRST, "ent_1", "a"),
+    ObservationSuperseded("obs_2", FIRST, "b"),
+    ObservationSuperseded("obs_3", "obs_2", "c"),
+)
+
+
+@pytest.mark.parametrize("wanted", [FIRST, "a", "obs_2", "b"])
+def test_a_supersession_that_was_done_before_says_nothing(wanted: str) -> None:
+    again = NewObservation(content="c", supersedes=wanted)
+    Given(JON, *CHAIN).when(add("Jon", again)).then()
+    update = UpdateObservation(entity_name="Jon", observation=wanted, new_content="c")
+    Given(JON, *CHAIN).when(update).then()
+
+
+@pytest.mark.parametrize("wanted", [FIRST, "a"])
+@pytest.mark.parametrize("content", ["b", "d"])
+def test_a_supersession_of_what_says_something_else_by_now_names_the_newest_version(
+    wanted: str, content: str
+) -> None:
+    told = "was superseded already by obs_2", "Supersede its newest version instead: obs_3."
+    late = NewObservation(content=content, supersedes=wanted)
+    Given(JON, *CHAIN).when(add("Jon", late)).refused(Conflict, *told)
+    update = UpdateObservation(entity_name="Jon", observation=wanted, new_content=content)
+    Given(JON, *CHAIN).when(update).refused(Conflict, *told)
+
+
+def test_a_supersession_is_not_done_where_the_entity_says_the_same_on_its_own() -> None:
+    other = NewObservation(content="other", supersedes="a")
+    given = Given(JON, *CHAIN, ObservationAdded("obs_4", "ent_1", "other"))
+    given.when(add("Jon", other)).refused(Conflict, "'a' was superseded already by obs_2")
+
+
+def test_what_another_entity_superseded_is_no_fact_of_this_one() -> None:
+    late = NewObservation(content="c", supersedes="a")
+    Given(JON, GINA, *CHAIN).when(add("Gina", late)).refused(
+        ObservationNotFound, "'a' not found on this entity"
+    )
+
+
 def test_superseding_what_was_superseded_by_something_deleted_does_not_advise_what_is_gone() -> (
     None
 ):

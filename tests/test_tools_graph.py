@@ -267,6 +267,28 @@ def test_a_fact_that_two_are_to_supersede_at_once_is_refused(client: Client) -> 
     assert kept == JON["observations"]
 
 
+def test_a_supersession_sent_again_has_nothing_to_do(client: Client) -> None:
+    client("create_entities", entities=[JON])
+    newer = {"content": "is a dancer", "supersedes": "was a banker"}
+    sent = {"observations": [{"entityName": "Jon", "contents": [newer]}]}
+    assert client("add_observations", sent)["results"][0]["addedObservations"] == ["is a dancer"]
+    (again,) = client("add_observations", sent)["results"]
+    assert again == {"entityName": "Jon", "addedObservations": [], "observations": []}
+
+
+def test_deleting_a_fact_that_was_superseded_offers_its_newest_version(client: Client) -> None:
+    client("create_entities", entities=[{**JON, "observations": ["was a banker", "was a bank"]}])
+    newer = {"content": "dances", "supersedes": "was a banker"}
+    client("add_observations", observations=[{"entityName": "Jon", "contents": [newer]}])
+    old, *_ = client("get_observation_history", entityName="Jon")["history"]
+    for wanted in ("was a banker", old["id"]):
+        answer = client(
+            "delete_observations", deletions=[{"entityName": "Jon", "observations": [wanted]}]
+        )
+        assert answer["notFound"] == [{"entityName": "Jon", "observations": [wanted]}]
+        assert answer["suggestions"] == {wanted: ["dances"]}
+
+
 def test_a_deleted_entity_is_out_of_every_read_and_search_at_once(client: Client) -> None:
     client("create_entities", entities=[JON, GINA])
     client("create_relations", relations=[KNOWS])

@@ -338,6 +338,13 @@ def test_a_fact_is_updated_by_its_text_in_any_normal_form(client: Client) -> Non
     assert (new["content"], new["version"], new["supersedes"]) == ("Likes tea", 2, same["id"])
 
 
+def test_a_correction_sent_again_is_answered_alike(client: Client) -> None:
+    client("create_entities", entities=[JON])
+    sent = {"entityName": "Jon", "observation": JON["observations"][0], "newContent": "dances"}
+    assert client("update_observation", sent) == client("update_observation", sent)
+    assert len(client("get_observation_history", entityName="Jon")["history"]) == 2
+
+
 def test_threads_are_listed_with_counts_and_times(client: Client) -> None:
     client("create_entities", entities=[JON], threadId="a")
     client("create_entities", entities=[GINA], threadId="b")

@@ -27,6 +27,7 @@ from memlog.commands import (
 )
 from memlog.context import Context
 from memlog.decisions.facts import Facts
+from memlog.decisions.superseding import Superseded, rated, supersede
 from memlog.decisions.touching import came_after, gone_at
 from memlog.errors import (
     Conflict,
@@ -46,12 +47,11 @@ from memlog.events import (
     Event,
     ObservationAdded,
     ObservationDeleted,
-    ObservationSuperseded,
     RelationAdded,
     RelationDeleted,
 )
 from memlog.ids import is_id
-from memlog.state import Entity, Observation, Relation, State
+from memlog.state import Entity, Relation, State
 
 CREATE_IT = "Create it first with create_entities."
 FIND_IT = "Look for it with search_nodes: it may have another name."
@@ -152,26 +152,7 @@ def _add_observation(
     if old is not None:
         yield from supersede(old, new, facts, context)
     elif not facts.saying(new.content):
-        yield ObservationAdded(context.new_id("obs"), entity_id, new.content, *_rated(new))
-
-
-def supersede(
-    old: Observation, new: NewObservation, facts: Facts, context: Context
-) -> Iterator[Event]:
-    """`new` in the place of `old`; where the entity says the same already, it says so once."""
-    if canonical(old.content) == canonical(new.content):
-        return
-    for twin in facts.saying(new.content):
-        yield ObservationDeleted(twin.id)
-    yield ObservationSuperseded(context.new_id("obs"), old.id, new.content, *_rated(new))
-
-
-def _rated(new: NewObservation) -> tuple[float, float]:
-    """Its confidence and importance."""
-    return (
-        CONFIDENCE if new.confidence is UNSET else new.confidence,
-        IMPORTANCE if new.importance is UNSET else new.importance,
-    )
+        yield ObservationAdded(context.new_id("obs"), entity_id, new.content, *rated(new))
 
 
 def add_texts(
@@ -196,8 +177,10 @@ def update_observation(
     facts = Facts(state, entity.id)
     old = facts.find(command.observation)
     if old is None:
-        near = Suggestions()
-        raise refusal([unfit_observation(command.observation, "observation", facts, near)])
+        superseded = Superseded(state)
+        if superseded.by(command.new_content, command.observation, facts):
+            return
+        raise refusal([superseded.refusal(command.observation, "observation", facts)])
     new = NewObservation(
         content=command.new_content, confidence=old.confidence, importance=old.importance
     )
@@ -217,7 +200,7 @@ def delete_observations(command: DeleteObservations, state: State) -> Iterator[E
 
 def _unfit_additions(command: AddObservations, state: State) -> Iterator[Refusal]:
     successors: dict[str, str] = {}
-    near = Suggestions()
+    near, superseded = Suggestions(), Superseded(state)
     for index, item in enumerate(command.observations):
         path = f"observations[{index}]"
         entity = state.entity_named(item.entity_name)
@@ -234,10 +217,12 @@ def _unfit_additions(command: AddObservations, state: State) -> Iterator[Refusal
             where = f"{path}.contents[{place}].supersedes"
             if old is None:
                 texts = texts or texts_of(item)
+                if superseded.by(content.content, content.supersedes, facts):
+                    continue
                 if canonical(content.supersedes) in texts:
                     yield _not_there_yet(content.supersedes, where)
                 else:
-                    yield unfit_observation(content.supersedes, where, facts, near)
+                    yield superseded.refusal(content.supersedes, where, facts)
             elif canonical(content.content) != canonical(old.content):
                 first = successors.setdefault(old.id, content.content)
                 if canonical(first) != canonical(content.content):
@@ -261,56 +246,6 @@ def _not_there_yet(wanted: str, path: str) -> Refusal:
         "Pass only the newer text, without `supersedes`; or add the old one by a call before."
     )
     return ObservationNotFound, Problem(path, problem, suggestion, shorten(wanted))
-
-
-def unfit_observation(wanted: str, path: str, facts: Facts, near: Suggestions) -> Refusal:
-    state = facts.state
-    named = state.observation(wanted) if is_id(wanted, "obs") else None
-    elsewhere = None
-    if named is not None:
-        newest = _newest(named, state, near)
-        if newest.entity_id != facts.entity_id:
-            elsewhere = _elsewhere(newest, wanted, state)
-        elif named.superseded_by is not None:
-            problem = f"Observation {wanted} was superseded already by {named.superseded_by}"
-            return Conflict, Problem(path, problem, _instead(newest), wanted)
-    suggestion = (
-        elsewhere
-        or near.did_you_mean(wanted, facts, facts.contents)
-        or "Pass the id or the exact text of a living observation of this entity."
-    )
-    problem = f"Observation {shorten(wanted)!r} not found on this entity"
-    return ObservationNotFound, Problem(path, problem, suggestion, shorten(wanted))
-
-
-def _elsewhere(newest: Observation, wanted: str, state: State) -> str | None:
-    """Of which entity it is a fact, if it is one still."""
-    owner = state.entity(newest.entity_id)
-    if owner is None or not newest.living:
-        return None
-    which = "It" if newest.id == wanted else f"Its newest version, {newest.id},"
-    return f"{which} is a fact of '{shorten(owner.name)}': pass that as entityName."
-
-
-def _newest(version: Observation, state: State, near: Suggestions) -> Observation:
-    newest = state.observation(near.newest(version.id, partial(_successor, state)))
-    assert newest is not None, "a chain of versions has no gaps"
-    return newest
-
-
-def _instead(newest: Observation) -> str:
-    if newest.living:
-        return f"Supersede its newest version instead: {newest.id}."
-    return (
-        f"Its newest version, {newest.id}, was deleted. "
-        "Pass what is true now to add_observations, without `supersedes`."
-    )
-
-
-def _successor(state: State, observation_id: str) -> str | None:
-    row = state.observation(observation_id)
-    assert row is not None, "a chain of versions has no gaps"
-    return row.superseded_by
 
 
 # -- relations

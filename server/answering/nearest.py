@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from memlog.closest import Names, did_you_mean
 from memlog.commands import Edge
+from memlog.decisions.facts import Facts
 from memlog.decisions.graph import named_by_id
+from memlog.decisions.superseding import Superseded
 from memlog.errors import StorageError, invalid_at, shorten
 from memlog.state import Relation, State
 from projections.analytics.tables import scope_of
@@ -31,10 +33,11 @@ def closest_names(missing: Sequence[str], state: State) -> dict[str, list[str]]:
 def closest_facts(
     missing: Iterable[tuple[str, Sequence[str]]], state: State
 ) -> dict[str, list[str]]:
-    """For texts, by the name of the entity of which they are no facts, the nearest that are, long ones by id; for
-    the name of an entity that is not there, the nearest names."""
+    """For texts, by the name of the entity of which they are no facts, what they were superseded by, else the nearest
+    that are facts, long ones by id; for the name of an entity that is not there, the nearest names."""
     nobodies: list[str] = []
     near: list[tuple[str, list[str]]] = []
+    superseded = Superseded(state)
     for name, texts in missing:
         entity_id = state.entity_id_of(name)
         if entity_id is None:
@@ -43,8 +46,10 @@ def closest_facts(
         wanted = texts[: SUGGESTED_FOR_MAX - len(near)]
         if wanted:
             said = {row.content: row.id for row in state.observations(entity_id)}
-            facts = Names(said)
-            near += [(shorten(text), _by_id(facts.closest(text), said)) for text in wanted]
+            names, facts = Names(said), Facts(state, entity_id)
+            for text in wanted:
+                newest = [row.content for row in superseded.newest(text, facts)]
+                near.append((shorten(text), _by_id(newest or names.closest(text), said)))
     return {**closest_names(nobodies, state), **_told(near)}
 
 

@@ -341,8 +341,10 @@ def update_observation(call: Call, arguments: UpdateObservation) -> UpdateObserv
         new = [event.observation_id for event in outcome.events(ObservationSuperseded)]
         entity = outcome.after.entity_named(arguments.entity_name)
         assert entity is not None, "the decision found it"
-        row = Facts(outcome.after, entity.id).find(new[0] if new else arguments.observation)
-        assert row is not None, "it was there, or was made in this very transaction"
+        facts = Facts(outcome.after, entity.id)
+        row = facts.find(new[0] if new else arguments.observation)
+        if row is None:  # it says so already
+            (row, *_) = facts.saying(arguments.new_content)
         return UpdateObservationResult(
             project=project,
             entity_name=entity.name,

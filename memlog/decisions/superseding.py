@@ -1,0 +1,123 @@
+"""One fact in the place of another: what that comes to, and what is told where the other one is no fact any more.
+
+A fact that was superseded is named as a living one is: by id or by exact text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from msgspec import UNSET
+
+from memlog.canonical import canonical
+from memlog.closest import Suggestions
+from memlog.commands import CONFIDENCE, IMPORTANCE, NewObservation
+from memlog.context import Context
+from memlog.decisions.facts import ID_MAX, Facts
+from memlog.errors import Conflict, ObservationNotFound, Problem, Refusal, shorten
+from memlog.events import Event, ObservationDeleted, ObservationSuperseded
+from memlog.ids import is_id
+from memlog.state import Observation, State
+
+
+def supersede(
+    old: Observation, new: NewObservation, facts: Facts, context: Context
+) -> Iterator[Event]:
+    """`new` in the place of `old`; where the entity says the same already, it says so once."""
+    if canonical(old.content) == canonical(new.content):
+        return
+    for twin in facts.saying(new.content):
+        yield ObservationDeleted(twin.id)
+    yield ObservationSuperseded(context.new_id("obs"), old.id, new.content, *rated(new))
+
+
+def rated(new: NewObservation) -> tuple[float, float]:
+    """Its confidence and importance."""
+    return (
+        CONFIDENCE if new.confidence is UNSET else new.confidence,
+        IMPORTANCE if new.importance is UNSET else new.importance,
+    )
+
+
+class Superseded:
+    """The facts that were superseded, for one command: those of an entity are read once, however many it names."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._near = Suggestions()
+        self._said: dict[str, dict[str, list[Observation]]] = {}
+
+    def by(self, content: str, wanted: str, facts: Facts) -> bool:
+        """Whether `content` is what the fact of this id or text says by now: then there is nothing to do."""
+        newest = self.newest(wanted, facts)
+        return any(canonical(each.content) == canonical(content) for each in newest)
+
+    def newest(self, wanted: str, facts: Facts) -> list[Observation]:
+        """The living facts of the entity that are later versions of what has this id or says just this."""
+        ends = {end.id: end for end in map(self._end, self._named(wanted, facts))}
+        return [end for end in ends.values() if end.living and end.entity_id == facts.entity_id]
+
+    def refusal(self, wanted: str, path: str, facts: Facts) -> Refusal:
+        """What is told of a `wanted` that is no living fact of the entity."""
+        named = self._state.observation(wanted) if is_id(wanted, "obs") else None
+        elsewhere = None if named is None else self._elsewhere(named, facts)
+        if elsewhere is None and (versions := self._named(wanted, facts)):
+            shown = wanted if named is not None else repr(shorten(wanted))
+            last = versions[-1]
+            problem = f"Observation {shown} was superseded already by {last.superseded_by}"
+            return Conflict, Problem(path, problem, _instead(self._end(last)), shorten(wanted))
+        suggestion = (
+            elsewhere
+            or self._near.did_you_mean(wanted, facts, facts.contents)
+            or "Pass the id or the exact text of a living observation of this entity."
+        )
+        problem = f"Observation {shorten(wanted)!r} not found on this entity"
+        return ObservationNotFound, Problem(path, problem, suggestion, shorten(wanted))
+
+    def _named(self, wanted: str, facts: Facts) -> list[Observation]:
+        """The version whose id is `wanted`, else those that said just this, in the order they were added."""
+        named = self._state.observation(wanted) if len(wanted) <= ID_MAX else None
+        if named is not None and named.superseded_by is not None:
+            return [named] if self._end(named).entity_id == facts.entity_id else []
+        return self._said_once(facts.entity_id).get(canonical(wanted), [])
+
+    def _said_once(self, entity_id: str) -> dict[str, list[Observation]]:
+        if entity_id not in self._said:
+            by_text = self._said.setdefault(entity_id, {})
+            for row in self._state.retired_observations(entity_id):
+                if row.superseded_by is not None:
+                    by_text.setdefault(canonical(row.content), []).append(row)
+        return self._said[entity_id]
+
+    def _elsewhere(self, named: Observation, facts: Facts) -> str | None:
+        """Of which other entity it is a fact, if it is one still."""
+        newest = self._end(named)
+        owner = self._state.entity(newest.entity_id)
+        if newest.entity_id == facts.entity_id or owner is None or not newest.living:
+            return None
+        which = "It" if newest.id == named.id else f"Its newest version, {newest.id},"
+        return f"{which} is a fact of '{shorten(owner.name)}': pass that as entityName."
+
+    def _end(self, version: Observation) -> Observation:
+        """The last of its versions."""
+        newest = self._state.observation(
+            self._near.newest(version.id, partial(_successor, self._state))
+        )
+        assert newest is not None, "a chain of versions has no gaps"
+        return newest
+
+
+def _instead(newest: Observation) -> str:
+    if newest.living:
+        return f"Supersede its newest version instead: {newest.id}."
+    return (
+        f"Its newest version, {newest.id}, was deleted. "
+        "Pass what is true now to add_observations, without `supersedes`."
+    )
+
+
+def _successor(state: State, observation_id: str) -> str | None:
+    row = state.observation(observation_id)
+    assert row is not None, "a chain of versions has no gaps"
+    return row.superseded_by
