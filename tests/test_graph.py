@@ -33,6 +33,7 @@ from memlog.errors import (
 from memlog.events import (
     EntityCreated,
     EntityDeleted,
+    EntityRenamed,
     EntityTypeChanged,
     ObservationAdded,
     ObservationDeleted,
@@ -109,12 +110,42 @@ def test_creating_over_an_entity_changes_its_type() -> None:
     Given(JON).when(create(jon(entity_type="dancer"))).then(EntityTypeChanged("ent_1", "dancer"))
 
 
-def test_a_name_twice_in_one_request_is_one_entity_and_the_last_wins() -> None:
-    Given().when(create(jon("a"), jon("b"))).then(
+@pytest.mark.parametrize("if_exists", ["replace", "merge", "skip", "error"])
+def test_a_name_twice_in_one_request_is_one_entity_with_the_facts_of_both(
+    if_exists: IfExists,
+) -> None:
+    twice = create(jon("a", "b"), jon("b", "c", entity_type="robot"), if_exists=if_exists)
+    Given().when(twice).then(
         EntityCreated("ent_101", "Jon", "person"),
         ObservationAdded("obs_101", "ent_101", "a"),
-        ObservationDeleted("obs_101"),
         ObservationAdded("obs_102", "ent_101", "b"),
+        ObservationAdded("obs_103", "ent_101", "c"),
+    )
+
+
+def test_a_name_twice_in_one_request_replaces_what_was_there_once() -> None:
+    Given(JON, BANKER, DANCER).when(create(jon("likes dancing"), jon("a"))).then(
+        ObservationDeleted("obs_1"), ObservationAdded("obs_101", "ent_1", "a")
+    )
+
+
+@pytest.mark.parametrize("names", [("Jon", "Jonathan"), ("Jonathan", "Jon")])
+def test_a_former_name_beside_the_one_of_now_is_the_same_entity(names: tuple[str, str]) -> None:
+    items = [
+        NewEntity(name=name, entity_type="person", observations=[text])
+        for name, text in zip(names, ("likes dancing", "a"), strict=True)
+    ]
+    renamed = EntityRenamed("ent_1", "Jonathan")
+    Given(JON, BANKER, DANCER, renamed).when(create(*items)).then(
+        ObservationDeleted("obs_1"), ObservationAdded("obs_101", "ent_1", "a")
+    )
+
+
+def test_an_existing_entity_that_is_named_by_a_former_name_is_refused_with_its_name_of_now() -> (
+    None
+):
+    Given(JON, EntityRenamed("ent_1", "Jonathan")).when(create(jon(), if_exists="error")).refused(
+        EntityExists, "Entity with name Jon exists already: it is called 'Jonathan' by now"
     )
 
 

@@ -655,15 +655,44 @@ def test_a_relation_between_two_names_of_one_entity_is_warned_of(client: Client)
     assert client("create_relations", relations=[itself])["warnings"] == []
 
 
-def test_what_an_overwrite_of_the_same_request_retired_is_counted_too(client: Client) -> None:
-    """Facts of one entity in two items of a call: the second overwrites the first, and says so."""
+def test_a_name_twice_in_a_request_is_one_entity_and_retires_only_what_was_there(
+    client: Client,
+) -> None:
     twice = [{"name": "Jon", "entityType": "person", "observations": [fact]} for fact in ("a", "b")]
     (made,) = client("create_entities", entities=twice)["entities"]
-    assert (made["observations"], made["replaced"]) == (["b"], 1)
-    (again,) = client("create_entities", entities=twice)["entities"]
-    assert (again["observations"], again["replaced"]) == (["b"], 2)
-    history = client("get_observation_history", entityName="Jon")["history"]
-    assert sum("deleted_at" in version for version in history) == 3
+    assert (made["observations"], made.get("replaced")) == (["a", "b"], None)
+    others = [{**item, "observations": [fact]} for item, fact in zip(twice, "bc", strict=True)]
+    (again,) = client("create_entities", entities=others)["entities"]
+    assert (again["observations"], again["replaced"]) == (["b", "c"], 1)
+
+
+@pytest.mark.parametrize("if_exists", ["replace", "merge"])
+def test_of_two_types_in_a_request_the_first_counts_and_that_is_told(
+    client: Client, if_exists: str
+) -> None:
+    twice = [{"name": "Jon", "entityType": kind} for kind in ("person", "robot")]
+    for _ in range(2):
+        made = client("create_entities", entities=twice, ifExists=if_exists)
+        assert made["notice"] == (
+            "'Jon' stands more than once in this request: its first type, 'person', counts, not 'robot'. "
+            "rename_entity with newType changes a type."
+        )
+        assert made["entities"][0]["entityType"] == "person"
+
+
+@pytest.mark.parametrize("if_exists", ["replace", "merge"])
+def test_an_entity_that_is_written_to_by_a_former_name_is_told_with_its_name_of_now(
+    client: Client, if_exists: str
+) -> None:
+    client("create_entities", entities=[JON])
+    client("rename_entity", name="Jon", newName="Jonathan")
+    made = client("create_entities", entities=[{**JON, "observations": ["x1"]}], ifExists=if_exists)
+    assert made["notice"] == (
+        "'Jon' is a former name of 'Jonathan': its facts were added to it, nothing was replaced."
+    )
+    assert made["entities"][0]["observations"] == [*JON["observations"], "x1"]
+    both = [JON, {**JON, "name": "Jonathan"}]
+    assert "notice" not in client("create_entities", entities=both, ifExists=if_exists)
 
 
 @pytest.mark.parametrize("between", ["\x00", "\x1b", "\x7f", "\x85", "\ud800", " \x08 "])

@@ -172,6 +172,17 @@ def test_another_type_for_an_entity_of_the_same_request_is_not_dropped_without_a
     assert client("open_nodes", names=["Ann"])["entities"][0]["entityType"] == "Person"
 
 
+def test_an_entity_that_is_saved_by_a_former_name_is_told_with_its_name_of_now(
+    client: Client,
+) -> None:
+    assert warned(client, ("Ann", "Person")) == []
+    client("rename_entity", name="Ann", newName="Anne")
+    assert warned(client, ("Ann", "Person")) == [
+        "'Ann' is a former name of 'Anne': its facts were added to it"
+    ]
+    assert warned(client, ("Anne", "Person")) == []
+
+
 def test_a_type_is_said_to_be_stored_only_where_it_is(client: Client) -> None:
     kept = ["Entity 'Ann' exists with type 'Person', which it keeps"]
     stored = ["Entity type 'person' starts with a small letter: stored as 'Person'"]

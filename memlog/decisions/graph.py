@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import chain
 from typing import assert_never
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
 from memlog.canonical import canonical
@@ -65,13 +67,15 @@ def create_entities(command: CreateEntities, state: State, context: Context) -> 
     if_exists = command.if_exists or context.if_exists
     if if_exists == "error":
         refuse(_existing(command, state))
-    for item in command.entities:
+    for items in _by_entity(command.entities, state):
+        facts = chain.from_iterable(each.observations for each in items)
+        item = msgspec.structs.replace(items[0], observations=tuple(facts))
         entity = state.entity_named(item.name)
         if entity is None:
             yield from _new_entity(item, context)
             continue
         match if_exists:
-            case "replace" if canonical(item.name) == canonical(entity.name):
+            case "replace" if not former_names((each.name for each in items), state):
                 yield from _replace(entity, item, state, context)
             case "replace" | "merge":
                 # Who replaces it by a former name does not know what it holds by now.
@@ -80,6 +84,15 @@ def create_entities(command: CreateEntities, state: State, context: Context) -> 
                 continue
             case _:
                 assert_never(if_exists)
+
+
+def _by_entity(items: Iterable[NewEntity], state: State) -> list[list[NewEntity]]:
+    """Those of one entity together, in the order of the first of each, by whichever of its names."""
+    found: dict[str, list[NewEntity]] = {}
+    for item in items:
+        of = state.entity_id_of(item.name) or canonical(item.name)
+        found.setdefault(of, []).append(item)
+    return list(found.values())
 
 
 def _new_entity(item: NewEntity, context: Context) -> Iterator[Event]:
@@ -117,16 +130,14 @@ def delete_entities(command: DeleteEntities, state: State) -> Iterator[Event]:
 
 
 def _existing(command: CreateEntities, state: State) -> Iterator[Refusal]:
-    seen: set[str] = set()
+    suggestion = 'Use add_observations to add to it, or pass "ifExists": "merge" or "replace".'
+    former = former_names((item.name for item in command.entities), state)
     for index, item in enumerate(command.entities):
-        name = canonical(item.name)
-        if name in seen or state.entity_id_of(name) is not None:
+        if state.entity_id_of(item.name) is not None:
+            now = former.get(item.name)
             problem = f"Entity with name {shorten(item.name)} exists already"
-            suggestion = (
-                'Use add_observations to add to it, or pass "ifExists": "merge" or "replace".'
-            )
+            problem += "" if now is None else f": it is called '{shorten(now)}' by now"
             yield EntityExists, Problem(f"entities[{index}].name", problem, suggestion, item.name)
-        seen.add(name)
 
 
 # -- observations
@@ -343,6 +354,17 @@ def named_by_id(text: str, state: State) -> str | None:
     """The name of the entity whose id stands where its name belongs."""
     entity = state.entity(text) if is_id(text, "ent") else None
     return None if entity is None else entity.name
+
+
+def former_names(names: Iterable[str], state: State) -> dict[str, str]:
+    """By a name that an entity had once, what it is called by now; without those also named so."""
+    found = {name: state.entity_named(name) for name in names}
+    named = {canonical(name) for name in found}
+    return {
+        name: entity.name
+        for name, entity in found.items()
+        if entity is not None and canonical(entity.name) not in named
+    }
 
 
 def pass_its_name(text: str, state: State) -> str | None:

@@ -31,7 +31,13 @@ from memlog.commands import (
     SaveMemory,
 )
 from memlog.context import Context
-from memlog.decisions.graph import add_texts, importance_kept, pass_its_name, relate
+from memlog.decisions.graph import (
+    add_texts,
+    former_names,
+    importance_kept,
+    pass_its_name,
+    relate,
+)
 from memlog.errors import InvalidParameter, Problem, refuse, shorten
 from memlog.events import EntityCreated, EntityRated, Event
 from memlog.state import State
@@ -245,6 +251,9 @@ def warnings(command: SaveMemory, before: State) -> list[str]:
             continue  # how a type is written that is not stored is nobody's concern
         for text in _type_warnings(item.entity_type, known):
             found[text] = None
+    former = former_names((item.name for item in command.entities), before)
+    for name, now in former.items():
+        found[f"'{name}' is a former name of '{now}': its facts were added to it"] = None
     return list(found)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 
 from msgspec import field
 
@@ -16,7 +16,7 @@ from memlog.commands import (
     Edge,
     NewEntity,
 )
-from memlog.decisions.graph import importance_kept
+from memlog.decisions.graph import former_names, importance_kept
 from memlog.errors import shorten
 from memlog.events import (
     EntityCreated,
@@ -34,6 +34,8 @@ from server.answering.portions import OPEN_ALONE, cut_notice, portion_of_facts, 
 from server.answering.views import EntityView, RelationView, view_relation
 from server.registry import Call, Result, tool
 from server.session import Session
+
+_FORMER = "former names"
 
 # -- entities
 
@@ -77,7 +79,8 @@ def create_entities(call: Call, arguments: CreateEntities) -> CreateEntitiesResu
                 told = portion_of_facts(entity, outcome.after)
                 views[entity.id] = view_portion(CreatedEntity, told, replaced=retired[entity.id])
         sent = [item for item in arguments.entities if if_exists != "skip"]
-        kept = said(list(_types_kept(sent, outcome.after)), "entities of another type")
+        kept = said(_types_kept(sent, outcome.after), "entities of another type")
+        former = former_names((item.name for item in sent), outcome.before)
         room = Room()
         shown = room.take(list(views.values()), "entities")
         return CreateEntitiesResult(
@@ -86,6 +89,9 @@ def create_entities(call: Call, arguments: CreateEntities) -> CreateEntitiesResu
             notice=room.notice(
                 "All were stored; open_nodes shows them.",
                 cut_notice(shown, OPEN_ALONE, call.session),
+                *said(
+                    _told(former, ": its facts were added to it, nothing was replaced."), _FORMER
+                ),
                 *_advised(kept, call.session),
             ),
         )
@@ -94,13 +100,22 @@ def create_entities(call: Call, arguments: CreateEntities) -> CreateEntitiesResu
     return call.execute(opened, arguments, answer, CreateEntitiesResult)
 
 
-def _types_kept(sent: Iterable[NewEntity], after: State) -> Iterator[str]:
+def _types_kept(sent: Iterable[NewEntity], after: State) -> list[str]:
     """Which entities have another type than they were sent with."""
+    found: dict[str, None] = {}
+    first: dict[str, str] = {}  # the type that the request names first, by entity
     for item in sent:
         row = after.entity_named(item.name)
-        if row is not None and row.entity_type != item.entity_type:
-            has, asked = shorten(row.entity_type), shorten(item.entity_type)
-            yield f"'{shorten(row.name)}' is of type '{has}' still, not '{asked}'."
+        if row is None:
+            continue
+        has, asked = shorten(row.entity_type), shorten(item.entity_type)
+        if first.setdefault(row.id, item.entity_type) == item.entity_type:
+            why = f"is of type '{has}' still, not '{asked}'"
+        else:
+            why = f"stands more than once in this request: its first type, '{has}', counts, not '{asked}'"
+        if row.entity_type != item.entity_type:
+            found[f"'{shorten(row.name)}' {why}."] = None
+    return list(found)
 
 
 def _advised(types_kept: list[str], session: Session) -> list[str | None]:
@@ -109,7 +124,7 @@ def _advised(types_kept: list[str], session: Session) -> list[str | None]:
 
 
 def _retired(outcome: Outcome) -> Counter[str]:
-    """How many facts of each entity the command retired, by its id; also those that it had brought itself."""
+    """How many facts of each entity the command retired, by its id."""
     deleted = (event.observation_id for event in outcome.events(ObservationDeleted))
     rows = map(outcome.after.observation, deleted)
     return Counter(row.entity_id for row in rows if row is not None)
@@ -151,7 +166,8 @@ def delete_entities(call: Call, arguments: DeleteEntities) -> DeleteEntitiesResu
             "entities",
         )
         remedy = f"open_nodes with asOf={outcome.before.position} shows what was deleted."
-        meant = said(_by_former_names(arguments.entity_names, outcome.before), "former names")
+        former = former_names(arguments.entity_names, outcome.before)
+        meant = said(_told(former, ", which was deleted."), _FORMER)
         if meant:
             back = f'To take it back: undo {{"position": {outcome.entries[0].position}}}.'
             meant.extend(filter(None, [followable(call.session, back)]))
@@ -170,14 +186,11 @@ def delete_entities(call: Call, arguments: DeleteEntities) -> DeleteEntitiesResu
     return call.execute(opened, arguments, answer, DeleteEntitiesResult)
 
 
-def _by_former_names(names: Iterable[str], before: State) -> list[str]:
-    """Which entities were deleted by a name that they had once, and by none that they had then."""
-    named = {canonical(name) for name in names}
-    found = {name: before.entity_named(name) for name in names}
+def _told(former: Mapping[str, str], end: str) -> list[str]:
+    """What was done to entities by names that they had once, as `end` says."""
     return [
-        f"'{shorten(name)}' is a former name of '{shorten(entity.name)}', which was deleted."
-        for name, entity in found.items()
-        if entity is not None and canonical(entity.name) not in named
+        f"'{shorten(name)}' is a former name of '{shorten(now)}'{end}"
+        for name, now in former.items()
     ]
 
 
