@@ -267,6 +267,31 @@ def test_a_fact_that_two_are_to_supersede_at_once_is_refused(client: Client) -> 
     assert kept == JON["observations"]
 
 
+def test_of_two_facts_that_one_is_to_supersede_only_what_lives_is_told(client: Client) -> None:
+    client("create_entities", entities=[{**JON, "observations": ["A", "B"]}])
+    contents = [{"content": "C", "supersedes": old} for old in "AB"]
+    (told,) = client(
+        "add_observations", observations=[{"entityName": "Jon", "contents": contents}]
+    )["results"]
+    assert told["addedObservations"] == ["C"]
+    history = client("get_observation_history", entityName="Jon")["history"]
+    living = [row["id"] for row in history if not {"deleted_at", "superseded_by"} & set(row)]
+    assert [row["id"] for row in told["observations"]] == living
+
+
+def test_a_fact_that_two_items_delete_is_told_once(client: Client) -> None:
+    client("create_entities", entities=[JON])
+    (fact, *_) = JON["observations"]
+    known, *_ = client("get_observation_history", entityName="Jon")["history"]
+    items = [
+        {"entityName": "Jon", "observations": texts} for texts in ([fact, fact], [known["id"]])
+    ]
+    answer = client("delete_observations", deletions=items)
+    assert answer["deleted"] == 1
+    assert answer["deletions"] == [{"entityName": "Jon", "observations": [fact]}]
+    assert answer["notFound"] == []
+
+
 def test_a_supersession_sent_again_has_nothing_to_do(client: Client) -> None:
     client("create_entities", entities=[JON])
     newer = {"content": "is a dancer", "supersedes": "was a banker"}

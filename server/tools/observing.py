@@ -59,7 +59,7 @@ def add_observations(call: Call, arguments: AddObservations) -> AddObservationsR
         for entry in outcome.entries:
             if isinstance(entry.event, (ObservationAdded, ObservationSuperseded)):
                 row = outcome.after.observation(entry.event.observation_id)
-                if row is not None:
+                if row is not None and row.living:  # else a later item put another in its place
                     by_text = added.setdefault(row.entity_id, {})
                     by_text.setdefault(canonical(row.content), []).append(row)
         results = []
@@ -168,16 +168,23 @@ def delete_observations(call: Call, arguments: DeleteObservations) -> DeleteObse
 
     def answer(outcome: Outcome) -> DeleteObservationsResult:
         ids = {event.observation_id for event in outcome.events(ObservationDeleted)}
-        deleted: dict[str, set[str]] = {}  # by entity: ids and texts
+        deleted: dict[str, dict[str, set[str]]] = {}  # by entity, and by id and by text: ids
         for row in map(outcome.before.observation, ids):
             if row is not None:
-                deleted.setdefault(row.entity_id, set()).update((row.id, canonical(row.content)))
+                by_name = deleted.setdefault(row.entity_id, {})
+                for name in (row.id, canonical(row.content)):
+                    by_name.setdefault(name, set()).add(row.id)
         deletions, missing = [], []
+        told_of: set[str] = set()
         for item in arguments.deletions:
             entity_id = outcome.before.entity_id_of(item.entity_name)
-            gone = deleted.get(entity_id or "", set())
-            hit = [text for text in item.observations if canonical(text) in gone]
+            gone = deleted.get(entity_id or "", {})
             missed = [text for text in item.observations if canonical(text) not in gone]
+            hit = []
+            for text in item.observations:
+                if fresh := gone.get(canonical(text), set()) - told_of:
+                    told_of |= fresh
+                    hit.append(text)
             if hit:
                 deletions.append(Deletion(entity_name=item.entity_name, observations=hit))
             if missed:
