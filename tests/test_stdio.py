@@ -223,6 +223,12 @@ def test_every_tool_says_what_a_model_needs_to_know(server: Pipe) -> None:
         assert tool["inputSchema"]["additionalProperties"] is False, name
 
 
+def test_what_takes_things_out_of_every_list_is_said_to_be_destructive(server: Pipe) -> None:
+    tools = listed(server)
+    for name in ("undo", "forget_memory", "delete_entities"):
+        assert tools[name]["annotations"]["destructiveHint"] is True, name
+
+
 def closed(schema: Any) -> Any:
     """The schema of a result with unknown keys forbidden, so that it has to name every key."""
     if isinstance(schema, list):

@@ -208,7 +208,7 @@ class UndoResult(Result, frozen=True, omit_defaults=False):
     notice: str | None = None
 
 
-@tool("history", "Undo", writes=True, idempotent=False)
+@tool("history", "Undo", writes=True, destructive=True, idempotent=False)
 def undo(call: Call, arguments: UndoArguments) -> UndoResult:
     """Take back the last command, or the one at a position; whatever it was. The undo can itself be undone.
 
