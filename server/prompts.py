@@ -250,6 +250,7 @@ def _arguments(prompt: Prompt, given: Given) -> dict[str, str]:
     """The arguments under their own names, empty ones left out. Raises MCPError."""
     known = {argument.name: bool(argument.required) for argument in prompt.arguments or ()}
     arguments: dict[str, str] = {}
+    empty: set[str] = set()
     for name, value in given.items():
         meant = name if name in known else _ALIASES.get(name, name)
         if meant not in known:
@@ -259,9 +260,12 @@ def _arguments(prompt: Prompt, given: Given) -> dict[str, str]:
             )
         if value.strip():
             arguments[meant] = value
+        else:
+            empty.add(meant)
     missing = [name for name, required in known.items() if required and name not in arguments]
     if missing:
-        raise MCPError(INVALID_PARAMS, f"{prompt.name}: {', '.join(missing)} is missing")
+        said = [f"{name} is {'empty' if name in empty else 'missing'}" for name in missing]
+        raise MCPError(INVALID_PARAMS, f"{prompt.name}: {', '.join(said)}")
     return arguments
 
 

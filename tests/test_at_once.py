@@ -73,6 +73,27 @@ def test_whatever_is_wrong_with_a_request_by_itself_is_told_at_once(
         assert problems[path]["suggestion"]
 
 
+def test_what_is_too_much_for_a_memory_is_told_with_its_value(client: Client) -> None:
+    record = {
+        "type": "x",
+        "source": "chat",
+        "confidence": 1,
+        "tags": [f"t{at}" for at in range(21)],
+    }
+    for content, shown in (
+        ("x" * 10_001, "x" * 80 + "…"),
+        ({"a": "x" * 10_001}, "an object with 1 key"),
+    ):
+        problems = told(client, "memory_create", record | {"content": content})
+        assert problems["content"]["value"] == shown
+        assert problems["tags"]["value"] == "a list of 21"
+
+
+def test_a_number_that_is_too_large_is_told_the_range_and_to_be_no_string(client: Client) -> None:
+    problem = told(client, "undo", {"position": 2**64})["position"]
+    assert problem["suggestion"] == "Pass an integer from 1 to 18446744073709551615."
+
+
 @pytest.mark.parametrize(
     ("tool", "key", "value", "advice"),
     [

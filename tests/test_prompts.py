@@ -234,7 +234,7 @@ def test_prompts_name_only_tools_that_are_there(tmp_path: Path) -> None:
         ("memory_recal", {}, "Unknown prompt 'memory_recal'. Did you mean 'memory_recall'"),
         ("x", {}, "Unknown prompt 'x'. There are: memory_recall, memory_save."),
         ("memory_recall", {}, "memory_recall: query is missing"),
-        ("memory_recall", {"query": " "}, "memory_recall: query is missing"),
+        ("memory_recall", {"query": " "}, "memory_recall: query is empty"),
         (
             "memory_recall",
             {"query": "a", "tag": "b"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
+from typing import Any
 
 from memlog.canonical import canonical, text_of
 from memlog.commands import CreateMemory, ForgetMemory, StoreMemory, SupersedeMemory
@@ -33,7 +34,7 @@ STORE_AGAIN = "Store it again with store_memory first."
 
 
 def store_memory(command: StoreMemory, context: Context) -> Iterator[Event]:
-    refuse(_too_long(len(command.content), context))
+    refuse(_too_long(command.content, context))
     yield MemoryStored(
         context.new_id("mem"), FACT, command.content, command.source, command.confidence
     )
@@ -41,7 +42,7 @@ def store_memory(command: StoreMemory, context: Context) -> Iterator[Event]:
 
 def create_memory(command: CreateMemory, state: State, context: Context) -> Iterator[Event]:
     content = command.content
-    refuse((*_too_long(len(text_of(content)), context), *_too_many_tags(command, context)))
+    refuse((*_too_long(content, context), *_too_many_tags(command, context)))
     like = state.memory_like(command.memory_type, command.source, content)
     tags = tuple(dict.fromkeys(command.tags))
     if like is None:
@@ -168,15 +169,16 @@ def _successors(memory: Memory, state: State) -> Iterator[Memory]:
         yield memory
 
 
-def _too_long(characters: int, context: Context) -> Iterator[Refusal]:
-    most = context.content_characters_max
+def _too_long(content: str | dict[str, Any], context: Context) -> Iterator[Refusal]:
+    characters, most = len(text_of(content)), context.content_characters_max
     if characters > most:
         text = f"content is too long ({characters} characters). Max {most}."
         advice = "Save a summary, or several memories that share a tag."
-        yield LimitExceeded, Problem("content", text, advice)
+        yield LimitExceeded, Problem("content", text, advice, shorten(content))
 
 
 def _too_many_tags(command: CreateMemory, context: Context) -> Iterator[Refusal]:
     if len(command.tags) > context.tags_max:
         text = f"Too many tags ({len(command.tags)}). Max {context.tags_max}."
-        yield LimitExceeded, Problem("tags", text, "Keep the tags that you will search by.")
+        advice = "Keep the tags that you will search by."
+        yield LimitExceeded, Problem("tags", text, advice, shorten(command.tags))

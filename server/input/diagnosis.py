@@ -300,7 +300,7 @@ class Diagnosis:
         elif isinstance(value, float) and not math.isfinite(value):
             self.report(place, value, wording.not_finite, value)
         elif isinstance(value, int) and not _fits(value, _FREE):
-            self.report(place, value, wording.too_big, value)
+            self.report(place, value, wording.too_big, value, _FREE)
 
     def _too_deep(self, value: Any, place: Place) -> bool:
         deep = place.depth >= LEVELS_MAX
@@ -344,7 +344,7 @@ class Diagnosis:
         if _outside(value, kind):
             self.report(place, value, wording.out_of_range, kind, value)
         elif isinstance(value, int) and not _fits(value, kind):
-            self.report(place, value, wording.too_big, value)
+            self.report(place, value, wording.too_big, value, kind)
         return value
 
 

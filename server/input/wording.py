@@ -438,8 +438,15 @@ def not_finite(value: float) -> Words:
     return f"{shown(value)} is not a number that JSON has", "Pass a finite number, or leave it out."
 
 
-def too_big(value: int) -> Words:
-    return f"{shown(value)} is too large", "Pass a smaller number, or write it as a string."
+def too_big(value: int, kind: mi.Type) -> Words:
+    """What no type of number takes: `kind` is the one that stood there, or that of any value."""
+    problem = f"{shown(value)} is too large"
+    if isinstance(kind, mi.IntType):
+        least = INTEGER_MIN if kind.ge is None else kind.ge
+        return problem, f"Pass an integer from {least} to {kind.le or INTEGER_MAX}."
+    if isinstance(kind, mi.FloatType):
+        return problem, "Pass a smaller number."
+    return problem, "Pass a smaller number, or write it as a string."
 
 
 def too_deep(levels_max: int) -> Words:
