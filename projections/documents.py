@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple, TypeVar, assert_never, get_args
 import msgspec
 
 from memlog import events
-from memlog.canonical import strings
+from memlog.canonical import canonical, strings
 from memlog.codec import Entry
 from memlog.state import Entity, Memory, Observation, Relation, State
 
@@ -69,6 +69,11 @@ class Document(msgspec.Struct, frozen=True):
 def thread_labels(thread: str | None) -> tuple[str, ...]:
     """The label of all that a thread wrote; none where there is no thread."""
     return () if thread is None else (f"thread:{thread}",)
+
+
+def kind_label(entity_type: str) -> str:
+    """The label of the entities of a type, however it is written."""
+    return f"is:{canonical(entity_type).casefold()}"
 
 
 class Written(msgspec.Struct, frozen=True):
@@ -232,7 +237,7 @@ def _entity(
     born: int,
     aliases: Sequence[str] = (),
 ) -> Document:
-    text, labels = f"{name} ({kind})", thread_labels(thread)
+    text, labels = f"{name} ({kind})", (kind_label(kind), *thread_labels(thread))
     if aliases:
         text = f"{text}, formerly {', '.join(aliases)}"
     return Document("entity", entity_id, entity_id, text, labels, born, subject=name)

@@ -125,7 +125,7 @@ def test_what_others_did_to_it_since_leaves_a_fact_in_the_thread_that_wrote_it(
 def test_entities_of_a_thread_are_the_same_whether_they_are_looked_up_or_gone_through(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_most: int
 ) -> None:
-    monkeypatch.setattr(querying, "WRITTEN_MAX", at_most)
+    monkeypatch.setattr(querying, "LOOKED_UP_MAX", at_most)
     with client_on(tmp_path) as client:
         people = [{"name": name, "entityType": "person"} for name in ("Jon", "Gina", "Ann")]
         client("create_entities", entities=people, threadId="other")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from server.tools import knowledge
+from server.tools import knowledge, querying
 from tests.service import Client, client_on
 
 CAFE = "café"
@@ -47,6 +48,27 @@ def test_an_importance_that_a_relation_that_is_there_does_not_take_is_warned_of(
         "'Bo works at Acme' exists with importance 0.1, which it keeps; 0.7 was given. "
         "To change it, delete the relation and create it again"
     ]
+
+
+@pytest.mark.parametrize("at_most", [0, 2, 2_000])
+def test_entities_of_a_type_are_the_same_whether_they_are_looked_up_or_gone_through(
+    client: Client, monkeypatch: pytest.MonkeyPatch, at_most: int
+) -> None:
+    monkeypatch.setattr(querying, "LOOKED_UP_MAX", at_most)
+    kinds = {"Rex": "Dog", "Tom": "cat", "Fido": "DOG", "Ann": "Person", "Bello": "dog"}
+    made = [{"name": name, "entityType": kind} for name, kind in kinds.items()]
+    client("create_entities", entities=made)
+    before = client.service.open("default").project.head()
+    client("rename_entity", name="Tom", newName="Thomas", newType="dog")
+    client("delete_entities", entityNames=["Fido"])
+
+    def found(**arguments: Any) -> list[str]:
+        return [each["name"] for each in client("query_nodes", **arguments)["entities"]]
+
+    assert found(entityType="dog") == ["Rex", "Thomas", "Bello"]
+    assert found(entityType="DOG", asOf=before) == ["Rex", "Fido", "Bello"]
+    assert found(entityType="cat") == []
+    assert found(entityType="Cat", asOf=before) == ["Tom"]
 
 
 def test_a_neighbour_of_a_hub_is_found_however_many_it_has_and_a_search_that_was_cut_says_so(

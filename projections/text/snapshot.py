@@ -100,10 +100,11 @@ class TextSnapshot:
     def things(self, scope: Scope, most: int) -> set[str] | None:
         """The ids of what the documents in the scope are of, entities and memories; None where these documents are more
         than `most`."""
-        found = self.texts.having(_narrowed([EVERYTHING], scope), most + 1)
-        if len(found) > most:
+        within = _narrowed([EVERYTHING], scope)
+        if self.texts.count(within) > most:
             return None
-        return {head.entity or head.ref for head in self.texts.heads(found)}
+        heads = self.texts.heads(self.texts.having(within))
+        return {head.entity or head.ref for head in heads}
 
     def living(self, ref: str) -> Row | None:
         """The document now living under `ref`."""

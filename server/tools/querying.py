@@ -14,7 +14,7 @@ from memlog.commands import Share
 from memlog.errors import StorageError, shorten
 from memlog.state import Entity, State
 from memlog.times import parse_iso
-from projections.documents import Scope, thread_labels
+from projections.documents import Kind, Scope, kind_label, thread_labels
 from server.answering.cursors import CursorText, Id, Limit, Position, read_cursor, write_cursor
 from server.answering.cutting import page_of, together
 from server.answering.moments import AsOf, Time, position_of
@@ -25,8 +25,10 @@ from server.registry import Arguments, Call, Result, ThreadId, tool
 from server.service import Opened
 from server.tools.reading import GRAPH_KINDS
 
-WRITTEN_MAX = 2_000
-"""Of more documents that a thread wrote, the next page is found sooner by going through the entities."""
+LOOKED_UP_MAX = 2_000
+"""Of more entities of a type, or documents that a thread wrote, the next page is found sooner by going through all."""
+
+ENTITIES: frozenset[Kind] = frozenset({"entity"})
 
 
 class QueryNodes(Arguments, frozen=True):
@@ -76,7 +78,7 @@ def query_nodes(call: Call, arguments: QueryNodes) -> QueryNodesResult:
     start = read_cursor(_NodesCursor, opened.project_id, arguments) or _NodesCursor(at)
     created_us = _moment(arguments.created_after, "createdAfter")
     updated_us = _moment(arguments.updated_after, "updatedAfter")
-    few = _written_by(arguments.thread_id, opened, start.position)
+    few = _few(arguments, opened, start.position)
     with opened.project.read(start.position) as state:
         blamed = state if arguments.provenance else None
         matching = (
@@ -129,15 +131,27 @@ def _kind(entity_type: str) -> str:
     return canonical(entity_type).casefold()
 
 
-def _written_by(thread: str | None, opened: Opened, at: int | None) -> set[str] | None:
-    """The entities of which the thread wrote anything, where that is little; else they are found on the way."""
-    if thread is None:
+def _few(wanted: QueryNodes, opened: Opened, at: int | None) -> set[str] | None:
+    """Those of the type, and those of which the thread wrote anything, where these are few; else they are found on the
+    way. For a type alone nobody waits for the index: going through all entities takes less."""
+    scopes = []
+    if wanted.entity_type is not None:
+        scopes.append(Scope(at, ENTITIES, (kind_label(wanted.entity_type),)))
+    if wanted.thread_id is not None:
+        scopes.append(Scope(at, GRAPH_KINDS, thread_labels(wanted.thread_id)))
+    if not scopes:
         return None
-    scope = Scope(at, GRAPH_KINDS, thread_labels(thread))
+    projections = opened.projections
+    waits = wanted.thread_id is not None
+    text = projections.text_ahead() if waits else projections.text_at_hand()
+    if text is None:
+        return None
     try:
-        return opened.projections.text_ahead().things(scope, WRITTEN_MAX)
+        found = [text.things(scope, LOOKED_UP_MAX) for scope in scopes]
     except StorageError:
         return None
+    known = [each for each in found if each is not None]
+    return set.intersection(*known) if known else None
 
 
 def _entities(state: State, after: str, few: set[str] | None) -> Iterator[Entity]:
