@@ -6,7 +6,8 @@ document never changes: when the name in it changes, it dies and is born anew. W
 being or ends depends on the entry and on the state as it stood then, never on the present; so every
 projection sees the same documents, whenever it reads the log.
 
-A document bears the label of the thread that wrote what is found under it, whoever renamed or moved that since.
+A document bears the label of the thread that wrote what is found under it, whoever renamed or moved that since, and an
+entity that of its type.
 """
 
 from __future__ import annotations
