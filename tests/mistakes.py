@@ -312,7 +312,7 @@ NOT_THERE = [
     Mistake("get_history", {"entityName": "jon-doe"}, "ENTITY_NOT_FOUND", "entityName",
         "Entity with name jon-doe not found", "Did you mean 'john-doe'?", {"entityName": "john-doe"}),
     Mistake("get_observation_history", {"entityName": "john-doe", "observationId": "obs_1"},
-        "OBSERVATION_NOT_FOUND", "observationId", "Observation obs_1 not found on this entity",
+        "OBSERVATION_NOT_FOUND", "observationId", "Observation 'obs_1' not found on this entity",
         "Leave observationId out to see all facts", {"entityName": "john-doe"}),
     Mistake("supersede_memory", {"old_memory_id": "$austin", "new_memory_id": "mem_123"},
         "MEMORY_NOT_FOUND", "new_memory_id", "Memory with ID mem_123 not found",

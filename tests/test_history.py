@@ -109,6 +109,15 @@ def test_a_name_that_is_taken_is_refused() -> None:
     )
 
 
+def test_both_names_of_a_rename_that_cannot_be_used_are_told_at_once() -> None:
+    error = (
+        Given(JON)
+        .when(RenameEntity(name="Mia", new_name="Jon"))
+        .refused(InvalidParameter, "2 problems")
+    )
+    assert [problem.path for problem in error.problems] == ["name", "newName"]
+
+
 def test_a_type_changes_alone_or_with_the_name_and_only_where_it_is_another() -> None:
     renamed, became = EntityRenamed("ent_1", "Jonathan"), EntityTypeChanged("ent_1", "dancer")
     given = Given(JON)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from server.tools import knowledge, querying
-from tests.service import Client, client_on
+from tests.service import Client, Refused, client_on
 
 CAFE = "café"
 CAFE_APART = unicodedata.normalize("NFD", CAFE)
@@ -192,6 +192,21 @@ def test_another_type_for_an_entity_of_the_same_request_is_not_dropped_without_a
     kept = ["Entity 'Ann' exists with type 'Person', which it keeps"]
     assert warned(client, ("Ann", "Person"), ("Ann", "Robot"), ("Ann", "Person")) == kept
     assert client("open_nodes", names=["Ann"])["entities"][0]["entityType"] == "Person"
+
+
+def test_the_history_of_a_deleted_entity_names_a_moment_as_of_which_it_is_told(
+    client: Client,
+) -> None:
+    client("create_entities", entities=[{"name": "Jon", "entityType": "x", "observations": ["a"]}])
+    client("delete_entities", entityNames=["Jon"])
+    with pytest.raises(Refused) as refused:
+        client("get_observation_history", entityName="Jon")
+    advice = refused.value.error["suggestion"]
+    assert advice.endswith(
+        'undo {"position": 5} brings it back. Its facts up to then are told with "asOf": 4.'
+    )
+    told = client("get_observation_history", entityName="Jon", asOf=4)["history"]
+    assert [row["content"] for row in told] == ["a"]
 
 
 def test_an_entity_that_is_saved_by_a_former_name_is_told_with_its_name_of_now(

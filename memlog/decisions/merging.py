@@ -8,7 +8,7 @@ from memlog.canonical import canonical
 from memlog.closest import Suggestions
 from memlog.commands import MergeEntities, RenameEntity
 from memlog.decisions.graph import missing_entity, required_entity
-from memlog.errors import EntityExists, Problem, invalid_at, refusal, refuse
+from memlog.errors import EntityExists, Problem, Refusal, invalid_at, refuse
 from memlog.events import (
     EntityMerged,
     EntityRenamed,
@@ -27,10 +27,8 @@ def rename_entity(command: RenameEntity, state: State) -> Iterator[Event]:
     if new_name is None and new_type is None:
         problem = "required, but missing, and so is newType"
         raise invalid_at("newName", problem, "Say the new name, a newType, or both.", None)
+    refuse(_unfit_names(command, state))
     entity = required_entity(command.name, "name", state)
-    other = None if new_name is None else state.entity_named(new_name)
-    if new_name is not None and other is not None and other.id != entity.id:
-        raise refusal([(EntityExists, _taken(new_name))])
     if new_type is not None and new_type != entity.entity_type:
         yield EntityTypeChanged(entity.id, new_type)
     if new_name is not None and new_name != entity.name:
@@ -38,13 +36,15 @@ def rename_entity(command: RenameEntity, state: State) -> Iterator[Event]:
         yield EntityRenamed(entity.id, new_name)
 
 
-def _taken(name: str) -> Problem:
-    return Problem(
-        "newName",
-        f"Entity with name {name} exists already",
-        "Call merge_entities to make one of the two, or choose another name.",
-        name,
-    )
+def _unfit_names(command: RenameEntity, state: State) -> Iterator[Refusal]:
+    entity_id = state.entity_id_of(command.name)
+    if entity_id is None:
+        yield missing_entity(command.name, "name", state)
+    name = command.new_name
+    if name is not None and state.entity_id_of(name) not in (None, entity_id):
+        problem = f"Entity with name {name} exists already"
+        suggestion = "Call merge_entities to make one of the two, or choose another name."
+        yield EntityExists, Problem("newName", problem, suggestion, name)
 
 
 def merge_entities(command: MergeEntities, state: State) -> Iterator[Event]:

@@ -13,11 +13,13 @@ from memlog.canonical import canonical
 from memlog.commands import EntityName, SaveMemory
 from memlog.decisions.graph import missing_entity
 from memlog.decisions.saving import quality_score, unchanged, warnings
+from memlog.decisions.touching import gone_at
 from memlog.errors import (
     InvalidParameter,
     MemlogError,
     ObservationNotFound,
     Problem,
+    Refusal,
     refusal,
     refuse,
     shorten,
@@ -175,9 +177,7 @@ def get_observation_history(call: Call, arguments: GetObservationHistory) -> His
         position = state.position
         entity_id = state.entity_id_of(arguments.entity_name)
         if entity_id is None:
-            raise refusal(
-                [missing_entity(arguments.entity_name, "entityName", state, at=start.position)]
-            )
+            raise refusal([_missing(arguments.entity_name, state, start.position)])
         rows = [*state.retired_observations(entity_id), *state.observations(entity_id)]
         if arguments.observation_id is not None:
             rows = _chain(arguments.observation_id, rows, state)
@@ -190,6 +190,16 @@ def get_observation_history(call: Call, arguments: GetObservationHistory) -> His
     cursor = write_cursor(following, opened.project_id, arguments)
     notice = None if page else silent_thread(arguments.thread_id, opened)
     return HistoryResult(project=project, history=page, next_cursor=cursor, notice=notice)
+
+
+def _missing(name: str, state: State, at: int | None) -> Refusal:
+    """That it is not there, and as of when it was last: its facts can be read then without bringing it back."""
+    kind, problem = missing_entity(name, "entityName", state, at=at)
+    gone = gone_at(name, state)
+    if gone is None:
+        return kind, problem
+    then = f'{problem.suggestion} Its facts up to then are told with "asOf": {gone - 1}.'
+    return kind, msgspec.structs.replace(problem, suggestion=then)
 
 
 def _chain(observation_id: str, rows: list[Observation], state: State) -> list[Observation]:
