@@ -375,10 +375,11 @@ class Project:
 
         def body(transaction: lmdb.Transaction) -> None:
             meta, mark = self._environment.databases["meta"], _REMOVED
-            row = State(self._timeline(transaction)).project()
-            if command_id and row is not None:
+            if command_id:
                 self._receipts(transaction).require_unused(command_id)
-                mark = deletions.receipt(command_id, row)
+                with _rows_told():
+                    row = State(self._timeline(transaction)).project()
+                mark = mark if row is None else deletions.receipt(command_id, row)
             transaction.put(_REMOVED_KEY, mark, db=meta)
             transaction.delete(VERSION_KEY, db=meta)
 
