@@ -128,7 +128,7 @@ def test_damage_is_found_and_does_not_reach_the_backup(store: Store, tmp_path: P
     store.close()
     flip(file, b"fact of Gina")
     damaged = Store(tmp_path / "data")
-    with pytest.raises(StorageError, match="damaged at position 5"):
+    with pytest.raises(StorageError, match="damaged, it is whole up to position 4"):
         back_up(damaged, tmp_path / "backup")
     there = restored(tmp_path / "backup", tmp_path / "other")
     assert there.project("default").head() == 3
@@ -477,6 +477,21 @@ def test_a_damaged_log_keeps_no_other_project_from_being_backed_up(
         "second": 3,
         "third": 5,
     }
+
+
+def test_damage_that_a_backup_finds_is_noted_and_its_way_out_named(tmp_path: Path) -> None:
+    memlog = holding_lines(tmp_path)
+    flip(next((tmp_path / "data").rglob(LOG_FILE)), b"was a banker")
+    refused = memlog("backup", tmp_path / "backup")
+    assert refused.code == 1
+    assert (
+        "default: The log of this project is damaged, it is whole up to position" in refused.stderr
+    )
+    assert "`memlog repair default` goes on with what is whole" in refused.stderr
+    assert "`memlog restore` " not in refused.stderr
+    written = memlog("import", tmp_path / "before.jsonl")
+    assert (written.code, "is damaged" in written.stderr) == (1, True)
+    assert memlog("backup", tmp_path / "backup").stderr == refused.stderr
 
 
 def test_a_backup_whose_last_run_was_killed_over_a_purge_is_restored_without_what_was_erased(

@@ -26,14 +26,13 @@ from typing import Any, Literal
 
 import msgspec
 
-from memlog import codec
+from memlog import codec, shell
 from memlog.codec import CHAIN_END
-from memlog.errors import Conflict, InvalidParameter, MemlogError, StorageError
+from memlog.errors import Conflict, DamagedLog, InvalidParameter, MemlogError, StorageError
 from memlog.log import Damage, Log
 from memlog.projects.folders import OURS
 from memlog.projects.project import DATABASES, GENERATION_KEY, LOG_FILE, Project
 from memlog.projects.store import Store
-from memlog.shell import command_line
 from memlog.storage.disk import make_private, sync_folder
 from memlog.storage.environment import Environment
 from memlog.storage.errors import is_damage
@@ -160,9 +159,11 @@ def back_up(store: Store, folder: Path, progress: Progress = lambda *_: None) ->
 
 
 def of_project(name: str, error: MemlogError) -> MemlogError:
-    """`error`, which names the project."""
+    """`error`, which names the project, as does what it advises."""
     if name not in error.message:
         error.message = f"{name}: {error.message}"
+    if error.suggestion:
+        error.suggestion = shell.of_project(error.suggestion, name)
     return error
 
 
@@ -269,7 +270,7 @@ def _require_nothing_lost(source: Log, name: str, copy: Copy, folder: Path) -> N
     mended = (position for position, value in source.stored() if codec.is_mended(value))
     lost = [position for position in mended if copy.has_written(position)]
     if lost:
-        puts_back = command_line(f"memlog repair --backup {shlex.quote(str(folder))}", name)
+        puts_back = shell.command_line(f"memlog repair --backup {shlex.quote(str(folder))}", name)
         raise Conflict(
             f"The backup of project '{name}' has {len(lost)} entries that its log lost with a damage, the "
             f"first of position {lost[0]}",
@@ -300,14 +301,12 @@ def _require_as_forgetful(project: Project, name: str, copy: Copy) -> None:
 def _checked(
     entries: Iterator[tuple[int, bytes]], position: int, chain: bytes
 ) -> Iterator[tuple[int, bytes]]:
-    """The entries, as long as each follows from the one before."""
+    """The entries, as long as each follows from the one before. Raises DamagedLog at the first that does not."""
     chain = chain or codec.GENESIS
     for found, value in entries:
-        if found != position + 1 or not codec.follows(chain, found, value):
-            raise StorageError(
-                f"The log is damaged at position {position + 1}; the backup stays as it was",
-                suggestion="Run `memlog verify`, then restore the project with `memlog restore`.",
-            )
+        if found != position + 1:
+            raise DamagedLog(position, f"position {position + 1}: it is missing")
+        codec.require_follows(chain, found, value)
         yield found, value
         position, chain = found, value[1:CHAIN_END]
 
