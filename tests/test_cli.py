@@ -169,7 +169,7 @@ def test_the_doctor_says_what_is_set_and_where_and_keeps_secrets(remembered: Com
 
 def test_what_it_makes_for_the_memory_is_for_its_owner_alone(tmp_path: Path) -> None:
     memlog = CommandLine(tmp_path / "made" / "data")
-    memlog("projects")
+    memlog("projects", "create", "default")
     memlog("backup", str(tmp_path / "kept"))
     for folder in (tmp_path / "made" / "data", tmp_path / "kept"):
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -411,6 +411,44 @@ def test_to_verify_where_no_project_is_says_so(memlog: CommandLine) -> None:
     ended = memlog("verify")
     assert (ended.code, ended.stdout) == (0, "There are no projects yet.\n")
     assert memlog("verify", "--json").json == {}
+
+
+READ = [
+    *("stats", "log", "show Jon", "diff --from 0", "search Jon", "export", "export --full", "undo"),
+    *("replay", "replay --check"),
+]
+
+
+@pytest.mark.parametrize("command", READ)
+def test_a_command_that_only_reads_makes_no_project(memlog: CommandLine, command: str) -> None:
+    for begun in (False, True):
+        told = memlog(*command.split())
+        assert told.code == 1
+        assert told.stderr.startswith(
+            f"error: There is no project 'default' in {memlog.data_dir} yet\nhint: It begins with"
+        )
+        if not begun:
+            assert not memlog.data_dir.exists()
+            assert memlog("projects", "create", "other").code == 0
+    assert [row["name"] for row in memlog("projects", "--json").json] == ["other"]
+
+
+def test_a_command_that_looks_around_makes_no_data_directory(
+    memlog: CommandLine, tmp_path: Path
+) -> None:
+    """Its name may be misspelt."""
+    for command in ("projects", "verify", "doctor"):
+        assert memlog(command).code == 0
+    assert memlog("doctor", "--json").json["data_dir"]["state"] == "it is not there yet"
+    refused = memlog("backup", tmp_path / "backup")
+    assert (refused.code, refused.stderr.splitlines()[0]) == (
+        1,
+        f"error: There are no projects in {memlog.data_dir} yet",
+    )
+    for command in ("projects delete default", "purge default --entity Jon", "repair default"):
+        assert memlog(*command.split(), "--yes").code == 1
+    assert not memlog.data_dir.exists()
+    assert not (tmp_path / "backup").exists()
 
 
 def test_one_entry_is_called_one(memlog: CommandLine) -> None:
@@ -875,7 +913,7 @@ def test_a_command_that_builds_a_state_anew_is_about_the_project_at_hand(
         cursor.set_range(b"O")
         cursor.put(cursor.key(), b"no row", overwrite=True)
 
-    assert shop("log").code == 0  # the default project, which is as it should be
+    assert shop("projects", "create", "default").code == 0  # which is as it should be
     (file,) = (
         file
         for file in (tmp_path / "data" / "projects").glob("*/log.mdb")

@@ -106,7 +106,16 @@ def test_a_thread_that_no_client_could_name_is_refused(
     ended = memlog("import", file, "--thread", thread)
     assert ended.code == 2
     assert "'--thread'" in ended.stderr
-    assert memlog("search", "banker", "--json").json["groups"] == []
+    assert not memlog.data_dir.exists()
+
+
+def test_an_export_of_what_was_never_made_leaves_the_file_as_it_is(
+    memlog: CommandLine, tmp_path: Path
+) -> None:
+    kept = written(tmp_path / "memory.json", [JON])
+    before = kept.read_bytes()
+    assert memlog("export", kept).code == 1
+    assert kept.read_bytes() == before
 
 
 def test_an_export_says_how_many_facts_and_records_it_leaves_out(

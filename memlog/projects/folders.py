@@ -30,6 +30,19 @@ _HOMES: dict[Status, str] = {"active": "projects", "archived": "archive"}
 _REPLACED, _SALVAGED, _STAGED, _TRASH = "replaced", "salvaged", "restoring", "trash"
 OURS = (*_HOMES.values(), _REPLACED, _SALVAGED, _STAGED, _TRASH)
 """In a data directory."""
+CATALOG = "catalog.mdb"
+
+
+def is_begun(data_dir: Path) -> bool:
+    """Whether there may be projects in it; True, too, of what cannot be used as one: whoever opens it says why."""
+    try:
+        os.fspath(data_dir).encode()
+        standing = os.listdir(data_dir)
+    except FileNotFoundError:
+        return False
+    except (OSError, UnicodeEncodeError):
+        return True
+    return any(each in standing for each in (CATALOG, *_HOMES.values()))
 
 
 class Folders:

@@ -33,7 +33,7 @@ from memlog.log import Log
 from memlog.projects import deletions
 from memlog.projects.catalog import Catalog
 from memlog.projects.deletions import Deletions
-from memlog.projects.folders import Folders
+from memlog.projects.folders import CATALOG, Folders
 from memlog.projects.opening import OpenProjects
 from memlog.projects.project import LOG_FILE, Origin, Outcome, Project, clock_us
 from memlog.projects.purging import Plan, Target, plan
@@ -59,7 +59,7 @@ class Store:
         self._clock = clock
         self._folders = Folders(data_dir, context.new_id)
         self._folders.make()
-        self._catalog = Catalog(data_dir / "catalog.mdb")
+        self._catalog = Catalog(data_dir / CATALOG)
         self._deletions = Deletions(data_dir / "deletions.json")
         self._open = OpenProjects(data_dir / "catalog.lock", self._folders, self._catalog, clock)
         try:

@@ -18,6 +18,7 @@ from server.cli.common import (
     progress_bar,
     say,
     store_of,
+    store_to_read,
     with_settings,
 )
 
@@ -41,7 +42,7 @@ def backup_command(settings: Settings, folder: Path, as_json: bool) -> None:
     \b
     Example: memlog backup ~/memlog-backup
     """
-    with store_of(settings) as store, progress_bar(hidden=as_json) as progress:
+    with store_to_read(settings) as store, progress_bar(hidden=as_json) as progress:
         done = back_up(store, folder, bar_for(progress))
     if as_json:
         print_json(done)

@@ -25,6 +25,7 @@ from server.cli.common import (
     print_json,
     progress_bar,
     service_of,
+    to_look_around,
     with_settings,
 )
 from server.cli.hints import hint_of
@@ -53,8 +54,12 @@ def doctor_command(ctx: click.Context, settings: Settings, as_json: bool) -> Non
         "settings": _settings(settings, ctx.params.get("data_dir")),
         "unknown": unknown(),
     }
-    with service_of(settings) as service, progress_bar(hidden=as_json) as progress:
-        report["data_dir"] = _data_dir(settings.data_dir)
+    report["data_dir"] = _data_dir(settings.data_dir)
+    with (
+        to_look_around(settings) as looked_at,
+        service_of(looked_at) as service,
+        progress_bar(hidden=as_json) as progress,
+    ):
         report["embedder"] = _embedder(service)
         rows = service.store.projects("all")
         shown = progress.track(rows, description="projects")
@@ -80,6 +85,8 @@ def _settings(settings: Settings, data_dir: Any) -> dict[str, dict[str, str]]:
 
 
 def _data_dir(folder: Path) -> dict[str, str]:
+    if not folder.is_dir():
+        return {"path": str(folder), "state": "it is not there yet"}
     mode = S_IMODE(folder.stat().st_mode)
     report = {"path": str(folder), "mode": f"{mode:04o}"}
     if mode & OF_OTHERS:

@@ -28,7 +28,7 @@ from server.cli.common import (
     print_json,
     project_option,
     say,
-    service_of,
+    service_to_read,
     with_settings,
 )
 
@@ -66,7 +66,7 @@ def log_command(
     Example: memlog log --limit 20
     Example: memlog log --entity Jon --thread planning
     """
-    with service_of(settings) as service:
+    with service_to_read(settings, project or settings.project) as service:
         _, opened = open_to_read(service, project)
         lines = list(islice(_newest_first(opened.project, before, entity, thread), limit))[::-1]
         silent = None if lines else silent_thread(thread, opened)

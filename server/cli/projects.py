@@ -18,6 +18,8 @@ from server.cli.common import (
     safe,
     say,
     service_of,
+    service_to_read,
+    to_look_around,
     with_settings,
 )
 from server.input.arguments import decode
@@ -65,7 +67,7 @@ def list_projects(
 
 
 def _list(settings: Settings, status: Wanted, as_json: bool) -> None:
-    with service_of(settings) as service:
+    with to_look_around(settings) as looked_at, service_of(looked_at) as service:
         rows = [view_project(row) for row in service.store.projects(status)]
     if as_json:
         print_json(rows)
@@ -109,7 +111,7 @@ def archive(settings: Settings, name: str) -> None:
     \b
     Example: memlog projects archive old-app
     """
-    with service_of(settings) as service:
+    with service_to_read(settings, name) as service:
         service.store.archive(name)
     say(f"Archived project '{name}'.")
 
@@ -123,7 +125,7 @@ def restore(settings: Settings, name: str) -> None:
     \b
     Example: memlog projects restore old-app
     """
-    with service_of(settings) as service:
+    with service_to_read(settings, name) as service:
         service.store.restore(name)
     say(f"Restored project '{name}'.")
 
@@ -138,7 +140,7 @@ def delete(settings: Settings, name: str, yes: bool) -> None:
     \b
     Example: memlog projects delete old-app
     """
-    with service_of(settings) as service:
+    with service_to_read(settings, name) as service:
         service.store.find(name)
         if not yes:
             confirm(f"Delete project '{name}' and its history for good?")

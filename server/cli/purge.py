@@ -21,7 +21,7 @@ from server.cli.common import (
     print_json,
     progress_bar,
     say,
-    service_of,
+    service_to_read,
     with_settings,
 )
 from server.service import Service
@@ -59,7 +59,7 @@ def purge_command(
     Example: memlog purge my-app --memory mem_01h455vb4pex5vsknk084sn02q --yes
     """
     target = Target(entities, memories)
-    with service_of(settings) as service:
+    with service_to_read(settings, project) as service:
         planned, others = _planned(service, project, target)
         if as_json and not yes:
             print_json(_report(planned, others, []))

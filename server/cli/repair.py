@@ -22,7 +22,7 @@ from server.cli.common import (
     positions_in_words,
     print_json,
     say,
-    store_of,
+    store_to_read,
     with_settings,
 )
 
@@ -52,7 +52,7 @@ def repair_command(
     Example: memlog repair my-app --backup /mnt/backup
     Example: memlog repair my-app --json --yes
     """
-    with store_of(settings) as store:
+    with store_to_read(settings, project) as store:
         told = repair(store, project, backup=backup, rehearse=not yes)
         if not as_json:
             _tell(told)

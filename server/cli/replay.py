@@ -16,12 +16,12 @@ from server.cli.common import (
     bar_for,
     here,
     json_option,
-    open_project,
+    open_existing,
     print_json,
     progress_bar,
     project_argument,
     say,
-    service_of,
+    service_to_read,
     with_settings,
 )
 from server.service import Service
@@ -56,7 +56,10 @@ def replay_command(
         raise click.UsageError("--all is every project: leave out the name of one.")
     if catalog and check:
         raise click.UsageError("--catalog writes the list anew and --check changes nothing.")
-    with service_of(settings) as service, progress_bar(hidden=as_json) as progress:
+    with (
+        service_to_read(settings, project or settings.project) as service,
+        progress_bar(hidden=as_json) as progress,
+    ):
         if catalog:
             service.store.rebuild_catalog()
         if catalog and not (project or every):
@@ -64,7 +67,7 @@ def replay_command(
         elif every:
             names = [row.name for row in service.store.projects("active")]
         else:
-            names = [open_project(service, project)[0]]
+            names = [open_existing(service, project)[0]]
         reports = {
             name: {
                 part: _part(service, name, part, check, bar_for(progress))

@@ -9,10 +9,10 @@ from server.cli.common import (
     beneath,
     json_option,
     open_console,
-    open_project,
+    open_existing,
     print_json,
     project_option,
-    service_of,
+    service_to_read,
     with_settings,
 )
 
@@ -46,8 +46,8 @@ def search_command(
     from server.answering.findings import findings
     from server.answering.moments import position_of
 
-    with service_of(settings) as service:
-        _, opened = open_project(service, project)
+    with service_to_read(settings, project or settings.project) as service:
+        _, opened = open_existing(service, project)
         mode = mode or settings.search_mode
         beginning = position_of(since, opened.project, "--since") or 0
         found = findings(opened, query, mode, limit, thread=thread, since=beginning)

@@ -19,7 +19,7 @@ from server.cli.common import (
     open_to_read,
     print_json,
     project_option,
-    service_of,
+    service_to_read,
     with_settings,
 )
 
@@ -39,7 +39,7 @@ def show_command(
     Example: memlog show Jon
     Example: memlog show Jon --as-of 2026-11-20
     """
-    with service_of(settings) as service:
+    with service_to_read(settings, project or settings.project) as service:
         _, opened = open_to_read(service, project)
         at = position_of(as_of, opened.project, "--as-of")
         with opened.project.read(at) as state:

@@ -25,6 +25,7 @@ from server.cli.common import (
     here,
     indexed,
     json_option,
+    open_existing,
     open_project,
     print_json,
     progress_bar,
@@ -32,6 +33,7 @@ from server.cli.common import (
     safe,
     say,
     service_of,
+    service_to_read,
     store_of,
     with_settings,
 )
@@ -260,8 +262,8 @@ def export_command(settings: Settings, file: Path, project: str | None, full: bo
     Example: memlog export --full history.jsonl
     """
     count = 0
-    with service_of(settings) as service:
-        _, opened = open_project(service, project)
+    with service_to_read(settings, project or settings.project) as service:
+        _, opened = open_existing(service, project)
         with written_whole(file) as written:
             for line in chronicle.write(opened.project) if full else _graph(opened):
                 written.write(safe(line.decode()).encode())

@@ -16,11 +16,11 @@ from server.cli.common import (
     INTEGER,
     json_option,
     one_line,
-    open_project,
+    open_existing,
     print_json,
     project_option,
     say,
-    service_of,
+    service_to_read,
     with_settings,
 )
 from server.tools.history import LAST_MAX, NOTHING_TO_UNDO
@@ -61,8 +61,8 @@ def undo_command(
     if position is not None and (last != 1 or thread is not None):
         raise click.UsageError("--position names one command: leave out --last and --thread.")
     command = Undo(position=position, last=last, thread=thread, cascade=cascade)
-    with service_of(settings) as service:
-        _, opened = open_project(service, project)
+    with service_to_read(settings, project or settings.project) as service:
+        _, opened = open_existing(service, project)
         require_thread(thread, opened)
         if dry_run:
             undone = opened.project.rehearse(command, service.store.context, _undone)

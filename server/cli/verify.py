@@ -25,6 +25,7 @@ from server.cli.common import (
     project_argument,
     say,
     store_of,
+    to_look_around,
     with_settings,
 )
 
@@ -66,7 +67,11 @@ def verify_command(settings: Settings, project: str | None, as_json: bool) -> No
     """
     reports: dict[str, Report] = {}
     gone: set[str] = set()
-    with store_of(settings) as store, progress_bar(hidden=as_json) as progress:
+    with (
+        to_look_around(settings) as looked_at,
+        store_of(looked_at) as store,
+        progress_bar(hidden=as_json) as progress,
+    ):
         rows = store.projects("all") if project is None else [store.find(project)]
         for row in progress.track(rows, description="projects"):
             task = new_bar(progress, row.name, None)
