@@ -16,10 +16,12 @@ from memlog.commands import CreateEntities, NewEntity, StoreMemory
 from memlog.context import Context
 from memlog.copies.backup import Copy, back_up
 from memlog.copies.taking_in import restore
-from memlog.errors import Conflict, InvalidParameter, ProjectExists, StorageError
+from memlog.errors import Conflict, InvalidParameter, ProjectExists, ProjectNotFound, StorageError
+from memlog.log import Damage
 from memlog.projects.project import LOG_FILE, Origin, Project
 from memlog.projects.purging import Target
 from memlog.projects.store import Store
+from memlog.repair.damage import mark
 from tests.command_line import holding_lines
 from tests.served import run_memlog, served
 from tests.simulated_faults import Fault, dies
@@ -274,8 +276,40 @@ def test_another_project_of_the_name_is_never_replaced(store: Store, tmp_path: P
     back_up(store, tmp_path / "backup")
     other = Store(tmp_path / "other")
     other.create("default")
+    remember(other, "Mia")
     with pytest.raises(ProjectExists):
         restore(other, tmp_path / "backup", replace=True)
+
+
+def test_a_restore_takes_the_place_of_a_project_that_holds_only_its_creation(
+    store: Store, tmp_path: Path
+) -> None:
+    """A server was started in the new data directory first, and made its usual project."""
+    back_up(store, tmp_path / "backup")
+    other = Store(tmp_path / "other")
+    empty = other.create("default", "made on first use")
+    still_open = other.project("default")
+    (back,) = restore(other, tmp_path / "backup")
+    assert (back.how, back.position) == ("restored", 3)
+    assert [row.id for row in other.projects("all")] == [back.id]
+    assert not list((tmp_path / "other").rglob(empty.id))
+    with pytest.raises(ProjectNotFound):
+        still_open.execute(StoreMemory(content="too late"), Context(), lambda _: None)
+
+
+def test_a_project_that_holds_only_its_creation_for_all_that_can_be_read_is_not_taken_for_empty(
+    store: Store, tmp_path: Path
+) -> None:
+    back_up(store, tmp_path / "backup")
+    other = Store(tmp_path / "other")
+    row = other.create("default")
+    file = other.file(row.id)
+    other.close()
+    mark(file, [Damage(2, "missing: the log ends before it")])
+    again = Store(tmp_path / "other")
+    with pytest.raises(ProjectExists):
+        restore(again, tmp_path / "backup")
+    assert file.exists()
 
 
 def test_a_folder_that_is_no_backup_is_not_written_to(store: Store, tmp_path: Path) -> None:
@@ -449,9 +483,10 @@ def test_a_damaged_copy_keeps_no_other_project_from_being_restored(
 def test_a_name_that_is_taken_keeps_no_other_project_from_being_restored(
     three: Store, tmp_path: Path
 ) -> None:
-    """A server was started in the new data directory first, and made its usual project."""
+    """A server was started in the new data directory first, and somebody told it something."""
     fresh = Store(tmp_path / "other")
     fresh.create("default")
+    remember(fresh, "Mia")
     with pytest.raises(ProjectExists) as caught:
         restore(fresh, tmp_path / "backup")
     assert "Done all the same: second, third." in (caught.value.suggestion or "")
@@ -574,7 +609,10 @@ def test_a_restore_where_another_project_has_the_name_says_that_it_is_another_on
     tmp_path: Path,
 ) -> None:
     for each in ("lost", "begun anew"):
-        run_memlog("projects", "create", "shop", data_dir=tmp_path / each)
+        begun = Store(tmp_path / each)
+        begun.create("shop")
+        remember(begun, "Jon", "shop")
+        begun.close()
     run_memlog("backup", tmp_path / "backup", data_dir=tmp_path / "lost")
     told = run_memlog(
         "restore", tmp_path / "backup", "shop", "--replace", data_dir=tmp_path / "begun anew"

@@ -27,7 +27,8 @@ from memlog.projects.store import Store
 from memlog.storage.environment import Environment
 from memlog.storage.tables import place
 from memlog.times import LATEST_US
-from tests.command_line import CommandLine, holding_lines
+from tests.command_line import JON, CommandLine, holding_lines
+from tests.command_line import written as written_lines
 from tests.simulated_commands import Draw
 
 
@@ -214,10 +215,13 @@ def test_on_the_command_line_a_history_becomes_the_project_it_was(tmp_path: Path
     assert "already there" in other("import", file).stdout
     assert other("verify").code == 0
     third = CommandLine(tmp_path / "third")
-    assert third("projects", "create", "default").code == 0
+    assert third("import", written_lines(tmp_path / "jon.jsonl", [JON])).code == 0
     refused = third("import", file)
     assert (refused.code, "--replace" in refused.stderr) == (1, False)
     assert "`memlog projects delete`" in refused.stderr
+    fourth = CommandLine(tmp_path / "fourth")
+    assert fourth("projects", "create", "default").code == 0
+    assert "restored, 9 entries" in fourth("import", file).stdout  # nothing was in there
 
 
 @pytest.mark.parametrize("kept", [1, 2, 9])

@@ -278,6 +278,27 @@ def test_of_two_projects_of_one_name_the_one_that_is_known_stays_and_the_other_i
     again.close()
 
 
+def test_of_two_projects_of_one_name_the_one_that_holds_only_its_creation_gives_way(
+    store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log was elsewhere for a while, and a server made its usual project meanwhile."""
+    full = store.create("one")
+    remember(store.project("one"), "Jon")
+    store.close()
+    shutil.move(tmp_path / "projects" / full.id, tmp_path / full.id)
+    again = Store(tmp_path)
+    empty = again.create("one")
+    again.close()
+    shutil.move(tmp_path / full.id, tmp_path / "projects" / full.id)
+    for _ in range(2):
+        again = Store(tmp_path)
+        assert [row.id for row in again.projects("all")] == [full.id]
+        assert known(again, "one") == ["Jon"]
+        again.close()
+        assert f"{empty.id} is left out" in caplog.text
+        assert f"{full.id} is left out" not in caplog.text
+
+
 @pytest.mark.parametrize("lost", ["nothing", "the catalogue"])
 def test_a_project_of_a_newer_memlog_keeps_nobody_from_the_others(
     store: Store, tmp_path: Path, lost: str

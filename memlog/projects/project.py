@@ -267,6 +267,12 @@ class Project:
         """Which file this is: a log that takes its place has another one, whatever its length."""
         return self._environment.identity
 
+    @property
+    def is_bare(self) -> bool:
+        """Whether it holds its own creation and nothing else."""
+        with self._snapshot() as transaction:
+            return self.damage is None and _is_bare(self._log(transaction))
+
     def verify(self) -> Iterator[int | Damage]:
         with self._snapshot() as transaction:
             yield from self._log(transaction).verify()
@@ -367,13 +373,16 @@ class Project:
 
     # -- the end
 
-    def remove(self, command_id: str | None = None) -> None:
-        """Marks the file as gone, so that no process that still has it open writes into a ghost.
+    def remove(self, command_id: str | None = None, *, only_bare: bool = False) -> bool:
+        """Marks the file as gone, so that no process that still has it open writes into a ghost; of `only_bare`, unless
+        it holds more than its creation. Whether it did.
 
         Raises Conflict where the command id was used for something else in it.
         """
 
-        def body(transaction: lmdb.Transaction) -> None:
+        def body(transaction: lmdb.Transaction) -> bool:
+            if only_bare and not _is_bare(self._log(transaction)):
+                return False
             meta, mark = self._environment.databases["meta"], _REMOVED
             if command_id:
                 self._receipts(transaction).require_unused(command_id)
@@ -382,8 +391,9 @@ class Project:
                 mark = mark if row is None else deletions.receipt(command_id, row)
             transaction.put(_REMOVED_KEY, mark, db=meta)
             transaction.delete(VERSION_KEY, db=meta)
+            return True
 
-        self._environment.write(body)
+        return self._environment.write(body)
 
     def close(self) -> None:
         self._environment.close()
@@ -430,6 +440,10 @@ def _rows_told() -> Iterator[None]:
             suggestion="`memlog replay --only state` builds the state anew from the log; "
             "`memlog verify` says whether the log is whole.",
         ) from error
+
+
+def _is_bare(log: Log) -> bool:
+    return log.position() <= 1
 
 
 def _erased(position: int, value: bytes) -> bytes:

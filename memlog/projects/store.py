@@ -255,17 +255,18 @@ class Store:
     def adopt(self, folder: Path, *, replace: bool = False) -> tuple[ProjectRow, Path | None]:
         """Takes a folder with the log of a project into the store: it is moved there.
 
-        Raises ProjectExists where a project of that name is there, and also where it is this very one,
-        unless it may be replaced. What is replaced is moved to DATA/replaced, which is told, and never removed.
+        Raises ProjectExists where another project of that name is there, and also where it is this very one, unless it
+        may be replaced. What is replaced is moved to DATA/replaced, which is told, and never removed; another one that
+        holds only its own creation is removed.
         """
         with closing(Project(folder, clock=self._clock)) as project:
             row = project.status()
         if row is None or row.id != folder.name:
             raise InvalidParameter(f"{folder.name} holds no project of this id")
         with self._open.locked():
-            there = [each for each in self.projects("all") if row.name == each.name]
             present = self._folders.of(row.id)
-            if any(each.id != row.id for each in there):
+            namesake = self._catalog.row(row.name)
+            if namesake is not None and namesake.id != row.id and not self._makes_way(namesake):
                 keep = f"memlog export --full FILE --project {shlex.quote(row.name)}"
                 raise ProjectExists(
                     f"Project '{row.name}' exists already, and is not the one to be restored",
@@ -285,6 +286,18 @@ class Store:
                     aside = self._put_aside(present)
                 self._folders.move(folder, self._folders.home(row.id))
         return self.find(row.name), aside
+
+    def _makes_way(self, row: ProjectRow) -> bool:
+        """Removes a project that holds only its own creation, as the first look at an empty memory makes it: nothing is
+        lost with it. False where it holds more."""
+        if not self._is_there(row):
+            return True
+        try:
+            with self._changing(row.id):
+                project = self._open.get(row.id)
+                return project.damage is None and project.remove(only_bare=True)
+        except DamagedLog:
+            return False
 
     @contextmanager
     def staging(self) -> Iterator[Path]:
@@ -406,18 +419,28 @@ class Store:
         self._catalog.write(project_id, row)
 
     def _has_namesake(self, row: ProjectRow) -> bool:
-        """Whether another project is known by its name: a folder was copied into this data directory."""
+        """Whether another project is known by its name, and stays so: a folder was copied into this data directory. One
+        that holds only its own creation gives way to one that holds more."""
         known = self._catalog.row(row.name)
         if known is None or known.id == row.id or self._folders.of(known.id) is None:
             return False
+        gives_way = self._is_bare(known.id) and not self._is_bare(row.id)
+        stays, left_out = (row, known) if gives_way else (known, row)
         log.warning(
             "%s is left out, in lists and in backups, for %s is called '%s', too. Nothing of it is lost: "
             "move its folder to `projects` of another data directory to read it",
-            row.id,
-            known.id,
+            left_out.id,
+            stays.id,
             row.name,
         )
-        return True
+        return not gives_way
+
+    def _is_bare(self, project_id: str) -> bool:
+        """False, too, of one that cannot be read."""
+        try:
+            return self._open.get(project_id).is_bare
+        except StorageError:
+            return False
 
     def _settle_damaged(self, row: ProjectRow) -> None:
         """What is left of a log decides nothing but that there is a project, where nobody knows of it."""

@@ -58,7 +58,7 @@ class Salvaged(Project):
     def erase(self, chosen: Any) -> NoReturn:
         raise self._damage
 
-    def remove(self, command_id: str | None = None) -> NoReturn:
+    def remove(self, command_id: str | None = None, *, only_bare: bool = False) -> NoReturn:
         raise self._damage
 
 

@@ -178,6 +178,11 @@ def _print(report: dict[str, Any]) -> None:
     console.print(table)
     for variable, hint in report["unknown"].items():
         console.print(f"{variable} is no setting and does nothing. {hint}", markup=False)
+    if "state" in report["data_dir"]:
+        console.print(
+            f"data directory {report['data_dir']['path']}: {report['data_dir']['state']}",
+            markup=False,
+        )
     if "hint" in report["data_dir"]:
         console.print(
             f"data directory of mode {report['data_dir']['mode']}. {report['data_dir']['hint']}",
