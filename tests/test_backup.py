@@ -15,6 +15,7 @@ import pytest
 from memlog.commands import CreateEntities, NewEntity, StoreMemory
 from memlog.context import Context
 from memlog.copies.backup import Copy, back_up
+from memlog.copies.inventory import NOTE
 from memlog.copies.taking_in import restore
 from memlog.errors import Conflict, InvalidParameter, ProjectExists, ProjectNotFound, StorageError
 from memlog.log import Damage
@@ -22,7 +23,7 @@ from memlog.projects.project import LOG_FILE, Origin, Project
 from memlog.projects.purging import Target
 from memlog.projects.store import Store
 from memlog.repair.damage import mark
-from tests.command_line import holding_lines
+from tests.command_line import CommandLine, holding_lines, lines_of, written
 from tests.served import run_memlog, served
 from tests.simulated_faults import Fault, dies
 
@@ -120,7 +121,7 @@ def test_after_a_purge_the_backup_forgets_it_too(store: Store, tmp_path: Path) -
     (anew,) = back_up(store, tmp_path / "backup")
     assert anew.how == "whole"
     assert b"fact of Jon" not in next((tmp_path / "backup").rglob(LOG_FILE)).read_bytes()
-    assert {path.name for path in (tmp_path / "backup").iterdir()} == {anew.id, "backup.lock"}
+    assert {path.name for path in (tmp_path / "backup").iterdir()} == {anew.id, "backup.lock", NOTE}
 
 
 def test_damage_is_found_and_does_not_reach_the_backup(store: Store, tmp_path: Path) -> None:
@@ -152,9 +153,7 @@ def test_a_project_is_restored_by_its_name_in_any_unicode_form(
     back_up(store, tmp_path / "backup")
     fresh = Store(tmp_path / "other")
     apart = unicodedata.normalize("NFD", "café")
-    assert [
-        each.name for each in restore(fresh, tmp_path / "backup", names=frozenset({apart}))
-    ] == ["café"]
+    assert [each.name for each in restore(fresh, tmp_path / "backup", names=[apart])] == ["café"]
     fresh.close()
 
 
@@ -312,6 +311,90 @@ def test_a_project_that_holds_only_its_creation_for_all_that_can_be_read_is_not_
     assert file.exists()
 
 
+def begun_again(tmp_path: Path) -> tuple[CommandLine, str, str]:
+    """Two projects `default`, the first of which was deleted between two runs of a backup; and their ids."""
+    memlog = CommandLine(tmp_path / "data")
+    ids: list[str] = []
+    for name in ("Old", "Current"):
+        if ids:
+            assert memlog("projects", "delete", "default", "--yes").code == 0
+        line = {"type": "entity", "name": name, "entityType": "T"}
+        assert memlog("import", written(tmp_path / f"{name}.jsonl", [line])).code == 0
+        done = memlog("backup", tmp_path / "backup", "--json")
+        ids.append(done.json[0]["id"])
+    return memlog, ids[0], ids[1]
+
+
+def entities(memlog: CommandLine) -> list[str]:
+    return [line["name"] for line in lines_of(memlog("export").stdout)]
+
+
+@pytest.mark.parametrize("noted", ["what the last run found", "nothing, as before it was"])
+def test_of_projects_of_one_name_the_one_of_the_last_run_is_restored(
+    tmp_path: Path, noted: str
+) -> None:
+    _, old, _ = begun_again(tmp_path)
+    if noted != "what the last run found":
+        (tmp_path / "backup" / NOTE).unlink()
+    for names in ([], ["default"]):
+        other = CommandLine(tmp_path / f"other{len(names)}")
+        done = other("restore", tmp_path / "backup", *names)
+        assert (done.code, entities(other)) == (0, ["Current"])
+        assert (old in done.stdout) == (not names)
+    another = CommandLine(tmp_path / "another")
+    assert another("restore", tmp_path / "backup", old).code == 0
+    assert entities(another) == ["Old"]
+
+
+def test_the_last_run_decides_and_not_which_project_is_newer(tmp_path: Path) -> None:
+    memlog, old, current = begun_again(tmp_path)
+    assert memlog("projects", "delete", "default", "--yes").code == 0
+    assert memlog("restore", tmp_path / "backup", old).code == 0
+    assert memlog("backup", tmp_path / "backup").code == 0
+    other = CommandLine(tmp_path / "other")
+    told = other("restore", tmp_path / "backup", "--json")
+    assert ([each["id"] for each in told.json], entities(other)) == ([old], ["Old"])
+    assert f"`memlog restore {tmp_path / 'backup'} {current}` brings it back" in told.stderr
+
+
+def test_what_was_deleted_is_kept_in_the_backup_and_told_by_each_run(tmp_path: Path) -> None:
+    memlog, old, _ = begun_again(tmp_path)
+    told = memlog("backup", tmp_path / "backup").stdout
+    assert f"2 projects are in {tmp_path / 'backup'}.\nNot here any more, but kept" in told
+    assert f"  default: `memlog restore {tmp_path / 'backup'} {old}` brings it back" in told
+
+
+def test_a_run_over_an_empty_data_directory_leaves_what_the_one_before_noted(
+    tmp_path: Path,
+) -> None:
+    memlog, _, current = begun_again(tmp_path)
+    assert memlog("projects", "delete", "default", "--yes").code == 0
+    told = memlog("backup", tmp_path / "backup").stdout
+    assert told.startswith("2 projects are in")
+    assert current in told
+    assert memlog("restore", tmp_path / "backup").code == 0
+    assert entities(memlog) == ["Current"]
+
+
+def test_a_backup_with_copies_of_what_is_gone_alone_says_how_these_are_restored(
+    tmp_path: Path,
+) -> None:
+    _, old, current = begun_again(tmp_path)
+    shutil.rmtree(tmp_path / "backup" / current)
+    refused = CommandLine(tmp_path / "other")("restore", tmp_path / "backup")
+    assert refused.code == 1
+    assert "found none of the projects that it has copies of" in refused.stderr
+    assert f"default: `memlog restore {tmp_path / 'backup'} {old}`" in refused.stderr
+
+
+def test_a_note_of_a_run_that_is_damaged_counts_as_none(tmp_path: Path) -> None:
+    begun_again(tmp_path)
+    (tmp_path / "backup" / NOTE).write_bytes(b"\xff{")
+    other = CommandLine(tmp_path / "other")
+    assert other("restore", tmp_path / "backup").code == 0
+    assert entities(other) == ["Current"]
+
+
 def test_a_folder_that_is_no_backup_is_not_written_to(store: Store, tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "one.jpg").write_bytes(b"x")
@@ -416,7 +499,11 @@ def test_what_a_killed_run_left_of_what_was_erased_goes_with_the_next(
     (made,) = back_up(store, tmp_path / "backup")
     (tmp_path / "backup" / made.id).rename(tmp_path / "backup" / f"{made.id}.erased")
     back_up(store, tmp_path / "backup")
-    assert {path.name for path in (tmp_path / "backup").iterdir()} == {made.id, "backup.lock"}
+    assert {path.name for path in (tmp_path / "backup").iterdir()} == {
+        made.id,
+        "backup.lock",
+        NOTE,
+    }
 
 
 def purged(backup: Path, folder: Path, name: str) -> Store:
@@ -468,7 +555,7 @@ def test_a_damaged_copy_keeps_no_other_project_from_being_restored(
 ) -> None:
     flip(tmp_path / "backup" / three.find("default").id / LOG_FILE, b"fact of Jon")
     fresh = Store(tmp_path / "one")
-    (third,) = restore(fresh, tmp_path / "backup", names=frozenset({"third"}))
+    (third,) = restore(fresh, tmp_path / "backup", names=["third"])
     assert (third.how, [row.name for row in fresh.projects()]) == ("restored", ["third"])
     fresh = Store(tmp_path / "all")
     with pytest.raises(StorageError, match="is damaged at position 3") as caught:
@@ -477,7 +564,7 @@ def test_a_damaged_copy_keeps_no_other_project_from_being_restored(
     assert "Done all the same: second, third." in (caught.value.suggestion or "")
     assert [row.name for row in fresh.projects()] == ["second", "third"]
     with pytest.raises(StorageError, match="is damaged at position 3"):  # it may be this one
-        restore(fresh, tmp_path / "backup", names=frozenset({"default"}))
+        restore(fresh, tmp_path / "backup", names=["default"])
 
 
 def test_a_name_that_is_taken_keeps_no_other_project_from_being_restored(

@@ -11,7 +11,8 @@ After a purge, and only then, the copy is made anew, so that it forgets what the
 A copy holds the log, and the receipts that make retries safe. The state and the indexes are computed
 from the log when the copy is opened; LMDB's own hot copy would bring the state along, could not be
 continued from an earlier one, and would copy damage without a word. Archived projects are copied like
-active ones; what was deleted stays in the backup until somebody removes it there.
+active ones; what was deleted stays in the backup until somebody removes it there. Which copies that are is told by
+`inventory`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ import msgspec
 
 from memlog import codec, shell
 from memlog.codec import CHAIN_END
+from memlog.copies.inventory import BESIDE, ERASED, made_anew, note
 from memlog.errors import Conflict, DamagedLog, InvalidParameter, MemlogError, StorageError
 from memlog.log import Damage, Log
 from memlog.projects.folders import OURS
@@ -38,8 +40,8 @@ from memlog.storage.environment import Environment
 from memlog.storage.errors import is_damage
 from memlog.storage.tables import place
 
-LOCK, BESIDE, ERASED = "backup.lock", "beside", ".erased"
-"""In a backup: what marks it as one, where a copy is made anew, and the end of the name of the old copy."""
+LOCK = "backup.lock"
+"""In a backup: what marks it as one."""
 
 log = logging.getLogger("memlog.backup")
 
@@ -142,6 +144,7 @@ def back_up(store: Store, folder: Path, progress: Progress = lambda *_: None) ->
             done: list[Copied] = []
             failures = []
             rows = store.projects("all")
+            note(folder, [row.id for row in rows])
             for number, row in enumerate(rows):
                 progress("projects", number, len(rows))
                 try:
@@ -178,26 +181,10 @@ def raise_first(failures: Sequence[MemlogError], done: Sequence[str]) -> None:
         raise first
 
 
-def copies(folder: Path) -> list[Path]:
-    """The folders of the copies in a backup. Where a run was killed just before a copy that was made anew took
-    its place, that copy."""
-    found = {path.parent.name: path.parent for path in folder.glob(f"prj_*/{LOG_FILE}")}
-    for gone in folder.glob(f"*{ERASED}"):
-        found.pop(gone.name, None)
-        anew = _made_anew(folder, gone)
-        if anew.exists():
-            found.setdefault(anew.name, anew)
-    return [found[each] for each in sorted(found)]
-
-
-def _made_anew(folder: Path, gone: Path) -> Path:
-    return folder / BESIDE / gone.name.removesuffix(ERASED)
-
-
 def _clear(folder: Path) -> None:
     """Ends what a run that was killed had begun."""
     for gone in folder.glob(f"*{ERASED}"):
-        anew = _made_anew(folder, gone)
+        anew = made_anew(folder, gone)
         if anew.exists() and not (folder / anew.name).exists():
             anew.rename(folder / anew.name)
             sync_folder(folder)

@@ -15,9 +15,9 @@ from typing import Literal
 
 import msgspec
 
-from memlog.canonical import canonical
 from memlog.codec import MENDED, WRITTEN
-from memlog.copies.backup import Copy, copies, of_project, raise_first
+from memlog.copies.backup import Copy, of_project, raise_first
+from memlog.copies.inventory import Held, inventory, pick
 from memlog.errors import (
     Conflict,
     InvalidParameter,
@@ -47,49 +47,59 @@ class Restored(msgspec.Struct, frozen=True):
 
 
 def restore(
-    store: Store, folder: Path, *, names: frozenset[str] = frozenset(), replace: bool = False
+    store: Store, folder: Path, *, names: Sequence[str] = (), replace: bool = False
 ) -> list[Restored]:
-    """Brings projects of a backup (those of these names; none named: all) into the store.
+    """Brings projects of a backup into the store: those of these names or ids; none named: those that its last run
+    found. Of namesakes it is that one, or else the newest.
 
     One that is there with at least this history is left alone. Raises ProjectExists where another stands
     in its place, Conflict where that has lost some of it with a damage, ProjectNotFound for a name that the
     backup does not have, StorageError where a copy is damaged; nothing of that project is changed then, and
     all others are restored.
     """
-    copied = copies(folder)
-    if not copied:
+    held = inventory(folder)
+    if not held:
         raise InvalidParameter(
             f"{folder} holds no backup of memlog",
             suggestion="Name a folder that `memlog backup` wrote. Nothing was changed.",
         )
-    wanted = {canonical(name): name for name in names}
+    picked, missing = pick(held, names)
     done: list[Restored] = []
-    seen: dict[str, str] = {}
     refused: list[MemlogError] = []
-    unread: list[MemlogError] = []
-    for each in copied:
+    for each in picked:
         try:
-            with _staged(store, each) as staged:
-                name, position, chain = _described(staged)
-                seen[canonical(name)] = name
-                if not wanted or canonical(name) in wanted:
-                    try:
-                        done.append(_restored(store, staged, name, position, chain, replace))
-                    except MemlogError as error:
-                        refused.append(of_project(name, error))
+            with _staged(store, each.folder) as staged:
+                done.append(_restored(store, staged, *_described(staged), replace))
         except MemlogError as error:
-            unread.append(error)
-    missing = sorted(wanted.keys() - seen.keys())
-    if missing and not unread:
-        refused.append(
-            ProjectNotFound(
-                f"The backup has no project '{wanted[missing[0]]}'",
-                suggestion=f"It has {', '.join(sorted(seen.values()))}.",
-            )
-        )
-    of_interest = unread if missing or not wanted else []
-    raise_first([*refused, *of_interest], [each.name for each in done])
+            refused.append(of_project(each.called, error))
+    refused += [_not_in_there(name, held) for name in missing]
+    if not picked and not missing:
+        refused.append(_nothing_alive(folder, held))
+    raise_first(refused, [each.name for each in done])
     return done
+
+
+def left(folder: Path) -> list[Held]:
+    """The copies that a restore brings back only where they are named: of projects that were deleted before the last
+    run, and older ones of a name that is there."""
+    held = inventory(folder)
+    picked, _ = pick(held, ())
+    return [each for each in held if each not in picked]
+
+
+def _nothing_alive(folder: Path, held: Sequence[Held]) -> ProjectNotFound:
+    ways = (f"{each.called}: `{command_line('memlog restore', folder, each.id)}`" for each in held)
+    return ProjectNotFound(
+        f"The last run of the backup in {folder} found none of the projects that it has copies of",
+        suggestion=f"Nothing was changed. Name what is to be restored. {', '.join(ways)}",
+    )
+
+
+def _not_in_there(name: str, held: Sequence[Held]) -> ProjectNotFound:
+    told = sorted({each.called for each in held})
+    return ProjectNotFound(
+        f"The backup has no project '{name}'", suggestion=f"It has {', '.join(told)}."
+    )
 
 
 def take_in(

@@ -271,7 +271,7 @@ class Store:
                 raise ProjectExists(
                     f"Project '{row.name}' exists already, and is not the one to be restored",
                     suggestion="--replace puts aside the very same project only. Keep what is in the other "
-                    f"one with `{keep}`, delete it, then call again.",
+                    f"one with `{keep}`, delete it, then call again. Or restore into another --data-dir.",
                 )
             if present is not None and not replace:
                 raise ProjectExists(
