@@ -131,7 +131,8 @@ class DamagedLog(StorageError):
     def __init__(self, whole: int, problem: str, *, nothing_left: bool = False) -> None:
         kept = f"whole up to position {whole}" if whole else "not whole from its first entry on"
         way = (
-            "`memlog restore FOLDER PROJECT --replace` brings the project back from a backup."
+            "`memlog restore FOLDER PROJECT --replace` brings the project back from a backup; without one, `memlog "
+            "projects delete PROJECT` removes it."
             if nothing_left
             else "`memlog repair PROJECT` goes on with what is whole, and with `--backup FOLDER` takes the rest "
             "from a backup."

@@ -8,6 +8,7 @@ from pathlib import Path
 _WAYS_OUT = (
     ("`memlog repair PROJECT`", "memlog repair"),
     ("`memlog restore FOLDER PROJECT --replace`", "memlog restore --replace", "FOLDER"),
+    ("`memlog projects delete PROJECT`", "memlog projects delete"),
 )
 """What a damaged log advises (`errors.DamagedLog`), and the command with what stands before the project."""
 

@@ -7,7 +7,13 @@ from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from memlog.canonical import canonical
-from memlog.errors import InvalidParameter, NoActiveProject, ProjectExists, ProjectNotFound
+from memlog.errors import (
+    InvalidParameter,
+    NoActiveProject,
+    ProjectExists,
+    ProjectNotFound,
+    StorageError,
+)
 from memlog.projects.project import Origin, Project
 from memlog.projects.store import Wanted
 from memlog.state import Project as ProjectRow
@@ -124,7 +130,13 @@ class Session:
                 suggestion="It is there once somebody who may write has used it; or name a project "
                 "that exists.",
             )
-        with suppress(ProjectExists):  # another process was quicker
+        if nameless := self.service.store.nameless():
+            raise StorageError(
+                f"Project '{name}' is not made: it may be {nameless[0]}, of which nothing can be read, nor its name",
+                suggestion=f"`memlog restore FOLDER {nameless[0]} --replace` brings that back from a backup; without "
+                f"one, `memlog projects delete {nameless[0]}` removes it.",
+            )
+        with suppress(ProjectExists):  # another process was quicker, or its log is there again
             self.service.store.create(name, origin=Origin(actor=self.grant.name))
 
     def require_reach(self, name: str) -> None:

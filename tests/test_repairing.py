@@ -708,8 +708,11 @@ def test_verify_advises_to_restore_a_log_of_which_nothing_is_left(
     log.write_bytes(left)
     told = memlog("verify")
     assert (told.code, "memlog repair" in told.stdout) == (1, False)
-    advice = told.stdout.splitlines()[-1].rpartition(": ")[2]
-    assert advice == "memlog restore --replace FOLDER default"
+    advice = [line.rpartition(": ")[2] for line in told.stdout.splitlines()[-2:]]
+    assert advice == [
+        "memlog restore --replace FOLDER default",
+        "memlog projects delete default",
+    ]
     assert memlog("repair", "default", "--yes").code == 1
     assert memlog("restore", "--replace", tmp_path / "backup", "default").code == 0
     assert memlog("verify").stdout == "default: 9 entries, whole.\n"

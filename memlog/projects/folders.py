@@ -23,14 +23,22 @@ from pathlib import Path
 from memlog.errors import StorageError
 from memlog.ids import Prefix
 from memlog.projects.project import LOG_FILE
+from memlog.repair.damage import DAMAGED
 from memlog.state import Status
 from memlog.storage.disk import make_private, sync_folder
+from memlog.storage.structure import SEAL
 
 _HOMES: dict[Status, str] = {"active": "projects", "archived": "archive"}
 _REPLACED, _SALVAGED, _STAGED, _TRASH = "replaced", "salvaged", "restoring", "trash"
 OURS = (*_HOMES.values(), _REPLACED, _SALVAGED, _STAGED, _TRASH)
 """In a data directory."""
 CATALOG = "catalog.mdb"
+
+
+def _lost_its_log(folder: Path) -> bool:
+    """Whether what only stands beside a log stands there without one. A lock does not count, nor an index: the one is
+    made before the log, the other may be written after the project was deleted."""
+    return any((folder / f"{LOG_FILE}{beside}").exists() for beside in (SEAL, DAMAGED))
 
 
 def is_begun(data_dir: Path) -> bool:
@@ -77,21 +85,30 @@ class Folders:
         return self._data_dir / _HOMES[status] / project_id
 
     def of(self, project_id: str) -> Path | None:
-        """Where it stands."""
-        for status in _HOMES:
-            folder = self.home(project_id, status)
-            if (folder / LOG_FILE).exists():
-                return folder
-        return None
+        """Where it stands, with its log or, where there is none, without the log that it had."""
+        homes = [self.home(project_id, status) for status in _HOMES]
+        whole = (home for home in homes if (home / LOG_FILE).exists())
+        return next(whole, None) or next(filter(_lost_its_log, homes), None)
+
+    def without_log(self, project_id: str) -> Path | None:
+        """A folder of its that stands there, be it that it lost its log, or that it never had one."""
+        homes = (self.home(project_id, status) for status in _HOMES)
+        return next(
+            (each for each in homes if each.is_dir() and not (each / LOG_FILE).exists()), None
+        )
 
     def ids(self) -> set[str]:
-        """Those of all projects that are there."""
+        """Those of all projects that are there, and of those whose log is gone."""
         return {
             folder.name
             for home in _HOMES.values()
             for folder in (self._data_dir / home).glob("prj_*")
-            if (folder / LOG_FILE).exists()
+            if (folder / LOG_FILE).exists() or _lost_its_log(folder)
         }
+
+    def status(self, folder: Path) -> Status:
+        """The one whose home it stands in."""
+        return next(status for status, home in _HOMES.items() if folder.parent.name == home)
 
     def standing(self) -> set[str]:
         """What stands in the homes, by name. It costs less than `of` each: what is not among them may have moved."""

@@ -55,18 +55,25 @@ class OpenProjects:
             if project is not None and project.moved:
                 with self._excluding_processes():  # nobody is moving it
                     project.folder = self.folder_of(project_id)
-            if project is None or project.replaced or project.unreadable:
+            if project is None or project.moved or project.replaced or project.unreadable:
                 text_key.cache_clear()  # a file is replaced when something was erased for good
                 with self._excluding_processes():  # nobody is replacing the file
                     folder = self.folder_of(project_id)
-                    unreadable = project is not None and not project.replaced
-                    read = self._salvaged if unreadable else self._read
+                    anew = project is None or project.moved or project.replaced
+                    read = self._read if anew else self._salvaged
                     project = self._put(project_id, read(folder))
             return project
 
     def new(self, project_id: str) -> Project:
         """One that is to be made: its log is empty."""
         return self._put(project_id, Project(self._folders.home(project_id), clock=self._clock))
+
+    def file_of(self, project_id: str) -> Path:
+        """Its log. Raises ProjectNotFound, DamagedLog where it is gone."""
+        with self._excluding_processes():  # nobody is moving it
+            file = self.folder_of(project_id) / LOG_FILE
+            _require_log(file)
+        return file
 
     def folder_of(self, project_id: str) -> Path:
         """Where it stands. Raises ProjectNotFound."""
@@ -140,6 +147,7 @@ class OpenProjects:
 
     def _read(self, folder: Path) -> Project:
         """The project in `folder`, or what can be read of it."""
+        _require_log(folder / LOG_FILE)
         if not (folder / LOG_FILE).stat().st_size and self._catalog.with_id(folder.name):
             # LMDB would take it for a new one.
             raise DamagedLog(0, "the file is empty", nothing_left=True)
@@ -153,3 +161,8 @@ class OpenProjects:
     def _salvaged(self, folder: Path) -> Project:
         created = self._catalog.created(folder.name)
         return salvage(folder / LOG_FILE, self._folders.salvaged, self._clock, created)
+
+
+def _require_log(file: Path) -> None:
+    if not file.exists():
+        raise DamagedLog(0, f"its file {file.parent.name}/{file.name} is gone", nothing_left=True)

@@ -29,7 +29,7 @@ from memlog.errors import (
     ProjectNotFound,
     StorageError,
 )
-from memlog.log import Log
+from memlog.log import Damage, Log
 from memlog.projects import deletions
 from memlog.projects.catalog import Catalog
 from memlog.projects.deletions import Deletions
@@ -37,9 +37,10 @@ from memlog.projects.folders import CATALOG, Folders
 from memlog.projects.opening import OpenProjects
 from memlog.projects.project import LOG_FILE, Origin, Outcome, Project, clock_us
 from memlog.projects.purging import Plan, Target, plan
+from memlog.repair.damage import mark
 from memlog.repair.salvaging import forget
 from memlog.state import Project as ProjectRow
-from memlog.state import State
+from memlog.state import State, Status
 from memlog.storage.errors import storage_error
 from memlog.storage.gates import Turn
 
@@ -69,6 +70,7 @@ class Store:
             pending = self._catalog.pending()
             if pending or self._folders.ids() != {row.id for row in self._catalog.rows()}:
                 self.rebuild_catalog()
+            self.nameless()
         except BaseException:
             self.close()
             raise
@@ -98,6 +100,18 @@ class Store:
         """Whether there is a project of this name, though its folder may have been taken away: it may come back."""
         return self._catalog.row(name) is not None
 
+    def nameless(self) -> list[str]:
+        """The ids of projects of which nothing can be read, not even what they are called. One whose log is there again
+        has its name again, too."""
+        found = self._going_by_id()
+        if found:
+            with self._open.locked():
+                self._settle_all(set(found))
+        return self._going_by_id() if found else found
+
+    def _going_by_id(self) -> list[str]:
+        return [row.id for row in self._catalog.rows() if row.name == row.id]
+
     def project(self, name: str) -> Project:
         """The active project of this name. Raises ProjectNotFound or ProjectArchived."""
         row = self._catalog.row(name)
@@ -116,8 +130,9 @@ class Store:
         return self._open.get(project_id)
 
     def file(self, project_id: str) -> Path:
-        """The log's file, for those who read it when it cannot be opened. Raises ProjectNotFound."""
-        return self._open.folder_of(project_id) / LOG_FILE
+        """The log's file, for those who read it when it cannot be opened. Raises ProjectNotFound, and DamagedLog where
+        it is gone."""
+        return self._open.file_of(project_id)
 
     # -- lives
 
@@ -213,6 +228,7 @@ class Store:
     def _throw_away_damaged(self, project_id: str) -> None:
         folder = self._open.folder_of(project_id)
         self._open.forget(project_id)
+        self._catalog.write(project_id, None)  # else it would be taken for one that lost its log
         self._folders.throw_away(folder)
         forget(project_id, self._folders.salvaged)
 
@@ -282,7 +298,8 @@ class Store:
                 self._open.forget(row.id)
                 aside = None
                 if present is not None:  # who waits for a turn at writing then sees another file
-                    turn.enter_context(Turn(present / LOG_FILE))
+                    if (present / LOG_FILE).exists():
+                        turn.enter_context(Turn(present / LOG_FILE))
                     aside = self._put_aside(present)
                 self._folders.move(folder, self._folders.home(row.id))
         return self.find(row.name), aside
@@ -316,8 +333,9 @@ class Store:
 
     def _brought_back(self, project_id: str) -> Path | None:
         """The folder that was put aside, where it was, because nothing took its place."""
-        aside = self._folders.replaced / self._catalog.aside(project_id)
-        if not (aside / LOG_FILE).exists():
+        name = self._catalog.aside(project_id)
+        aside = self._folders.replaced / name
+        if not name or not aside.exists():
             return None
         home = self._folders.home(project_id)
         self._folders.move(aside, home)
@@ -392,10 +410,14 @@ class Store:
     def _settle(self, project_id: str) -> None:
         """Makes the folder's place and the catalogue's row agree with the project's log."""
         folder = self._folders.of(project_id) or self._brought_back(project_id)
+        folder = folder or self._found_without_log(project_id)
         try:
             project = None if folder is None else self._open.get(project_id)
         except DamagedLog as error:  # nothing of it can be read
             log.warning("project %s stays where it is: %s", project_id, error.message)
+            if folder is not None and self._catalog.with_id(project_id) is None:
+                status = self._folders.status(folder)
+                self._catalog.write(project_id, _nameless(project_id, status, self._clock()))
             return
         row = None if project is None else project.status()
         if project is not None and row is not None and project.damage is not None:
@@ -407,6 +429,8 @@ class Store:
                 self._deletions.keep(receipt)
             del project  # else its file would be on the disk as long as this lasts
             self._open.forget(project_id)
+            # First: else it would be taken for one that lost its log.
+            self._catalog.write(project_id, None)
             self._folders.throw_away(folder)
         elif folder is not None and project is not None and row is not None:
             right = self._folders.home(project_id, row.status)
@@ -417,6 +441,15 @@ class Store:
         if row is not None and self._has_namesake(row):
             row = None
         self._catalog.write(project_id, row)
+
+    def _found_without_log(self, project_id: str) -> Path | None:
+        """The folder of a project that is known and has no log any more, which is noted there. None of one whose folder
+        was taken away as a whole, and of what is left of one that was deleted, for that is known no more."""
+        folder = self._folders.without_log(project_id)
+        if folder is None or self._catalog.with_id(project_id) is None:
+            return None
+        mark(folder / LOG_FILE, [Damage(1, "missing: the file of the log is gone")])
+        return folder
 
     def _has_namesake(self, row: ProjectRow) -> bool:
         """Whether another project is known by its name, and stays so: a folder was copied into this data directory. One
@@ -461,6 +494,11 @@ class Store:
 def _as_it_is(outcome: Outcome) -> Any:
     """The project, as plain data."""
     return msgspec.to_builtins(outcome.after.project())
+
+
+def _nameless(project_id: str, status: Status, now_us: int) -> ProjectRow:
+    """What is told of a project of which nothing can be read and nobody knows more: it goes by its id."""
+    return ProjectRow(project_id, project_id, "", status, now_us, now_us)
 
 
 def _taken(row: ProjectRow) -> ProjectExists:

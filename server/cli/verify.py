@@ -75,12 +75,17 @@ def verify_command(settings: Settings, project: str | None, as_json: bool) -> No
         rows = store.projects("all") if project is None else [store.find(project)]
         for row in progress.track(rows, description="projects"):
             task = new_bar(progress, row.name, None)
-            report, file = Report(), store.file(row.id)
+            report = reports[row.name] = Report()
+            try:
+                file = store.file(row.id)
+            except DamagedLog as error:
+                report.add(Damage(1, error.problem))
+                gone.add(row.name)
+                continue
             for found in verify_file(file):
                 progress.advance(task)
                 report.add(found)
             mark(file, report.damages)
-            reports[row.name] = report
             if report.damages and not report.positions and _nothing_left(store, row.name):
                 gone.add(row.name)
     if as_json:
@@ -113,6 +118,7 @@ def _tell(name: str, report: Report, *, nothing_left: bool) -> None:
         if nothing_left:
             back = command_line("memlog restore --replace", "FOLDER", name)
             say(f"  Nothing of it is whole. Bring it back from a backup: {here(back)}")
+            say(f"  Without one, remove it: {here(command_line('memlog projects delete', name))}")
             return
         say(f"  Go on with all that is whole: {here(command_line('memlog repair', name))}")
         say(f"  With what a backup has of the rest: {here(command_line(WITH_BACKUP, name))}")
