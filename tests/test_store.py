@@ -392,7 +392,7 @@ def test_whoever_wants_a_project_while_its_life_changes_has_it_when_that_is_done
 
 CRASHES = {
     "archive, after the event": (
-        "crash_in(Store, '_settle'); store.archive('one')",
+        "crash_in(Settling, 'settle'); store.archive('one')",
         {"one": "archived"},
     ),
     "archive, after the move": (
@@ -400,15 +400,16 @@ CRASHES = {
         {"one": "archived"},
     ),
     "create, after the log": (
-        "crash_in(Store, '_settle'); store.create('two')",
+        "crash_in(Settling, 'settle'); store.create('two')",
         {"one": "active", "two": "active"},
     ),
     "create, before the row": (
         "crash_in(Catalog, 'write'); store.create('two')",
         {"one": "active", "two": "active"},
     ),
-    "delete, after the mark": ("crash_in(Store, '_settle'); store.delete('one')", {}),
-    "delete, after the files": ("crash_in(Catalog, 'write'); store.delete('one')", {}),
+    "delete, after the mark": ("crash_in(Settling, 'settle'); store.delete('one')", {}),
+    "delete, before the row": ("crash_in(Catalog, 'write'); store.delete('one')", {}),
+    "delete, after the files": ("crash_in(Catalog, 'settled'); store.delete('one')", {}),
 }
 
 
@@ -446,6 +447,7 @@ def _run_in_child(data_dir: Path, code: str) -> str:
 import os
 from pathlib import Path
 from memlog.projects.catalog import Catalog
+from memlog.projects.settling import Settling
 from memlog.projects.store import Store
 
 def crash_in(owner, name):

@@ -2,7 +2,7 @@
 
 A project's own log says what it is called and whether it is archived; the catalogue and the place of
 the folder follow. Every change of a life runs under one file lock as: note the project as pending,
-change its log, settle. `_settle` makes folder and catalogue agree with the log, whatever they were
+change its log, settle. `settling` makes folder and catalogue agree with the log, whatever they were
 before; so a crash between any two steps is mended by settling the pending project at the next start.
 """
 
@@ -29,7 +29,7 @@ from memlog.errors import (
     ProjectNotFound,
     StorageError,
 )
-from memlog.log import Damage, Log
+from memlog.log import Log
 from memlog.projects import deletions
 from memlog.projects.catalog import Catalog
 from memlog.projects.deletions import Deletions
@@ -37,10 +37,10 @@ from memlog.projects.folders import CATALOG, Folders
 from memlog.projects.opening import OpenProjects
 from memlog.projects.project import LOG_FILE, Origin, Outcome, Project, clock_us
 from memlog.projects.purging import Plan, Target, plan
-from memlog.repair.damage import mark
+from memlog.projects.settling import Settling
 from memlog.repair.salvaging import forget
 from memlog.state import Project as ProjectRow
-from memlog.state import State, Status
+from memlog.state import State
 from memlog.storage.errors import storage_error
 from memlog.storage.gates import Turn
 
@@ -63,6 +63,9 @@ class Store:
         self._catalog = Catalog(data_dir / CATALOG)
         self._deletions = Deletions(data_dir / "deletions.json")
         self._open = OpenProjects(data_dir / "catalog.lock", self._folders, self._catalog, clock)
+        self._settling = Settling(
+            self._folders, self._catalog, self._deletions, self._open, clock
+        )
         try:
             if self._folders.trash.exists():
                 with self._open.locked():  # nobody is throwing anything away
@@ -106,7 +109,7 @@ class Store:
         found = self._going_by_id()
         if found:
             with self._open.locked():
-                self._settle_all(set(found))
+                self._settling.settle_all(set(found))
         return self._going_by_id() if found else found
 
     def _going_by_id(self) -> list[str]:
@@ -331,23 +334,13 @@ class Store:
         self._folders.move(folder, aside)
         return aside
 
-    def _brought_back(self, project_id: str) -> Path | None:
-        """The folder that was put aside, where it was, because nothing took its place."""
-        name = self._catalog.aside(project_id)
-        aside = self._folders.replaced / name
-        if not name or not aside.exists():
-            return None
-        home = self._folders.home(project_id)
-        self._folders.move(aside, home)
-        return home
-
     # -- the catalogue as a projection
 
     def rebuild_catalog(self) -> None:
         """Makes the catalogue and the places of the folders agree with the logs, as far as those can be opened."""
         with self._open.locked():
             known = {row.id for row in self._catalog.rows()}
-            self._settle_all(known | self._folders.ids() | self._catalog.pending())
+            self._settling.settle_all(known | self._folders.ids() | self._catalog.pending())
 
     def close(self) -> None:
         self._open.close()
@@ -364,12 +357,12 @@ class Store:
         with self._open.locked(project_id):
             self._deletions.require_unused(command_id)
             if project_id in self._catalog.pending():  # an earlier one, that could not be settled
-                self._settle(project_id)
+                self._settling.settle(project_id)
             self._catalog.begin(project_id)
             try:
                 yield
             except BaseException:
-                self._settle(project_id)
+                self._settling.settle(project_id)
                 self._catalog.settled(project_id)
                 raise
             self._settle_done(project_id)
@@ -377,7 +370,7 @@ class Store:
     def _settle_done(self, project_id: str) -> None:
         """Settles a change that is in the log already. Raises StorageError, which says so, where the disk fails."""
         try:
-            self._settle(project_id)
+            self._settling.settle(project_id)
             self._catalog.settled(project_id)
         except (StorageError, OSError) as error:
             cause = error.message if isinstance(error, StorageError) else error.strerror
@@ -394,91 +387,9 @@ class Store:
         """
         try:
             with self._open.locked():
-                self._settle_all(self._catalog.pending())
+                self._settling.settle_all(self._catalog.pending())
         except StorageError as error:
             log.warning("the list of projects is not up to date: %s", error.message)
-
-    def _settle_all(self, project_ids: set[str]) -> None:
-        """One that cannot be settled now, for it is of a newer memlog or of somebody else, keeps no other from it."""
-        for project_id in sorted(project_ids):
-            try:
-                self._settle(project_id)
-                self._catalog.settled(project_id)
-            except StorageError as error:
-                log.warning("project %s stays as it is: %s", project_id, error.message)
-
-    def _settle(self, project_id: str) -> None:
-        """Makes the folder's place and the catalogue's row agree with the project's log."""
-        folder = self._folders.of(project_id) or self._brought_back(project_id)
-        folder = folder or self._found_without_log(project_id)
-        try:
-            project = None if folder is None else self._open.get(project_id)
-        except DamagedLog as error:  # nothing of it can be read
-            log.warning("project %s stays where it is: %s", project_id, error.message)
-            if folder is not None and self._catalog.with_id(project_id) is None:
-                status = self._folders.status(folder)
-                self._catalog.write(project_id, _nameless(project_id, status, self._clock()))
-            return
-        row = None if project is None else project.status()
-        if project is not None and row is not None and project.damage is not None:
-            self._settle_damaged(row)
-            return
-        if folder is not None and row is None:
-            receipt = None if project is None else project.deletion()
-            if receipt is not None:
-                self._deletions.keep(receipt)
-            del project  # else its file would be on the disk as long as this lasts
-            self._open.forget(project_id)
-            # First: else it would be taken for one that lost its log.
-            self._catalog.write(project_id, None)
-            self._folders.throw_away(folder)
-        elif folder is not None and project is not None and row is not None:
-            right = self._folders.home(project_id, row.status)
-            if folder != right:
-                self._folders.move(folder, right)
-            project.folder = right
-            forget(project_id, self._folders.salvaged)
-        if row is not None and self._has_namesake(row):
-            row = None
-        self._catalog.write(project_id, row)
-
-    def _found_without_log(self, project_id: str) -> Path | None:
-        """The folder of a project that is known and has no log any more, which is noted there. None of one whose folder
-        was taken away as a whole, and of what is left of one that was deleted, for that is known no more."""
-        folder = self._folders.without_log(project_id)
-        if folder is None or self._catalog.with_id(project_id) is None:
-            return None
-        mark(folder / LOG_FILE, [Damage(1, "missing: the file of the log is gone")])
-        return folder
-
-    def _has_namesake(self, row: ProjectRow) -> bool:
-        """Whether another project is known by its name, and stays so: a folder was copied into this data directory. One
-        that holds only its own creation gives way to one that holds more."""
-        known = self._catalog.row(row.name)
-        if known is None or known.id == row.id or self._folders.of(known.id) is None:
-            return False
-        gives_way = self._is_bare(known.id) and not self._is_bare(row.id)
-        stays, left_out = (row, known) if gives_way else (known, row)
-        log.warning(
-            "%s is left out, in lists and in backups, for %s is called '%s', too. Nothing of it is lost: "
-            "move its folder to `projects` of another data directory to read it",
-            left_out.id,
-            stays.id,
-            row.name,
-        )
-        return not gives_way
-
-    def _is_bare(self, project_id: str) -> bool:
-        """False, too, of one that cannot be read."""
-        try:
-            return self._open.get(project_id).is_bare
-        except StorageError:
-            return False
-
-    def _settle_damaged(self, row: ProjectRow) -> None:
-        """What is left of a log decides nothing but that there is a project, where nobody knows of it."""
-        if self._catalog.with_id(row.id) is None and not self._has_namesake(row):
-            self._catalog.write(row.id, row)
 
     def _not_found(self, name: str) -> ProjectNotFound:
         near = did_you_mean(name, (row.name for row in self.projects("all")))
@@ -494,11 +405,6 @@ class Store:
 def _as_it_is(outcome: Outcome) -> Any:
     """The project, as plain data."""
     return msgspec.to_builtins(outcome.after.project())
-
-
-def _nameless(project_id: str, status: Status, now_us: int) -> ProjectRow:
-    """What is told of a project of which nothing can be read and nobody knows more: it goes by its id."""
-    return ProjectRow(project_id, project_id, "", status, now_us, now_us)
 
 
 def _taken(row: ProjectRow) -> ProjectExists:

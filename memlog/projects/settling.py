@@ -1,0 +1,141 @@
+"""Folders and the catalogue made to agree with the logs, whatever they were before.
+
+A log says what its project is called and whether it is archived. Where it can say nothing, because it is damaged or
+gone, what is known of the project stays; and of two projects of one name one is left out and told. Leaves to `store`
+when that is done, and the lock under which it is: whoever settles holds it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from memlog.errors import DamagedLog, StorageError
+from memlog.log import Damage
+from memlog.projects.catalog import Catalog
+from memlog.projects.deletions import Deletions
+from memlog.projects.folders import Folders
+from memlog.projects.opening import OpenProjects
+from memlog.projects.project import LOG_FILE
+from memlog.repair.damage import mark
+from memlog.repair.salvaging import forget
+from memlog.state import Project as ProjectRow
+from memlog.state import Status
+
+log = logging.getLogger("memlog.settling")
+
+
+class Settling:
+    """Of one data directory."""
+
+    def __init__(
+        self,
+        folders: Folders,
+        catalog: Catalog,
+        deletions: Deletions,
+        projects: OpenProjects,
+        clock: Callable[[], int],
+    ) -> None:
+        self._folders = folders
+        self._catalog = catalog
+        self._deletions = deletions
+        self._open = projects
+        self._clock = clock
+
+    def settle_all(self, project_ids: set[str]) -> None:
+        """One that cannot be settled now, for it is of a newer memlog or of somebody else, keeps no other from it."""
+        for project_id in sorted(project_ids):
+            try:
+                self.settle(project_id)
+                self._catalog.settled(project_id)
+            except StorageError as error:
+                log.warning("project %s stays as it is: %s", project_id, error.message)
+
+    def settle(self, project_id: str) -> None:
+        """Makes the folder's place and the catalogue's row agree with the project's log."""
+        folder = self._folders.of(project_id) or self._brought_back(project_id)
+        folder = folder or self._found_without_log(project_id)
+        try:
+            project = None if folder is None else self._open.get(project_id)
+        except DamagedLog as error:  # nothing of it can be read
+            log.warning("project %s stays where it is: %s", project_id, error.message)
+            if folder is not None and self._catalog.with_id(project_id) is None:
+                status = self._folders.status(folder)
+                self._catalog.write(project_id, _nameless(project_id, status, self._clock()))
+            return
+        row = None if project is None else project.status()
+        if project is not None and row is not None and project.damage is not None:
+            self._settle_damaged(row)
+            return
+        if folder is not None and row is None:
+            receipt = None if project is None else project.deletion()
+            if receipt is not None:
+                self._deletions.keep(receipt)
+            del project  # else its file would be on the disk as long as this lasts
+            self._open.forget(project_id)
+            # First, else a folder that is left would be taken for one that lost its log.
+            self._catalog.write(project_id, None)
+            self._folders.throw_away(folder)
+        elif folder is not None and project is not None and row is not None:
+            right = self._folders.home(project_id, row.status)
+            if folder != right:
+                self._folders.move(folder, right)
+            project.folder = right
+            forget(project_id, self._folders.salvaged)
+        if row is not None and self._has_namesake(row):
+            row = None
+        self._catalog.write(project_id, row)
+
+    def _brought_back(self, project_id: str) -> Path | None:
+        """The folder that was put aside, where it was, because nothing took its place."""
+        name = self._catalog.aside(project_id)
+        aside = self._folders.replaced / name
+        if not name or not aside.exists():
+            return None
+        home = self._folders.home(project_id)
+        self._folders.move(aside, home)
+        return home
+
+    def _found_without_log(self, project_id: str) -> Path | None:
+        """The folder of a project that is known and has no log any more, which is noted there. None of one whose folder
+        was taken away as a whole, and of what is left of one that was deleted, for that is known no more."""
+        folder = self._folders.without_log(project_id)
+        if folder is None or self._catalog.with_id(project_id) is None:
+            return None
+        mark(folder / LOG_FILE, [Damage(1, "missing: the file of the log is gone")])
+        return folder
+
+    def _has_namesake(self, row: ProjectRow) -> bool:
+        """Whether another project is known by its name, and stays so: a folder was copied into this data directory. One
+        that holds only its own creation gives way to one that holds more."""
+        known = self._catalog.row(row.name)
+        if known is None or known.id == row.id or self._folders.of(known.id) is None:
+            return False
+        gives_way = self.is_bare(known.id) and not self.is_bare(row.id)
+        stays, left_out = (row, known) if gives_way else (known, row)
+        log.warning(
+            "%s is left out, in lists and in backups, for %s is called '%s', too. Nothing of it is lost: "
+            "move its folder to `projects` of another data directory to read it",
+            left_out.id,
+            stays.id,
+            row.name,
+        )
+        return not gives_way
+
+    def is_bare(self, project_id: str) -> bool:
+        """False, too, of one that cannot be read."""
+        try:
+            return self._open.get(project_id).is_bare
+        except StorageError:
+            return False
+
+    def _settle_damaged(self, row: ProjectRow) -> None:
+        """What is left of a log decides nothing but that there is a project, where nobody knows of it."""
+        if self._catalog.with_id(row.id) is None and not self._has_namesake(row):
+            self._catalog.write(row.id, row)
+
+
+def _nameless(project_id: str, status: Status, now_us: int) -> ProjectRow:
+    """What is told of a project of which nothing can be read and nobody knows more: it goes by its id."""
+    return ProjectRow(project_id, project_id, "", status, now_us, now_us)
