@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -63,17 +63,14 @@ class Store:
         self._catalog = Catalog(data_dir / CATALOG)
         self._deletions = Deletions(data_dir / "deletions.json")
         self._open = OpenProjects(data_dir / "catalog.lock", self._folders, self._catalog, clock)
-        self._settling = Settling(
-            self._folders, self._catalog, self._deletions, self._open, clock
-        )
+        self._settling = Settling(self._folders, self._catalog, self._deletions, self._open, clock)
         try:
             if self._folders.trash.exists():
                 with self._open.locked():  # nobody is throwing anything away
                     self._folders.empty_trash()
-            pending = self._catalog.pending()
-            if pending or self._folders.ids() != {row.id for row in self._catalog.rows()}:
+            pending, rows = self._catalog.pending(), self._catalog.rows()
+            if pending or self._folders.ids() != {row.id for row in rows} or _nameless(rows):
                 self.rebuild_catalog()
-            self.nameless()
         except BaseException:
             self.close()
             raise
@@ -106,14 +103,12 @@ class Store:
     def nameless(self) -> list[str]:
         """The ids of projects of which nothing can be read, not even what they are called. One whose log is there again
         has its name again, too."""
-        found = self._going_by_id()
-        if found:
-            with self._open.locked():
-                self._settling.settle_all(set(found))
-        return self._going_by_id() if found else found
-
-    def _going_by_id(self) -> list[str]:
-        return [row.id for row in self._catalog.rows() if row.name == row.id]
+        found = _nameless(self._catalog.rows())
+        if not found:
+            return []
+        with self._open.locked():
+            self._settling.settle_all(set(found))
+        return _nameless(self._catalog.rows())
 
     def project(self, name: str) -> Project:
         """The active project of this name. Raises ProjectNotFound or ProjectArchived."""
@@ -405,6 +400,11 @@ class Store:
 def _as_it_is(outcome: Outcome) -> Any:
     """The project, as plain data."""
     return msgspec.to_builtins(outcome.after.project())
+
+
+def _nameless(rows: Iterable[ProjectRow]) -> list[str]:
+    """The ids of those that go by their id."""
+    return [row.id for row in rows if row.name == row.id]
 
 
 def _taken(row: ProjectRow) -> ProjectExists:
