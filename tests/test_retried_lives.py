@@ -106,7 +106,7 @@ def test_an_id_that_wrote_to_a_project_does_not_delete_it(client: Client) -> Non
 
 @pytest.mark.parametrize(
     "crash",
-    ["crash_in(Store, '_settle')", "crash_in(Deletions, 'keep')", "crash_in(Catalog, 'write')"],
+    ["crash_in(Settling, 'settle')", "crash_in(Deletions, 'keep')", "crash_in(Catalog, 'write')"],
 )
 def test_a_deletion_that_a_crash_cut_short_is_answered_when_it_is_sent_again(
     tmp_path: Path, crash: str
@@ -117,6 +117,7 @@ def test_a_deletion_that_a_crash_cut_short_is_answered_when_it_is_sent_again(
     code = f"""
 from memlog.projects.deletions import Deletions
 from memlog.projects.project import Origin
+from memlog.projects.settling import Settling
 {crash}
 store.delete("px", Origin("d1"))
 """
