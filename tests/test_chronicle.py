@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 from hashlib import sha256
@@ -24,6 +25,7 @@ from memlog.events import MemoryStored
 from memlog.projects.project import DATABASES, LOG_FILE, Origin, Project
 from memlog.projects.purging import Target
 from memlog.projects.store import Store
+from memlog.repair.damage import noted
 from memlog.storage.environment import Environment
 from memlog.storage.tables import place
 from memlog.times import LATEST_US
@@ -222,6 +224,43 @@ def test_on_the_command_line_a_history_becomes_the_project_it_was(tmp_path: Path
     fourth = CommandLine(tmp_path / "fourth")
     assert fourth("projects", "create", "default").code == 0
     assert "restored, 9 entries" in fourth("import", file).stdout  # nothing was in there
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_history_with_an_entry_that_was_changed_is_not_exported_and_the_file_stays(
+    tmp_path: Path, known: bool
+) -> None:
+    memlog, file = holding_lines(tmp_path), tmp_path / "history.jsonl"
+    assert memlog("export", "--full", file).code == 0
+    before = file.read_bytes()
+    log = next(memlog.data_dir.rglob(LOG_FILE))
+    log.write_bytes(log.read_bytes().replace(b"was a banker", b"was a bunker"))
+    if known:
+        assert memlog("verify").code == 1
+    refused = memlog("export", "--full", file)
+    assert (refused.code, refused.stdout) == (1, "")
+    assert "whole up to position 2: position 3: its content does not match" in refused.stderr
+    assert "A history goes out whole or not at all" in refused.stderr
+    assert file.read_bytes() == before
+    assert noted(log) is not None
+
+
+def test_of_a_log_that_cannot_be_opened_a_history_is_exported_once_it_is_repaired(
+    tmp_path: Path,
+) -> None:
+    memlog, file = holding_lines(tmp_path), tmp_path / "history.jsonl"
+    log = next(memlog.data_dir.rglob(LOG_FILE))
+    os.truncate(log, log.stat().st_size // 3)
+    file.write_text("an earlier one")
+    refused = memlog("export", "--full", file)
+    assert (refused.code, refused.stdout, file.read_text()) == (1, "", "an earlier one")
+    assert "`memlog repair default`" in refused.stderr
+    assert "repair the log first" in refused.stderr
+    assert memlog("repair", "default", "--yes").code == 0
+    assert memlog("export", "--full", file).code == 0
+    other = CommandLine(tmp_path / "other")
+    assert other("import", file).code == 0
+    assert other("export").stdout == memlog("export").stdout
 
 
 @pytest.mark.parametrize("kept", [1, 2, 9])

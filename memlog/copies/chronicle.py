@@ -73,12 +73,16 @@ def is_history(data: bytes) -> bool:
 
 
 def write(project: Project) -> Iterator[bytes]:
-    """The lines, each ending in a newline, of one snapshot."""
+    """The lines, each ending in a newline, of one snapshot. Raises DamagedLog at the first entry that was changed:
+    what follows could not be read in again."""
     with project.stored() as (log, _):
         name, generation = project.folder.name, project.generation
         yield _encode(Heading("history", VERSION, name, generation, log.position())) + b"\n"
+        before = GENESIS
         for position, value in log.stored():
+            codec.require_follows(before, position, value)
             yield _encode(_line(position, value)) + b"\n"
+            before = value[1:CHAIN_END]
 
 
 def _line(position: int, value: bytes) -> Line:

@@ -16,7 +16,7 @@ import msgspec
 from memlog.blank import is_blank
 from memlog.controls import CONTROL
 from memlog.copies import chronicle, taking_in, transfer
-from memlog.errors import MemlogError, ProjectExists, counted
+from memlog.errors import DamagedLog, MemlogError, ProjectExists, counted
 from memlog.projects.project import Origin, Outcome
 from memlog.settings import Settings
 from server.cli import output
@@ -45,6 +45,7 @@ from server.tools.history import LAST_MAX
 DOUBTS_SHOWN = 20
 AGAIN = "import the file again: what is there is not added twice."
 WHOLE_OR_NOT = "A history comes in whole or not at all: import the file again."
+REPAIR_FIRST = "A history goes out whole or not at all: repair the log first. What is whole is exported without --full."
 
 
 def as_thread(_: click.Context, __: click.Parameter, thread: str | None) -> str | None:
@@ -238,6 +239,15 @@ def _graph(opened: Opened) -> Iterator[bytes]:
         yield from transfer.write(state)
 
 
+def _history(opened: Opened) -> Iterator[bytes]:
+    """Raises DamagedLog where the log is not whole: a part of a history could not be read in again."""
+    try:
+        yield from chronicle.write(opened.project)
+    except DamagedLog as damage:
+        damage.suggestion = f"{damage.suggestion} {REPAIR_FIRST}"
+        raise
+
+
 def _memories(opened: Opened) -> int:
     with opened.project.read() as state:
         return sum(1 for _ in state.memories())
@@ -256,6 +266,8 @@ def export_command(settings: Settings, file: Path, project: str | None, full: bo
     With --full it is the whole history, one event a line, which `memlog import` brings back elsewhere; without it,
     facts and records stay out, and are counted.
     A file that is there is replaced when all is written; until then it stays as it is.
+    Of a damaged log what is whole is written, and the command ends with 1; with --full nothing is, until the log is
+    repaired.
 
     \b
     Example: memlog export memory.json
@@ -265,7 +277,7 @@ def export_command(settings: Settings, file: Path, project: str | None, full: bo
     with service_to_read(settings, project or settings.project) as service:
         _, opened = open_existing(service, project)
         with written_whole(file) as written:
-            for line in chronicle.write(opened.project) if full else _graph(opened):
+            for line in _history(opened) if full else _graph(opened):
                 written.write(safe(line.decode()).encode())
                 count += 1
         left_out = 0 if full else _memories(opened)
