@@ -460,6 +460,64 @@ def test_an_entry_that_was_changed_is_told_by_whoever_reads_it_first(tmp_path: P
     assert memlog("verify").code == 1
 
 
+def test_recall_answers_beside_an_entry_that_was_changed_and_tells_of_the_damage(
+    tmp_path: Path,
+) -> None:
+    data_dir = tmp_path / "data"
+    texts = ("paints in oil", "bakes bread", "repairs clocks")
+    with client_on(data_dir) as client:
+        for text in texts:
+            made = {"name": text.upper(), "entityType": "person", "observations": [text]}
+            client("create_entities", entities=[made])
+        client.service.open("default").projections.text()
+    change(data_dir, b"bakes bread", b"bakes broad")
+    with client_on(data_dir) as client:
+        for text in ("paints in oil", "repairs clocks"):
+            answer = client("recall", query=text)
+            assert text in answer["text"]
+            assert answer["notice"].count("damaged, it is whole up to position 4: position 5") == 1
+        shown = client("open_nodes", names=["BAKES BREAD", "PAINTS IN OIL"], provenance=True)
+        brought = [len(each["provenance"]) for each in shown["entities"]]
+        assert (brought, "is damaged" in shown["notice"]) == ([1, 2], True)
+
+
+def change(data_dir: Path, text: bytes, to: bytes) -> None:
+    """In each entry of the log that holds the text, and in no row of the state."""
+    (file,) = data_dir.rglob(LOG_FILE)
+    content = file.read_bytes()
+    for key, value in rows(file):
+        if text in value:
+            assert content.count(value) >= 1, key
+            content = content.replace(value, value.replace(text, to))
+    file.write_bytes(content)
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_fact_whose_entry_was_changed_is_shown_with_its_position_and_that_it_is_damaged(
+    tmp_path: Path, known: bool
+) -> None:
+    memlog: CommandLine = holding_lines(tmp_path)
+    change(memlog.data_dir, b"was a banker", b"was a bunker")
+    if known:
+        assert memlog("verify").code == 1
+    for options in ((), ("--json",)):
+        ended = memlog("show", "Jon", *options)
+        assert (ended.code, "was a banker" in ended.stdout) == (1, True)
+        assert ended.stderr.count("is damaged, it is whole up to position 2") == 1
+        assert "`memlog repair default`" in ended.stderr
+        memlog("verify") if known else log_of(memlog).with_name(f"{LOG_FILE}{DAMAGED}").unlink()
+    damaged = json.loads(ended.stdout)["damaged"]
+    assert [each["position"] for each in damaged] == [3]
+    told = memlog("show", "Jon").stdout.splitlines()
+    assert told[1] == "  · was a banker  (position 3, which is damaged)"
+    assert "(position 2, 2" in told[0]
+    assert memlog("show", "Mia").code == 0
+
+
+def log_of(memlog: CommandLine) -> Path:
+    return next(memlog.data_dir.rglob(LOG_FILE))
+
+
 def entries(memlog: CommandLine) -> list[dict[str, Any]]:
     return list(memlog("log", "--json").json)
 

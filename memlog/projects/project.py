@@ -211,11 +211,11 @@ class Project:
             timeline = self._timeline(transaction)
             require_active(State(timeline).project())
             log = self._log(transaction)
-            head = log.position()
+            head, entry_at = log.position(), self._noting(transaction, log)
             if at is None:
-                yield State(timeline, head, log.entry)
+                yield State(timeline, head, entry_at)
             elif 0 <= at <= head:
-                yield State(timeline.at(at), at, log.entry)
+                yield State(timeline.at(at), at, entry_at)
             else:
                 raise InvalidParameter(
                     f"Position {at} is not in the log, which ends at {head}",
@@ -232,8 +232,9 @@ class Project:
         """The log and the state as of any position, in one snapshot, whatever the status."""
         with self._snapshot() as transaction:
             self._require_present(transaction)
-            timeline = self._timeline(transaction)
-            yield self._log(transaction), lambda position: State(timeline.at(position), position)
+            timeline, log = self._timeline(transaction), self._log(transaction)
+            entry_at = self._noting(transaction, log)
+            yield log, lambda position: State(timeline.at(position), position, entry_at)
 
     @contextmanager
     def stored(self) -> Iterator[tuple[Log, Iterator[tuple[bytes, bytes]]]]:
@@ -295,6 +296,17 @@ class Project:
                 yield transaction
             except DamagedLog as met:
                 raise self._soundness.noted(transaction, met) from met
+
+    def _noting(self, transaction: lmdb.Transaction, log: Log) -> Callable[[int], Entry | None]:
+        """The entries of the log. A damage that is met is noted, also where the reader goes on without the entry."""
+
+        def entry_at(position: int) -> Entry | None:
+            try:
+                return log.entry(position)
+            except DamagedLog as met:
+                raise self._soundness.noted(transaction, met) from met
+
+        return entry_at
 
     # -- rebuilding
 

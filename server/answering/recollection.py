@@ -11,7 +11,7 @@ same entity that comes before it, so that a hub does not fill the answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -19,6 +19,7 @@ from memlog import events
 from memlog.canonical import text_of
 from memlog.codec import Entry
 from memlog.decisions.memories import FACT
+from memlog.errors import DamagedLog
 from memlog.state import Entity, Memory, Observation, Relation, State
 from projections.search.searcher import Hit
 from server.answering.packing import (
@@ -43,20 +44,18 @@ READ_AHEAD = 2
 
 
 class Recollection:
-    """The items for one query, over one state of the project and the log up to it; of hits of one `thread`, if there
+    """The items for one query, over one state of the project that comes with its log; of hits of one `thread`, if there
     is one, with nothing beside them that another wrote, nor what was there by the position `since`."""
 
     def __init__(
         self,
         state: State,
-        entry_at: Callable[[int], Entry | None],
         query: str,
         budget_tokens: int,
         thread: str | None = None,
         since: int = 0,
     ) -> None:
         self._state = state
-        self._entry_at = entry_at
         self._words = _terms(query)
         self._budget_tokens = budget_tokens
         self._thread = thread
@@ -167,7 +166,12 @@ class Recollection:
         if not self._since < position <= self._state.position:
             return None
         if position not in self._entries:
-            self._entries[position] = self._entry_at(position)
+            try:
+                self._entries[position] = self._state.entry_at(position)
+            except (
+                DamagedLog
+            ):  # it is only to lend something; that the log is damaged is told beside the answer
+                self._entries[position] = None
         return self._entries[position]
 
     def _extra(self, position: int) -> Item | None:

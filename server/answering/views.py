@@ -9,6 +9,7 @@ from msgspec import Meta, field
 from memlog import state
 from memlog.codec import Entry
 from memlog.commands import RELATION_IMPORTANCE
+from memlog.errors import DamagedLog
 from memlog.state import State
 from memlog.times import iso
 from server.registry import Result
@@ -70,8 +71,12 @@ class ProjectView(Result, frozen=True):
 def view_provenance(
     row: state.Entity | state.Observation | state.Relation | state.Memory, blamed: State | None
 ) -> Provenance | None:
-    """Which event brought it, as the log says that the state came with; None where nobody is `blamed`."""
-    entry: Entry | None = None if blamed is None else blamed.entry_at(row.born)
+    """Which event brought it, as the log says that the state came with; None where nobody is `blamed`, or that entry is
+    damaged."""
+    try:
+        entry: Entry | None = None if blamed is None else blamed.entry_at(row.born)
+    except DamagedLog:
+        return None
     if entry is None:
         return None
     return Provenance(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from collections.abc import Mapping, Sequence
 
 import click
 
 from memlog.decisions.graph import missing_entity
 from memlog.errors import refusal
 from memlog.settings import Settings
+from memlog.state import Entity, Observation, Relation
 from server.answering.moments import position_of
 from server.answering.portions import view_entity
 from server.answering.views import EntityView, Provenance, RelationView, view_relation
@@ -35,46 +37,70 @@ def show_command(
 ) -> None:
     """Show an entity: its facts, relations and former names, and where each came from.
 
+    A part whose entry in the log is damaged is shown all the same, and the command ends with 1.
+
     \b
     Example: memlog show Jon
     Example: memlog show Jon --as-of 2026-11-20
     """
     with service_to_read(settings, project or settings.project) as service:
         _, opened = open_to_read(service, project)
+        told = opened.project.damage
         at = position_of(as_of, opened.project, "--as-of")
         with opened.project.read(at) as state:
             row = state.entity_named(name)
             if row is None:
                 raise refusal([missing_entity(name, "name", state, at=at)])
             entity = view_entity(row, state, blamed=state)
-            touching = state.relations_touching(row.name)
+            facts, touching = state.observations(row.id), state.relations_touching(row.name)
             relations = [view_relation(each, blamed=state) for each in touching]
+        brought = _brought(entity, relations)
+        parts: list[Entity | Observation | Relation] = [row, *facts, *touching]
+        damaged = [each for each in parts if each.id not in brought]
+        found = opened.project.damage
     if as_json:
-        print_json({"entity": entity, "relations": relations})
+        lacking = [{"id": each.id, "position": each.born} for each in damaged]
+        shown = {"entity": entity, "relations": relations}
+        print_json({**shown, "damaged": lacking} if lacking else shown)
     else:
-        _print(entity, relations)
+        sources = {each.id: f"position {each.born}, which is damaged" for each in damaged}
+        _print(entity, facts, relations, sources | {each: _from(brought[each]) for each in brought})
+    if damaged:
+        if told is None and found is not None:  # nobody has said so yet
+            raise found
+        sys.exit(1)
 
 
-def _print(entity: EntityView, relations: list[RelationView]) -> None:
+def _brought(entity: EntityView, relations: Sequence[RelationView]) -> dict[str, Provenance]:
+    """Who brought each part, by its id. Those are missing whose entry is damaged."""
+    sources = [*(entity.provenance or ()), *(each.provenance for each in relations)]
+    return {each.id: each for each in sources if each is not None}
+
+
+def _print(
+    entity: EntityView,
+    facts: Sequence[Observation],
+    relations: Sequence[RelationView],
+    sources: Mapping[str, str],
+) -> None:
     from rich.text import Text
 
     console = open_console()
-    brought = list(entity.provenance or ())
-    title = Text(entity.name, "bold").append(f" ({entity.entity_type})", "default")
-    console.print(title.append(_from(brought[0]), "dim"))
+
+    def line(said: Text, part: str) -> None:
+        console.print(said.append(f"  ({sources[part]})", "dim"))
+
+    line(Text(entity.name, "bold").append(f" ({entity.entity_type})", "default"), entity.id)
     if entity.aliases:
         console.print(Text(f"  also {', '.join(entity.aliases)}", "dim"))
-    for content, source in zip(entity.observations, brought[1:], strict=True):
-        console.print(Text(f"  · {beneath(content)}").append(_from(source), "dim"))
+    for fact in facts:
+        line(Text(f"  · {beneath(fact.content)}"), fact.id)
     for each in relations:
-        said = Text(f"  → {each.source} {each.relation_type} {each.target}")
-        console.print(said.append(_from(each.provenance), "dim"))
+        line(Text(f"  → {each.source} {each.relation_type} {each.target}"), each.id)
 
 
-def _from(source: Provenance | None) -> str:
-    if source is None:
-        return ""
-    said: list[Any] = [f"position {source.position}", source.time]
+def _from(source: Provenance) -> str:
+    said = [f"position {source.position}", source.time]
     said += [f"thread {source.thread}"] if source.thread else []
     said += [source.command] if source.command else []
-    return f"  ({', '.join(said)})"
+    return ", ".join(said)

@@ -101,7 +101,7 @@ def recall(call: Call, arguments: Recall) -> RecallResult:
     )
     with opened.project.snapshot() as (log, state_at):
         state = state_at(log.position() if at is None else at)
-        recollection = Recollection(state, log.entry, arguments.query, budget, thread, since)
+        recollection = Recollection(state, arguments.query, budget, thread, since)
         packed = pack(recollection.items(found.hits), budget, more=found.deeper)
         position = state.position
         rows = [row for group in packed.groups if (row := state.entity(group)) is not None]
