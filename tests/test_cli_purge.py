@@ -178,6 +178,36 @@ def test_a_purge_whose_indexes_cannot_be_built_says_that_it_is_done(tmp_path: Pa
     assert str(result.exception.suggestion).startswith("Erased 6 entries of project 'default'.")
 
 
+@pytest.mark.parametrize(
+    ("stopped", "said"),
+    [
+        (
+            "server.cli.purge.indexed",
+            "Erased 6 entries of project 'default'. Only the indexes are not there yet: the next search builds them, "
+            "or `memlog replay --data-dir ",
+        ),
+        ("server.service.Usage.forget", "It may be erased already. Run the command again: "),
+    ],
+)
+def test_a_purge_that_is_stopped_when_it_has_erased_does_not_only_say_that_it_was_aborted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopped: str, said: str
+) -> None:
+    with client_on(tmp_path) as client:
+        fill(client)
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(stopped, stop)
+    ended = CommandLine(tmp_path)(
+        *("purge", "default", "--entity", SECRETS[0], "--yes", "--data-dir", tmp_path)
+    )
+    assert (ended.code, said in ended.stderr) == (1, True), ended.stderr
+    assert ended.stderr.endswith("\nAborted!\n")
+    with client_on(tmp_path) as client:
+        assert SECRETS[0] not in str(client("read_graph"))
+
+
 def test_the_command_tells_what_goes_asks_and_does_nothing_on_no(tmp_path: Path) -> None:
     data_dir = tmp_path / "data"
     with client_on(data_dir) as client:

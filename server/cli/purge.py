@@ -16,6 +16,7 @@ from memlog.shell import command_line
 from projections.follow import PROJECTIONS
 from server.cli.common import (
     confirm,
+    here,
     indexed,
     json_option,
     print_json,
@@ -24,9 +25,11 @@ from server.cli.common import (
     service_to_read,
     with_settings,
 )
+from server.cli.stopping import stopped_in_words
 from server.service import Service
 
 SHOWN_MAX = 20
+STOPPED_MEANWHILE = "It may be erased already. Run the command again: what is erased is not found."
 
 
 @click.command("purge")
@@ -69,17 +72,9 @@ def purge_command(
             _tell(planned, others)
         if not yes:
             confirm("Erase this for good?")
-        erased = service.purge(project, target)
-        try:
-            with progress_bar(hidden=as_json) as progress:
-                behind = indexed(service, project, PROJECTIONS, progress)
-        except MemlogError as error:
-            rebuild = command_line("memlog replay", project)
-            error.suggestion = (
-                f"{_done(erased, project)} Only the indexes are not there yet: when the cause is gone, the next "
-                f"search builds them, or `{rebuild}`."
-            )
-            raise
+        with stopped_in_words(lambda: STOPPED_MEANWHILE):
+            erased = service.purge(project, target)
+        behind = _indexed(service, project, erased, hidden=as_json)
         for folder in service.store.put_aside():
             say(
                 f"Warning: {folder} is a log put aside, and may still hold it; it is yours to remove.",
@@ -92,6 +87,22 @@ def purge_command(
     say("Command ids that were used stay known, their answers do not; indexes were built anew.")
     for said in behind:
         say(said)
+
+
+def _indexed(service: Service, project: str, erased: Plan, *, hidden: bool) -> list[str]:
+    """What the indexes lack, in words. Whatever stops it, that it is erased is told: there is no undo."""
+
+    def done(then: str) -> str:
+        rebuild = command_line("memlog replay", project)
+        lacking = f"Only the indexes are not there yet: {then}the next search builds them, or `{rebuild}`."
+        return f"{_done(erased, project)} {lacking}"
+
+    try:
+        with stopped_in_words(lambda: here(done(""))), progress_bar(hidden=hidden) as progress:
+            return indexed(service, project, PROJECTIONS, progress)
+    except MemlogError as error:
+        error.suggestion = done("when the cause is gone, ")
+        raise
 
 
 def _done(erased: Plan, project: str) -> str:

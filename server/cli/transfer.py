@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -37,6 +37,7 @@ from server.cli.common import (
     store_of,
     with_settings,
 )
+from server.cli.stopping import stopped_in_words
 from server.registry import ThreadId
 from server.rights.credentials import judge_lines
 from server.service import Opened
@@ -93,11 +94,11 @@ def import_command(
                 raise click.UsageError(
                     f"A history becomes the project that it was: leave out {option}."
                 )
-        with _stopped_in_words(lambda: WHOLE_OR_NOT):
+        with stopped_in_words(lambda: WHOLE_OR_NOT):
             _import_history(settings, data, as_json)
         return
     done = Done()
-    with _stopped_in_words(lambda: f"{done.at_least()} To go on, {AGAIN}"):
+    with stopped_in_words(lambda: f"{done.at_least()} To go on, {AGAIN}"):
         _import_graph(settings, data, project, Origin(thread=thread), as_json, done)
 
 
@@ -120,16 +121,6 @@ class Done:
     def at_least(self) -> str:
         """When it was stopped: the last command may have been on its way back from the disk."""
         return f"At least {self}" if self.of else "Nothing was imported."
-
-
-@contextmanager
-def _stopped_in_words(what_is_kept: Callable[[], str]) -> Iterator[None]:
-    """Whoever stops it by Ctrl-C is told what is kept, before click says that it was aborted."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        say(f"\n{what_is_kept()}", err=True)
-        raise
 
 
 def _import_graph(
