@@ -208,6 +208,34 @@ def test_a_dangling_relation_goes_and_one_to_a_namesake_of_that_time_stays(store
     ]
 
 
+def test_a_name_that_only_relations_have_goes_with_them(store: Store) -> None:
+    project = store.project("one")
+    do(project, create("Jon"))
+    do(project, relate("Jon", "knows", "Ghost"))
+    do(project, relate("Ghost", "knows", "Ghost"))
+    do(project, relate("Jon", "knows", "Mia"))
+    do(project, Undo(position=5))
+    planned = purge(store, "Ghost")
+    assert (planned.names, sorted(planned.positions)) == (("Ghost",), [3, 4])
+    assert planned.kinds == {"relation_added": 2}
+    assert said(store) == {"Jon"}
+    with pytest.raises(EntityNotFound):
+        purge(store, "Ghost")
+    assert purge(store, "Mia").positions == {5, 6}
+    assert_whole(store.project("one"))
+
+
+def test_a_name_whose_relations_were_those_of_an_entity_is_that_entitys(store: Store) -> None:
+    project = store.project("one")
+    do(project, create("Jon"))
+    do(project, RenameEntity(name="Jon", new_name="Jonathan"))
+    do(project, relate("Mia", "knows", "Jonathan"))
+    do(project, Undo(position=3, cascade=True))
+    with pytest.raises(EntityNotFound):
+        purge(store, "Jonathan")
+    assert purge(store, "Jon").names == ("Jon", "Jonathan")
+
+
 def test_an_undo_of_a_command_for_several_still_counts_for_those_who_stay(store: Store) -> None:
     project = store.project("one")
     do(project, create("Jon", "was a banker"))
@@ -477,6 +505,7 @@ def test_whatever_happened_the_rest_replays_and_knows_nothing_of_it(
                     if each.how == "removed" and each.kind in ("entity", "memory")
                 ]
                 assert {each.id for each in lost} <= planned.entities
+                assert planned.positions
         except EntityNotFound:
             store.close()
             return
@@ -489,6 +518,7 @@ def test_whatever_happened_the_rest_replays_and_knows_nothing_of_it(
         with project.read() as state:
             assert told(state) == told(planned.after)
             assert state.entity_named(name) is None
+            assert state.relations_touching(name) == []
         embeddings = Embeddings(Settings(data_dir=Path(folder), embedder="none"))
         projections = Projections(project, embeddings)
         projections.text()

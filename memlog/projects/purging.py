@@ -1,11 +1,11 @@
 """What has to be erased so that a thing is as if it had never been: which entries, decided from the log.
 
-An entity goes with all its names, its observations, its relations and the entities that became part of
-it; a memory goes alone, and what it had superseded stands again. Entries that refer to what goes, go.
-What remains is evolved anew while the log is walked, and an entry that does not fit what remains goes
-too: an undo of which nothing is left to undo, or that could no longer be carried out. So the log that is left
-replays without exception to a state that knows nothing of what was purged. The text of other facts
-is not touched; the plan names those that still speak of it.
+An entity goes with all its names, its observations, its relations and the entities that became part of it; a name
+that was none's goes with the relations at it; a memory goes alone, and what it had superseded stands again. Entries
+that refer to what goes, go. What remains is evolved anew while the log is walked, and an entry that does not fit what
+remains goes too: an undo of which nothing is left to undo, or that could no longer be carried out. So the log that is
+left replays without exception to a state that knows nothing of what was purged. The text of other facts is not
+touched; the plan names those that still speak of it.
 
 Left to others: erasing, which `Project.erase` does.
 """
@@ -29,14 +29,15 @@ from memlog.decisions.touching import entity_ids
 from memlog.errors import InvalidParameter, Refusal, refuse
 from memlog.evolve import evolve
 from memlog.log import Log
-from memlog.state import Entity, State, decode_entity, entity_key, memory_key
+from memlog.state import Entity, State, decode_entity, entity_key, memory_key, touching_key
 from memlog.storage.tables import MemoryRows, Timeline
 
 _encode = msgspec.json.Encoder().encode
 
 
 class Target(msgspec.Struct, frozen=True):
-    """What to purge: entities by any of their names, deleted ones too, and memories by id."""
+    """What to purge: entities by any of their names, deleted ones too, or names that only relations have; and memories
+    by id."""
 
     entities: tuple[str, ...] = ()
     memories: tuple[str, ...] = ()
@@ -61,7 +62,7 @@ def plan(log: Log, state: State, target: Target) -> Plan:
         raise InvalidParameter(
             "There is nothing to purge", suggestion="Name an entity or the id of a memory."
         )
-    purge = _Purge(state, _entities(target, state), frozenset(target.memories))
+    purge = _Purge(state, _entities(target, state), target)
     for entry in log.read():
         purge.see(entry)
     return purge.plan()
@@ -81,7 +82,7 @@ def _entities(target: Target, state: State) -> frozenset[str]:
     for name in target.entities:
         found = _bearers(name, state)
         wanted += found
-        if not found:
+        if not found and not _is_loose_end(name, state):
             missing.append(missing_entity(name, "entity", state))
     for memory_id in target.memories:
         if state.memory(memory_id) is None and not any(state.versions(memory_key(memory_id))):
@@ -105,6 +106,17 @@ def _bearers(name: str, state: State) -> list[str]:
         for entity_id in entity_ids(name, state)
         if entity_id == living or state.entity(entity_id) is None
     ]
+
+
+def _is_loose_end(name: str, state: State) -> bool:
+    """Whether a relation was ever added at this name while no entity had it."""
+    begun = {each.since for each in state.versions(touching_key(name))}
+    return any(
+        relation.born == position
+        for position in sorted(begun)
+        if state.at(position - 1).entity_id_of(name) is None
+        for relation in state.at(position).relations_touching(name)
+    )
 
 
 def _last_row(entity_id: str, state: State) -> Entity | None:
@@ -144,11 +156,12 @@ def _written(kind: type[events.Event]) -> tuple[str, ...]:
 class _Purge:
     """A walk through the log, deciding for each entry whether it goes."""
 
-    def __init__(self, state: State, entities: frozenset[str], memories: frozenset[str]) -> None:
+    def __init__(self, state: State, entities: frozenset[str], target: Target) -> None:
         self._state = state
         self._entities = entities
-        self._memories = memories
-        self._names = _names(entities, state)
+        self._memories = frozenset(target.memories)
+        self._names = {canonical(name): name for name in target.entities}
+        self._names |= _names(entities, state)
         self._observations: set[str] = set()
         self._relations: set[str] = set()
         self._left = Timeline(MemoryRows(), MemoryRows())

@@ -35,7 +35,11 @@ STOPPED_MEANWHILE = "It may be erased already. Run the command again: what is er
 @click.command("purge")
 @click.argument("project")
 @click.option(
-    "--entity", "entities", multiple=True, metavar="NAME", help="An entity, deleted or not."
+    "--entity",
+    "entities",
+    multiple=True,
+    metavar="NAME",
+    help="An entity, deleted or not, or a name that only relations have.",
 )
 @click.option("--memory", "memories", multiple=True, metavar="ID", help="A memory, whatever it is.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
