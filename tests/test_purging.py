@@ -285,6 +285,34 @@ def test_facts_that_speak_of_it_stay_and_are_named(store: Store) -> None:
     assert said(store) == {"Gina", "Gina: had lunch with ZOË"}
 
 
+MENTIONS = [
+    ("E5", "E50 and E500 are no E55", False),
+    ("E5", "knows E5.", True),
+    ("Ed", "Edith wed Fred", False),
+    ("Ed", "a line\nEd wrote", True),
+    ("Ed", "is like ed", True),
+    ("Ed", "日本のEdさん", True),
+    ("Ed", 'so "Ed_1" is his login', True),
+    ("C++", "writes C++17", True),
+    ("C++", "writes ObjC++", False),
+    ("東京", "住在東京都", True),
+    ("김민수", "김민수는 의사다", True),
+    ("กรุงเทพ", "อยู่ที่กรุงเทพมหานคร", True),
+    ("Zoë", "ZOE\u0308'S cat", True),
+    ('O"B', 'met O"B there', True),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "mentioned"), MENTIONS)
+def test_a_name_is_found_in_a_text_as_a_word_or_where_words_have_no_spaces_within_it(
+    store: Store, name: str, text: str, mentioned: bool
+) -> None:
+    project = store.project("one")
+    do(project, create(name))
+    do(project, create("Gina", text))
+    assert purge(store, name).mentions == ((4,) if mentioned else ())
+
+
 @pytest.mark.parametrize("name", ["Ed", "ent", "0", "act"])
 def test_a_short_name_is_not_found_in_what_nobody_wrote(store: Store, name: str) -> None:
     """Neither in ids, nor in the names of events, nor in numbers."""

@@ -12,6 +12,7 @@ Left to others: erasing, which `Project.erase` does.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from functools import cache
@@ -20,7 +21,7 @@ from typing import Any
 import msgspec
 
 from memlog import events
-from memlog.canonical import canonical
+from memlog.canonical import canonical, strings
 from memlog.codec import Entry
 from memlog.decisions.fitting import fits
 from memlog.decisions.graph import missing_entity
@@ -29,10 +30,12 @@ from memlog.decisions.touching import entity_ids
 from memlog.errors import InvalidParameter, Refusal, refuse
 from memlog.evolve import evolve
 from memlog.log import Log
+from memlog.scripts import UNSPACED
 from memlog.state import Entity, State, decode_entity, entity_key, memory_key, touching_key
 from memlog.storage.tables import MemoryRows, Timeline
 
-_encode = msgspec.json.Encoder().encode
+_LETTER = rf"[^\W_{UNSPACED}]"
+"""A letter or figure of a script in which words stand apart."""
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -153,6 +156,20 @@ def _written(kind: type[events.Event]) -> tuple[str, ...]:
     return tuple(each.name for each in msgspec.structs.fields(kind) if each.type != events.Id)
 
 
+def _any_of(names: Iterable[str]) -> re.Pattern[str] | None:
+    """What finds one of the names in a folded text: as a word, where words end with a space or a sign."""
+    ways = []
+    for name in map(_folded, names):
+        begins = rf"(?<!{_LETTER})" if re.match(_LETTER, name) else ""
+        ends = rf"(?!{_LETTER})" if re.match(_LETTER, name[-1:]) else ""
+        ways.append(f"{begins}{re.escape(name)}{ends}")
+    return re.compile("|".join(ways)) if ways else None
+
+
+def _folded(text: str) -> str:
+    return canonical(text).casefold()
+
+
 class _Purge:
     """A walk through the log, deciding for each entry whether it goes."""
 
@@ -162,6 +179,7 @@ class _Purge:
         self._memories = frozenset(target.memories)
         self._names = {canonical(name): name for name in target.entities}
         self._names |= _names(entities, state)
+        self._named = _any_of(self._names)
         self._observations: set[str] = set()
         self._relations: set[str] = set()
         self._left = Timeline(MemoryRows(), MemoryRows())
@@ -198,8 +216,8 @@ class _Purge:
         )
 
     def _look_for_names(self, position: int, event: events.Event) -> None:
-        text = canonical(_encode(_texts(event)).decode()).casefold()
-        if any(_encode(name).decode()[1:-1].casefold() in text for name in self._names):
+        said = strings(msgspec.to_builtins(_texts(event)))
+        if self._named is not None and any(map(self._named.search, map(_folded, said))):
             self._mentions.append(position)
 
     def _goes(self, entry: Entry) -> bool:

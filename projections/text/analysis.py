@@ -17,6 +17,7 @@ from itertools import groupby
 from tantivy import Filter, Index, TextAnalyzer, TextAnalyzerBuilder, Tokenizer
 
 from memlog.blank import IGNORABLE
+from memlog.scripts import UNSPACED
 
 TRIGRAM = 3
 END = "\n\n"
@@ -48,13 +49,7 @@ _WITH_MARKS = (
 )
 """Blocks of Unicode in which there are characters that combine with the one before."""
 
-_UNSPACED = (
-    r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003134f"
-    r"\u0e01-\u0e3e\u0e40-\u0e4e\u0e81-\u0ec6\u1000-\u103f\u1780-\u17d3"
-)
-"""Letters of the scripts without spaces: those of East Asia, then Thai, Lao, Burmese and Khmer."""
-
-_UNSPACED_RUN = re.compile(f"[{_UNSPACED}]+")
+_UNSPACED_RUN = re.compile(f"[{UNSPACED}]+")
 _MARKS = [
     code
     for first, last in _WITH_MARKS
