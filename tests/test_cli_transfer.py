@@ -280,6 +280,7 @@ BAD_LINES = {
     "a last line that was cut": b'{"type":"entity","name":"x","entityType":"t","obs',
     "thousands of levels": b"[" * 5_000,
     "two objects": b'{"type":"entity","name":"x","entityType":"t"} {}',
+    "a key twice": b'{"type":"entity","name":"x","n\\u0061me":"y","entityType":"t"}',
 }
 
 
@@ -322,9 +323,50 @@ WRONG_WHOLE = {
     % json.dumps({key: JON[key] for key in ("name", "entityType")}).encode(),
     "relations[0]: Object missing required field `to`": b'{"relations":[{"from":"x"}]}',
     "[1]: Expected `object`, got `int`": b"[%b,5]" % json.dumps(JON).encode(),
+    "entities[0]: Expected `object`, got `int`": b'{"entities":[5]}',
+    "entities[0]: Object missing required field `name`": b'{"entities":[{}]}',
     "the file: it is UTF-16": json.dumps(JON).encode("utf-16"),
     "the file: ": b"[" * 1_000_000,  # nested too deeply, in words that each Python has of its own
 }
+
+
+REPEATED = {
+    "line 1: the key 'name' stands there twice": b'{"type":"entity","name":"A","name":"B","entityType":"t"}',
+    "line 1: the key 'observations' stands there twice": (
+        b'{"type":"entity","name":"A","entityType":"t","observations":["a"],"observations":["b"]}'
+    ),
+    "line 2: the key 'to' stands there twice": (
+        b'{"type":"relation","from":"A","to":"B","relationType":"t"}\n'
+        b'{"type":"relation","from":"A","to":"B","to":"C","relationType":"t"}'
+    ),
+    "[0]: the key 'name' stands there twice": (
+        b'[{"type":"entity","name":"A","name":"B","entityType":"t"}]'
+    ),
+    "entities[1]: the key 'name' stands there twice": (
+        b'{"entities":[{"name":"A","entityType":"t"},{"name":"B","name":"C","entityType":"t"}]}'
+    ),
+    "the object: the key 'entities' stands there twice\nhint: Put both lists in one.": (
+        b'{"entities":[{"name":"A","entityType":"t"}],"entities":[{"name":"B","entityType":"t"}]}'
+    ),
+}
+
+
+@pytest.mark.parametrize("says", REPEATED)
+def test_a_key_that_stands_twice_is_refused_for_one_of_its_values_would_be_lost(
+    memlog: CommandLine, says: str
+) -> None:
+    ended = memlog("import", "-", stdin=REPEATED[says])
+    assert (ended.code, ended.stdout) == (1, "")
+    place, _, said = says.partition(": ")
+    assert said in ended.stderr
+    assert f"{place}: " in ended.stderr or f"(at {place})" in ended.stderr
+    assert memlog("export").stdout == ""
+
+
+def test_an_item_of_the_one_object_may_say_itself_of_which_type_it_is(memlog: CommandLine) -> None:
+    graph = {"entities": [JON, BARE], "relations": [KNOWS]}
+    assert memlog("import", "-", stdin=json.dumps(graph, indent=1).encode()).code == 0
+    assert lines_of(memlog("export").stdout) == [JON, BARE, KNOWS]
 
 
 @pytest.mark.parametrize("says", WRONG_WHOLE)

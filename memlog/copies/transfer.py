@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
@@ -80,10 +81,14 @@ Placed = tuple[str, Line]
 
 
 class _Whole(msgspec.Struct, frozen=True):
-    entities: Sequence[dict[str, object]] | None = None
-    relations: Sequence[dict[str, object]] | None = None
+    entities: Sequence[msgspec.Raw] | None = None
+    relations: Sequence[msgspec.Raw] | None = None
 
 
+_all_keys = json.JSONDecoder(
+    object_pairs_hook=lambda pairs: [key for key, _ in pairs], parse_int=str
+).decode
+"""Of an object; msgspec drops one that stands there twice."""
 _line = msgspec.json.Decoder(EntityLine | RelationLine)
 _encode = msgspec.json.Encoder().encode
 
@@ -161,6 +166,8 @@ def _loose_ends(lines: Sequence[Placed], known: Callable[[str], bool]) -> Iterat
 def _decoded(text: bytes) -> Line:
     """Raises ValueError for what no tool would take either."""
     line: Line = _line.decode(text)
+    for key in _repeated(_keys(text)):
+        raise ValueError(f"the key {shorten(key)!r} stands there twice")
     for blank in blanks(line):
         raise ValueError(f"{blank.path}: {blank.problem}")
     for value in strings(msgspec.to_builtins(line)):
@@ -195,11 +202,36 @@ def objects(data: bytes) -> Iterator[tuple[str, bytes]]:
             ("relation", "relations", whole.relations),
         ):
             for index, item in enumerate(found or ()):
-                yield f"{name}[{index}]", _encode({"type": kind, **item})
+                yield f"{name}[{index}]", _typed(kind, bytes(item))
         return
     for number, line in enumerate(lines, 1):
         if line:
             yield f"line {number}", line
+
+
+def _typed(kind: str, item: bytes) -> bytes:
+    """An object that stands in a list of this kind, saying so itself. One that is none is told of where it is read."""
+    try:
+        keys = msgspec.json.decode(item, type=dict[str, msgspec.Raw])
+    except (ValueError, RecursionError):
+        return item
+    if "type" in keys:
+        return item
+    begin = b'{"type":"%b"' % kind.encode()
+    return b"%b,%b" % (begin, item[1:]) if keys else begin + b"}"
+
+
+def _keys(data: bytes) -> list[str]:
+    """Those of one JSON object as they stand there."""
+    keys: list[str] = _all_keys(data.decode("utf-8", "replace"))
+    return keys
+
+
+def _repeated(keys: list[str]) -> list[str]:
+    """Those that stand there more than once: of the values a parser would keep the last and lose the others."""
+    if len(set(keys)) == len(keys):
+        return []
+    return [key for key, count in Counter(keys).items() if count > 1]
 
 
 def _require_text(data: bytes) -> None:
@@ -245,19 +277,28 @@ def _advised(error: Exception, mend: str) -> str:
 
 
 def _require_known_keys(data: bytes) -> None:
-    """Raises InvalidParameter for a key beside those of `_Whole`: what it holds would be lost."""
-    keys = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+    """Raises InvalidParameter for a key beside those of `_Whole`, or one that stands there twice: what it holds would
+    be lost."""
+    try:
+        keys = _keys(data)
+    except RecursionError as error:
+        raise invalid_at("the file", str(error)) from error
     expected = _Whole.__struct_fields__
-    problems = (
+    problems = [
+        Problem("the object", f"the key {key!r} stands there twice", "Put both lists in one.", key)
+        for key in _repeated(keys)
+        if key in expected
+    ]
+    problems += [
         Problem(
             "the object",
             f"unknown key {shorten(key)!r}",
             did_you_mean(key, expected) or f"There are: {', '.join(expected)}.",
             shorten(key),
         )
-        for key in keys
+        for key in dict.fromkeys(keys)
         if key not in expected
-    )
+    ]
     refuse((InvalidParameter, problem) for problem in problems)
 
 
