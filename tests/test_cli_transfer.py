@@ -6,6 +6,7 @@ import bz2
 import gzip
 import json
 import lzma
+import os
 import re
 import shlex
 import signal
@@ -21,7 +22,7 @@ import pytest
 from memlog.copies import transfer
 from memlog.decisions import undoing
 from memlog.projects.store import Store
-from server.cli.transfer import written_whole
+from server.cli.drafts import written_whole
 from tests.command_line import (
     BARE,
     JON,
@@ -222,6 +223,86 @@ def test_an_export_keeps_a_link_and_who_may_read_its_file(
     assert link.is_symlink()
     assert lines_of(out.read_text()) == LINES
     assert out.stat().st_mode & 0o777 == 0o600
+
+
+HALF_WRITTEN = """
+import sys
+from pathlib import Path
+from server.cli.drafts import written_whole
+
+with written_whole(Path(sys.argv[1])) as written:
+    written.write(b"half of")
+    written.flush()
+    print("written", flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextmanager
+def half_written(out: Path) -> Iterator[subprocess.Popen[str]]:
+    """A real process in the midst of writing this file."""
+    with subprocess.Popen(
+        [sys.executable, "-c", HALF_WRITTEN, str(out)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment(),
+        cwd=REPOSITORY,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "written\n"
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, -2)])
+def test_a_draft_is_its_owners_alone_and_goes_when_the_command_is_stopped(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    out = tmp_path / "out.jsonl"
+    out.write_text("dear to somebody\n")
+    with half_written(out) as process:
+        (draft,) = tmp_path.glob("out.jsonl.*.new")
+        assert draft.stat().st_mode & 0o777 == 0o600
+        process.send_signal(number)
+        assert process.wait(DEADLINE_S) == code
+    assert list(tmp_path.iterdir()) == [out]
+    assert out.read_text() == "dear to somebody\n"
+
+
+def test_the_draft_of_a_killed_command_is_removed_by_the_next_and_that_of_a_living_one_is_not(
+    tmp_path: Path,
+) -> None:
+    out = tmp_path / "out.jsonl"
+    with half_written(out) as killed:
+        killed.kill()
+        killed.wait(DEADLINE_S)
+    left = [tmp_path / f"out.jsonl.{each}.new" for each in (killed.pid, os.getpid())]
+    left[1].touch()
+    others = [tmp_path / name for name in ("out.jsonl.new", "other.jsonl.1.new", "out.jsonl.x.new")]
+    for other in others:
+        other.touch()
+    assert left[0].exists()
+    with half_written(out) as living:
+        with written_whole(out) as written:
+            written.write(b"whole")
+        kept = {*others, out, tmp_path / f"out.jsonl.{living.pid}.new"}
+        assert set(tmp_path.iterdir()) == kept
+    assert out.read_bytes() == b"whole"
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o077, 0o002])
+def test_a_new_file_may_be_read_by_whom_the_umask_says(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        with written_whole(tmp_path / "out.jsonl") as written:
+            written.write(b"whole")
+        assert os.umask(umask) == umask
+    finally:
+        os.umask(before)
+    assert (tmp_path / "out.jsonl").stat().st_mode & 0o777 == 0o666 & ~umask
 
 
 def as_one_object(lines: list[Line]) -> dict[str, Any]:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -19,7 +16,6 @@ from memlog.copies import chronicle, taking_in, transfer
 from memlog.errors import DamagedLog, MemlogError, ProjectExists, counted
 from memlog.projects.project import Origin, Outcome
 from memlog.settings import Settings
-from server.cli import output
 from server.cli.common import (
     ToRead,
     here,
@@ -37,6 +33,7 @@ from server.cli.common import (
     store_of,
     with_settings,
 )
+from server.cli.drafts import written_whole
 from server.cli.stopping import stopped_in_words
 from server.registry import ThreadId
 from server.rights.credentials import judge_lines
@@ -283,43 +280,3 @@ def export_command(settings: Settings, file: Path, project: str | None, full: bo
         say(f"Exported {counted(count, 'lines')} to {file}.")
     if damage is not None:  # what is whole of it was written, and is not all
         raise damage
-
-
-@contextmanager
-def written_whole(file: Path) -> Iterator[BinaryIO]:
-    """What is written takes the place of `file` at the end, all of it, or nothing does.
-
-    A pipe or a device has no content to lose, and nothing may take its place: it is written to as it is.
-    Raises OSError with the name of `file`, whatever it was that could not be written.
-    """
-    if str(file) == "-":
-        output.require()
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-        return
-    target = file.resolve()  # where it is a link, what it leads to is replaced
-    try:
-        with _in_place_of(target) as opened:
-            yield opened
-    except OSError as error:
-        raise OSError(error.errno, error.strerror or str(error), str(file)) from error
-
-
-@contextmanager
-def _in_place_of(target: Path) -> Iterator[BinaryIO]:
-    if target.exists() and not target.is_file():
-        with target.open("wb") as opened:
-            yield opened
-        return
-    draft = target.with_name(f"{target.name}.{os.getpid()}.new")
-    try:
-        with draft.open("xb") as opened:
-            yield opened
-            opened.flush()
-            os.fsync(opened.fileno())
-        if target.exists():
-            draft.chmod(target.stat().st_mode)
-        draft.replace(target)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
