@@ -573,6 +573,7 @@ FAILURES = {
         ["token", "new", "t", "--days", "5000000"],
         ["health", "--timeout", "nan"],
         ["health", "--timeout", "inf"],
+        ["health", "--wait", "nan"],
     ],
     ids=" ".join,
 )

@@ -57,17 +57,21 @@ BARS_LAST = 4
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for other programs.")
 
 
-class Above0(click.FloatRange):
-    """A number above 0, up to `most`; none that is not a number."""
-
-    def __init__(self, most: float) -> None:
-        super().__init__(0, most, min_open=True)
+class Number(click.FloatRange):
+    """A number in a range; none that is not a number."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         number = super().convert(value, param, ctx)
         if math.isnan(number):
             self.fail(f"{value} is no number.", param, ctx)
         return number
+
+
+class Above0(Number):
+    """A number above 0, up to `most`."""
+
+    def __init__(self, most: float) -> None:
+        super().__init__(0, most, min_open=True)
 
 
 INTEGER = click.IntRange(1, 2**63 - 1)

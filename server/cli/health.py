@@ -14,7 +14,7 @@ import msgspec
 
 from memlog.errors import InvalidParameter, shorten
 from memlog.settings import Settings, load
-from server.cli.common import Above0, address_options, json_option, print_json, say
+from server.cli.common import Above0, Number, address_options, json_option, print_json, say
 
 BODY_BYTES_MAX = 64 * 1024
 AGAIN_SECONDS = 0.2
@@ -57,7 +57,7 @@ class Health(msgspec.Struct, frozen=True):
 @click.option(
     "--wait",
     "wait_s",
-    type=click.FloatRange(0, TIMEOUT_S_MAX),
+    type=Number(0, TIMEOUT_S_MAX),
     default=0.0,
     help="Seconds in which it may yet become so: it is asked again until then.",
 )
