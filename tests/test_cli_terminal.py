@@ -222,3 +222,21 @@ def test_a_file_whose_name_is_no_text_is_named_all_the_same(tmp_path: Path) -> N
     ended = run_memlog("export", file, data_dir=tmp_path / "data", PYTHONIOENCODING="utf-8:strict")
     assert (ended.returncode, ended.stderr) == (0, "")
     assert "\\udcff.json" in ended.stdout
+
+
+def test_a_name_of_two_lines_is_shown_on_one(tmp_path: Path) -> None:
+    memlog, backup = CommandLine(tmp_path / "data"), tmp_path / "backup"
+    called = [
+        ("projects", "create", "a\nb: 5 entries, whole."),
+        ("projects",),
+        ("verify",),
+        ("replay", "--all", "--only", "state"),
+        ("doctor",),
+        ("backup", backup),
+        ("restore", backup),
+    ]
+    for command in called:
+        ended = memlog(*command)
+        assert ended.code == 0, ended.stderr
+        assert "a\\u000ab: 5 entries" in ended.stdout, command
+        assert "a\nb" not in ended.stdout, command

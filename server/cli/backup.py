@@ -18,6 +18,7 @@ from server.cli.common import (
     bar_for,
     here,
     json_option,
+    one_line,
     print_json,
     progress_bar,
     say,
@@ -56,7 +57,7 @@ def backup_command(settings: Settings, folder: Path, as_json: bool) -> None:
         return
     for each in done:
         entries = counted(each.position, "entries")
-        say(f"{each.name}: {entries}, {each.added} new, {each.how}")
+        say(f"{one_line(each.name)}: {entries}, {each.added} new, {each.how}")
     say(f"{counted(len(held), 'projects')} {'is' if len(held) == 1 else 'are'} in {folder}.")
     here_now = {each.id for each in done}
     _tell_kept("Not here any more", [each for each in held if each.id not in here_now], folder)
@@ -68,7 +69,7 @@ def _tell_kept(why: str, kept: Sequence[Held], folder: Path, *, err: bool = Fals
         say(f"{why}, but kept in the backup:", err=err)
     for each in kept:
         back = here(command_line("memlog restore", folder, each.id))
-        say(f"  {each.called}: `{back}` brings it back", err=err)
+        say(f"  {one_line(each.called)}: `{back}` brings it back", err=err)
 
 
 @click.command("restore")
@@ -108,13 +109,13 @@ def restore_command(
     for each in done:
         entries = counted(each.position, "entries")
         if each.how == "already there":  # and perhaps more
-            say(f"{each.name}: already there, {entries} of the backup among what it has")
+            say(f"{one_line(each.name)}: already there, {entries} of the backup among what it has")
             if each.erased:
                 say(f"  {each.erased} of them were erased for good there, and stay so.")
             if replace:
                 say(TO_GO_BACK)
         else:
-            say(f"{each.name}: {each.how}, {entries}")
+            say(f"{one_line(each.name)}: {each.how}, {entries}")
         if each.aside is not None:
             say(f"  What was there is in {each.aside}")
     _tell_kept(DELETED, kept, folder)

@@ -21,6 +21,7 @@ from server.cli.common import (
     here,
     json_option,
     new_table,
+    one_line,
     open_console,
     print_json,
     progress_bar,
@@ -196,7 +197,7 @@ def _print(report: dict[str, Any]) -> None:
         shown = {key: value for key, value in each.items() if key not in ("vectors", "projections")}
         shown |= each.get("projections", {})
         said = ", ".join(f"{key} {value}" for key, value in shown.items())
-        console.print(f"project {name}: {said}", markup=False)
+        console.print(f"project {one_line(name)}: {said}", markup=False)
         for key, texts in vectors.items():
             counts = f"{texts['embedded']} texts embedded, {texts['pending']} pending"
             console.print(f"  vectors of {key}: {counts}", markup=False)

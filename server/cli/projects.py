@@ -13,6 +13,7 @@ from server.cli.common import (
     confirm,
     json_option,
     new_table,
+    one_line,
     open_console,
     print_json,
     safe,
@@ -77,7 +78,7 @@ def _list(settings: Settings, status: Wanted, as_json: bool) -> None:
     table = new_table("name", "status", "created", "description")
     for row in rows:
         created = row.created_at[:19] + "Z"
-        name, description = Text(safe(row.name)), Text(safe(row.description))
+        name, description = Text(one_line(row.name)), Text(safe(row.description))
         table.add_row(name, row.status, created, description)
     none = "There are no projects yet." if status == "all" else f"There are no {status} projects."
     open_console().print(table if rows else none)
@@ -99,7 +100,7 @@ def create(settings: Settings, name: str, description: str) -> None:
         service.store.create(wanted.name, wanted.description)
     if warning:
         say(f"Warning: {warning}", err=True)
-    say(f"Created project '{name}'.")
+    say(f"Created project '{one_line(name)}'.")
 
 
 @projects_command.command("archive")
@@ -113,7 +114,7 @@ def archive(settings: Settings, name: str) -> None:
     """
     with service_to_read(settings, name) as service:
         service.store.archive(name)
-    say(f"Archived project '{name}'.")
+    say(f"Archived project '{one_line(name)}'.")
 
 
 @projects_command.command("restore")
@@ -127,7 +128,7 @@ def restore(settings: Settings, name: str) -> None:
     """
     with service_to_read(settings, name) as service:
         service.store.restore(name)
-    say(f"Restored project '{name}'.")
+    say(f"Restored project '{one_line(name)}'.")
 
 
 @projects_command.command("delete")
@@ -145,4 +146,4 @@ def delete(settings: Settings, name: str, yes: bool) -> None:
         if not yes:
             confirm(f"Delete project '{name}' and its history for good?")
         service.delete(name, wait=True)
-    say(f"Deleted project '{name}'.")
+    say(f"Deleted project '{one_line(name)}'.")

@@ -16,6 +16,7 @@ from server.cli.common import (
     bar_for,
     here,
     json_option,
+    one_line,
     open_existing,
     print_json,
     progress_bar,
@@ -82,7 +83,7 @@ def replay_command(
             say("The list of projects was rebuilt from the logs.")
         for name, report in reports.items():
             for part, said in report.items():
-                say(f"{name}: {part} {said}")
+                say(f"{one_line(name)}: {part} {said}")
     outcomes = [said for report in reports.values() for said in report.values()]
     if any(said.startswith((DIFFERENT, NOT_POSSIBLE)) for said in outcomes):
         sys.exit(1)

@@ -19,6 +19,7 @@ from server.cli.common import (
     here,
     json_option,
     new_bar,
+    one_line,
     positions_in_words,
     print_json,
     progress_bar,
@@ -112,7 +113,7 @@ def _nothing_left(store: Store, name: str) -> bool:
 
 def _tell(name: str, report: Report, *, nothing_left: bool) -> None:
     if report.damages:
-        say(f"{name}: DAMAGED")
+        say(f"{one_line(name)}: DAMAGED")
         for damage in report.damages:
             say(f"  position {damage.position}: {damage.problem}")
         if nothing_left:
@@ -125,9 +126,9 @@ def _tell(name: str, report: Report, *, nothing_left: bool) -> None:
         return
     entries = counted(report.positions, "entries")
     if not report.lost and not report.retold:
-        say(f"{name}: {entries}, whole.")
+        say(f"{one_line(name)}: {entries}, whole.")
         return
-    say(f"{name}: {entries}, whole but for what it had lost before it was repaired.")
+    say(f"{one_line(name)}: {entries}, whole but for what it had lost before it was repaired.")
     if report.lost:
         say(f"  Lost, {len(report.lost)}: {positions_in_words(report.lost)}")
     if report.retold:
