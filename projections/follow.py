@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from memlog.errors import DamagedLog, ProjectNotFound, StorageError
 from memlog.patience import held, require_patience
@@ -52,6 +52,9 @@ log = logging.getLogger("memlog.projections")
 LOCK_POLL_SECONDS = 0.002
 """How often a process looks whether another has let go; who holds the lock has it for some 10 ms."""
 
+LOOK_SECONDS = 0.1
+"""Who only looks how far an index has come waits no longer for another process."""
+
 
 class _Followed:
     """A projector and the locks under which it is advanced."""
@@ -70,6 +73,13 @@ class _Followed:
         finally:
             if taken:
                 self.driving.release()
+
+    def look(self) -> None:
+        """Sees what other processes have committed to an index that they share, unless somebody is at it."""
+        with self.driven(0) as alone:
+            if alone and self._shared_lock is not None:
+                with suppress(Timeout), _held(self._shared_lock, LOOK_SECONDS):
+                    self.projector.refresh()
 
     def excluding_processes(self) -> AbstractContextManager[object]:
         return nullcontext() if self._shared_lock is None else _held(self._shared_lock)
@@ -209,9 +219,17 @@ class Projections:
         return texts(self._project)
 
     def positions(self) -> dict[str, int]:
-        """How far each projection that is open has come."""
+        """How far each projection that is open has come, as this process saw it last."""
         with self._opening:
             return {name: each.projector.position for name, each in self._followed.items()}
+
+    def positions_anew(self) -> dict[str, int]:
+        """The same with what other processes did meanwhile. Quick: an index that somebody is at is not waited for."""
+        with self._opening:
+            followed = [*self._followed.values()]
+        for each in followed:
+            each.look()
+        return self.positions()
 
     def rebuild(self, name: str, progress: Progress | None = None) -> None:
         """Throws the projection away and builds it from the log."""
@@ -343,12 +361,15 @@ class Projections:
 
 
 @contextmanager
-def _held(lock: FileLock) -> Iterator[None]:
-    """Raises StorageError where the system gives no lock, or nothing can be written beside it."""
+def _held(lock: FileLock, patience_seconds: float = -1) -> Iterator[None]:
+    """Raises StorageError where the system gives no lock, or nothing can be written beside it; Timeout where another
+    has it for longer than the patience, of which below 0 is no end."""
     path = Path(lock.lock_file)
     try:
         os.stat(path.parent)  # else the lock would make the folder of a project that was put away
-        with lock:
+        with lock.acquire(timeout=patience_seconds):
             yield
+    except Timeout:  # an OSError
+        raise
     except OSError as error:
         raise storage_error(path, error) from error

@@ -54,9 +54,6 @@ ENDING_SECONDS = 1.0
 """Nor for an index that somebody is at by then, perhaps behind an endpoint that hangs: what is lost of it is computed
 again. Who puts a project away waits no longer for its vectors, for other projects wait for that."""
 
-BEHIND_PROJECTS_MAX = 8
-"""So many projects wait for the follower, which keeps them open; any other catches up when it is searched."""
-
 Answer = TypeVar("Answer")
 
 
@@ -150,6 +147,10 @@ class Service:
         for listener in self._listeners:
             listener()
         return result
+
+    def behind(self, opened: Opened) -> None:
+        """Whoever finds the projections of a project behind says so: they are caught up in the background."""
+        self._follower.behind(opened)
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Calls `listener` after each write, in the thread that wrote; returns how to end that."""
@@ -315,15 +316,14 @@ class _Rounds:
         """Taken by itself: a condition takes it in two steps, between which an interrupt may come."""
         self._changed = threading.Condition(self._lock)
         self._behind: WeakValueDictionary[int, Opened] = WeakValueDictionary()
-        """Weak: a project that nobody uses any more may be let go; its next search catches it up."""
+        """Weak: a project that nobody uses any more may be let go; its next search catches it up. So there are no more
+        than are open."""
         self.stopping = False
         self._thread: threading.Thread | None = None
 
     def behind(self, opened: Opened) -> None:
         with self._lock:
             self._behind[id(opened)] = opened
-            if len(self._behind) > BEHIND_PROJECTS_MAX:
-                del self._behind[next(iter(self._behind))]
             self._wake()
 
     def stop(self) -> None:

@@ -27,7 +27,7 @@ from tests.connected import joined, run
 from tests.embedder_by_hash import ByHash
 from tests.http_served import HttpClient, HttpServer, served_http
 from tests.served import DEADLINE_S, run_memlog
-from tests.service import client_on
+from tests.service import Client, client_on
 
 JON = {"name": "Jon", "entityType": "person", "observations": ["likes dancing"]}
 
@@ -94,6 +94,56 @@ def test_text_and_analytics_of_a_project_catch_up_while_an_endpoint_keeps_the_te
             seen = projections.positions()
         assert [each.late for each in progress(client.service)] == [(), ()]
         answered.set()
+
+
+def until_nothing_is_late(client: Client) -> None:
+    """By looking alone, as what watches a server does."""
+    until = time.monotonic() + DEADLINE_S / 4
+    while late := [each for each in progress(client.service) if each.late]:
+        assert time.monotonic() < until, late
+        time.sleep(0.3)  # longer than the follower waits for a quiet moment
+
+
+def test_what_another_process_wrote_is_caught_up_without_a_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server.http.progress.LAG_SECONDS_MAX", -1)
+    with client_on(tmp_path) as client:
+        client("create_entities", entities=[JON])
+        client("search_nodes", query="dancing")
+        until_nothing_is_late(client)
+        done = run_memlog("undo", "--project", "default", data_dir=tmp_path, stdin=b"y\n")
+        assert done.returncode == 0, done.stderr
+        until_nothing_is_late(client)
+
+
+def test_what_another_process_indexed_is_not_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The follower of this one never comes."""
+    with client_on(tmp_path) as client:
+        client("create_entities", entities=[JON])
+        client.service.open("default").projections.text()
+        monkeypatch.setattr("server.http.progress.LAG_SECONDS_MAX", -1)
+        monkeypatch.setattr("server.service.QUIET_SECONDS", DEADLINE_S)
+        monkeypatch.setattr("server.service.BEHIND_SECONDS_MAX", DEADLINE_S)
+        assert run_memlog("undo", data_dir=tmp_path, stdin=b"y\n").returncode == 0
+        assert run_memlog("doctor", data_dir=tmp_path).returncode == 0
+        (seen,) = progress(client.service)
+        assert ("text" in seen.late, seen.behind("text")) == (False, 0)
+
+
+def test_no_project_stays_behind_where_many_are_written_and_searched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server.http.progress.LAG_SECONDS_MAX", -1)
+    with client_on(tmp_path) as client:
+        for number in range(12):
+            client("create_project", name=f"p{number}")
+        for number in range(12):
+            client("search_nodes", project=f"p{number}", query="dancing")
+        until_nothing_is_late(client)
+        assert len([*progress(client.service)]) >= 12
 
 
 def metric(page: str, pattern: str) -> float:

@@ -55,6 +55,11 @@ METHODS = ["POST", "GET", "DELETE"]
 WATCHING_MAX = 2
 """Threads for those who watch the server, who wait behind no client."""
 
+LOOKS_MAX = 3
+LOOK_AGAIN_SECONDS = 0.4
+"""Where something is late `/readyz` looks again: of what other processes wrote an idle server learns as it is asked,
+and it is there in a moment. Longer than the follower waits for a quiet one (`QUIET_SECONDS`)."""
+
 _ADDRESS = TypeAdapter(AnyHttpUrl, config=ConfigDict(url_preserve_empty_path=True))
 """An address as it was written: clients compare issuers letter by letter (RFC 8414), slash or no slash."""
 
@@ -171,17 +176,21 @@ class App:
 
     async def _readyz(self, request: Request) -> Response:
         """Counts only: names of projects are for those with a token."""
-        late: set[str] = set()
-        if self._started:
-            reports = await in_thread(lambda: list(progress(self._service)), limiter=self._watching)
-            for each in reports:
-                late.update(each.late)
+        late = await self._late() if self._started else set()
+        for _ in range(LOOKS_MAX - 1):
+            if late:
+                await anyio.sleep(LOOK_AGAIN_SECONDS)
+                late = await self._late()
         ready = self._started and not late
         status = "ready" if ready else "catching up" if late else "starting"
         return JSONResponse(
             {"status": status, "late": sorted(late)},
             HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE,
         )
+
+    async def _late(self) -> set[str]:
+        reports = await in_thread(lambda: list(progress(self._service)), limiter=self._watching)
+        return {late for each in reports for late in each.late}
 
     async def _metrics_page(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._access.granted(scope).projects is not None:

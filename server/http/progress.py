@@ -1,4 +1,8 @@
-"""How far the projections of this process have come: for those who watch the server, and for metrics."""
+"""How far the projections of this process have come: for those who watch the server, and for metrics.
+
+The follower hears of what is written and searched here. Of what another process wrote, or a search found in memory
+alone, it hears from whoever looks.
+"""
 
 from __future__ import annotations
 
@@ -32,16 +36,18 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 def progress(service: Service) -> Iterator[Progress]:
-    """Of every open project, but for those that go away at this moment."""
+    """Of every open project, but for those that go away at this moment. What is behind is caught up from now on."""
     for opened in service.opened():
         try:
             row = opened.project.status()
-            positions = opened.projections.positions()
+            positions = opened.projections.positions_anew()
             head = opened.project.head()
             due = opened.project.position_at(clock_us() - LAG_SECONDS_MAX * 1_000_000)
         except MemlogError:
             continue
         if row is None:
             continue
+        if any(positions.get(each, head) < head for each in _NEEDED):
+            service.behind(opened)
         late = tuple(each for each in _NEEDED if positions.get(each, due) < due)
         yield Progress(row.name, head, positions, late)
