@@ -124,6 +124,40 @@ def test_a_body_that_is_too_large_and_goes_on_is_refused_once(server: HttpServer
     assert [line for line in server.log()[told:] if line["level"] == "error"] == []
 
 
+def test_a_body_that_is_all_frames_is_refused(server: HttpServer) -> None:
+    with server.connect() as connection:
+        connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\na\r\n" * 10_000)
+        head, _, body = until_closed(connection).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400")
+    assert "carry too little" in json.loads(body)["error"]["message"]
+
+
+def test_a_body_in_small_pieces_is_read(server: HttpServer) -> None:
+    head, _, body = asking("tools/list").partition(b"\r\n\r\n")
+    lines = [line for line in head.split(b"\r\n") if not line.startswith(b"Content-Length")]
+    pieces = b"".join(b"1\r\n%c\r\n" % byte for byte in body)
+    with server.connect() as connection:
+        sent = [*lines, b"Transfer-Encoding: chunked", b"", pieces + b"0", b"", b""]
+        connection.sendall(b"\r\n".join(sent))
+        assert connection.recv(100).startswith(b"HTTP/1.1 200")
+
+
+def test_chunks_that_nobody_waits_for_are_not_read(tmp_path: Path) -> None:
+    with served_http(tmp_path, MEMLOG_TOKEN=TOKEN) as guarded, guarded.connect() as connection:
+        connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n")
+        assert whole_answer(connection).startswith(b"HTTP/1.1 401")
+        connection.sendall(b"no chunk\r\n")  # which would be refused, were it looked at
+        assert until_closed(connection) == b""
+
+
+def test_a_connection_goes_on_behind_a_refused_body_of_a_stated_length(tmp_path: Path) -> None:
+    with served_http(tmp_path, MEMLOG_TOKEN=TOKEN) as guarded, guarded.connect() as connection:
+        connection.sendall(HEAD + b"Content-Length: 10\r\n\r\n")
+        assert whole_answer(connection).startswith(b"HTTP/1.1 401")
+        connection.sendall(b"0123456789" + asking("tools/list", TOKEN))
+        assert whole_answer(connection).startswith(b"HTTP/1.1 200")
+
+
 def test_a_body_with_both_a_length_and_chunks_is_refused(server: HttpServer) -> None:
     """Whoever stands before the server may go by the other of the two, and see another request in the rest."""
     smuggled = b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n"

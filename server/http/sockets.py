@@ -6,6 +6,11 @@ have a time, after which the connection is cut. Bodies and the time of requests 
 Where all places are taken, whoever comes takes that of a connection that nobody was let in with, the oldest of these,
 or else of the one that was idle for longest. So nobody is kept out by who only connects.
 
+A connection that is closed before the body of its request is all here lingers: what still comes is thrown away unread,
+for a while, or else the answer would be lost to a client that is still sending. So ends every chunked body that nobody
+waits for; one of a stated length is read to its end, which costs little, and its connection goes on. What chunks cost
+beside what they carry is bounded too.
+
 It also writes the head of an answer alone: a call of the system more, and a client that wakes up twice. Here head and
 body are written in one piece.
 """
@@ -25,6 +30,17 @@ from server.http.errors import error_body
 
 HEAD_BYTES_MAX = 32 * 1024
 KEEP_ALIVE_SECONDS = 30
+LINGERING_BYTES_MAX = 64 * 1024 * 1024
+LINGERING_SECONDS_AT_THE_END = 1.0
+"""When the server stops; else it is the patience with a client."""
+
+FRAMING_BYTES_MAX = 16 * 1024
+FRAMING_SHARE = 16
+"""So many bytes may a body have beside what it carries, and one more for each so many that it carries: h11 takes 35 µs
+for a chunk, of one byte too."""
+
+READ_BYTES_MAX = 8 * 1024
+"""So much is read before the server looks again at what it costs."""
 
 _STANDING = "memlog.standing"
 
@@ -55,6 +71,9 @@ class _PatientProtocol(H11Protocol):
     _head: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
     _early_bytes = 0
+    _framing_bytes = 0
+    _lingering: asyncio.TimerHandle | None = None
+    _lingering_bytes = 0
     _since_s = 0.0
     """Since when it is open or, let in, since its last answer."""
 
@@ -62,6 +81,7 @@ class _PatientProtocol(H11Protocol):
         super().connection_made(transport)
         self.transport = cast(asyncio.Transport, _Joining(transport, self.loop))
         self._since_s = self.loop.time()
+        self._lingering_s = self.patience_s
         self._standing = _Standing()
         self.app_state = {**self.app_state, _STANDING: self._standing}
         if len(self.connections) > self.connections_max and not self._takes_a_place():
@@ -73,6 +93,7 @@ class _PatientProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop(self._head)
         self._stop(self._unread)
+        self._stop(self._lingering)
         super().connection_lost(exc)
 
     # -- who goes where there is no room
@@ -80,6 +101,8 @@ class _PatientProtocol(H11Protocol):
     def on_response_complete(self) -> None:
         if self._standing.is_let_in:
             self._since_s = self.loop.time()
+        if self._is_in_chunks() and not self.transport.is_closing():
+            self.transport.close()
         super().on_response_complete()
 
     def _takes_a_place(self) -> bool:
@@ -108,8 +131,13 @@ class _PatientProtocol(H11Protocol):
     # -- the head of a request: its time starts with the connection, or with its first byte
 
     def data_received(self, data: bytes) -> None:
-        if self.transport.is_closing():
-            return
+        for start in range(0, len(data), READ_BYTES_MAX):
+            if self.transport.is_closing():
+                self._linger_on(len(data) - start)
+                return
+            self._read(data[start : start + READ_BYTES_MAX])
+
+    def _read(self, data: bytes) -> None:
         if self._in_request() and not self.cycle.more_body:
             # The next request, before this one is answered. uvicorn would take in another buffer's
             # worth after each answer, without end.
@@ -119,7 +147,7 @@ class _PatientProtocol(H11Protocol):
                 return
         else:
             self._early_bytes = 0
-        super().data_received(data)
+        self._look_at_framing(data)
         if self._in_request():
             self._stop(self._head)
             self._head = None
@@ -132,6 +160,50 @@ class _PatientProtocol(H11Protocol):
     def _await_head(self) -> None:
         self._head = self.loop.call_later(self.patience_s, self._cut)
 
+    # -- the body: what it costs beside what it carries, and what still comes of one that nobody waits for
+
+    def _is_in_chunks(self) -> bool:
+        """Whether a body is on its way of which nobody knows how long it is."""
+        return self._awaits_body() and (b"transfer-encoding", b"chunked") in self.headers
+
+    def _awaits_body(self) -> bool:
+        return self.cycle is not None and self.cycle.more_body
+
+    def _look_at_framing(self, data: bytes) -> None:
+        """Hands the data to the parser, and refuses what is all frames."""
+        before = self.cycle
+        carried = len(before.body) if self._awaits_body() else 0
+        super().data_received(data)
+        if self.cycle is not before:
+            self._framing_bytes, carried = 0, 0
+        if not self._is_in_chunks():
+            return
+        carried = len(self.cycle.body) - carried
+        self._framing_bytes += len(data) - carried - carried // FRAMING_SHARE
+        if self._framing_bytes <= FRAMING_BYTES_MAX:
+            return
+        if self.cycle.response_started:
+            self._cut()
+            return
+        self._refuse(HTTPStatus.BAD_REQUEST, "The chunks of the body carry too little")
+        self.cycle.disconnected = True
+        self.cycle.message_event.set()
+
+    def linger(self) -> bool:
+        """Whether the connection stays for what comes of a body; called when it is to be closed."""
+        if not self._awaits_body():
+            return False
+        self._lingering = self.loop.call_later(self._lingering_s, self._cut)
+        self.flow.resume_reading()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        return True
+
+    def _linger_on(self, come_bytes: int) -> None:
+        self._lingering_bytes += come_bytes
+        if self._lingering is not None and self._lingering_bytes > LINGERING_BYTES_MAX:
+            self._cut()
+
     # -- what the client does not read
 
     def pause_writing(self) -> None:
@@ -143,6 +215,10 @@ class _PatientProtocol(H11Protocol):
         super().resume_writing()
 
     # -- the end
+
+    def shutdown(self) -> None:
+        self._lingering_s = min(self._lingering_s, LINGERING_SECONDS_AT_THE_END)
+        super().shutdown()
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(HTTPStatus.BAD_REQUEST, msg)
@@ -168,12 +244,14 @@ class _PatientProtocol(H11Protocol):
 
 
 class _Joining:
-    """A transport that joins what is written in one go by twos: the head of an answer, and its body."""
+    """A transport that joins what is written in one go by twos: the head of an answer, and its body. Where a body is
+    still on its way it closes later: closed a second time, or by its protocol."""
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport
         self._loop = loop
         self._held = b""
+        self._lingers = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
@@ -186,8 +264,16 @@ class _Joining:
             self._held = data
             self._loop.call_soon(self._flush)
 
+    def is_closing(self) -> bool:
+        return self._lingers or self._transport.is_closing()
+
     def close(self) -> None:
         self._flush()
+        protocol = self._transport.get_protocol()
+        if not self.is_closing() and isinstance(protocol, _PatientProtocol):
+            self._lingers = protocol.linger()
+            if self._lingers:
+                return
         self._transport.close()
 
     def _flush(self) -> None:
