@@ -17,7 +17,7 @@ import pytest
 
 from server.http.sockets import HEAD_BYTES_MAX
 from tests.http_served import HttpClient, HttpServer, get_stream, served_http
-from tests.served import DEADLINE_S, ENVELOPE, REPOSITORY
+from tests.served import DEADLINE_S, ENVELOPE, REPOSITORY, run_memlog
 
 PATIENCE_S = 0.5
 BODY_MAX = 100_000
@@ -625,6 +625,46 @@ def test_who_has_no_token_takes_no_place_from_who_has(tmp_path: Path) -> None:
             connection.sendall(HEAD + b"Content-Length: 10\r\n\r\n")
             assert connection.recv(65_536).startswith(b"HTTP/1.1 401")
         assert HttpClient(guarded, token=TOKEN).request("tools/list").status == 200
+
+
+def test_who_sends_slowly_keeps_nobody_else_out(tmp_path: Path) -> None:
+    """Bodies that are begun and do not go on, within the time that one may take, of who has a token for that."""
+    tokens = [
+        run_memlog("token", "new", name, "--right", "read", data_dir=tmp_path).stdout.split()[-1]
+        for name in ("slow", "quick")
+    ]
+    slow = b"Authorization: Bearer %b\r\nContent-Length: 1000\r\n\r\n{" % tokens[0].encode()
+    with served_http(tmp_path, MEMLOG_HTTP_REQUESTS_MAX="4") as guarded, ExitStack() as held:
+        connections = [held.enter_context(guarded.connect()) for _ in range(6)]
+        for connection in connections:
+            connection.sendall(HEAD + slow)
+        assert until_answered(connections, 2) == [b"503"] * 2
+        assert HttpClient(guarded, token=tokens[1]).request("tools/list").status == 200
+        assert until_answered(connections, 3) == [b"503"] * 3
+
+
+def until_answered(connections: list[socket.socket], count: int) -> list[bytes]:
+    """The status of each answer, when so many are there; they stay to be read."""
+    come = select.poll()
+    for connection in connections:
+        come.register(connection, select.POLLIN)
+    until = time.monotonic() + DEADLINE_S
+    while len(answered := [number for number, _ in come.poll(0)]) < count:
+        assert time.monotonic() < until, "they are not answered"
+        time.sleep(0.01)
+    ready = [each for each in connections if each.fileno() in answered]
+    return [each.recv(100, socket.MSG_PEEK).split(b" ", 2)[1] for each in ready]
+
+
+def test_whose_body_is_under_way_is_told_that_the_server_stops(tmp_path: Path) -> None:
+    with served_http(tmp_path) as stopping, stopping.connect() as connection:
+        connection.sendall(asking("tools/list")[:-1])
+        assert HttpClient(stopping).request("tools/list").status == 200  # the other has begun
+        assert stopping.end() == 0
+        head, _, body = until_closed(connection).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 503") and b"\r\nconnection: close" in head.lower()
+        assert json.loads(body)["error"]["data"]["status"] == 503
+        assert [line for line in stopping.log() if line["level"] == "error"] == []
 
 
 def test_a_body_that_is_too_large_and_goes_on_keeps_no_place(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """The ASGI application: what is served at which path, and what every request passes on its way.
 
-Logged ─ InJson ─ KnownHosts ─ head (Limits) ─ token (SDK) ─ rate ─ body (Limits) ─ /mcp  /mcp/p/{project}
+Logged ─ InJson ─ KnownHosts ─ head (Limits) ─ token (SDK) ─ rate ─ body (Bodies) ─ /mcp  /mcp/p/{project}
                                                                 └─ GET  /metrics
                                             └─ GET  /healthz  /readyz  /.well-known/oauth-protected-resource…
 """
@@ -33,11 +33,12 @@ from server.advice import followable
 from server.calls import Calls
 from server.dispatch import build_server
 from server.http.access import Access, client_of
+from server.http.bodies import Whole
 from server.http.connections import Connections, Door, Served
 from server.http.direct import Direct
 from server.http.errors import InJson, refused
 from server.http.hosts import KnownHosts, answering_pages
-from server.http.limits import Limits, Rates, Whole
+from server.http.limits import Limits, Rates
 from server.http.logs import Logged
 from server.http.metrics import CONTENT_TYPE, Metrics
 from server.http.oauth import SCOPES
@@ -204,9 +205,12 @@ class App:
 
     # -- putting it together
 
+    def _client(self, scope: Scope) -> str:
+        return client_of(self._access.granted(scope), scope)
+
     def _rated(self, app: ASGIApp) -> ASGIApp:
         async def take(scope: Scope, receive: Receive, send: Send) -> None:
-            wait_s = self._rates.take(client_of(self._access.granted(scope), scope))
+            wait_s = self._rates.take(self._client(scope))
             if not wait_s:
                 let_in(scope)
                 await app(scope, receive, send)
@@ -239,7 +243,7 @@ class App:
 
             return look
 
-        mcp = _Endpoint(guarded(self.limits.bounded(self._mcp)))
+        mcp = _Endpoint(guarded(self.limits.bounded(self._mcp, self._client)))
         routes = [
             Route(settings.http_path, mcp, methods=METHODS),
             Route(f"{settings.http_path}/p/{{project}}", mcp, methods=METHODS),

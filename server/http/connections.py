@@ -33,9 +33,9 @@ from starlette.types import Message, Scope, Send
 from memlog.settings import Settings
 from server.calls import is_untraced
 from server.http.access import client_of
+from server.http.bodies import Whole
 from server.http.direct import Direct
 from server.http.errors import refused
-from server.http.limits import Whole
 from server.rights.grants import Grant
 from server.stdio.wire import odd_id
 

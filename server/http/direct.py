@@ -42,7 +42,7 @@ from starlette.types import Receive, Scope, Send
 from memlog.patience import Impatient, Leave, require_time, taking
 from server.calls import Calls, EnvelopedForm, Form, HandshakeForm, PlainCall, Told, plain_call
 from server.dispatch import CANCELLED, Called
-from server.http.limits import Whole
+from server.http.bodies import Whole
 from server.http.pace import Pace, Threads
 from server.stdio.wire import Refused, decode, encode
 from server.threads import NoThread

@@ -1,15 +1,14 @@
 """How much is taken and worked on, each limit with its status and a JSON error.
 
-    400  a head larger than is taken        413  a body larger than is taken
-    400  a body of two lengths              408  a body that does not arrive in time
-    429  more requests than a token may send  503  more requests than are worked on at a time
-    504  a request that takes too long
+    400  a head larger than is taken        413  a body that says it is larger than is taken
+    400  a body of two lengths              503  more requests than are worked on at a time
+    504  a request that takes too long      429  more requests than a token may send
 
 What answers with 504 is not stopped if it writes: it ends as it began, whole, and holds its place
 among the requests worked on until then. Streams that last count only until they begin; they are bounded
 by the connections that `sockets` lets in.
 
-The head is looked at before the token, the body taken in behind it: whoever has no token holds no place.
+The head is looked at before the token, the body taken in behind it (`bodies`): whoever has no token holds no place.
 """
 
 from __future__ import annotations
@@ -24,12 +23,10 @@ import anyio
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from server.http.bodies import RETRY_SECONDS, Bodies, Whole
 from server.http.errors import refused
 from server.http.sockets import HEAD_BYTES_MAX
 
-RETRY_SECONDS = 1
-DROPPED_BYTES_MAX = 64 * 1024 * 1024
-"""Of a body that is too large."""
 CLIENTS_MAX = 10_000
 
 
@@ -68,12 +65,15 @@ class Limits:
         self._body_bytes_max = body_bytes_max
         self._requests_max = requests_max
         self._request_s = request_s
-        self._patience_s = patience_s
+        self._bodies = Bodies(
+            bytes_max=body_bytes_max, bodies_max=requests_max, patience_s=patience_s
+        )
         self.working = 0
         self._lasting: set[anyio.CancelScope] = set()
 
     def end_lasting(self) -> None:
-        """Ends the streams that would last as long as their clients listen."""
+        """Ends the streams that would last as long as their clients listen, and the wait for bodies."""
+        self._bodies.end()
         for stream in self._lasting:
             stream.cancel()
 
@@ -87,46 +87,10 @@ class Limits:
             elif scope["method"] == "GET":  # streams, and those who look whether it is alive
                 # Without its body: it has no business here, and may never come.
                 await self._answer(app, scope, Whole(b"", receive), send, None)
-            elif _ends_connection(scope):
-                await self._answer_behind_body(app, scope, receive, send)
             else:
                 await app(scope, receive, send)
 
         return look
-
-    async def _answer_behind_body(
-        self, app: ASGIApp, scope: Scope, receive: Receive, send: Send
-    ) -> None:
-        """Of a body that nobody reads the rest is taken in, and dropped, before the answer: the connection is closed
-        behind that, and whoever still sends then is told of a broken connection instead."""
-        more = True
-
-        async def take() -> Message:
-            nonlocal more
-            message = await receive()
-            more = message["type"] == "http.request" and message.get("more_body", False)
-            return message
-
-        async def send_behind(message: Message) -> None:
-            if message["type"] == "http.response.start" and not _closes(message) and more:
-                await self._drop_the_rest(receive, self._body_bytes_max)
-            await send(message)
-
-        await app(scope, take, send_behind)
-
-    async def _drop_the_rest(self, receive: Receive, bytes_max: int) -> None:
-        """Of a body that is not all here."""
-        more = True
-        dropping = anyio.move_on_after(self._patience_s)
-        self._lasting.add(dropping)
-        try:
-            with dropping:
-                while more and bytes_max >= 0:
-                    message = await receive()
-                    more = message["type"] == "http.request" and message.get("more_body", False)
-                    bytes_max -= len(message.get("body", b""))
-        finally:
-            self._lasting.discard(dropping)
 
     def _refusal(self, scope: Scope) -> ASGIApp | None:
         """Of a head that is too large, or tells of a body that is, or of two."""
@@ -146,15 +110,20 @@ class Limits:
             )
         declared = headers.get("content-length", "0")
         if not declared.isdecimal() or int(declared) > self._body_bytes_max:
-            return self._too_large()
+            return self._bodies.too_large()
         return None
 
-    def bounded(self, app: WholeApp) -> ASGIApp:
-        """`app`, which is given bodies whole, and so many requests at a time."""
+    def bounded(self, app: WholeApp, client: Callable[[Scope], str]) -> ASGIApp:
+        """`app`, which is given bodies whole, and so many requests at a time; `client` says whose one is."""
 
         async def work(scope: Scope, receive: Receive, send: Send) -> None:
             if isinstance(receive, Whole):
                 await app(scope, receive, send)
+                return
+            body = await self._bodies.take(receive, client(scope))
+            if not isinstance(body, Whole):
+                if body is not None:
+                    await body(scope, receive, send)
                 return
             if self.working >= self._requests_max:
                 answer = refused(
@@ -167,37 +136,11 @@ class Limits:
                 return
             working = _Working(self)
             try:
-                await self._take(app, scope, receive, send, working)
+                await self._answer(app, scope, body, send, working)
             finally:
                 working.end()
 
         return work
-
-    async def _take(
-        self, app: WholeApp, scope: Scope, receive: Receive, send: Send, working: _Working
-    ) -> None:
-        body = bytearray()
-        more = True
-        with anyio.move_on_after(self._patience_s) as waiting:
-            while more and len(body) <= self._body_bytes_max:
-                message = await receive()
-                if message["type"] != "http.request":
-                    return  # the client went away before it had asked
-                body += message.get("body", b"")
-                more = message.get("more_body", False)
-        if waiting.cancelled_caught:
-            answer = refused(
-                HTTPStatus.REQUEST_TIMEOUT,
-                f"The body did not arrive within {self._patience_s:g} seconds",
-                connection="close",
-            )
-            await answer(scope, receive, send)
-            return
-        if len(body) > self._body_bytes_max:
-            working.end()
-            await self._too_large(more=more)(scope, receive, send)
-            return
-        await self._answer(app, scope, Whole(bytes(body), receive), send, working)
 
     async def _answer(
         self, app: WholeApp, scope: Scope, receive: Whole, send: Send, working: _Working | None
@@ -247,30 +190,6 @@ class Limits:
             "Look whether it was, or send it again with the same memlog/commandId in _meta.",
         )
 
-    def _too_large(self, *, more: bool = True) -> ASGIApp:
-        """With what comes of the body behind the answer dropped, for a while: where the connection is closed at once,
-        whoever still sends is told of a broken connection instead."""
-        answer = refused(
-            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-            f"The body is larger than {self._body_bytes_max} bytes",
-            "Send it in parts.",
-            connection="close",
-        )
-
-        async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
-            async def send_and_drop(message: Message) -> None:
-                if message["type"] == "http.response.body":
-                    await send({**message, "more_body": True})
-                    await self._drop_the_rest(receive, DROPPED_BYTES_MAX)
-                    message = {"type": "http.response.body", "body": b""}
-                await send(message)
-
-            # Who waits to be told to send is not: asking for the body would be telling.
-            comes = more and "expect" not in Headers(scope=scope)
-            await answer(scope, receive, send_and_drop if comes else send)
-
-        return refuse
-
 
 class _Working:
     """The place of one request among those worked on."""
@@ -285,18 +204,6 @@ class _Working:
             self._limits = None
 
 
-def _ends_connection(scope: Scope) -> bool:
-    """Whether the client wants it closed behind the answer; not one that sends no body before it is told to."""
-    headers = Headers(scope=scope)
-    ends = scope["http_version"] == "1.0" or "close" in headers.get("connection", "").lower()
-    return ends and "expect" not in headers
-
-
-def _closes(start: Message) -> bool:
-    """Whether an answer says so itself: its body is too large, or did not come."""
-    return Headers(raw=start["headers"]).get("connection") == "close"
-
-
 def _head_bytes(scope: Scope) -> int:
     """Of what a client chooses: the address and the headers."""
     address = len(scope["raw_path"]) + len(scope["query_string"])
@@ -305,21 +212,6 @@ def _head_bytes(scope: Scope) -> int:
 
 def _lasting(start: Message) -> bool:
     return Headers(raw=start["headers"]).get("content-type", "").startswith("text/event-stream")
-
-
-class Whole:
-    """ASGI's `receive` for a body that is there whole."""
-
-    def __init__(self, body: bytes, receive: Receive) -> None:
-        self.body = body
-        self._receive = receive
-        self._given = False
-
-    async def __call__(self) -> Message:
-        if not self._given:
-            self._given = True
-            return {"type": "http.request", "body": self.body, "more_body": False}
-        return await self._receive()
 
 
 WholeApp = Callable[[Scope, Whole, Send], Awaitable[None]]
