@@ -32,7 +32,7 @@ HostHeader = Annotated[
 OriginHeader = Annotated[
     str,
     Meta(
-        pattern=r"^([A-Za-z][A-Za-z0-9+.-]*://[^/\s]+|null)$",
+        pattern=r"^([A-Za-z][A-Za-z0-9+.-]*://[^/\s*]+(:\*)?|null)$",
         description="an origin such as https://app.example or http://localhost:*",
     ),
 ]
@@ -183,11 +183,11 @@ SETTINGS = (
     Setting("http_stateless", "Keep no sessions for clients of protocols that have them"),
     Setting(
         "allowed_hosts",
-        "Host headers to answer to beside the loopback's, separated by commas; name:* for any port",
+        "Host headers to answer to beside the loopback's, separated by commas; name:* for any port or none",
     ),
     Setting(
         "allowed_origins",
-        "Origin headers of web pages to answer to beside the loopback's, separated by commas",
+        "Origin headers of web pages to answer to beside the loopback's, separated by commas; :* for any port or none",
     ),
     Setting(
         "token", "A bearer token that may do everything, of at least 32 characters", secret=True

@@ -641,6 +641,50 @@ def test_an_allowed_host_may_be_written_in_any_spelling(tmp_path: Path) -> None:
         assert allowed.headers["access-control-allow-origin"] == "https://app.example"
 
 
+def test_any_port_is_also_none(tmp_path: Path) -> None:
+    """Clients leave out 80 and 443."""
+    with served_http(
+        tmp_path,
+        MEMLOG_ALLOWED_HOSTS="memory.example:*",
+        MEMLOG_ALLOWED_ORIGINS="https://app.example:*",
+    ) as server:
+        for port in ("", ":443"):
+            headers = {"Host": f"memory.example{port}", "Origin": f"https://app.example{port}"}
+            assert server.get("/healthz", **headers).status == 200
+
+
+def test_pages_of_an_origin_with_any_port_are_handed_answers_and_no_others(tmp_path: Path) -> None:
+    with served_http(tmp_path, MEMLOG_ALLOWED_ORIGINS="http://localhost:*,https://a.b") as server:
+        for origin, handed in (
+            ("http://localhost:3000", True),
+            ("http://LOCALHOST", True),
+            ("https://a.b", True),
+            ("https://localhost:3000", False),
+            ("http://127.0.0.1:3000", False),
+        ):
+            answer = server.get("/healthz", Origin=origin)
+            assert (answer.status, "access-control-allow-origin" in answer.headers) == (200, handed)
+        assert server.get("/healthz", Origin="https://acb").status == 403
+
+
+@pytest.mark.parametrize("origin", ["https://*.example", "https://app.example:80*"])
+def test_an_origin_of_which_more_than_the_port_is_open_is_refused_at_the_start(
+    tmp_path: Path, origin: str
+) -> None:
+    done = run_memlog(
+        "serve", "--transport", "http", data_dir=tmp_path, MEMLOG_ALLOWED_ORIGINS=origin
+    )
+    assert (done.returncode, "say an origin such as" in done.stderr) == (1, True), done.stderr
+
+
+def test_a_foreign_host_or_origin_is_not_repeated_in_the_log(tmp_path: Path) -> None:
+    with served_http(tmp_path) as server:
+        assert server.get("/mcp", Host="x" * 20_000).status == 421
+        assert server.get("/mcp", Origin="http://" + "x" * 20_000).status == 403
+        assert [line["status"] for line in server.log() if "status" in line] == [421, 403]
+        assert "xxxx" not in str(server.log())
+
+
 def test_allowed_hosts_and_origins_are_answered_on_every_address(tmp_path: Path) -> None:
     with served_http(
         tmp_path,

@@ -8,6 +8,7 @@ every path and whatever address is bound. Who else may come in is left to `acces
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from contextlib import suppress
 from http import HTTPStatus
 from ipaddress import ip_address
@@ -24,18 +25,26 @@ from memlog.settings import Settings
 from server.http.errors import refused
 
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+_ANY_PORT = ":*"
 
 
 def _security(settings: Settings) -> TransportSecuritySettings:
     own = [settings.http_host] if is_loopback(settings.http_host) else []
     names = dict.fromkeys((*_LOOPBACK, *own))
-    hosts = [*names, *(f"{name}:*" for name in names)]
+    hosts = [f"{name}{_ANY_PORT}" for name in names]
     origins = [f"{scheme}://{host}" for scheme in ("http", "https") for host in hosts]
     return TransportSecuritySettings(
         enable_dns_rebinding_protection=True,
-        allowed_hosts=[*map(canonical_host, (*hosts, *settings.allowed_hosts))],
-        allowed_origins=[*map(canonical_origin, (*origins, *settings.allowed_origins))],
+        allowed_hosts=_known(map(canonical_host, (*hosts, *settings.allowed_hosts))),
+        allowed_origins=_known(map(canonical_origin, (*origins, *settings.allowed_origins))),
     )
+
+
+def _known(patterns: Iterable[str]) -> list[str]:
+    """As the SDK has them: `name:*` is a name with any port there, and none without, as clients write 80 and 443."""
+    return [
+        known for each in patterns for known in dict.fromkeys((each.removesuffix(_ANY_PORT), each))
+    ]
 
 
 def canonical_host(host: str) -> str:
@@ -94,11 +103,17 @@ def answering_pages(app: ASGIApp, settings: Settings) -> ASGIApp:
         return app
     return CORSMiddleware(
         app,
-        allow_origins=[*map(canonical_origin, settings.allowed_origins)],
+        allow_origin_regex="|".join(map(_as_regex, settings.allowed_origins)),
         allow_methods=["POST", "GET", "DELETE"],
         allow_headers=["*"],
         expose_headers=[MCP_SESSION_ID_HEADER, "WWW-Authenticate", "Retry-After"],
     )
+
+
+def _as_regex(allowed: str) -> str:
+    origin = canonical_origin(allowed)
+    name = re.escape(origin.removesuffix(_ANY_PORT))
+    return f"{name}(:[0-9]+)?" if origin.endswith(_ANY_PORT) else name
 
 
 class KnownHosts:

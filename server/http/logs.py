@@ -64,6 +64,8 @@ def log_json_to_stderr(level: int) -> None:
     # and the last of these log every answer that it streams.
     for chatty in ("mcp", "uvicorn", "faiss", "sse_starlette"):
         logging.getLogger(chatty).setLevel(max(level, logging.WARNING))
+    # It would repeat a foreign Host or Origin whole, from whoever connects; our line has the status.
+    logging.getLogger("mcp.server.transport_security").setLevel(logging.ERROR)
     logging.getLogger("mcp.server.streamable_http").addFilter(_is_news)
 
 
