@@ -15,6 +15,7 @@ from typing import Any
 
 import anyio
 import pytest
+from cryptography.hazmat.primitives import serialization
 from opentelemetry.trace import NoOpTracer
 
 from projections import embeddings
@@ -316,6 +317,25 @@ def test_clients_that_never_open_tls_leave_files_to_open(
                 return
             time.sleep(0.05)
         raise AssertionError("whoever comes later is turned away, too")
+
+
+def test_a_key_with_a_password_is_refused_and_the_password_not_asked_for(
+    tmp_path: Path, certificate: tuple[Path, Path]
+) -> None:
+    cert, key = certificate
+    locked = tmp_path / "locked.pem"
+    locked.write_bytes(
+        serialization.load_pem_private_key(key.read_bytes(), None).private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.BestAvailableEncryption(b"swordfish"),
+        )
+    )
+    flags = ("--port", "0", "--tls-cert", cert, "--tls-key", locked)
+    told = b"swordfish\n" * 2
+    ended = run_memlog("serve", "--transport", "http", *flags, data_dir=tmp_path, stdin=told)
+    assert ended.returncode == 1
+    assert "the key has a password" in ended.stderr and "pass phrase" not in ended.stderr
 
 
 @pytest.mark.parametrize(

@@ -131,7 +131,7 @@ def _config(settings: Settings, connections_max: int) -> uvicorn.Config:
             for file in (settings.tls_cert, settings.tls_key):
                 file.open("rb").close()  # names the one that cannot be read, as ssl does not
             ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(
-                settings.tls_cert, settings.tls_key
+                settings.tls_cert, settings.tls_key, password=_no_password
             )
         except OSError as error:  # SSLError is one
             raise InvalidParameter(
@@ -158,6 +158,11 @@ def _config(settings: Settings, connections_max: int) -> uvicorn.Config:
         server_header=False,
         proxy_headers=False,  # what they say of the client anybody could say
     )
+
+
+def _no_password() -> NoReturn:
+    """In place of asking for it at the terminal, here and once more when it serves."""
+    raise ssl.SSLError("the key has a password")
 
 
 def _announce(config: uvicorn.Config, listener: socket.socket) -> None:
