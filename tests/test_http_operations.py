@@ -228,6 +228,21 @@ def test_an_address_with_a_slash_too_many_is_told_so(tmp_path: Path) -> None:
             assert (said == "Leave out the slash at the end.") == advised, path
 
 
+def test_a_project_with_a_slash_in_its_name_is_reached_by_its_path(server: HttpServer) -> None:
+    HttpClient(server)("create_project", name="a/b")
+    there = HttpClient(server, path="/mcp/p/a%2Fb")
+    assert there("get_current_project")["project"] == "a/b"
+    assert HttpClient(server, path="/mcp/p/a%2Fc").request("tools/list").status == 404
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/mcp/p/default"])
+def test_a_method_that_is_not_served_is_not_named_as_allowed(server: HttpServer, path: str) -> None:
+    refused = server.ask("OPTIONS", path, b"", {})
+    assert refused.status == 405
+    assert set(refused.headers["allow"].split(", ")) == {"POST", "GET", "DELETE"}
+    assert server.ask("HEAD", path, b"", {}).status == 405
+
+
 def test_what_nobody_foresaw_is_answered_as_json_with_the_id_of_the_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -53,6 +53,7 @@ from server.stdio.faults import guard
 from server.threads import NoThread, in_thread
 
 METHODS = ["POST", "GET", "DELETE"]
+WITHOUT_SLASH = "Leave out the slash at the end."
 WATCHING_MAX = 2
 """Threads for those who watch the server, who wait behind no client."""
 
@@ -142,10 +143,11 @@ class App:
         grant = self._access.granted(scope)
         project = scope["path_params"].get("project")
         if project is not None and not await in_thread(partial(self._is_there, grant, project)):
+            slashed = WITHOUT_SLASH if project.endswith("/") else None
             answer = refused(
                 HTTPStatus.NOT_FOUND,
                 f"Project {project[:100]!r} not found",
-                self._advice(grant, project),
+                slashed or self._advice(grant, project),
             )
             await answer(scope, receive, send)
             return
@@ -244,9 +246,15 @@ class App:
             return look
 
         mcp = _Endpoint(guarded(self.limits.bounded(self._mcp, self._client)))
+        at = (
+            settings.http_path,
+            f"{settings.http_path}/p/{{project:path}}",
+        )  # names may have a slash
+        doors = [Route(each, mcp, methods=METHODS) for each in at]
+        for door in doors:
+            door.methods = set(METHODS)  # Starlette adds HEAD, which the SDK does not answer
         routes = [
-            Route(settings.http_path, mcp, methods=METHODS),
-            Route(f"{settings.http_path}/p/{{project}}", mcp, methods=METHODS),
+            *doors,
             Route("/metrics", _Endpoint(guarded(self._metrics_page)), methods=["GET"]),
             Route("/healthz", self._healthz, methods=["GET"]),
             Route("/readyz", self._readyz, methods=["GET"]),
@@ -291,7 +299,7 @@ async def _refused_by_route(request: Request, error: Exception) -> Response:
     answer = refused(
         status,
         f"{status.phrase}: {request.method[:20]} {path[:200]}",
-        "Leave out the slash at the end." if slashed else None,
+        WITHOUT_SLASH if slashed else None,
     )
     answer.headers.update(error.headers or {})
     return answer
