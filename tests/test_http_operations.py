@@ -186,6 +186,27 @@ def test_a_request_id_comes_back_and_stands_in_the_log(server: HttpServer) -> No
     assert [(line["path"], line["status"]) for line in lines] == [("/nowhere", 404)]
 
 
+def test_what_is_refused_below_the_application_is_counted_and_logged_under_an_id_of_its_own(
+    tmp_path: Path,
+) -> None:
+    """Behind a request on the same connection, whose body came later than its head."""
+    head = b"POST /nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: 70000\r\n\r\n"
+    with served_http(tmp_path) as server, server.connect() as connection:
+        connection.sendall(head + b" " * 70_000)
+        connection.recv(65_536)
+        connection.sendall(b"GARBAGE\r\n\r\n")
+        answer = b""
+        while data := connection.recv(65_536):
+            answer += data
+        found = re.search(rb"^x-request-id: (\w+)\r$", answer.lower(), re.MULTILINE)
+        assert answer.startswith(b"HTTP/1.1 400") and found, answer
+        page = server.get("/metrics").body.decode()
+        assert metric(page, r'http_answers_total\{status="400"\}') == 1
+        (line,) = [line for line in server.log() if line.get("status") == 400]
+        assert line["request_id"] == found[1].decode()
+        assert [line for line in server.log() if line["logger"] == "uvicorn.error"] == []
+
+
 def test_what_watches_a_server_all_day_is_not_in_its_log_while_it_is_well(
     server: HttpServer,
 ) -> None:

@@ -90,7 +90,9 @@ class App:
         )
         routes = self.limits.first(self._routes())
         known = KnownHosts(answering_pages(routes, settings), settings)
-        self.asgi: ASGIApp = Logged(InJson(known), self._metrics.answered)
+        logged = Logged(InJson(known), self._metrics.answered)
+        self.asgi: ASGIApp = logged
+        self.refused_below = logged.refused_below
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -246,11 +248,8 @@ class App:
             return look
 
         mcp = _Endpoint(guarded(self.limits.bounded(self._mcp, self._client)))
-        at = (
-            settings.http_path,
-            f"{settings.http_path}/p/{{project:path}}",
-        )  # names may have a slash
-        doors = [Route(each, mcp, methods=METHODS) for each in at]
+        named = f"{settings.http_path}/p/{{project:path}}"  # a name may have a slash
+        doors = [Route(each, mcp, methods=METHODS) for each in (settings.http_path, named)]
         for door in doors:
             door.methods = set(METHODS)  # Starlette adds HEAD, which the SDK does not answer
         routes = [

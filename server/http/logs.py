@@ -66,7 +66,13 @@ def log_json_to_stderr(level: int) -> None:
         logging.getLogger(chatty).setLevel(max(level, logging.WARNING))
     # It would repeat a foreign Host or Origin whole, from whoever connects; our line has the status.
     logging.getLogger("mcp.server.transport_security").setLevel(logging.ERROR)
+    logging.getLogger("uvicorn.error").addFilter(_is_not_told_by_us)
     logging.getLogger("mcp.server.streamable_http").addFilter(_is_news)
+
+
+def _is_not_told_by_us(record: logging.LogRecord) -> bool:
+    """What is no HTTP has a line of ours (`Logged.refused_below`)."""
+    return not record.getMessage().startswith("Invalid HTTP request")
 
 
 def _is_news(record: logging.LogRecord) -> bool:
@@ -113,6 +119,15 @@ class Logged:
                 HTTPStatus.INTERNAL_SERVER_ERROR, f"Internal error (request {asked} in the log)"
             )
             await answer(scope, receive, send_with_id)
+
+    def refused_below(self, status: HTTPStatus, why: str, client: str) -> str:
+        """Counts and logs what never came as far as this; returns the id that it is answered with."""
+        self._answered(status)
+        # Not by the context: it is that of a request before, on the same connection.
+        asked = secrets.token_hex(8)
+        fields = {"request_id": asked, "status": status.value, "why": why, "client": client}
+        logger.info(f"{status.value} {status.phrase}", extra={"fields": fields})
+        return asked
 
     def _report(self, scope: Scope, status: int, seconds: float) -> None:
         self._answered(status)

@@ -44,12 +44,17 @@ def run_http(settings: Settings) -> NoReturn:
     access = Access(settings)
     require_safe(settings, has_tokens=access.usable)
     with listening(settings) as listener:
-        config = _config(settings, min(settings.http_connections_max, listener.served_max))
+        config = _config(settings)
         service = Service(settings)
         exit_code = 1
         try:
             app = App(service, access)
             config.app = app.asgi
+            config.http = protocol(
+                patience_s=settings.http_patience_seconds,
+                connections_max=min(settings.http_connections_max, listener.served_max),
+                refused=app.refused_below,
+            )
             server = _Server(config, settings.http_patience_seconds)
             anyio.run(_serve, server, app, listener, service.close)
             exit_code = 0
@@ -125,7 +130,7 @@ async def _stop_on_signal(server: _Server, app: App, *, task_status: TaskStatus[
             server.force_exit = True
 
 
-def _config(settings: Settings, connections_max: int) -> uvicorn.Config:
+def _config(settings: Settings) -> uvicorn.Config:
     if settings.tls_cert and settings.tls_key:
         try:
             for file in (settings.tls_cert, settings.tls_key):
@@ -142,10 +147,6 @@ def _config(settings: Settings, connections_max: int) -> uvicorn.Config:
             ) from error
     return uvicorn.Config(
         "",
-        http=protocol(
-            patience_s=settings.http_patience_seconds,
-            connections_max=connections_max,
-        ),
         h11_max_incomplete_event_size=HEAD_BYTES_MAX,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=int(DRAIN_S),

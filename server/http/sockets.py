@@ -21,12 +21,13 @@ import asyncio
 import socket
 import struct
 from http import HTTPStatus
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Protocol, cast
 
 from starlette.types import Scope
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from server.http.errors import error_body
+from server.http.logs import REQUEST_ID_HEADER
 
 HEAD_BYTES_MAX = 32 * 1024
 KEEP_ALIVE_SECONDS = 30
@@ -45,10 +46,19 @@ READ_BYTES_MAX = 8 * 1024
 _STANDING = "memlog.standing"
 
 
-def protocol(*, patience_s: float, connections_max: int) -> type[H11Protocol]:
-    """A protocol for uvicorn with these limits."""
-    limits = {"patience_s": patience_s, "connections_max": connections_max}
-    return type("PatientProtocol", (_PatientProtocol,), limits)
+class Refused(Protocol):
+    def __call__(self, status: HTTPStatus, why: str, client: str) -> str:
+        """Hears of a refusal; returns the id of the request."""
+
+
+def protocol(*, patience_s: float, connections_max: int, refused: Refused) -> type[H11Protocol]:
+    """A protocol for uvicorn with these limits; `refused` hears of what no application sees."""
+    own = {
+        "patience_s": patience_s,
+        "connections_max": connections_max,
+        "refused": refused,
+    }
+    return type("PatientProtocol", (_PatientProtocol,), own)
 
 
 class _Standing:
@@ -67,6 +77,7 @@ def let_in(scope: Scope) -> None:
 class _PatientProtocol(H11Protocol):
     patience_s: ClassVar[float]
     connections_max: ClassVar[int]
+    refused: ClassVar[Refused]
 
     _head: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
@@ -224,10 +235,12 @@ class _PatientProtocol(H11Protocol):
         self._refuse(HTTPStatus.BAD_REQUEST, msg)
 
     def _refuse(self, status: HTTPStatus, message: str) -> None:
+        request_id = self.refused(status, message, self.client[0] if self.client else "")
         body = error_body(status, message)
         head = (
             f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: application/json\r\n"
-            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+            f"Content-Length: {len(body)}\r\nConnection: close\r\n"
+            f"{REQUEST_ID_HEADER}: {request_id}\r\n\r\n"
         )
         self.transport.write(head.encode() + body)
         self.transport.close()
