@@ -26,7 +26,7 @@ from tests.asgi import Answer, app_over, ask
 from tests.certificates import certificate_of_its_own
 from tests.connected import joined, run
 from tests.embedder_by_hash import ByHash
-from tests.http_served import HttpClient, HttpServer, served_http
+from tests.http_served import BOTH, HttpClient, HttpServer, served_http
 from tests.served import DEADLINE_S, run_memlog
 from tests.service import Client, client_on
 
@@ -174,6 +174,25 @@ def test_metrics_tell_where_the_log_and_its_projections_are(server: HttpServer) 
     assert metric(page, "open_sessions") == 0
     HttpClient(server, "2025-11-25")
     assert metric(server.get("/metrics").body.decode(), "open_sessions") == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "body"),
+    [
+        ("POST", b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}'),
+        ("POST", b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'),
+        ("GET", b""),
+        ("DELETE", b""),
+    ],
+)
+def test_who_is_refused_a_session_is_named_none_and_none_is_kept(
+    server: HttpServer, method: str, body: bytes
+) -> None:
+    before = metric(server.get("/metrics").body.decode(), "open_sessions")
+    headers = {"Content-Type": "application/json", "Accept": BOTH}
+    answer = server.ask(method, "/mcp", body, headers)
+    assert "error" in answer.json and "mcp-session-id" not in answer.headers
+    assert metric(server.get("/metrics").body.decode(), "open_sessions") == before
 
 
 def test_a_request_id_comes_back_and_stands_in_the_log(server: HttpServer) -> None:

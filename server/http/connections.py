@@ -26,7 +26,7 @@ from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp_types import JSONRPCMessage, JSONRPCRequest, jsonrpc_message_adapter
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic_core import from_json
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import Message, Scope, Send
 
@@ -206,15 +206,24 @@ class Connections:
             connection = await self._open(door, lasting=True)
             connection.client = client
 
+            start: Message | None = None
+
             async def watch(message: Message) -> None:
-                nonlocal opened
-                if message["type"] == "http.response.start" and message["status"] < 400:
-                    opened = Headers(raw=message["headers"]).get(MCP_SESSION_ID_HEADER)
-                    if opened is not None:
+                """The SDK names a session in every answer; there is one if the handshake succeeds, as the body says."""
+                nonlocal opened, start
+                if message["type"] == "http.response.start":
+                    start = message
+                    return
+                if start is not None:
+                    if _accepts(message):
+                        opened = Headers(raw=start["headers"])[MCP_SESSION_ID_HEADER]
                         self._make_room(client)
                         self._sessions[opened] = connection
-                if opened is not None and _accepts(message):
-                    connection.direct.open(opened)
+                        connection.direct.open(opened)
+                    else:
+                        del MutableHeaders(raw=start["headers"])[MCP_SESSION_ID_HEADER]
+                    await send(start)
+                    start = None
                 await send(message)
 
             try:
