@@ -28,6 +28,24 @@ def test_only_hashes_are_kept_and_only_the_owner_reads_them(tmp_path: Path) -> N
     assert stat.S_IMODE(tokens.path.stat().st_mode) == 0o600
 
 
+@pytest.mark.parametrize(
+    ("mode", "may"), [(0o640, "read"), (0o602, "write"), (0o620, "write"), (0o600, None)]
+)
+def test_a_file_that_others_may_read_or_write_is_told_of_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, mode: int, may: str | None
+) -> None:
+    path = tmp_path / "tokens.json"
+    Tokens(path).new(Grant("laptop"))
+    path.chmod(mode)
+    caplog.clear()
+    tokens = Tokens(path)
+    assert len(tokens.all()) == len(tokens.all()) == 1
+    doctor = run_memlog("doctor", data_dir=tmp_path).stdout.replace("\n", " ")
+    told = f"may {may} {path} (mode {mode:04o})"
+    assert [told in record.message for record in caplog.records] == ([True] if may else [])
+    assert (told in doctor) == ("chmod 600" in doctor) == bool(may)
+
+
 def test_a_token_is_found_whole_and_by_nothing_less(tmp_path: Path) -> None:
     tokens = Tokens(tmp_path / "tokens.json")
     token = tokens.new(Grant("laptop", "read", ("a",), ("graph",)))

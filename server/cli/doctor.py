@@ -6,7 +6,7 @@ import platform
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from stat import S_IMODE, S_IRWXG, S_IRWXO
+from stat import S_IMODE
 from typing import Any
 
 import click
@@ -30,9 +30,9 @@ from server.cli.common import (
     with_settings,
 )
 from server.cli.hints import hint_of
+from server.rights.tokens import OF_OTHERS, Tokens, tokens_path
 from server.service import Opened, Service
 
-OF_OTHERS = S_IRWXG | S_IRWXO
 PACKAGES = ("mcp", "lmdb", "tantivy", "faiss-cpu", "onnxruntime", "msgspec", "anyio")
 
 
@@ -56,6 +56,7 @@ def doctor_command(ctx: click.Context, settings: Settings, as_json: bool) -> Non
         "unknown": unknown(),
     }
     report["data_dir"] = _data_dir(settings.data_dir)
+    report["tokens"] = _tokens(settings)
     with (
         to_look_around(settings) as looked_at,
         service_of(looked_at) as service,
@@ -96,6 +97,12 @@ def _data_dir(folder: Path) -> dict[str, str]:
             f"{command_line('chmod 700', folder)}"
         )
     return report
+
+
+def _tokens(settings: Settings) -> dict[str, str]:
+    tokens = Tokens(tokens_path(settings))
+    hint = tokens.open_to_others()
+    return {"path": str(tokens.path)} | ({} if hint is None else {"hint": hint})
 
 
 def _embedder(service: Service) -> dict[str, str]:
@@ -189,6 +196,8 @@ def _print(report: dict[str, Any]) -> None:
             f"data directory of mode {report['data_dir']['mode']}. {report['data_dir']['hint']}",
             markup=False,
         )
+    if "hint" in report["tokens"]:
+        console.print(report["tokens"]["hint"], markup=False)
     hint = report["embedder"].get("hint")
     embedder = ", ".join(each for name, each in report["embedder"].items() if name != "hint")
     console.print(f"embedder: {embedder}" + (f". {hint}" if hint else ""), markup=False)

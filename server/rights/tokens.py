@@ -8,12 +8,13 @@ revoked token is refused at once. A file that cannot be read lets nobody in.
 from __future__ import annotations
 
 import hmac
+import logging
 import secrets
 import time
 from contextlib import AbstractContextManager
 from hashlib import sha256
 from pathlib import Path
-from stat import S_ISREG
+from stat import S_IMODE, S_IRWXG, S_IRWXO, S_ISREG, S_IWGRP, S_IWOTH
 from typing import Annotated
 
 import msgspec
@@ -22,6 +23,7 @@ from filelock import FileLock
 from memlog.closest import did_you_mean
 from memlog.errors import InvalidParameter, StorageError
 from memlog.settings import Settings
+from memlog.shell import command_line
 from memlog.storage.disk import make_private, write_whole
 from memlog.storage.errors import reason, storage_error
 from memlog.times import iso
@@ -31,6 +33,10 @@ PREFIX = "memlog_"
 FILE_NAME = "tokens.json"
 GIVEN_CHARACTERS_MIN = 32
 """Of a token that somebody chose: the environment's is not made here."""
+
+OF_OTHERS = S_IRWXG | S_IRWXO
+
+logger = logging.getLogger("memlog.tokens")
 
 
 class Token(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -89,7 +95,23 @@ class Tokens:
         if seen != self._seen:
             self._tokens = self._read()
             self._seen = seen
+            if (open_to_others := self.open_to_others()) is not None:
+                logger.warning("%s", open_to_others)
         return self._tokens
+
+    def open_to_others(self) -> str | None:
+        """What to tell who runs this where other users may read or write the file; else None."""
+        try:
+            mode = S_IMODE(self.path.stat().st_mode)
+        except OSError:  # who reads it says so
+            return None
+        if not mode & OF_OTHERS:
+            return None
+        may = "write" if mode & (S_IWGRP | S_IWOTH) else "read"
+        return (
+            f"Other users of this machine may {may} {self.path} (mode {mode:04o}). Unless that is meant: "
+            f"{command_line('chmod 600', self.path)}"
+        )
 
     def find(self, token: str) -> Token | None:
         """Whose token this is. The time it takes does not depend on how much of one was guessed."""
