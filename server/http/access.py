@@ -18,7 +18,7 @@ from starlette.types import Scope
 
 from memlog.errors import InvalidParameter, MemlogError
 from memlog.settings import Settings
-from server.http.oauth import Issuer
+from server.http.oauth import InsufficientScope, Issuer
 from server.rights.grants import ENVIRONMENT, EVERYTHING, Grant
 from server.rights.tokens import GIVEN_CHARACTERS_MIN, Tokens, digest, tokens_path
 
@@ -77,9 +77,18 @@ class Access:
             if self.issuer is not None:
                 granted = await self.issuer.granted(token)
                 return None if granted is None else _admitted(token, granted)
+        except InsufficientScope as error:
+            logger.info("an access token of %s was refused: %s", error.actor, error)
+            nothing = Grant(error.actor, "read", (), ())
+            return Admitted(token=token, client_id=error.actor, scopes=[], grant=nothing)
         except MemlogError as error:
             logger.error("nobody is let in: %s", error.message)
         return None
+
+    def is_insufficient(self, scope: Scope) -> bool:
+        """Whether the token of a request counts and grants nothing."""
+        user = scope.get("user")
+        return isinstance(user, AuthenticatedUser) and not user.scopes
 
     def granted(self, scope: Scope) -> Grant:
         """What a request that came through may do."""

@@ -209,6 +209,24 @@ class App:
 
     # -- putting it together
 
+    def _sufficient(self, app: ASGIApp, metadata: AnyHttpUrl | None) -> ASGIApp:
+        """RFC 6750, 3.1: whose token grants nothing is told which scope to ask for, and not to renew it."""
+        told = f'Bearer error="insufficient_scope", scope="{SCOPES[0]}", resource_metadata="{metadata}"'
+
+        async def look(scope: Scope, receive: Receive, send: Send) -> None:
+            if not self._access.is_insufficient(scope):
+                await app(scope, receive, send)
+                return
+            answer = refused(
+                HTTPStatus.FORBIDDEN,
+                "The access token has no scope that grants anything here",
+                f"Ask for one of {', '.join(SCOPES)}.",
+                www_authenticate=told,
+            )
+            await answer(scope, receive, send)
+
+        return look
+
     def _client(self, scope: Scope) -> str:
         return client_of(self._access.granted(scope), scope)
 
@@ -238,7 +256,7 @@ class App:
             """The SDK reads the token and refuses with 401, from the first token on; each has its rate."""
             rated = self._rated(endpoint)
             required = AuthenticationMiddleware(
-                RequireAuthMiddleware(rated, [], metadata),
+                RequireAuthMiddleware(self._sufficient(rated, metadata), [], metadata),
                 backend=BearerAuthBackend(self._access, resource_server_url=None),
             )
 

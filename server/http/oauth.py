@@ -3,7 +3,7 @@
 Promises that a token counts only if the issuer signed it, for this very resource (RFC 8707: `aud`), and
 that it has not expired. Its scopes say what it grants:
 
-    memlog:read  memlog:write  memlog:admin     one right; the highest counts, without one nothing is
+    memlog:read  memlog:write  memlog:admin     one right; the highest counts, without one nothing is granted
     memlog:project:NAME  memlog:toolset:NAME    narrows it to those named; otherwise all
 
 A token with another scope that begins with `memlog:` does not count: it may have been meant to narrow.
@@ -71,6 +71,14 @@ class Claims(msgspec.Struct):
         return given.split() if isinstance(given, str) else given or []
 
 
+class InsufficientScope(Exception):
+    """A token that counts and grants nothing; `actor` is whose it is."""
+
+    def __init__(self, actor: str) -> None:
+        super().__init__(f"none of its scopes is one of {', '.join(SCOPES)}")
+        self.actor = actor
+
+
 class Issuer:
     """One authorization server, and the address that its tokens must be for."""
 
@@ -91,7 +99,7 @@ class Issuer:
         self._expiring: dict[Grant, float] = {}
 
     async def granted(self, token: str) -> Grant | None:
-        """What the token grants; None for one that does not count."""
+        """What the token grants; None for one that does not count. Raises InsufficientScope."""
         try:
             header = jwt.get_unverified_header(token)
             key = await self._key(str(header.get("kid", "")))
@@ -175,6 +183,7 @@ class Issuer:
 
 
 def grant_of(claims: Claims) -> Grant | None:
+    """What these claims grant; None where they do not count. Raises InsufficientScope."""
     named = [each.removeprefix(_SCOPE) for each in claims.scopes if each.startswith(_SCOPE)]
     unknown = [each for each in named if each not in RIGHTS and not _NARROWING.fullmatch(each)]
     if unknown:
@@ -182,7 +191,7 @@ def grant_of(claims: Claims) -> Grant | None:
         return None
     rights = [right for right in RIGHTS if right in named]
     if not rights:
-        return None
+        raise InsufficientScope(f"{OAUTH}{claims.sub}")
     # Scopes in any order, or said twice, are the same grant (RFC 6749, 3.3): a session goes on with it.
     projects = tuple(sorted({each[8:] for each in named if each.startswith("project:")}))
     toolsets = {each[8:] for each in named if each.startswith("toolset:")}
