@@ -75,10 +75,11 @@ class _Followed:
                 self.driving.release()
 
     def look(self) -> None:
-        """Sees what other processes have committed to an index that they share, unless somebody is at it."""
+        """Sees what other processes have committed to an index that they share, unless somebody is at it, or it
+        cannot be read: whoever catches it up says so."""
         with self.driven(0) as alone:
             if alone and self._shared_lock is not None:
-                with suppress(Timeout), _held(self._shared_lock, LOOK_SECONDS):
+                with suppress(Timeout, StorageError), _held(self._shared_lock, LOOK_SECONDS):
                     self.projector.refresh()
 
     def excluding_processes(self) -> AbstractContextManager[object]:
