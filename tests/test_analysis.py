@@ -109,6 +109,13 @@ def test_words_with_humps_have_parts() -> None:
     ]
 
 
+@pytest.mark.parametrize("long", ["x" * 1_000_000, "X" * 1_000_000, "xX" * 500_000, "Xx" * 500_000])
+def test_a_word_of_any_length_is_cut_at_its_humps_in_one_go(long: str) -> None:
+    """Looked for from each of its letters on, they would take an hour."""
+    parts = [part for word in analysis.humps(long) for part in word]
+    assert "".join(parts) in ("", long.lower())
+
+
 def test_words_that_repeat_are_named_once_and_stop_words_never() -> None:
     words = analysis.words("the dog saw the other dog, and the cat saw the dog")
     assert analysis.repeated(words) == "dog saw"

@@ -124,7 +124,7 @@ def test_what_is_begun_on_a_full_disk_ends_in_words(tmp_path: Path, free_kilobyt
             pytest.skip("this user may not mount a file system")
         fill_up(tmp_path / "disk", but_kilobytes=free_kilobytes)
         backup = run_memlog("backup", tmp_path / "disk" / "backup", data_dir=memlog.data_dir)
-        begun = run_memlog("log", data_dir=tmp_path / "disk" / "data")
+        begun = run_memlog("projects", "create", "one", data_dir=tmp_path / "disk" / "data")
         for ended in (backup, begun):
             assert (ended.returncode, ended.stdout) == (1, "")
             assert "No space left" in ended.stderr or "Free some space" in ended.stderr

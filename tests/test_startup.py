@@ -8,10 +8,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from memlog.projects.store import Store
 from server.starting.startup import collector_at_rest
 from tests.served import DEADLINE_S, environment
 
@@ -71,10 +73,17 @@ runpy.run_module("memlog", run_name="__main__")
 """
 
 
+def begin(data_dir: Path) -> None:
+    """With the project that a command reads."""
+    with closing(Store(data_dir)) as store:
+        store.create("default")
+
+
 @pytest.mark.parametrize("module", ["server.cli", "click", "server.cli.search", "numpy"])
 def test_ctrl_c_while_modules_are_imported_ends_a_command_without_a_traceback(
     module: str, tmp_path: Path
 ) -> None:
+    begin(tmp_path)
     ended = subprocess.run(
         [sys.executable, "-c", PRESSED_AT, module, "search", "Jon"],
         capture_output=True,
@@ -117,6 +126,7 @@ runpy.run_module("memlog", run_name="__main__")
 
 
 def test_ctrl_c_ends_a_command_whatever_thread_it_leaves_behind(tmp_path: Path) -> None:
+    begin(tmp_path)
     ended = subprocess.run(
         [sys.executable, "-c", PRESSED_BESIDE_A_THREAD],
         capture_output=True,

@@ -319,6 +319,7 @@ def test_stats_tell_of_one_as_of_one_and_of_thousands_with_commas(tmp_path: Path
 
 
 def test_stats_of_a_new_project_measure_nothing(tmp_path: Path) -> None:
+    memlog(tmp_path, "projects", "create", "default")
     report = json.loads(memlog(tmp_path, "stats", "--json"))
     assert {each["value"] for each in report["metrics"]} == {None}
     assert "nothing yet" in memlog(tmp_path, "stats")

@@ -73,7 +73,7 @@ _ACCENT = re.compile(
 )
 _VOWELS = _class_of(code for code in _MARKS if not unicodedata.combining(chr(code)))
 _WORD = re.compile(f"(?:[^\\W_]|[{_VOWELS}])+")
-_HUMPED = re.compile(r"[^\W_]*(?:[a-z][A-Z]|[A-Z][A-Z][a-z]{2})[^\W_]*")
+_RUN = re.compile(r"[^\W_]+")
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})")
 _UNSEEN = re.compile(f"[{IGNORABLE}]+")
 _SPACE_OF_NO_WIDTH = "\u200b"
@@ -140,7 +140,10 @@ def words(text: str) -> list[str]:
 
 def humps(text: str) -> list[list[str]]:
     """The parts of each word like `applyDiscount`, which has more than one; of a text as it was written."""
-    return [_HUMP.sub(" ", word).lower().split() for word in _HUMPED.findall(text)]
+    if _HUMP.search(text) is None:
+        return []
+    found = filter(_HUMP.search, _RUN.findall(text))
+    return [_HUMP.sub(" ", word).lower().split() for word in found]
 
 
 def repeated(found: list[str]) -> str:

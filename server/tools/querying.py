@@ -143,10 +143,10 @@ def _few(wanted: QueryNodes, opened: Opened, at: int | None) -> set[str] | None:
         return None
     projections = opened.projections
     waits = wanted.thread_id is not None
-    text = projections.text_ahead() if waits else projections.text_at_hand()
-    if text is None:
-        return None
     try:
+        text = projections.text_ahead() if waits else projections.text_at_hand()
+        if text is None:
+            return None
         found = [text.things(scope, LOOKED_UP_MAX) for scope in scopes]
     except StorageError:
         return None
