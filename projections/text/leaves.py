@@ -40,6 +40,7 @@ UNKNOWN_SHARE = 0.5
 another. What a question is wrapped in, as a greeting or a plea, is of such words; so is what has another word there."""
 REPEATED_SHARE = 1 / 3
 _GRAIN = 1 / 1024
+_RETIRED = Term("slot", RETIRED)
 
 Wanted = TypeVar("Wanted")
 
@@ -130,13 +131,18 @@ class Leaves:
     def _is_said(self, stem: str) -> bool:
         """Whether a text has the word that lives, or lived then."""
         if stem not in self._said:
-            documents = Term("words", stem)
-            if self._at is None:
-                living = Joined(must=(documents,), without=(Term("slot", RETIRED),))
-            else:
-                living = Joined(must=(documents, Span("died", low=self._at + 1)))
-            self._said[stem] = self._having(documents) > 0 and self._having(living) > 0
+            self._said[stem] = self._has_living(Term("words", stem))
         return self._said[stem]
+
+    def _has_living(self, documents: Term) -> bool:
+        having = self._having(documents)
+        if having == 0:
+            return False
+        if self._at is not None:
+            return self._having(documents, Span("died", low=self._at + 1)) > 0
+        if having > self._having(_RETIRED):  # not all of them can be dead: no need to look
+            return True
+        return self._having(Joined(must=(documents,), without=(_RETIRED,))) > 0
 
     def _misspelt(self, stem: str) -> list[Clause]:
         """The words that a word which no text has may have been meant for: one or two letters away."""
