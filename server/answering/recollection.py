@@ -168,9 +168,7 @@ class Recollection:
         if position not in self._entries:
             try:
                 self._entries[position] = self._state.entry_at(position)
-            except (
-                DamagedLog
-            ):  # it is only to lend something; that the log is damaged is told beside the answer
+            except DamagedLog:  # it lends nothing then; the damage is told beside the answer
                 self._entries[position] = None
         return self._entries[position]
 

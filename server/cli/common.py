@@ -258,9 +258,9 @@ def service_of(settings: Settings) -> Iterator[Service]:
 
 @contextmanager
 def service_to_read(settings: Settings, project: str | None = None) -> Iterator[Service]:
-    """The service over projects that are there. Raises ProjectNotFound where the data directory was never begun, and
-    makes none: its name may be misspelt."""
-    _require_begun(settings, project)
+    """The service over projects that are there, for a command about one, the usual if none is named. Raises
+    ProjectNotFound where the data directory was never begun, and makes none: its name may be misspelt."""
+    _require_begun(settings, project or settings.project)
     with service_of(settings) as service:
         yield service
 

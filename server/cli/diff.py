@@ -36,7 +36,7 @@ def diff_command(
     Example: memlog diff --from 2026-11-20 --to 2026-11-21T12:00:00Z
     Example: memlog diff --from 120
     """
-    with service_to_read(settings, project or settings.project) as service:
+    with service_to_read(settings, project) as service:
         _, opened = open_to_read(service, project)
         first = position_of(start, opened.project, "--from")
         last = position_of(end, opened.project, "--to")

@@ -66,7 +66,7 @@ def log_command(
     Example: memlog log --limit 20
     Example: memlog log --entity Jon --thread planning
     """
-    with service_to_read(settings, project or settings.project) as service:
+    with service_to_read(settings, project) as service:
         _, opened = open_to_read(service, project)
         lines = list(islice(_newest_first(opened.project, before, entity, thread), limit))[::-1]
         silent = None if lines else silent_thread(thread, opened)

@@ -58,7 +58,7 @@ def replay_command(
     if catalog and check:
         raise click.UsageError("--catalog writes the list anew and --check changes nothing.")
     with (
-        service_to_read(settings, project or settings.project) as service,
+        service_to_read(settings, project) as service,
         progress_bar(hidden=as_json) as progress,
     ):
         if catalog:

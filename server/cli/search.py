@@ -46,7 +46,7 @@ def search_command(
     from server.answering.findings import findings
     from server.answering.moments import position_of
 
-    with service_to_read(settings, project or settings.project) as service:
+    with service_to_read(settings, project) as service:
         _, opened = open_existing(service, project)
         mode = mode or settings.search_mode
         beginning = position_of(since, opened.project, "--since") or 0

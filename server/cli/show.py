@@ -43,7 +43,7 @@ def show_command(
     Example: memlog show Jon
     Example: memlog show Jon --as-of 2026-11-20
     """
-    with service_to_read(settings, project or settings.project) as service:
+    with service_to_read(settings, project) as service:
         _, opened = open_to_read(service, project)
         told = opened.project.damage
         at = position_of(as_of, opened.project, "--as-of")

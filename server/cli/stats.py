@@ -92,7 +92,7 @@ def stats_command(settings: Settings, project: str | None, as_json: bool) -> Non
     \b
     Example: memlog stats
     """
-    with service_to_read(settings, project or settings.project) as service:
+    with service_to_read(settings, project) as service:
         report = _report(service, project)
     if as_json:
         print_json(report)

@@ -262,7 +262,7 @@ def export_command(settings: Settings, file: Path, project: str | None, full: bo
     Example: memlog export --full history.jsonl
     """
     count = 0
-    with service_to_read(settings, project or settings.project) as service:
+    with service_to_read(settings, project) as service:
         _, opened = open_existing(service, project)
         with written_whole(file) as written:
             for line in _history(opened) if full else _graph(opened):

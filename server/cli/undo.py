@@ -61,7 +61,7 @@ def undo_command(
     if position is not None and (last != 1 or thread is not None):
         raise click.UsageError("--position names one command: leave out --last and --thread.")
     command = Undo(position=position, last=last, thread=thread, cascade=cascade)
-    with service_to_read(settings, project or settings.project) as service:
+    with service_to_read(settings, project) as service:
         _, opened = open_existing(service, project)
         require_thread(thread, opened)
         if dry_run:
