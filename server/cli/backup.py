@@ -23,9 +23,9 @@ from server.cli.common import (
     progress_bar,
     say,
     store_of,
-    store_to_read,
     with_settings,
 )
+from server.cli.looking import store_to_read
 
 TO_GO_BACK = (
     "  It was not replaced. To go back to what the backup tells, undo what came later (memlog undo), or restore into "

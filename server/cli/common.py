@@ -8,7 +8,6 @@ import logging
 import math
 import re
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -17,9 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from memlog.canonical import canonical
-from memlog.errors import DamagedLog, EmbeddingError, ProjectNotFound
-from memlog.projects.folders import is_begun
+from memlog.errors import DamagedLog, EmbeddingError
 from memlog.runs import runs
 from memlog.settings import LogLevel, Settings, load
 from memlog.shell import of_project
@@ -257,49 +254,6 @@ def service_of(settings: Settings) -> Iterator[Service]:
 
 
 @contextmanager
-def service_to_read(settings: Settings, project: str | None = None) -> Iterator[Service]:
-    """The service over projects that are there, for a command about one, the usual if none is named. Raises
-    ProjectNotFound where the data directory was never begun, and makes none: its name may be misspelt."""
-    _require_begun(settings, project or settings.project)
-    with service_of(settings) as service:
-        yield service
-
-
-def _require_begun(settings: Settings, project: str | None) -> None:
-    if not is_begun(settings.data_dir):
-        raise _not_made_yet(settings.data_dir, project)
-
-
-def _not_made_yet(data_dir: Path, name: str | None) -> ProjectNotFound:
-    """The error for those who would read what is made when somebody writes."""
-    missing = "are no projects" if name is None else f"is no project '{name}'"
-    return ProjectNotFound(
-        f"There {missing} in {data_dir} yet",
-        suggestion="It begins with the first use of a server, or with `memlog import`. Is the memory elsewhere? "
-        "Name its folder by --data-dir or MEMLOG_DATA_DIR.",
-    )
-
-
-@contextmanager
-def to_look_around(settings: Settings) -> Iterator[Settings]:
-    """These settings, for a command that lists what is there; where nothing is, they name an empty folder elsewhere,
-    which goes again: none is made where somebody only looked."""
-    if is_begun(settings.data_dir):
-        yield settings
-        return
-    with tempfile.TemporaryDirectory(prefix="memlog-") as empty:
-        yield msgspec.structs.replace(settings, data_dir=Path(empty))
-
-
-@contextmanager
-def store_to_read(settings: Settings, project: str | None = None) -> Iterator[Store]:
-    """As `service_to_read`, for commands that need no index."""
-    _require_begun(settings, project)
-    with store_of(settings) as store:
-        yield store
-
-
-@contextmanager
 def store_of(settings: Settings) -> Iterator[Store]:
     """The projects of the data directory, for commands that need no index."""
     from memlog.projects.store import Store
@@ -314,26 +268,6 @@ def open_project(service: Service, name: str | None) -> tuple[str, Opened]:
     from server.session import Session
 
     return Session(service, service.settings.project).open(name)
-
-
-def open_existing(service: Service, name: str | None) -> tuple[str, Opened]:
-    """The same for a command that adds nothing: one that was never made stays so. Raises ProjectNotFound."""
-    from server.session import Session
-
-    usual = service.settings.project
-    name = Session(service, usual).project_name(name)
-    if canonical(name) == canonical(usual) and not service.store.knows(name):
-        raise _not_made_yet(service.settings.data_dir, name)
-    return name, service.open(name)
-
-
-def open_to_read(service: Service, name: str | None) -> tuple[str, Opened]:
-    """The same for a command that tells what is there: of a damaged log that is not all, and stderr says so."""
-    name, opened = open_existing(service, name)
-    if (damage := opened.project.damage) is not None:
-        say(f"warning: {damage.message}", err=True)
-        say(f"hint: {here(hint_of(damage, name) or '')}", err=True)
-    return name, opened
 
 
 @contextmanager

@@ -26,10 +26,10 @@ from server.cli.common import (
     print_json,
     progress_bar,
     service_of,
-    to_look_around,
     with_settings,
 )
 from server.cli.hints import hint_of
+from server.cli.looking import to_look_around
 from server.rights.tokens import OF_OTHERS, Tokens, tokens_path
 from server.service import Opened, Service
 

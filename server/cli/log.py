@@ -24,13 +24,12 @@ from server.cli.common import (
     json_option,
     one_line,
     open_console,
-    open_to_read,
     print_json,
     project_option,
     say,
-    service_to_read,
     with_settings,
 )
+from server.cli.looking import open_to_read, service_to_read
 
 
 class Line(msgspec.Struct, frozen=True):

@@ -19,10 +19,9 @@ from server.cli.common import (
     safe,
     say,
     service_of,
-    service_to_read,
-    to_look_around,
     with_settings,
 )
+from server.cli.looking import service_to_read, to_look_around
 from server.input.arguments import decode
 from server.rights.credentials import judge
 

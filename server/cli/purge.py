@@ -22,9 +22,9 @@ from server.cli.common import (
     print_json,
     progress_bar,
     say,
-    service_to_read,
     with_settings,
 )
+from server.cli.looking import service_to_read
 from server.cli.stopping import stopped_in_words
 from server.service import Service
 

@@ -22,9 +22,9 @@ from server.cli.common import (
     positions_in_words,
     print_json,
     say,
-    store_to_read,
     with_settings,
 )
+from server.cli.looking import store_to_read
 
 
 @click.command("repair")

@@ -17,14 +17,13 @@ from server.cli.common import (
     here,
     json_option,
     one_line,
-    open_existing,
     print_json,
     progress_bar,
     project_argument,
     say,
-    service_to_read,
     with_settings,
 )
+from server.cli.looking import open_existing, service_to_read
 from server.service import Service
 
 PARTS = ("state", *PROJECTIONS)

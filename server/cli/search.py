@@ -9,12 +9,11 @@ from server.cli.common import (
     beneath,
     json_option,
     open_console,
-    open_existing,
     print_json,
     project_option,
-    service_to_read,
     with_settings,
 )
+from server.cli.looking import open_existing, service_to_read
 
 
 @click.command("search")

@@ -18,12 +18,11 @@ from server.cli.common import (
     beneath,
     json_option,
     open_console,
-    open_to_read,
     print_json,
     project_option,
-    service_to_read,
     with_settings,
 )
+from server.cli.looking import open_to_read, service_to_read
 
 
 @click.command("show")

@@ -20,13 +20,12 @@ from projections.analytics.tables import Count, Totals
 from server.cli.common import (
     json_option,
     open_console,
-    open_to_read,
     print_json,
     project_argument,
     safe,
-    service_to_read,
     with_settings,
 )
+from server.cli.looking import open_to_read, service_to_read
 from server.service import Service
 
 if TYPE_CHECKING:

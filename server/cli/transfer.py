@@ -21,7 +21,6 @@ from server.cli.common import (
     here,
     indexed,
     json_option,
-    open_existing,
     open_project,
     print_json,
     progress_bar,
@@ -29,11 +28,11 @@ from server.cli.common import (
     safe,
     say,
     service_of,
-    service_to_read,
     store_of,
     with_settings,
 )
 from server.cli.drafts import written_whole
+from server.cli.looking import open_existing, service_to_read
 from server.cli.stopping import stopped_in_words
 from server.registry import ThreadId
 from server.rights.credentials import judge_lines

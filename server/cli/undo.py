@@ -16,13 +16,12 @@ from server.cli.common import (
     INTEGER,
     json_option,
     one_line,
-    open_existing,
     print_json,
     project_option,
     say,
-    service_to_read,
     with_settings,
 )
+from server.cli.looking import open_existing, service_to_read
 from server.tools.history import LAST_MAX, NOTHING_TO_UNDO
 
 

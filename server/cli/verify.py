@@ -26,9 +26,9 @@ from server.cli.common import (
     project_argument,
     say,
     store_of,
-    to_look_around,
     with_settings,
 )
+from server.cli.looking import to_look_around
 
 WITH_BACKUP = "memlog repair --backup FOLDER"
 
