@@ -5,7 +5,8 @@ Left to others: looking up texts, and scoring them (`text.snapshot`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
 import msgspec
 
@@ -30,21 +31,57 @@ Having = Callable[[Leaf, frozenset[str]], frozenset[str] | None]
 """Which of some things have a leaf in any of their texts; None where there is nothing to look up."""
 
 
-def best_of_things(
-    root: Node, best: Callable[[int], list[TextHit]], having: Having, limit: int
-) -> list[TextHit]:
-    """The `limit` best texts whose things are as `root` says; `best` gives so many of all, best first.
+class Sought(Protocol):
+    """The texts that have any of what is wanted, and which things have what."""
 
-    Few things are looked at where most fit, and all where hardly any does.
+    def best(self, limit: int, things: frozenset[str] | None = None) -> list[TextHit]:
+        """So many of all texts, or of those of some things, best first."""
+        ...
+
+    def having(self, leaf: Leaf, things: frozenset[str]) -> frozenset[str] | None:
+        """As `Having`."""
+        ...
+
+    def count(self, leaf: Leaf) -> int | None:
+        """How many texts have a leaf; None where there is nothing to look up."""
+        ...
+
+    def things(self, leaf: Leaf) -> frozenset[str]:
+        """What the texts that have a leaf are of."""
+        ...
+
+
+def best_of_things(root: Node, sought: Sought, limit: int) -> list[TextHit]:
+    """The `limit` best texts whose things are as `root` says.
+
+    Few things are looked at where most fit. Where hardly any does, all are that have the rarest of what each must have,
+    if there is such a thing; else all there are.
     """
+    counts = {leaf: sought.count(leaf) for leaf in _needed(root)}
+    known = [(count, leaf) for leaf, count in counts.items() if count is not None]
+    texts, rarest = min(known, key=lambda each: each[0], default=(0, None))
     asked = limit
-    while True:
-        hits = best(asked)
-        fitting = satisfying(root, frozenset(hit.thing for hit in hits), having)
+    while rarest is None or asked <= texts:
+        hits = sought.best(asked)
+        fitting = satisfying(root, frozenset(hit.thing for hit in hits), sought.having)
         kept = [hit for hit in hits if fitting is None or hit.thing in fitting]
         if len(kept) >= limit or len(hits) < asked:
             return kept[:limit]
         asked *= 4
+    fitting = satisfying(root, sought.things(rarest), sought.having)
+    return sought.best(limit, fitting) if fitting else []
+
+
+def _needed(node: Node) -> Iterator[Leaf]:
+    """What everything that fits must have in one of its texts, as far as it is told by a leaf alone."""
+    match node:
+        case And(parts):
+            for part in parts:
+                yield from _needed(part)
+        case Or() | Not():
+            pass
+        case _:
+            yield node
 
 
 def satisfied_by_nothing(root: Node, says_nothing: Callable[[Leaf], bool]) -> bool:

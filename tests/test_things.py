@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.query import And, Leaf, Node, Not, Or, Words
-from projections.things import satisfying
+from projections.query import And, Leaf, Node, Not, Or, Words, wanted
+from projections.things import TextHit, best_of_things, satisfied_by_nothing, satisfying
 
 STOP_WORD = "the"
 SAID = {
@@ -82,3 +82,59 @@ def test_what_is_asked_for_twice_is_looked_for_once() -> None:
     assert satisfying(And((Words("ant"),) * 100), ALL, texts.having) == frozenset({"one", "two"})
     assert satisfying(Or((Words("dog"),) * 100), ALL, texts.having) == frozenset()
     assert texts.looked == 2 * len(ALL)
+
+
+class Told:
+    """Texts of things, each a few words, the best first; and how many texts somebody looked at."""
+
+    def __init__(self, texts: list[tuple[str, frozenset[str]]], query: Node) -> None:
+        self.texts = texts
+        self.looked = 0
+        said = {leaf.text for leaf in wanted(query)} - {STOP_WORD}
+        every = satisfied_by_nothing(query, lambda leaf: leaf.text == STOP_WORD)
+        self._any = [at for at, (_, words) in enumerate(texts) if every or words & said]
+
+    def best(self, limit: int, things: frozenset[str] | None = None) -> list[TextHit]:
+        found = [at for at in self._any if things is None or self.texts[at][0] in things][:limit]
+        self.looked += len(found)
+        return [TextHit(f"{at}", "observation", self.texts[at][0], -at) for at in found]
+
+    def having(self, leaf: Leaf, things: frozenset[str]) -> frozenset[str] | None:
+        return None if leaf.text == STOP_WORD else self.things(leaf) & things
+
+    def count(self, leaf: Leaf) -> int | None:
+        return (
+            None if leaf.text == STOP_WORD else sum(leaf.text in words for _, words in self.texts)
+        )
+
+    def things(self, leaf: Leaf) -> frozenset[str]:
+        return frozenset(thing for thing, words in self.texts if leaf.text in words)
+
+
+TEXTS = st.lists(
+    st.tuples(
+        st.sampled_from(["one", "two", "three", "four"]),
+        st.frozensets(st.sampled_from(["ant", "bee", "cat"]), max_size=3),
+    ),
+    max_size=30,
+)
+
+
+@given(NODES, TEXTS, st.integers(1, 8))
+def test_the_best_texts_of_things_that_fit_are_found_however_few_fit(
+    query: Node, texts: list[tuple[str, frozenset[str]]], limit: int
+) -> None:
+    told = Told(texts, query)
+    every = told.best(len(texts))
+    fitting = satisfying(query, frozenset(hit.thing for hit in every), told.having)
+    right = [hit for hit in every if fitting is None or hit.thing in fitting]
+    assert best_of_things(query, told, limit) == right[:limit]
+
+
+def test_where_hardly_anything_fits_what_has_the_rarest_word_is_all_that_is_looked_at() -> None:
+    common = [(f"common{number}", frozenset({"ant"})) for number in range(1_000)]
+    rare = [(f"rare{number}", frozenset({"bee"})) for number in range(20)]
+    query = And((Words("ant"), Words("bee")))
+    told = Told([*common, *rare, ("both", frozenset({"ant", "bee"}))], query)
+    assert [hit.thing for hit in best_of_things(query, told, 10)] == ["both"]
+    assert told.looked <= 2 * len(rare)

@@ -17,7 +17,7 @@ their entities those stay that satisfy the query with all their texts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 
 from memlog.patience import require_time
@@ -54,38 +54,22 @@ class TextSnapshot:
         if limit < 1:
             return []
 
-        def narrowed(*clauses: Clause) -> Clause:
-            return _narrowed(clauses, scope)
-
-        root, at = query.root, scope.at
+        root, leaves = query.root, self._leaves(scope.at)
         if isinstance(root, Words | Phrase | Prefix):
-            asked = self._leaves(at).clause(root, alone=True)
-            return [] if asked is None else self._best(narrowed(asked), limit)
+            asked = leaves.clause(root, alone=True)
+            return [] if asked is None else self.best(_narrowed([asked], scope), limit)
 
-        looked_up = cache(self._leaves(at).clause)
+        looked_up = cache(leaves.clause)
         stop_words_only = all(looked_up(leaf, alone=False) is None for leaf in wanted(root))
         clause = partial(looked_up, alone=stop_words_only)
 
-        leaves = [found for leaf in wanted(root) if (found := clause(leaf)) is not None]
+        any_of = [found for leaf in wanted(root) if (found := clause(leaf)) is not None]
         if satisfied_by_nothing(root, lambda leaf: clause(leaf) is None):
-            leaves.append(scored(EVERYTHING, 0))
-        if not leaves:
+            any_of.append(scored(EVERYTHING, 0))
+        if not any_of:
             return []
-        texts = narrowed(Joined(should=tuple(leaves)))
-
-        def having(leaf: Leaf, things: frozenset[str]) -> frozenset[str] | None:
-            found = clause(leaf)
-            if found is None:
-                return None
-            require_time()
-            if len(things) > THINGS_FEW and self.texts.count(found) < len(things):
-                among = narrowed(found)
-            else:
-                among = narrowed(found, AnyTerm("thing", tuple(things)))
-            heads = self.texts.heads(self.texts.having(among))
-            return frozenset(head.entity or head.ref for head in heads) & things
-
-        return best_of_things(root, lambda asked: self._best(texts, asked), having, limit)
+        sought = _Sought(self, Joined(should=tuple(any_of)), clause, scope)
+        return best_of_things(root, sought, limit)
 
     def substring(self, needle: str, scope: Scope, limit: int) -> list[TextHit]:
         needle = analysis.normalise(needle)
@@ -121,7 +105,7 @@ class TextSnapshot:
 
     # -- hits
 
-    def _best(self, asked: Clause, limit: int) -> list[TextHit]:
+    def best(self, asked: Clause, limit: int) -> list[TextHit]:
         """The best `limit`, cut by ref where scores tie: so far down must one look, not only to the cut."""
         depth = limit + TIES_SPARE
         while True:
@@ -141,6 +125,48 @@ class TextSnapshot:
         if len({score for score, _ in found}) < len(found):
             hits.sort(key=lambda hit: (-hit.score, hit.ref))
         return hits[:limit]
+
+
+class _Sought:
+    """The texts of a snapshot that have any of what a query wants, in its scope, and the things they are of."""
+
+    def __init__(
+        self,
+        snapshot: TextSnapshot,
+        wanted: Clause,
+        clause: Callable[[Leaf], Clause | None],
+        scope: Scope,
+    ) -> None:
+        self._snapshot = snapshot
+        self._texts = snapshot.texts
+        self._wanted = wanted
+        self._clause = clause
+        self._scope = scope
+
+    def best(self, limit: int, things: frozenset[str] | None = None) -> list[TextHit]:
+        of = () if things is None else (Scored(AnyTerm("thing", tuple(things)), 0.0),)
+        return self._snapshot.best(_narrowed([self._wanted, *of], self._scope), limit)
+
+    def having(self, leaf: Leaf, things: frozenset[str]) -> frozenset[str] | None:
+        found = self._clause(leaf)
+        if found is None:
+            return None
+        require_time()
+        if len(things) > THINGS_FEW and self._texts.count(found) < len(things):
+            return self._of(found) & things
+        return self._of(found, AnyTerm("thing", tuple(things))) & things
+
+    def count(self, leaf: Leaf) -> int | None:
+        found = self._clause(leaf)
+        return None if found is None else self._texts.count(_narrowed([found], self._scope))
+
+    def things(self, leaf: Leaf) -> frozenset[str]:
+        found = self._clause(leaf)
+        return frozenset() if found is None else self._of(found)
+
+    def _of(self, *clauses: Clause) -> frozenset[str]:
+        heads = self._texts.heads(self._texts.having(_narrowed(clauses, self._scope)))
+        return frozenset(head.entity or head.ref for head in heads)
 
 
 def _narrowed(clauses: Sequence[Clause], scope: Scope) -> Clause:
