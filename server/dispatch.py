@@ -41,7 +41,7 @@ from server.input.arguments import decode
 from server.input.schemas import input_schema, output_schema
 from server.prompts import Prompts
 from server.reading import read_in_thread, settled
-from server.refusals import describe, refuse_cursor
+from server.refusals import Described, describe, refuse_cursor
 from server.registry import Call, Link, Result, Tool
 from server.resources import JSON, Resources
 from server.rights.credentials import judge
@@ -81,7 +81,7 @@ def listed(tool: Tool) -> ListedTool:
         title=tool.title,
         description=tool.description,
         input_schema=input_schema(tool.arguments),
-        output_schema=_answer_schema(tool),
+        output_schema=answer_schema(tool),
         annotations=ToolAnnotations(
             read_only_hint=not tool.writes,
             destructive_hint=tool.destructive,
@@ -91,7 +91,15 @@ def listed(tool: Tool) -> ListedTool:
     )
 
 
-def _answer_schema(tool: Tool) -> dict[str, Any]:
+def answer_schema(tool: Tool) -> dict[str, Any]:
+    """That of the result or of an error: clients on the TypeScript SDK 1.x hold both to it."""
+    schema = result_schema(tool)
+    schema["properties"] = {**schema["properties"], "error": output_schema(Described)}
+    required = schema.pop("required")  # each result has some: it names its project
+    return {**schema, "anyOf": [{"required": required}, {"required": ["error"]}]}
+
+
+def result_schema(tool: Tool) -> dict[str, Any]:
     """That of the result, and the warnings that any writing tool may add to its own."""
     schema = output_schema(tool.result)
     if tool.writes:

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from memlog.settings import SETTINGS, TOOLSETS, Settings, allowed
-from server.dispatch import listed
+from server.dispatch import listed, result_schema
 from server.registry import Tool, tools
 
 Schema = dict[str, Any]
@@ -75,8 +75,7 @@ def _tool(tool: Tool) -> Iterator[str]:
         )
     else:
         yield "No arguments."
-    assert shown.output_schema is not None, "every tool declares its result"
-    yield f"```text\n{_result(shown.output_schema)}\n```"
+    yield f"```text\n{_result(result_schema(tool))}\n```"
 
 
 def _effects(tool: Tool) -> str:

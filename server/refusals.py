@@ -8,9 +8,9 @@ words tell them apart.)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import msgspec
 from mcp.shared.exceptions import MCPError
@@ -42,10 +42,19 @@ _NOT_THERE = (MemoryNotFound, ProjectNotFound, ProjectArchived)
 _NOT_THE_CALLERS = (StorageError, EmbeddingError)
 
 
-def describe(error: MemlogError, session: Session, project: str = "") -> dict[str, Any]:
-    """An error as the contract spells it, with what of its advice can be followed in this session; about `project`,
-    where that is known."""
-    described: dict[str, Any] = {"code": error.code, "message": error.message}
+class Described(TypedDict):
+    """An error as the contract spells it; the problems are `memlog.errors.Problem`."""
+
+    code: str
+    message: str
+    suggestion: NotRequired[str]
+    problems: NotRequired[list[dict[str, Any]]]
+
+
+def describe(error: MemlogError, session: Session, project: str = "") -> Described:
+    """An error in words, with what of its advice can be followed in this session; about `project`, where that is
+    known."""
+    described: Described = {"code": error.code, "message": error.message}
     suggestion = followable(session, error.suggestion)
     if suggestion is not None and project:
         suggestion = of_project(suggestion, project)
@@ -94,9 +103,9 @@ def refusing(session: Session, protocol_version: str | None = None, **data: Any)
         raise MCPError(code, _in_words(described), {**data, **described}) from error
 
 
-def _in_words(described: Mapping[str, Any]) -> str:
+def _in_words(described: Described) -> str:
     """The message and what to do instead, as one text."""
-    message: str = described["message"]
+    message = described["message"]
     if "suggestion" not in described:
         return message
     return f"{message.rstrip('.')}. {described['suggestion']}"

@@ -8,8 +8,10 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+import jsonschema  # type: ignore[import-untyped]
 import pytest
 
+from server.dispatch import answer_schema
 from tests.mistakes import MISTAKES, Mistake
 from tests.service import Client, Refused, client_on
 
@@ -73,7 +75,9 @@ def test_a_mistake_is_told_so_that_the_right_call_can_be_written(
         (found,) = error["problems"]
         assert found["path"] == mistake.path
         assert found["suggestion"] == error["suggestion"]
-    assert json.loads(world.client.texts[-1])["error"] == json.loads(json.dumps(error))
+    answer = json.loads(world.client.texts[-1])
+    assert answer["error"] == json.loads(json.dumps(error))
+    jsonschema.validate(answer, answer_schema(world.client.tools[mistake.tool]))
     assert world.head() == head, "a refused call writes nothing"
     world.call(mistake.tool, mistake.right)
 

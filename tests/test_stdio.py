@@ -264,6 +264,21 @@ def test_real_answers_of_every_tool_match_its_schemas_to_the_last_key(tmp_path: 
                 ids.append(structured["created"]["id"])
 
 
+def test_what_every_tool_refuses_matches_its_schema_to_the_last_key(server: Pipe) -> None:
+    for name, tool in listed(server).items():
+        result = server.result(name, unheardOf=1)
+        assert result["isError"] is True
+        jsonschema.validate(result["structuredContent"], closed(tool["outputSchema"]))
+
+
+def test_an_answer_that_is_neither_a_result_nor_an_error_matches_no_schema(server: Pipe) -> None:
+    for name, tool in listed(server).items():
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate({"project": "default"}, tool["outputSchema"])
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate({"error": {"code": name}}, tool["outputSchema"])
+
+
 def test_an_error_of_a_tool_is_a_result_that_says_the_same_twice(server: Pipe) -> None:
     result = server.result("create_project", name="")
     assert result["isError"] is True

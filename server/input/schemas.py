@@ -38,7 +38,7 @@ def input_schema(of: type[msgspec.Struct]) -> Schema:
     return _Compact(of, is_input=True).root()
 
 
-def output_schema(of: type[msgspec.Struct]) -> Schema:
+def output_schema(of: type) -> Schema:
     """The schema of a result: unknown keys allowed, null shown wherever it may be written.
 
     Structs with `omit_defaults` never write a null that is the default. Raises as `input_schema`.
@@ -49,7 +49,7 @@ def output_schema(of: type[msgspec.Struct]) -> Schema:
 class _Compact:
     """One schema from msgspec, rewritten; definitions are inlined unless sharing saves much."""
 
-    def __init__(self, of: type[msgspec.Struct], *, is_input: bool) -> None:
+    def __init__(self, of: type, *, is_input: bool) -> None:
         generated = msgspec.json.schema(of)
         self._definitions: dict[str, Schema] = generated["$defs"]
         self._name = _referred(generated)
@@ -128,7 +128,7 @@ def _without_null(schema: Schema) -> Schema:
     return {**choices[0], **rest} if len(choices) == 1 else {**rest, "anyOf": choices}
 
 
-def _omitting(of: type[msgspec.Struct]) -> set[str]:
+def _omitting(of: type) -> set[str]:
     """The names of structs that leave out what is at its default; doubtful ones are not listed."""
     structs = [part.cls for part in parts(mi.type_info(of)) if isinstance(part, mi.StructType)]
     omitting = {cls.__name__ for cls in structs if cls.__struct_config__.omit_defaults}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Meta, field
+from msgspec import UNSET, Meta, UnsetType, field
 
 from memlog.canonical import canonical
 from memlog.commands import EntityName, SaveMemory
@@ -59,6 +59,8 @@ class SaveMemoryResult(Result, frozen=True, omit_defaults=False):
     created: Created
     warnings: list[str]
     quality_score: float
+    validation_errors: list[str] | UnsetType = UNSET
+    """Only where it was refused."""
 
 
 def _unsaved(error: MemlogError) -> dict[str, Any]:

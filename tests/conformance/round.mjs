@@ -1,4 +1,4 @@
-// A store, search and supersede round with the TypeScript clients of both generations.
+// A store, search and supersede round, and a refused call, with the TypeScript clients of both generations.
 //
 //     node round.mjs URL COMMAND [ARGUMENT …]      a server over HTTP, and how to start one over stdio
 //
@@ -41,6 +41,9 @@ for (const [name, [makeClient, makeTransport]] of Object.entries(rounds)) {
   await call("supersede_memory", { old_memory_id: old.created.id, new_memory_id: fresh.created.id, project });
   const found = await call("search_memories", { query: "Seattle Austin", project });
   assert.deepEqual(found.memories.map((each) => each.id), [fresh.created.id], name);
+  const refused = await client.callTool({ name: "forget_memory", arguments: { id: "mem_nobody", project } });
+  assert.equal(refused.isError, true, name);
+  assert.equal(refused.structuredContent.error.code, "MEMORY_NOT_FOUND", name);
   const read = await client.readResource({ uri: `mem://item/${fresh.created.id}?project=${project}` });
   assert.equal(JSON.parse(read.contents[0].text).project, project, name);
   await client.close();
