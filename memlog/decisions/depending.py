@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from memlog.canonical import canonical
+from memlog.decisions.memories import FACT
 from memlog.decisions.restoring import changed_at, restore
 from memlog.decisions.touching import row_positions
 from memlog.state import (
@@ -22,6 +23,7 @@ from memlog.state import (
     decode_observation,
     decode_relation,
     entity_key,
+    memory_key,
     name_key,
     observation_key,
     relation_key,
@@ -64,8 +66,8 @@ class Stretch:
         return found
 
     def at_odds(self) -> set[int]:
-        """Positions of later entries that leave no place for what would stand again: they said the same fact
-        since, or related a name to something that was to be a former name again.
+        """Positions of later entries that leave no place for what would stand again: they said the same fact or
+        saved the same record since, or related a name to something that was to be a former name again.
 
         Apart from `blockers`: an undo that went ahead before such were refused stays as it is when a purge
         walks through the log.
@@ -80,6 +82,8 @@ class Stretch:
                 for name in self._named_again(decode_entity(value)):
                     related = self._now.relations_touching(name)
                     found |= self._beside(relation_key(row.id) for row in related)
+            elif key[:1] == b"M" and value is not None:
+                found |= self._saved_since(decode_memory(value))
         return found
 
     def _to_be(self, key: bytes) -> bytes | None:
@@ -112,6 +116,17 @@ class Stretch:
         now = self._now.entity(entity.id)
         known = () if now is None else (now.name, *now.aliases)
         return set(map(canonical, entity.aliases)) - set(map(canonical, known))
+
+    def _saved_since(self, memory: Memory) -> set[int]:
+        """Positions at which the same record as one that is to be listed again was saved or changed."""
+        now = self._now.memory(memory.id)
+        listed_again = memory.active and not (now is not None and now.active)
+        if (
+            not listed_again or memory.memory_type == FACT
+        ):  # each fact that is stored is a memory of its own
+            return set()
+        like = self._now.memory_like(memory.memory_type, memory.source, memory.content)
+        return set() if like is None else self._beside([memory_key(like.id)])
 
     def _moved(self, key: bytes) -> set[int]:
         """Positions at which an end of a relation changed: what refers to both of its ends cannot be merged."""
