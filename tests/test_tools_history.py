@@ -357,6 +357,23 @@ def test_threads_are_listed_with_counts_and_times(client: Client) -> None:
     assert threads[0]["first"] <= threads[0]["last"]
 
 
+def test_a_thread_that_writes_between_two_pages_is_told_once_as_the_first_page_met_it(
+    client: Client,
+) -> None:
+    for name in ("a", "b", "c"):
+        client("store_memory", content=name, threadId=name)
+    before = client("list_threads")["threads"]
+    first = client("list_threads", limit=1)
+    assert first["leftOut"] == 2
+    client("store_memory", content="x", threadId="a")
+    client("store_memory", content="x", threadId="d")
+    second = client("list_threads", limit=1, cursor=first["nextCursor"])
+    third = client("list_threads", cursor=second["nextCursor"])
+    assert first["threads"] + second["threads"] + third["threads"] == before
+    assert "nextCursor" not in third
+    assert [each["thread"] for each in client("list_threads")["threads"]] == ["d", "a", "c", "b"]
+
+
 def test_a_forgotten_memory_is_out_of_every_list_until_undone(client: Client) -> None:
     stored = client("store_memory", content="lives in Seattle")["created"]["id"]
     client("forget_memory", id=stored)
