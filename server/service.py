@@ -97,6 +97,8 @@ class Service:
         self.store = Store(settings.data_dir, context)
         self.embeddings = Embeddings(settings)
         self.usage = Usage(settings.data_dir / "usage.mdb")
+        self.usual_met = False
+        """Whether the project that is active at the start was ever there: it is made on first use, and only then."""
         self._opened: Recent[Opened] = Recent()
         self._opening = threading.Lock()
         self._follower = Follower(self)

@@ -73,11 +73,14 @@ class Session:
     def _found(self, asked: str | None, find: Callable[[str], Found]) -> tuple[str, Found]:
         name = self.project_name(asked)
         try:
-            return name, find(name)
+            found = find(name)
         except ProjectNotFound:
             self.ensure_default(name)
-        with self._discreet(name):
-            return name, find(name)
+            with self._discreet(name):
+                found = find(name)
+        if self._is_usual(name):
+            self.service.usual_met = True
+        return name, found
 
     def find(self, name: str) -> ProjectRow:
         """The catalogue's row of a project within reach."""
@@ -114,11 +117,23 @@ class Session:
     def ensure_default(self, name: str) -> None:
         """Makes the project the server was started with, if it was never made.
 
-        Raises ProjectNotFound instead where the server is told to write nothing, or may not for this client.
+        Raises ProjectNotFound instead where it was there and somebody deleted it, and where the server is told to write
+        nothing, or may not for this client.
         """
-        usual = self.service.settings.project
-        if canonical(name) != canonical(usual) or self.service.store.knows(name):
-            return
+        if self._is_usual(name):
+            if not self.service.store.knows(name):
+                self._make_usual(name)
+            self.service.usual_met = True
+
+    def _is_usual(self, name: str) -> bool:
+        return canonical(name) == canonical(self.service.settings.project)
+
+    def _make_usual(self, name: str) -> None:
+        if self.service.usual_met:
+            raise ProjectNotFound(
+                f"Project '{name}' was deleted",
+                suggestion="Name another project. Or call create_project to make this one anew.",
+            )
         if self.service.settings.read_only:
             raise ProjectNotFound(
                 f"Project '{name}' was never made, and this server is read-only",

@@ -161,7 +161,8 @@ class Fuzz:
     def _come_back(self) -> None:
         """A case may have put the project away or left it: the next one has it again."""
         self._session.active = "default"
-        self._session.ensure_default("default")
+        if not self._service.store.knows("default"):
+            self._service.store.create("default")
         if self._service.store.find("default").status == "archived":
             self._service.store.restore("default")
 

@@ -389,6 +389,20 @@ def test_a_resource_whose_log_is_purged_while_it_is_read_is_read_again(
     run(scenario)
 
 
+def test_the_usual_project_is_made_on_first_use_and_not_after_another_process_deleted_it(
+    tmp_path: Path,
+) -> None:
+    with served(tmp_path) as one, served(tmp_path) as other:
+        one("create_entities", entities=[entity("Jon")])
+        assert other("read_graph")["entities"]
+        one("delete_project", name="default")
+        assert code_of(other, "read_graph") == "PROJECT_NOT_FOUND"
+        assert code_of(other, "get_current_project") == "PROJECT_NOT_FOUND"
+        assert other("list_projects")["projects"] == []
+        one("create_project", name="default")
+        assert other("read_graph")["entities"] == []
+
+
 @pytest.mark.parametrize("ending", ["delete_project", "archive_project"])
 def test_calls_under_way_while_a_project_ends_are_answered_or_told_why(
     pair: tuple[Pipe, Pipe], ending: str

@@ -190,6 +190,26 @@ def test_a_deleted_project_is_gone_for_good(client: Client) -> None:
     assert client("search_nodes", query="banker")["entities"] == []
 
 
+@pytest.mark.parametrize("tool", ["read_graph", "get_current_project", "switch_project"])
+def test_the_usual_project_that_somebody_deleted_does_not_come_back_by_a_look(
+    client: Client, tool: str
+) -> None:
+    asked = {"name": "default"} if tool == "switch_project" else {}
+    client("create_entities", entities=[JON])
+    other = Client(client.service)
+    other("delete_project", name="default")
+    error = refused(client, tool, **asked)
+    assert (error["code"], error["message"]) == (
+        "PROJECT_NOT_FOUND",
+        "Project 'default' was deleted",
+    )
+    assert "create_project" in error["suggestion"]
+    assert listed(client) == {}
+    made = other("create_project", name="default")
+    assert client(tool, **asked)["project"] == "default"
+    assert client("get_current_project")["current"]["id"] == made["id"]
+
+
 def test_a_project_whose_folder_was_taken_away_is_not_found_by_any_tool_and_its_name_is_said(
     client: Client, tmp_path: Path
 ) -> None:

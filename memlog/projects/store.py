@@ -98,7 +98,10 @@ class Store:
 
     def knows(self, name: str) -> bool:
         """Whether there is a project of this name, though its folder may have been taken away: it may come back."""
-        return self._catalog.row(name) is not None
+        if self._catalog.row(name) is not None:
+            return True
+        with self._open.locked():  # nobody is putting one in the place of another
+            return self._catalog.row(name) is not None
 
     def nameless(self) -> list[str]:
         """The ids of projects of which nothing can be read, not even what they are called. One whose log is there again
