@@ -231,3 +231,13 @@ def test_a_type_is_said_to_be_stored_only_where_it_is(client: Client) -> None:
     assert warned(client, ("Bob", "Person")) == [
         "Entity 'Bob' exists with type 'person', which it keeps"
     ]
+
+
+def test_an_entity_that_has_the_very_type_that_is_asked_for_is_not_said_to_keep_it(
+    client: Client,
+) -> None:
+    kinds = {"Bob": "person", "Procope": CAFE.capitalize(), "Flore": CAFE}
+    made = [{"name": name, "entityType": kind} for name, kind in kinds.items()]
+    client("create_entities", entities=made)
+    apart = [("Procope", CAFE_APART.capitalize()), ("Flore", CAFE_APART)]
+    assert warned(client, ("Bob", "person"), *apart) == []

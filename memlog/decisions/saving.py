@@ -246,11 +246,11 @@ def warnings(command: SaveMemory, before: State) -> list[str]:
         kept = (
             saved.setdefault(canonical(item.name), wanted) if entity is None else entity.entity_type
         )
-        if kept != wanted:
+        if canonical(kept) == canonical(wanted):
+            for text in _type_warnings(item.entity_type, known):
+                found[text] = None
+        elif canonical(kept) != canonical(item.entity_type):
             found[f"Entity '{item.name}' exists with type '{kept}', which it keeps"] = None
-            continue  # how a type is written that is not stored is nobody's concern
-        for text in _type_warnings(item.entity_type, known):
-            found[text] = None
     former = former_names((item.name for item in command.entities), before)
     for name, now in former.items():
         found[f"'{name}' is a former name of '{now}': its facts were added to it"] = None
