@@ -13,6 +13,12 @@ from tests.service import Client, Refused, client_on
 
 FACT = {"content": "fact k2"}
 NAMED = {**FACT, "project": "default"}
+RECORD = {
+    "type": "note",
+    "content": {"a": 0, "b": {"d": 2, "c": 1}},
+    "source": "chat",
+    "confidence": 1.0,
+}
 
 
 @pytest.fixture
@@ -45,15 +51,27 @@ def test_a_call_sent_again_after_a_restart_finds_its_answer_by_the_name_of_its_p
         assert client("list_recent_memories")["memories"] == []
 
 
-@pytest.mark.parametrize("sent", [FACT, NAMED])
+def test_a_record_sent_again_is_the_same_in_whatever_order_its_keys_are(client: Client) -> None:
+    told = client.as_command("K2", "memory_create", RECORD)
+    content = {"b": {"d": 2, "c": 1}, "a": 0}
+    assert client.as_command("K2", "memory_create", {**RECORD, "content": content}) == told
+    with pytest.raises(Refused, match="CONFLICT"):
+        client.as_command("K2", "memory_create", {**RECORD, "content": {**content, "a": 1}})
+
+
+@pytest.mark.parametrize("former", [0, 1], ids=["keys as sent", "keys and project as sent"])
+@pytest.mark.parametrize("project", [{}, {"project": "default"}])
 def test_receipts_that_knew_the_call_as_it_was_sent_are_still_recognised(
-    client: Client, monkeypatch: pytest.MonkeyPatch, sent: dict[str, Any]
+    client: Client, monkeypatch: pytest.MonkeyPatch, project: dict[str, Any], former: int
 ) -> None:
+    sent = {**RECORD, **project}
     with monkeypatch.context() as before:
-        before.setattr(receipts, "_fingerprint", receipts._digest)
-        told = client.as_command("K2", "store_memory", sent)
-    assert client.as_command("K2", "store_memory", sent) == told
-    assert facts(client) == ["fact k2"]
+        before.setattr(
+            receipts, "_fingerprint", lambda command: receipts._former_fingerprints(command)[former]
+        )
+        told = client.as_command("K2", "memory_create", sent)
+    assert told["created"]
+    assert client.as_command("K2", "memory_create", sent) == told
 
 
 def test_another_call_under_an_id_that_was_used_is_refused_as_ever(client: Client) -> None:
