@@ -94,6 +94,22 @@ def test_a_neighbour_of_a_hub_is_found_however_many_it_has_and_a_search_that_was
     assert not apart["found"] and "notice" not in apart
 
 
+def test_a_path_leads_through_no_name_that_is_no_entity_at_the_moment_asked_for(
+    client: Client,
+) -> None:
+    client("create_entities", entities=[{"name": each, "entityType": "t"} for each in "AB"])
+    edges = [{"from": each, "to": "ghost", "relationType": "r"} for each in "AB"]
+    client("create_relations", relations=edges)
+    ends = {"from": "A", "to": "B"}
+    assert client("find_relation_path", ends)["path"] == []
+    before = client.service.open("default").project.head()
+    client("create_entities", entities=[{"name": "ghost", "entityType": "t"}])
+    assert client("find_relation_path", ends)["length"] == 2
+    assert not client("find_relation_path", **ends, asOf=before)["found"]
+    client("delete_entities", entityNames=["ghost"])
+    assert not client("find_relation_path", ends)["found"]
+
+
 def test_entities_are_listed_by_type_whatever_its_case_and_unicode_form(client: Client) -> None:
     client("create_entities", entities=[{"name": "Procope", "entityType": CAFE_APART}])
     for kind in (CAFE, CAFE_APART, CAFE.upper()):

@@ -302,7 +302,8 @@ def _reached(
 ) -> tuple[dict[str, Step | None], bool]:
     """By which step each entity was entered before the end was, and whether too many were for the search to go on.
 
-    Breadth first; an entity is entered once, by the first edge that reaches it, however it is spelt.
+    Breadth first; an entity is entered once, by the first edge that reaches it, however it is spelt. A name that only
+    relations have connects nothing.
     """
     wanted = canonical(end)
     came_by: dict[str, Step | None] = {canonical(start): None}
@@ -310,7 +311,7 @@ def _reached(
     while border and wanted not in came_by and len(came_by) < VISITED_MAX:
         name, depth = border.popleft()
         for step in _steps(name, state):
-            if canonical(step.target) not in came_by:
+            if canonical(step.target) not in came_by and state.entity_id_of(step.target):
                 came_by[canonical(step.target)] = step
                 if depth + 1 < depth_max:
                     border.append((step.target, depth + 1))
