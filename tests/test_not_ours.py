@@ -173,3 +173,17 @@ def test_a_checkout_that_its_owner_has_not_set_up_is_told_to_others(tmp_path: Pa
         )
     assert (told.returncode, told.stdout) == (1, "")
     assert f"Run {tmp_path}/scripts/setup as who owns it" in told.stderr
+
+
+def test_an_environment_that_is_a_link_to_another_checkouts_is_left_alone(tmp_path: Path) -> None:
+    shutil.copytree(REPOSITORY / "scripts", tmp_path / "scripts")
+    others = tmp_path / "others"
+    others.mkdir()
+    (others / "kept").touch()
+    (tmp_path / ".venv").symlink_to(others)
+    told = subprocess.run(
+        [tmp_path / "scripts" / "setup"], capture_output=True, text=True, check=False
+    )
+    assert (told.returncode, told.stdout) == (1, "")
+    assert "Remove the link" in told.stderr
+    assert (others / "kept").exists()
