@@ -152,6 +152,22 @@ def test_a_damaged_file_is_named(tmp_path: Path, content: bytes) -> None:
         Tokens(path).find("x")
 
 
+@pytest.mark.parametrize(
+    ("key", "misspelt"),
+    [("projects", "project"), ("toolsets", "toolset"), ("expires_us", "expires")],
+)
+def test_a_misspelt_key_that_was_meant_to_narrow_lets_nobody_in_and_is_named(
+    tmp_path: Path, key: str, misspelt: str
+) -> None:
+    tokens = Tokens(tmp_path / "tokens.json")
+    token = tokens.new(Grant("laptop", "read", ("a",), ("graph",)), expires_us=2**52)
+    text = tokens.path.read_text()
+    assert f'"{key}"' in text
+    tokens.path.write_text(text.replace(f'"{key}"', f'"{misspelt}"'))
+    with pytest.raises(StorageError, match=f"unknown field `{misspelt}`"):
+        tokens.find(token)
+
+
 def test_what_was_read_before_lets_nobody_in_once_the_file_is_damaged_or_gone(
     tmp_path: Path,
 ) -> None:

@@ -39,8 +39,9 @@ OF_OTHERS = S_IRWXG | S_IRWXO
 logger = logging.getLogger("memlog.tokens")
 
 
-class Token(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is kept of a token. Times are ISO 8601, UTC; `expires_us` microseconds since 1970."""
+class Token(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What is kept of a token. Times are ISO 8601, UTC; `expires_us` microseconds since 1970. A key that is not known
+    may be one that was meant to narrow, misspelt."""
 
     name: str
     sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
