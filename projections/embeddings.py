@@ -53,6 +53,19 @@ class Embeddings:
     def switched_off(self) -> bool:
         return self._settings.embedder == "none"
 
+    @property
+    def at_hand(self) -> bool:
+        """Whether the embedder is loaded; nothing is done to load it."""
+        return self._present.loaded is not None
+
+    def keys(self) -> list[str]:
+        """The embedder's; until it is loaded, those of embedders that were opened before with the same settings."""
+        if (present := self._present.loaded) is not None:
+            return [present.key]
+        mine = description_of(self._spec())
+        keys = (path.stem for path in self._folder.glob("*.json"))
+        return [key for key in keys if described(self._folder, key) == mine]
+
     def get(self) -> CachedEmbedder:
         """The embedder, loaded, however long that takes. Raises EmbeddingError where it is off or cannot be had."""
         self._require_on()

@@ -225,12 +225,16 @@ class Projections:
             return {name: each.projector.position for name, each in self._followed.items()}
 
     def positions_anew(self) -> dict[str, int]:
-        """The same with what other processes did meanwhile. Quick: an index that somebody is at is not waited for."""
+        """The same with what other processes did meanwhile, and vectors that are not open as far as they are on disk.
+        Quick: an index that somebody is at is not waited for, and nothing is opened."""
         with self._opening:
             followed = [*self._followed.values()]
         for each in followed:
             each.look()
-        return self.positions()
+        found = self.positions()
+        if "vectors" not in found and not self._embeddings.switched_off:
+            found["vectors"] = max(map(self._folders.reach, self._embeddings.keys()), default=0)
+        return found
 
     def rebuild(self, name: str, progress: Progress | None = None) -> None:
         """Throws the projection away and builds it from the log."""

@@ -18,15 +18,19 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from opentelemetry.trace import NoOpTracer
 
+from memlog.errors import EmbeddingError
 from projections import embeddings
+from projections.embedding import Embedder, EmbedderSpec
 from projections.vectors.index import Vectors
 from server.http.listening import OPENING_MAX
+from server.http.metrics import Metrics
 from server.http.progress import progress
 from tests.asgi import Answer, app_over, ask
 from tests.certificates import certificate_of_its_own
 from tests.connected import joined, run
-from tests.embedder_by_hash import ByHash
+from tests.embedder_by_hash import ByHash, opened_by_hash
 from tests.http_served import BOTH, HttpClient, HttpServer, served_http
+from tests.idle_follower import Idle
 from tests.served import DEADLINE_S, run_memlog
 from tests.service import Client, client_on
 
@@ -151,6 +155,68 @@ def metric(page: str, pattern: str) -> float:
     found = re.search(rf"^memlog_{pattern} (\S+)$", page, re.MULTILINE)
     assert found, f"{pattern} is not in\n{page}"
     return float(found[1])
+
+
+AWAY = {"embedder": "openai", "embedder_url": "http://127.0.0.1:9/v1", "embedder_retries": 0}
+"""Nobody listens there."""
+
+PENDING = r'embeddings_pending\{project="default"\}'
+VECTORS_LAG = r'projection_lag\{project="default",projection="vectors"\}'
+
+
+def metrics_of(client: Client) -> str:
+    return Metrics(client.service, lambda: 0).page().decode()
+
+
+def test_texts_wait_to_be_embedded_while_the_embedder_cannot_be_loaded(tmp_path: Path) -> None:
+    with client_on(tmp_path, **AWAY) as client:
+        client("create_entities", entities=[JON])
+        page = metrics_of(client)
+        assert (metric(page, PENDING), metric(page, VECTORS_LAG)) == (3, 3)
+    with client_on(tmp_path, **AWAY) as client:
+        client("search_nodes", query="dancing")
+        assert metric(metrics_of(client), PENDING) == 3
+    with client_on(tmp_path) as client:  # switched off, nothing waits
+        client("search_nodes", query="dancing")
+        page = metrics_of(client)
+        assert metric(page, PENDING) == 0 and 'projection="vectors"' not in page
+
+
+def test_of_an_embedder_that_cannot_be_loaded_what_is_on_disk_counts_and_of_others_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(spec: EmbedderSpec) -> Embedder:
+        raise EmbeddingError("it is away")
+
+    monkeypatch.setattr("server.service.Follower", Idle)
+    monkeypatch.setattr(embeddings, "open_embedder", opened_by_hash)
+    own = {"embedder": "minilm", "embedder_model": "own"}
+    with client_on(tmp_path, **own) as client:
+        client("create_entities", entities=[JON])
+        client.service.open("default").projections.vectors().save()
+        client("create_entities", entities=[{**JON, "name": "Ann"}])
+    monkeypatch.setattr(embeddings, "open_embedder", away)
+    for settings, pending in ((own, 2), ({**own, "embedder_model": "other"}, 5)):
+        with client_on(tmp_path, **settings) as client:
+            client.service.open("default")
+            assert metric(metrics_of(client), PENDING) == pending
+
+
+def test_vectors_that_nobody_asked_for_since_the_start_are_taken_up_by_looking(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their texts are embedded, and wait for nothing but that somebody opens them."""
+    monkeypatch.setattr(embeddings, "open_embedder", opened_by_hash)
+    with client_on(tmp_path, embedder="minilm") as client:
+        client("create_entities", entities=[JON])
+        client.service.open("default").projections.vectors()
+    with client_on(tmp_path, embedder="minilm") as client:
+        client.service.embeddings.get()
+        client.service.open("default")
+        until = time.monotonic() + DEADLINE_S / 4
+        while metric(metrics_of(client), PENDING):
+            assert time.monotonic() < until
+            time.sleep(0.3)  # longer than the follower waits for a quiet moment
 
 
 def test_metrics_count_calls_by_tool_and_outcome(server: HttpServer) -> None:

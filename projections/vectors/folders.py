@@ -42,6 +42,11 @@ class VectorFolders:
     def of(self, key: str, *, pieces: bool) -> Path:
         return self._folder / f"{PREFIX}{key}{PIECES if pieces else ''}{self._suffix}"
 
+    def reach(self, key: str) -> int:
+        """The furthest position of a snapshot of the embedder of this key; 0 where there is none."""
+        folders = [SnapshotFolder(self.of(key, pieces=each)) for each in (False, True)]
+        return max((position for each in folders for position in each.positions()), default=0)
+
     def remove_unreadable(self) -> None:
         """Of another version or generation, used or not: of the latter, something was erased for good."""
         for other in self._folder.glob("vectors-v*"):

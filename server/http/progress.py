@@ -12,7 +12,7 @@ import msgspec
 
 from memlog.errors import MemlogError
 from memlog.projects.project import clock_us
-from server.service import Service
+from server.service import Opened, Service
 
 LAG_SECONDS_MAX = 10
 """A projection is caught up if it has seen all that was written longer ago: under a steady stream of
@@ -24,7 +24,8 @@ send clients elsewhere."""
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """One project: where its log ends, where each projection that is open is, and which are late."""
+    """One project: where its log ends, where each projection that is open is, and vectors also where they are not, but
+    for a search that goes by words only; and which are late."""
 
     project: str
     head: int
@@ -47,7 +48,16 @@ def progress(service: Service) -> Iterator[Progress]:
             continue
         if row is None:
             continue
-        if any(positions.get(each, head) < head for each in _NEEDED):
+        if any(
+            positions.get(each, head) < head for each in (*_NEEDED, *_unopened(service, opened))
+        ):
             service.behind(opened)
         late = tuple(each for each in _NEEDED if positions.get(each, due) < due)
         yield Progress(row.name, head, positions, late)
+
+
+def _unopened(service: Service, opened: Opened) -> Iterator[str]:
+    """Vectors that nobody asked for since the start: their texts may be embedded, all of them. Where the embedder is
+    away it is not asked for each time that somebody looks."""
+    if service.embeddings.at_hand and "vectors" not in opened.projections.positions():
+        yield "vectors"
