@@ -8,12 +8,14 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 
-def certificate_of_its_own(folder: Path) -> tuple[Path, Path]:
-    """The files of a certificate for 127.0.0.1, and of its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
+def certificate_of_its_own(
+    folder: Path, key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | None = None
+) -> tuple[Path, Path]:
+    """The files of a certificate for 127.0.0.1, and of its key, by default one of an elliptic curve."""
+    key = key or ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "memlog test")])
     now = datetime.datetime.now(datetime.UTC)
     made = (

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import http.client
 import re
 import select
+import signal
 import ssl
 import time
 from collections.abc import Iterator, Sequence
@@ -15,7 +17,9 @@ from typing import Any
 
 import anyio
 import pytest
+from cryptography import x509
 from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 from opentelemetry.trace import NoOpTracer
 
 from memlog.errors import EmbeddingError
@@ -440,6 +444,79 @@ def test_clients_that_never_open_tls_leave_files_to_open(
         raise AssertionError("whoever comes later is turned away, too")
 
 
+def serial_shown(server: HttpServer, context: ssl.SSLContext) -> int:
+    with (
+        server.connect() as connection,
+        context.wrap_socket(connection, server_hostname="127.0.0.1") as opened,
+    ):
+        der = opened.getpeercert(binary_form=True)
+        assert der is not None
+        return x509.load_der_x509_certificate(der).serial_number
+
+
+def until_told(server: HttpServer, text: str, times: int = 1) -> dict[str, Any]:
+    """The last of the lines of its log that have `text`, once there are so many."""
+    until = time.monotonic() + DEADLINE_S
+    while len(found := [each for each in server.log() if text in each["message"]]) < times:
+        assert time.monotonic() < until, (text, server.log())
+        time.sleep(0.05)
+    return found[-1]
+
+
+def test_a_certificate_that_was_renewed_is_shown_from_a_hangup_on_and_a_bad_one_never(
+    tmp_path: Path,
+) -> None:
+    """Here from one kind of key to another, and the connections that are open go on."""
+    cert, key = certificate_of_its_own(tmp_path, rsa.generate_private_key(65537, 2048))
+    anybody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    anybody.check_hostname, anybody.verify_mode = False, ssl.CERT_NONE
+    with served_http(tmp_path, "--tls-cert", str(cert), "--tls-key", str(key)) as server:
+        open_before = HTTPSConnection("127.0.0.1", server.port, context=anybody, timeout=DEADLINE_S)
+        open_before.connect()
+        first = serial_shown(server, anybody)
+        certificate_of_its_own(tmp_path)
+        assert serial_shown(server, anybody) == first
+        server.popen.send_signal(signal.SIGHUP)
+        until_told(server, "were read anew")
+        second = serial_shown(server, anybody)
+        assert second != first
+        key.write_bytes(cert.read_bytes())
+        server.popen.send_signal(signal.SIGHUP)
+        refused = until_told(server, "still shown")
+        assert refused["level"] == "error" and str(key) in refused["message"]
+        assert serial_shown(server, anybody) == second
+        open_before.request("GET", "/healthz")
+        assert open_before.getresponse().status == 200
+        open_before.close()
+        assert server.end() == 0
+
+
+def test_a_hangup_ends_no_server_that_has_no_certificate(tmp_path: Path) -> None:
+    with served_http(tmp_path) as server:
+        server.popen.send_signal(signal.SIGHUP)
+        until_told(server, "no certificate")
+        assert server.get("/healthz").status == 200
+        assert server.end() == 0
+
+
+def test_who_could_not_open_tls_is_told_of_in_the_log_with_the_reason(
+    tmp_path: Path, certificate: tuple[Path, Path]
+) -> None:
+    cert, key = certificate
+    with served_http(tmp_path, "--tls-cert", str(cert), "--tls-key", str(key)) as server:
+        with pytest.raises((http.client.HTTPException, ConnectionError)):
+            server.get("/healthz")
+        told = until_told(server, "TLS was not opened from 127.0.0.1: ")
+        assert "http request" in told["message"] and told["level"] == "info"
+        until = time.monotonic() + DEADLINE_S
+        while not any("unknown ca" in each["message"] for each in server.log()):
+            assert time.monotonic() < until, server.log()
+            with suppress(ssl.SSLError):  # who does not trust it; one a second is told of
+                serial_shown(server, ssl.create_default_context())
+            time.sleep(0.05)
+        assert sum("TLS was not" in each["message"] for each in server.log()) == 2
+
+
 def test_a_key_with_a_password_is_refused_and_the_password_not_asked_for(
     tmp_path: Path, certificate: tuple[Path, Path]
 ) -> None:
@@ -456,7 +533,8 @@ def test_a_key_with_a_password_is_refused_and_the_password_not_asked_for(
     told = b"swordfish\n" * 2
     ended = run_memlog("serve", "--transport", "http", *flags, data_dir=tmp_path, stdin=told)
     assert ended.returncode == 1
-    assert "the key has a password" in ended.stderr and "pass phrase" not in ended.stderr
+    assert "cannot be used: the key has a password" in ended.stderr
+    assert "pass phrase" not in ended.stderr
 
 
 @pytest.mark.parametrize(

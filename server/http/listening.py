@@ -12,6 +12,8 @@ import resource
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
 from weakref import WeakSet
 
 from memlog.errors import InvalidParameter
@@ -21,6 +23,10 @@ FILES_BESIDE_CONNECTIONS = 1_024
 OPENING_MAX = 256
 """So many connections more than are served may be open: those that open TLS, and those that are told that there are too
 many."""
+
+CLIENT: ContextVar[str] = ContextVar("CLIENT", default="nobody knows whom")
+"""The address of the connection that was accepted last. Asyncio begins a task for each, right after, and whatever is
+done in it finds its own here."""
 
 logger = logging.getLogger("memlog.http")
 
@@ -36,13 +42,14 @@ class Listener(socket.socket):
         """So many of them are served at most: the others find out whose place they take, or that there is none."""
         self._open: WeakSet[socket.socket] = WeakSet()
 
-    def accept(self) -> tuple[socket.socket, object]:
+    def accept(self) -> tuple[socket.socket, Any]:
         """Raises ConnectionAbortedError where too many are open."""
         connection, address = super().accept()
         if self._is_full():
             connection.close()
             raise ConnectionAbortedError("too many connections are open")
         self._open.add(connection)
+        CLIENT.set(str(address[0]))
         return connection, address
 
     def _is_full(self) -> bool:

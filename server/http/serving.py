@@ -2,7 +2,8 @@
 
 Promises that SIGTERM and SIGINT end it whole: nobody new is let in, requests in flight are answered,
 streams that last are ended, the projections keep what they computed. A second signal, or `DRAIN_S`,
-ends the wait for clients; a call that writes is finished in any case, or was never begun.
+ends the wait for clients; a call that writes is finished in any case, or was never begun. SIGHUP ends nothing: the
+certificate is read anew.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import faulthandler
 import logging
 import signal
 import socket
-import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -27,6 +27,7 @@ from memlog.errors import InvalidParameter
 from memlog.settings import Settings
 from server.http.access import Access
 from server.http.app import App
+from server.http.certificate import Certificate, certificate
 from server.http.hosts import require_safe
 from server.http.listening import listening
 from server.http.sockets import HEAD_BYTES_MAX, KEEP_ALIVE_SECONDS, protocol
@@ -44,7 +45,8 @@ def run_http(settings: Settings) -> NoReturn:
     access = Access(settings)
     require_safe(settings, has_tokens=access.usable)
     with listening(settings) as listener:
-        config = _config(settings)
+        tls = certificate(settings)
+        config = _config(tls)
         service = Service(settings)
         exit_code = 1
         try:
@@ -56,7 +58,7 @@ def run_http(settings: Settings) -> NoReturn:
                 refused=app.refused_below,
             )
             server = _Server(config, settings.http_patience_seconds)
-            anyio.run(_serve, server, app, listener, service.close)
+            anyio.run(_serve, server, app, listener, tls, service.close)
             exit_code = 0
         except BaseException:
             logger.critical("the HTTP server failed", exc_info=True)
@@ -100,11 +102,15 @@ class _Server(uvicorn.Server):
 
 
 async def _serve(
-    server: _Server, app: App, listener: socket.socket, on_close: Callable[[], None]
+    server: _Server,
+    app: App,
+    listener: socket.socket,
+    tls: Certificate | None,
+    on_close: Callable[[], None],
 ) -> None:
     try:
         async with anyio.create_task_group() as tasks:
-            await tasks.start(_stop_on_signal, server, app)
+            await tasks.start(_follow_signals, server, app, tls)
             try:
                 async with app.running():
                     _announce(server.config, listener)
@@ -116,42 +122,42 @@ async def _serve(
         faulthandler.cancel_dump_traceback_later()
 
 
-async def _stop_on_signal(server: _Server, app: App, *, task_status: TaskStatus[None]) -> None:
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+async def _follow_signals(
+    server: _Server, app: App, tls: Certificate | None, *, task_status: TaskStatus[None]
+) -> None:
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
         task_status.started()
         async for number in signals:
-            logger.info("stopping on %s", number.name)
-            give_up_after(DRAIN_S + TEARDOWN_S)
-            server.should_exit = True
-            app.limits.end_lasting()
-            break
-        async for number in signals:
-            logger.info("hurrying on %s", number.name)
-            server.force_exit = True
+            if number == signal.SIGHUP:
+                _renew(tls)
+            elif not server.should_exit:
+                logger.info("stopping on %s", number.name)
+                give_up_after(DRAIN_S + TEARDOWN_S)
+                server.should_exit = True
+                app.limits.end_lasting()
+            else:
+                logger.info("hurrying on %s", number.name)
+                server.force_exit = True
 
 
-def _config(settings: Settings) -> uvicorn.Config:
-    if settings.tls_cert and settings.tls_key:
-        try:
-            for file in (settings.tls_cert, settings.tls_key):
-                file.open("rb").close()  # names the one that cannot be read, as ssl does not
-            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(
-                settings.tls_cert, settings.tls_key, password=_no_password
-            )
-        except OSError as error:  # SSLError is one
-            raise InvalidParameter(
-                f"The certificate in {settings.tls_cert} with the key in {settings.tls_key} cannot be used: "
-                f"{error}",
-                suggestion="--tls-cert is a PEM file with the chain, --tls-key one with its key, "
-                "without a password.",
-            ) from error
+def _renew(tls: Certificate | None) -> None:
+    if tls is None:
+        logger.info("nothing is read anew on SIGHUP: there is no certificate")
+        return
+    try:
+        tls.renew()
+        logger.info("certificate and key were read anew")
+    except InvalidParameter as error:
+        logger.error("those read before are still shown. %s", error.message)
+
+
+def _config(tls: Certificate | None) -> uvicorn.Config:
     return uvicorn.Config(
         "",
         h11_max_incomplete_event_size=HEAD_BYTES_MAX,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=int(DRAIN_S),
-        ssl_certfile=settings.tls_cert,
-        ssl_keyfile=settings.tls_key,
+        ssl_context_factory=None if tls is None else lambda *_: tls.context,
         ws="none",
         lifespan="off",
         log_config=None,
@@ -159,11 +165,6 @@ def _config(settings: Settings) -> uvicorn.Config:
         server_header=False,
         proxy_headers=False,  # what they say of the client anybody could say
     )
-
-
-def _no_password() -> NoReturn:
-    """In place of asking for it at the terminal, here and once more when it serves."""
-    raise ssl.SSLError("the key has a password")
 
 
 def _announce(config: uvicorn.Config, listener: socket.socket) -> None:
