@@ -21,7 +21,7 @@ from memlog.errors import InvalidParameter
 from memlog.settings import Settings
 from server.http import oauth
 from server.http.access import Access
-from server.http.oauth import Claims, Issuer, grant_of
+from server.http.oauth import Claims, Issuer, NoKeys, grant_of
 from server.rights.grants import Grant
 from tests.http_served import HttpClient, HttpServer, served_http
 
@@ -97,7 +97,7 @@ class Authority:
             "/keys": {"keys": [{**key, "kid": "one", "alg": "ES256", "use": "sig"}]},
         }
 
-    def token(self, key: Any = None, kid: str = "one", **changed: Any) -> str:
+    def token(self, key: Any = None, kid: str | None = "one", **changed: Any) -> str:
         claims: Changed = {
             "iss": self.url,
             "aud": RESOURCE,
@@ -108,7 +108,12 @@ class Authority:
         }
         claims = {name: value for name, value in claims.items() if value is not None}
         payload = json.dumps(claims).encode()  # as it is: jwt.encode makes no odd ones
-        return jwt.PyJWS().encode(payload, key or self._key, "ES256", {"kid": kid})
+        return jwt.PyJWS().encode(payload, key or self._key, "ES256", {"kid": kid} if kid else {})
+
+
+def require_no_keys(issuer: Issuer, authority: Authority) -> None:
+    with pytest.raises(NoKeys):
+        anyio.run(issuer.granted, authority.token())
 
 
 @pytest.fixture(scope="module")
@@ -234,8 +239,9 @@ def test_the_keys_that_are_there_count_while_the_issuer_is_away(
 
 
 def test_who_has_a_token_that_holds_longer_is_not_ended_with_a_shorter_one(
-    authority: Authority,
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(oauth, "LEEWAY_SECONDS", 0.0)
     issuer = Issuer(authority.url, RESOURCE)
     grant = anyio.run(issuer.granted, authority.token())
     until = int(time.time()) + 2
@@ -343,15 +349,14 @@ def test_an_issuer_that_publishes_nonsense_lets_nobody_in(
     where = "/keys" if page == "keys" else "/.well-known/openid-configuration"
     pages[where] = {**pages[where], page: odd}
     monkeypatch.setattr(authority, "pages", lambda: pages)
-    issuer = Issuer(authority.url, RESOURCE)
-    assert anyio.run(issuer.granted, authority.token()) is None
+    require_no_keys(Issuer(authority.url, RESOURCE), authority)
 
 
 def test_an_issuer_whose_pages_are_larger_than_any_lets_nobody_in(
     authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(oauth, "FETCHED_BYTES_MAX", 100)
-    assert anyio.run(Issuer(authority.url, RESOURCE).granted, authority.token()) is None
+    require_no_keys(Issuer(authority.url, RESOURCE), authority)
 
 
 @pytest.mark.parametrize("where", ["/.well-known/openid-configuration", "/keys"])
@@ -365,8 +370,7 @@ def test_an_issuer_whose_pages_are_nested_without_end_lets_nobody_in(
     monkeypatch.setattr(
         authority, "page", lambda path: b"[" * 200_000 if path == where else page(path)
     )
-    issuer = Issuer(authority.url, RESOURCE)
-    assert anyio.run(issuer.granted, authority.token()) is None
+    require_no_keys(Issuer(authority.url, RESOURCE), authority)
     assert f"{authority.url}{where} holds JSON that is nested too deeply" in caplog.text
 
 
@@ -379,8 +383,11 @@ def test_keys_are_fetched_from_where_they_moved_to_but_over_plain_http_from_this
     monkeypatch.setattr(authority, "pages", lambda: pages)
     moved = f"http://{host}:{authority.server.server_port}/moved"
     monkeypatch.setattr(authority, "moved", {"/keys": moved})
-    granted = anyio.run(Issuer(authority.url, RESOURCE).granted, authority.token())
-    assert (granted is not None) is let_in
+    issuer = Issuer(authority.url, RESOURCE)
+    if let_in:
+        assert anyio.run(issuer.granted, authority.token()) is not None
+    else:
+        require_no_keys(issuer, authority)
 
 
 def test_keys_are_taken_from_no_file_of_this_machine(
@@ -391,7 +398,7 @@ def test_keys_are_taken_from_no_file_of_this_machine(
     keys.write_bytes(json.dumps(pages["/keys"]).encode())
     pages["/.well-known/openid-configuration"]["jwks_uri"] = f"file://localhost{keys}"
     monkeypatch.setattr(authority, "pages", lambda: pages)
-    assert anyio.run(Issuer(authority.url, RESOURCE).granted, authority.token()) is None
+    require_no_keys(Issuer(authority.url, RESOURCE), authority)
 
 
 def test_an_issuer_that_answers_byte_by_byte_is_waited_for_so_long_and_no_longer(
@@ -409,18 +416,68 @@ def test_an_issuer_that_answers_byte_by_byte_is_waited_for_so_long_and_no_longer
     issuer = Issuer(authority.url, RESOURCE)
     monkeypatch.setattr(oauth, "FETCH_SECONDS", 0.0)
     before = len(authority.asked)
-    granted = [anyio.run(issuer.granted, authority.token()) for _ in range(2)]
+    for _ in range(2):
+        require_no_keys(issuer, authority)
     ended.set()
-    assert granted == [None, None]
     assert "they did not come within 0.2 seconds" in caplog.text
     assert "what it was asked for before is still on its way" in caplog.text
     asked = authority.asked[before:]
     assert len(asked) == len(set(asked))
 
 
-def test_an_issuer_that_is_away_lets_nobody_in(tmp_path: Path, authority: Authority) -> None:
+def test_while_no_keys_were_ever_had_no_token_is_called_bad(
+    tmp_path: Path, authority: Authority
+) -> None:
+    """After a 401 a client would only renew a token that is good."""
     variables = {"MEMLOG_OAUTH_ISSUER": "http://127.0.0.1:9", "MEMLOG_OAUTH_RESOURCE": RESOURCE}
     with served_http(tmp_path, **variables) as server:
         client = HttpClient(server, token=authority.token(iss="http://127.0.0.1:9"))
-        assert client.request("tools/list").status == 401
+        for _ in range(2):
+            answer = client.request("tools/list")
+            assert answer.status == 503
+            assert 1 <= int(answer.headers["retry-after"]) <= oauth.FETCH_SECONDS
+            assert "http://127.0.0.1:9 could not be had" in answer.json["error"]["message"]
         assert any("cannot be had" in line["message"] for line in server.log())
+        assert HttpClient(server).request("tools/list").status == 401
+        assert HttpClient(server, token="no access token").request("tools/list").status == 401
+
+
+def test_a_key_that_is_not_known_is_named_in_the_log_with_when_the_issuer_is_asked_again(
+    authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    issuer = Issuer(authority.url, RESOURCE)
+    assert anyio.run(issuer.granted, authority.token()) is not None
+    token = authority.token(kid="published-since")
+    assert anyio.run(issuer.granted, token) is None
+    told = (
+        f"its key 'published-since' is not among those of {authority.url}, which is asked again in "
+    )
+    assert told in caplog.text
+    assert token not in caplog.text
+
+
+@pytest.mark.parametrize("claim", ["iat", "nbf"])
+@pytest.mark.parametrize(("ahead_s", "let_in"), [(2, True), (3_600, False)])
+def test_a_clock_of_the_issuer_that_is_a_little_ahead_keeps_nobody_out(
+    authority: Authority, claim: str, ahead_s: int, let_in: bool
+) -> None:
+    """When a token was issued (RFC 7519, 4.1.6) keeps nobody out at all."""
+    changed: Changed = {claim: int(time.time()) + ahead_s}
+    token = authority.token(**changed)
+    granted = anyio.run(Issuer(authority.url, RESOURCE).granted, token)
+    assert (granted is not None) == (let_in or claim == "iat")
+
+
+@pytest.mark.parametrize(
+    ("others", "let_in"), [([], True), (["enc"], True), (["sig"], False), (["enc", "sig"], False)]
+)
+def test_a_token_that_names_no_key_is_of_the_only_one_that_signs(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch, others: list[str], let_in: bool
+) -> None:
+    pages = authority.pages()
+    (own,) = pages["/keys"]["keys"]
+    pages["/keys"]["keys"] += [{**own, "kid": use, "use": use} for use in others]
+    monkeypatch.setattr(authority, "pages", lambda: pages)
+    granted = anyio.run(Issuer(authority.url, RESOURCE).granted, authority.token(kid=None))
+    assert (granted is not None) is let_in

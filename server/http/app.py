@@ -19,10 +19,11 @@ from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAut
 from mcp.server.auth.routes import build_resource_metadata_url, create_protected_resource_routes
 from pydantic import AnyHttpUrl, ConfigDict, TypeAdapter
 from starlette.applications import Starlette
+from starlette.authentication import AuthenticationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.middleware.exceptions import ExceptionMiddleware
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -41,7 +42,7 @@ from server.http.hosts import KnownHosts, answering_pages
 from server.http.limits import Limits, Rates
 from server.http.logs import Logged
 from server.http.metrics import CONTENT_TYPE, Metrics
-from server.http.oauth import SCOPES
+from server.http.oauth import SCOPES, NoKeys
 from server.http.pace import Pace, Threads
 from server.http.progress import progress
 from server.http.sockets import let_in
@@ -258,6 +259,7 @@ class App:
             required = AuthenticationMiddleware(
                 RequireAuthMiddleware(self._sufficient(rated, metadata), [], metadata),
                 backend=BearerAuthBackend(self._access, resource_server_url=None),
+                on_error=_not_checked,
             )
 
             async def look(scope: Scope, receive: Receive, send: Send) -> None:
@@ -283,6 +285,16 @@ class App:
         app = _Routes(routes=routes)
         app.router.redirect_slashes = False
         return app
+
+
+def _not_checked(connection: HTTPConnection, error: AuthenticationError) -> Response:
+    assert isinstance(error, NoKeys)
+    return refused(
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        f"{error}: no access token can be checked",
+        "The token may be good: send it again later. The log says what fails.",
+        retry_after=str(error.retry_s),
+    )
 
 
 def _with_media_type_as_compared(

@@ -10,7 +10,8 @@ A token with another scope that begins with `memlog:` does not count: it may hav
 `oauth:` and the subject (`sub`) is the actor. Claims of another shape than theirs count for nothing. Keys are
 fetched when an unknown one is named, and when they are older than `KEYS_SECONDS`, so that one which was withdrawn
 counts no more; but not more often than every `FETCH_SECONDS`, so that nobody makes this server knock at the other by
-inventing names. Those that are there count until others can be had.
+inventing names. Those that are there count until others can be had. Until the first are there nobody can tell whether a
+token is good, and none is called bad.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 import anyio
 import jwt
 import msgspec
+from starlette.authentication import AuthenticationError
 
-from memlog.errors import InvalidParameter
+from memlog.errors import InvalidParameter, shorten
 from memlog.settings import TOOLSETS
 from memlog.times import LATEST_US
 from server.http.hosts import is_loopback
@@ -41,6 +43,9 @@ from server.threads import NoThread, in_thread
 ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA"]
 FETCH_SECONDS = 30.0
 KEYS_SECONDS = 600.0
+LEEWAY_SECONDS = 30.0
+"""By so much may the issuer's clock and this one differ."""
+
 FETCH_TIMEOUT_SECONDS = 5.0
 FETCH_SECONDS_MAX = 10.0
 """For all that a fetch takes: an issuer that sends a byte now and then would go on without end."""
@@ -54,10 +59,12 @@ logger = logging.getLogger("memlog.http.oauth")
 
 
 class Claims(msgspec.Struct):
-    """What counts of a token's claims. Scopes are one text (RFC 9068) or a list; `exp` is seconds since 1970."""
+    """What counts of a token's claims. Scopes are one text (RFC 9068) or a list; `exp` and `iat` are seconds since
+    1970, and nothing follows from the latter."""
 
     sub: Annotated[str, msgspec.Meta(min_length=1, max_length=SUBJECT_CHARACTERS_MAX)]
     exp: Annotated[float, msgspec.Meta(le=LATEST_US // 1_000_000)]
+    iat: float | None = None
     scope: str | list[str] | None = None
     scp: str | list[str] | None = None
 
@@ -77,6 +84,14 @@ class InsufficientScope(Exception):
     def __init__(self, actor: str) -> None:
         super().__init__(f"none of its scopes is one of {', '.join(SCOPES)}")
         self.actor = actor
+
+
+class NoKeys(AuthenticationError):
+    """Whether a token counts cannot be told; perhaps in `retry_s`."""
+
+    def __init__(self, issuer: str, retry_s: int) -> None:
+        super().__init__(f"The keys of {issuer} could not be had so far")
+        self.retry_s = retry_s
 
 
 class Issuer:
@@ -99,11 +114,17 @@ class Issuer:
         self._expiring: dict[Grant, float] = {}
 
     async def granted(self, token: str) -> Grant | None:
-        """What the token grants; None for one that does not count. Raises InsufficientScope."""
+        """What the token grants; None for one that does not count. Raises InsufficientScope and NoKeys."""
         try:
-            header = jwt.get_unverified_header(token)
-            key = await self._key(str(header.get("kid", "")))
+            name = jwt.get_unverified_header(token).get("kid")
+            key = await self._key(name)
             if key is None:
+                logger.info(
+                    "an access token was refused: its key %r is not among those of %s, which is asked again in %s s",
+                    "(without a name)" if name is None else shorten(name),
+                    self.issuer,
+                    self._retry_s(),
+                )
                 return None
             found = jwt.decode(
                 token,
@@ -111,7 +132,8 @@ class Issuer:
                 algorithms=ALGORITHMS,
                 audience=self.resource,
                 issuer=self.issuer,
-                options={"require": ["exp", "iss", "aud", "sub"]},
+                leeway=LEEWAY_SECONDS,
+                options={"require": ["exp", "iss", "aud", "sub"], "verify_iat": False},
             )
             claims = msgspec.convert(found, Claims)
         except (jwt.PyJWTError, TypeError, ValueError) as error:  # an algorithm for other keys, too
@@ -119,7 +141,8 @@ class Issuer:
             return None
         grant = grant_of(claims)
         if grant is not None:
-            self._expiring[grant] = max(claims.exp, self._expiring.get(grant, claims.exp))
+            until = claims.exp + LEEWAY_SECONDS
+            self._expiring[grant] = max(until, self._expiring.get(grant, until))
         return grant
 
     def still_holds(self, grant: Grant) -> bool:
@@ -128,18 +151,26 @@ class Issuer:
         self._expiring = {each: until for each, until in self._expiring.items() if until > now}
         return grant in self._expiring
 
-    async def _key(self, name: str) -> jwt.PyJWK | None:
+    async def _key(self, name: str | None) -> jwt.PyJWK | None:
+        """The key of this name. Raises NoKeys where there never was any."""
         # Who has a key that is known does not wait while another looks whether it still is.
-        if name not in self._keys or (self._are_old() and not self._fetching.locked()):
+        if self._known(name) is None or (self._are_old() and not self._fetching.locked()):
             async with self._fetching:
-                if (name not in self._keys or self._are_old()) and self._may_fetch():
+                if (self._known(name) is None or self._are_old()) and not self._wait_s():
                     self._fetched_s = time.monotonic()
                     try:
                         self._keys = await self._fetched_in_time()
                         self._had_s = time.monotonic()
                     except (OSError, ValueError, HTTPException, jwt.PyJWTError, NoThread) as error:
                         logger.warning("the keys of %s cannot be had: %s", self.issuer, error)
-        return self._keys.get(name)
+        if not self._keys:
+            raise NoKeys(self.issuer, self._retry_s())
+        return self._known(name)
+
+    def _known(self, name: str | None) -> jwt.PyJWK | None:
+        if name is None and len(self._keys) == 1:  # whoever has but one need not name it
+            return next(iter(self._keys.values()))
+        return self._keys.get(name or "")
 
     async def _fetched_in_time(self) -> dict[str, jwt.PyJWK]:
         with anyio.move_on_after(FETCH_SECONDS_MAX):
@@ -149,8 +180,12 @@ class Issuer:
     def _are_old(self) -> bool:
         return time.monotonic() - self._had_s >= KEYS_SECONDS
 
-    def _may_fetch(self) -> bool:
-        return time.monotonic() - self._fetched_s >= FETCH_SECONDS
+    def _wait_s(self) -> float:
+        """How long until the issuer may be asked again."""
+        return max(0.0, self._fetched_s + FETCH_SECONDS - time.monotonic())
+
+    def _retry_s(self) -> int:
+        return max(1, math.ceil(self._wait_s()))
 
     def _fetch_alone(self) -> dict[str, jwt.PyJWK]:
         # One thread may wait without end, not one each time.
@@ -176,7 +211,10 @@ class Issuer:
                     raise ValueError(f"{address} speaks for {metadata.get('issuer')!r}")
                 keys_at = msgspec.convert(metadata.get("jwks_uri"), str)
                 found = jwt.PyJWKSet.from_dict(_fetched(keys_at))
-                return {str(key.key_id or ""): key for key in found.keys}
+                keys = {str(key.key_id or ""): key for key in found.keys if _signs(key)}
+                if not keys:
+                    raise ValueError(f"{keys_at} holds none that signs tokens")
+                return keys
             except (OSError, ValueError, HTTPException) as error:
                 failure = error
         raise ValueError(f"no keys: {failure}")
@@ -202,6 +240,10 @@ def grant_of(claims: Claims) -> Grant | None:
         projects or None,
         known if toolsets else None,
     )
+
+
+def _signs(key: jwt.PyJWK) -> bool:
+    return key.public_key_use != "enc" and key.algorithm_name in ALGORITHMS
 
 
 def _fetched(address: str) -> dict[str, Any]:
