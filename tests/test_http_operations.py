@@ -7,6 +7,8 @@ import re
 import select
 import signal
 import ssl
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
@@ -35,7 +37,7 @@ from tests.connected import joined, run
 from tests.embedder_by_hash import ByHash, opened_by_hash
 from tests.http_served import BOTH, HttpClient, HttpServer, served_http
 from tests.idle_follower import Idle
-from tests.served import DEADLINE_S, run_memlog
+from tests.served import DEADLINE_S, REPOSITORY, run_memlog
 from tests.service import Client, client_on
 
 JON = {"name": "Jon", "entityType": "person", "observations": ["likes dancing"]}
@@ -585,3 +587,30 @@ def test_a_call_is_a_span_of_whatever_opentelemetry_is_configured(
     monkeypatch.setattr("mcp.shared._otel._tracer", Noting())
     run(scenario)
     assert "tools/call open_nodes" in started
+
+
+@pytest.mark.parametrize(
+    ("flush", "said"),
+    [("print('sent', flush=True)", b"sent\n"), ("Event().wait()", b""), ("1 / 0", b"")],
+)
+def test_spans_are_sent_at_the_end_which_waits_for_them_briefly_and_ends_in_any_case(
+    flush: str, said: bytes
+) -> None:
+    """Of the SDK of OpenTelemetry, which is not among what memlog runs on, this is what is asked."""
+    script = f"""
+from threading import Event
+from opentelemetry import trace
+from server.stdio.leaving import leave
+
+class Provider(trace.NoOpTracerProvider):
+    def force_flush(self, timeout_millis=30_000):
+        {flush}
+
+trace.set_tracer_provider(Provider())
+leave(3)
+"""
+    command = [sys.executable, "-c", script]
+    ended = subprocess.run(
+        command, cwd=REPOSITORY, timeout=DEADLINE_S, capture_output=True, check=False
+    )
+    assert (ended.returncode, ended.stdout) == (3, said)

@@ -5,11 +5,17 @@ from __future__ import annotations
 import faulthandler
 import logging
 import os
+import sys
+import threading
 from contextlib import suppress
 from typing import NoReturn
 
 DRAIN_S, TEARDOWN_S = 10.0, 5.0
 """How long a server that is to end waits for calls under way, and then for what is to be put away."""
+
+SPANS_S = 2.0
+"""How long the end waits for the spans of OpenTelemetry to be sent: its own limits are longer, and its collector may be
+away."""
 
 logger = logging.getLogger(__name__)
 
@@ -29,9 +35,21 @@ def give_up_after(seconds: float) -> None:
 def leave(exit_code: int) -> NoReturn:
     """Ends the process at once: the interpreter's own teardown takes 0.1 s and may wait for some library's thread.
 
-    What was logged is written out first. A thread may be making a handler in this very moment, half of which
-    makes `logging.shutdown` fail; the exit code says how the serving ended, and nothing else.
+    Spans are sent and what was logged is written out first. A thread may be making a handler in this very moment, half
+    of which makes `logging.shutdown` fail; the exit code says how the serving ended, and nothing else.
     """
+    with suppress(Exception):
+        _send_spans()
     with suppress(Exception):
         logging.shutdown()
     os._exit(exit_code)
+
+
+def _send_spans() -> None:
+    """Those that whatever is configured in the process has gathered, and would send as the interpreter ends."""
+    trace = sys.modules.get("opentelemetry.trace")
+    flush = None if trace is None else getattr(trace.get_tracer_provider(), "force_flush", None)
+    if flush is not None:
+        sending = threading.Thread(target=flush, name="spans", daemon=True)
+        sending.start()
+        sending.join(SPANS_S)
