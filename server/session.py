@@ -16,6 +16,7 @@ from memlog.errors import (
 )
 from memlog.projects.project import Origin, Project
 from memlog.projects.store import Wanted
+from memlog.shell import command_line
 from memlog.state import Project as ProjectRow
 from server.rights.grants import EVERYTHING, Grant
 from server.service import Opened, Service
@@ -169,7 +170,19 @@ class Session:
             raise self._not_found(name) from None
 
     def _not_found(self, name: str) -> ProjectNotFound:
+        if self.grant.reaches(name):
+            return ProjectNotFound(
+                f"Project '{name}' not found: it was not made yet, or it was deleted",
+                suggestion=f"Call create_project to make it. {made_by_hand(name)}",
+            )
         return ProjectNotFound(
             f"Project '{name}' not found",
             suggestion=self.grant.within_reach,
         )
+
+
+def made_by_hand(name: str) -> str:
+    """A sentence for who may make no project, about one that is not there."""
+    return (
+        f"Whoever runs the server can make it with `{command_line('memlog projects create', name)}`."
+    )

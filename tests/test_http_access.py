@@ -27,6 +27,7 @@ from tests.service import Refused, client_on
 JON = {"name": "Jon", "entityType": "person", "observations": ["likes dancing"]}
 NOTE = {"type": "note", "content": {"text": "x"}, "source": "chat://t", "confidence": 0.9}
 SECRET = "0123456789abcdef0123456789abcdef"
+BY_HAND = "Whoever runs the server can make it with `memlog projects create {}`."
 WIRE_ERAS = pytest.mark.parametrize("era", ["2025-11-25", "2026-07-28"])
 
 
@@ -55,6 +56,8 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         Grant("writer", "write"),
         Grant("of-a", "write", ("a",)),
         Grant("admin-of-a", "admin", ("a",)),
+        Grant("of-later", "write", ("later on", "b")),
+        Grant("admin-of-later", "admin", ("later on", "b")),
         Grant("graphs", "read", None, ("graph",)),
         Grant("records", "write", None, ("records",)),
     ]
@@ -364,8 +367,8 @@ def test_other_projects_are_in_no_list(guarded: Guarded) -> None:
 @pytest.mark.parametrize(
     ("name", "advice"),
     [
-        ("admin", "Create it first, at /mcp with create_project."),
-        ("writer", None),
+        ("admin", f"Create it first, at /mcp with create_project. {BY_HAND.format('none')}"),
+        ("writer", BY_HAND.format("none")),
         ("of-a", "Within reach here: 'a'."),
         ("admin-of-a", "Within reach here: 'a'."),
     ],
@@ -377,6 +380,28 @@ def test_who_asks_for_a_path_of_no_project_is_advised_what_the_token_can_do(
     answer = client.request("tools/list")
     assert answer.status == 404
     assert answer.json["error"]["data"].get("suggestion") == advice
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [("admin-of-later", "Call create_project to make it. "), ("of-later", "")],
+)
+def test_of_a_project_that_a_token_reaches_and_nobody_made_it_is_told_how_it_is_made(
+    guarded: Guarded, name: str, advice: str
+) -> None:
+    """A token may be made before its projects."""
+    client = HttpClient(guarded.server, token=guarded.tokens[name])
+    with pytest.raises(Refused) as refused:
+        client("read_graph", project="later on")
+    assert refused.value.error == {
+        "code": "PROJECT_NOT_FOUND",
+        "message": "Project 'later on' not found: it was not made yet, or it was deleted",
+        "suggestion": advice + BY_HAND.format("'later on'"),
+    }
+    client.path = "/mcp/p/later%20on"
+    answer = client.request("tools/list")
+    assert answer.status == 404
+    assert answer.json["error"]["data"]["suggestion"].endswith(BY_HAND.format("'later on'"))
 
 
 def test_the_only_project_of_a_token_is_active_from_the_start(guarded: Guarded) -> None:

@@ -49,7 +49,7 @@ from server.http.sockets import let_in
 from server.registry import tools
 from server.rights.grants import Grant
 from server.service import Service
-from server.session import Session
+from server.session import Session, made_by_hand
 from server.stdio.faults import guard
 from server.threads import NoThread, in_thread
 
@@ -172,7 +172,8 @@ class App:
         """What can be done about a project that is not there, with this grant."""
         if not grant.reaches(project):
             return grant.within_reach
-        create = f"Create it first, at {self._service.settings.http_path} with create_project."
+        path = self._service.settings.http_path
+        create = f"Create it first, at {path} with create_project. {made_by_hand(project)}"
         return followable(Session(self._service, project, grant), create)
 
     # -- for those who run it
