@@ -21,6 +21,7 @@ The codes are a closed set and part of the tool contract.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
@@ -84,7 +85,7 @@ class ProjectArchived(MemlogError):
     def named(cls, name: str) -> ProjectArchived:
         return cls(
             f"Project '{name}' is archived: nobody reads or writes it",
-            suggestion=f'Call restore_project with {{"name": "{name}"}}, '
+            suggestion=f"Call restore_project with {as_arguments(name=name)}, "
             "or switch_project to another one.",
         )
 
@@ -159,6 +160,11 @@ def shorten(value: Any) -> Any:
     if isinstance(value, dict):
         return f"an object with {counted(len(value), 'keys')}"
     return value
+
+
+def as_arguments(**given: str) -> str:
+    """As they are sent with a call."""
+    return json.dumps(given, ensure_ascii=False)
 
 
 def counted(count: int, things: str) -> str:

@@ -121,7 +121,10 @@ class Prompts:
     def prompt(self, name: str) -> Prompt:
         """Raises MCPError for one that is not on offer."""
         if name not in self.offered:
-            near = did_you_mean(name, self.offered) or f"There are: {', '.join(self.offered)}."
+            near = (
+                did_you_mean(name, self.offered)
+                or f"There are: {', '.join(self.offered) or 'none'}."
+            )
             raise MCPError(INVALID_PARAMS, f"Unknown prompt {shorten(name)!r}. {near}")
         return self.offered[name]
 

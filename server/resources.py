@@ -247,7 +247,7 @@ class Resources:
 
     def forms(self) -> str:
         """A sentence that says which URIs there are."""
-        return f"There are: {', '.join(form.template for form in self.offered)}"
+        return f"There are: {', '.join(form.template for form in self.offered) or 'none'}"
 
 
 def _require_number(limit: int | str) -> None:

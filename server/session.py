@@ -13,6 +13,7 @@ from memlog.errors import (
     ProjectExists,
     ProjectNotFound,
     StorageError,
+    as_arguments,
 )
 from memlog.projects.project import Origin, Project
 from memlog.projects.store import Wanted
@@ -104,7 +105,7 @@ class Session:
         if not self.lasting:
             raise InvalidParameter(
                 "There is no session that could remember an active project",
-                suggestion=f'Name it in each call instead: {{"project": "{name}"}}.',
+                suggestion=f"Name it in each call instead: {as_arguments(project=name)}.",
             )
         self.active = name
 
@@ -183,6 +184,4 @@ class Session:
 
 def made_by_hand(name: str) -> str:
     """A sentence for who may make no project, about one that is not there."""
-    return (
-        f"Whoever runs the server can make it with `{command_line('memlog projects create', name)}`."
-    )
+    return f"Whoever runs the server can make it with `{command_line('memlog projects create', name)}`."

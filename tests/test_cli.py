@@ -706,8 +706,10 @@ def test_a_command_that_is_misspelt_is_offered_the_nearest(
     assert f"No such command '{wrong.rsplit(maxsplit=1)[-1]}'. Did you mean {near}" in ended.stderr
 
 
-def test_a_command_that_an_error_advises_can_be_typed_as_it_stands(memlog: CommandLine) -> None:
-    name = "my old 'app'"
+@pytest.mark.parametrize("name", ["my old 'app'", 'say "hi"', "back\\slash", "café"])
+def test_a_command_that_an_error_advises_can_be_typed_as_it_stands(
+    memlog: CommandLine, name: str
+) -> None:
     assert memlog("projects", "create", name).code == 0
     assert memlog("projects", "archive", name).code == 0
     for refused in (memlog("search", "x", "-p", name), memlog("projects", "create", name)):

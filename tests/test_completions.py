@@ -199,6 +199,15 @@ def test_what_is_not_on_offer_is_refused(
     run(scenario)
 
 
+def test_where_no_prompt_is_offered_that_is_said(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with joined(tmp_path, toolsets=("graph",)) as server:
+            error = await server.refusal(offered(server, "x", "query", ""))
+            assert error.message == "Unknown prompt 'x'. There are: none."
+
+    run(scenario)
+
+
 def test_a_template_may_be_named_without_its_parameters(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with joined(tmp_path) as server:

@@ -225,6 +225,15 @@ def test_vectors_that_nobody_asked_for_since_the_start_are_taken_up_by_looking(
             time.sleep(0.3)  # longer than the follower waits for a quiet moment
 
 
+def test_a_project_that_another_process_archived_is_in_no_metric(tmp_path: Path) -> None:
+    with client_on(tmp_path) as client:
+        client("create_project", name="other")
+        client("create_entities", entities=[JON], project="other")
+        assert metric(metrics_of(client), r'log_head\{project="other"\}') == 3
+        assert run_memlog("projects", "archive", "other", data_dir=tmp_path).returncode == 0
+        assert '"other"' not in metrics_of(client)
+
+
 def test_metrics_count_calls_by_tool_and_outcome(server: HttpServer) -> None:
     HttpClient(server).request("tools/call", name="open_nodes", arguments={"nams": []})
     page = server.get("/metrics").body.decode()

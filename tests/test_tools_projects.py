@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -284,6 +285,19 @@ def test_a_name_that_an_archived_project_has_is_refused_with_the_way_to_bring_it
         client("create_project", name="old")
     assert caught.value.error["code"] == "PROJECT_EXISTS"
     assert 'restore_project with {"name": "old"}' in caught.value.error["suggestion"]
+
+
+@pytest.mark.parametrize("name", ['say "hi"', "back\\slash", "café"])
+def test_arguments_that_are_advised_for_an_archived_project_can_be_sent_as_they_stand(
+    client: Client, name: str
+) -> None:
+    client("create_project", name=name)
+    client("archive_project", name=name)
+    for tool, arguments in (("create_project", {"name": name}), ("read_graph", {"project": name})):
+        with pytest.raises(Refused) as caught:
+            client(tool, arguments)
+        advised = re.search(r"restore_project with (\{.*\}),", caught.value.error["suggestion"])
+        assert advised is not None and json.loads(advised[1]) == {"name": name}
 
 
 def test_a_creation_that_is_sent_again_with_its_command_id_is_answered_alike(

@@ -28,6 +28,7 @@ from memlog.errors import (
     ProjectExists,
     ProjectNotFound,
     StorageError,
+    as_arguments,
 )
 from memlog.log import Log
 from memlog.projects import deletions
@@ -411,7 +412,7 @@ def _nameless(rows: Iterable[ProjectRow]) -> list[str]:
 
 
 def _taken(row: ProjectRow) -> ProjectExists:
-    back = f'It is archived: call restore_project with {{"name": "{row.name}"}}'
+    back = f"It is archived: call restore_project with {as_arguments(name=row.name)}"
     way = "Call switch_project to use it" if row.status == "active" else back
     return ProjectExists(
         f"Project '{row.name}' exists already", suggestion=f"{way}, or choose another name."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Callable, Iterator
@@ -14,12 +15,12 @@ from memlog.shell import command_line, of_project
 
 def _restored(found: re.Match[str]) -> str:
     run = "Run" if found[1] == "Call" else "run"
-    return f"{run} `{command_line('memlog projects restore', found[2])}`, or "
+    return f"{run} `{command_line('memlog projects restore', json.loads(found[2])['name'])}`, or "
 
 
 _SPOKEN: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"switch_project to another one\.", "name another project with --project."),
-    (r'(Call|call) restore_project with \{"name": "(.*)"\}, or ', _restored),
+    (r'(Call|call) restore_project with (\{"name": ".*"\}), or ', _restored),
     (
         r"Call list_projects to see all\. Call create_project to make it\.",
         "Run `memlog projects create` to make it, or `memlog projects` to see all.",

@@ -46,7 +46,7 @@ def progress(service: Service) -> Iterator[Progress]:
             due = opened.project.position_at(clock_us() - LAG_SECONDS_MAX * 1_000_000)
         except MemlogError:
             continue
-        if row is None:
+        if row is None or row.status == "archived":  # by another process
             continue
         if any(
             positions.get(each, head) < head for each in (*_NEEDED, *_unopened(service, opened))

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta, field
 
 from memlog.commands import CreateProject, ProjectName
-from memlog.errors import ProjectArchived
+from memlog.errors import ProjectArchived, as_arguments
 from memlog.projects.store import Wanted
 from memlog.state import Project as ProjectRow
 from server.advice import followable
@@ -94,7 +94,7 @@ def create_project(call: Call, arguments: CreateProject) -> ProjectResult:
     row = call.service.store.create(arguments.name, arguments.description, call.origin)
     others = _nearly_called(row.name, session.projects("all"))
     if not session.lasting:
-        named = f'name it in each call: {{"project": "{row.name}"}}'
+        named = f"name it in each call: {as_arguments(project=row.name)}"
         return _result(row, f"Created project '{row.name}'; {named}{others}")
     session.switch(row.name)
     return _result(row, f"Created project '{row.name}' and switched to it{others}")
