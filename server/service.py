@@ -165,8 +165,9 @@ class Service:
 
         return stop
 
-    def purge(self, name: str, target: Target) -> Plan:
-        """Erases what `target` names from the log and everything derived from it; there is no undo.
+    def purge(self, name: str, target: Target, confirmed: Plan | None = None) -> Plan:
+        """Erases what `target` names from the log and everything derived from it; there is no undo. Raises Conflict
+        where more would go than was `confirmed`.
 
         Vectors go first: after a crash in between, the log still knows of which texts. And they go once more: whoever
         searched meanwhile, here or in another process, had the texts embedded again.
@@ -178,7 +179,7 @@ class Service:
             texts.update(texts_about(planned.entities | planned.memories, log.read(), state.at))
             self.embeddings.forget(texts)
 
-        planned = self.store.purge(name, target, going)
+        planned = self.store.purge(name, target, going, confirmed)
         for cache in self.embeddings.caches().values():
             cache.settle()
         self.embeddings.forget(texts)

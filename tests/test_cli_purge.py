@@ -241,6 +241,35 @@ def test_the_command_tells_what_goes_asks_and_does_nothing_on_no(tmp_path: Path)
     assert report["names"] == ["Jon"]
 
 
+def test_what_comes_in_while_the_command_asks_is_not_erased_unseen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    purge = ("purge", "default", "--entity", "Jon")
+    memlog = CommandLine(tmp_path)
+    people = [
+        {"name": name, "entityType": "person", "observations": ["dances"]}
+        for name in ("Jon", "Gina")
+    ]
+    with served(tmp_path) as server:
+        server("create_entities", entities=people)
+
+        def merged_meanwhile(_: str) -> None:
+            server("merge_entities", names=["Gina"], into="Jon")
+
+        with monkeypatch.context() as asking:
+            asking.setattr("server.cli.purge.confirm", merged_meanwhile)
+            refused = memlog(*purge)
+        assert refused.code == 1
+        assert "Positions: 2-3\n" in refused.stdout
+        assert refused.stderr == (
+            "error: Project 'default' changed meanwhile: 4 entries would go that nobody was told of; nothing was "
+            "erased\nhint: Run the command again, and look at what it tells.\n"
+        )
+        assert server("open_nodes", names=["Jon", "Gina"])["entities"] != []
+    again = memlog(*purge, stdin="y\n")
+    assert (again.code, "Erased 6 entries of project 'default'." in again.stdout) == (0, True)
+
+
 def test_of_each_kind_of_event_that_goes_there_is_one_or_there_are_many(tmp_path: Path) -> None:
     with client_on(tmp_path) as client:
         people = [

@@ -22,6 +22,7 @@ from memlog.closest import did_you_mean
 from memlog.commands import ArchiveProject, CreateProject, RestoreProject
 from memlog.context import Context
 from memlog.errors import (
+    Conflict,
     DamagedLog,
     InvalidParameter,
     ProjectArchived,
@@ -29,6 +30,7 @@ from memlog.errors import (
     ProjectNotFound,
     StorageError,
     as_arguments,
+    counted,
 )
 from memlog.log import Log
 from memlog.projects import deletions
@@ -239,11 +241,13 @@ class Store:
         name: str,
         target: Target,
         going: Callable[[Plan, Log, State], None] = lambda plan, log, state: None,
+        confirmed: Plan | None = None,
     ) -> Plan:
         """Erases what `target` names from the project's log and throws away its indexes; there is no undo.
 
         `going` is told what goes while it is there still, and nobody can write. Other processes that have the project
-        open find another file in its place and open that.
+        open find another file in its place and open that. Raises Conflict, with nothing erased, where more would go
+        than was `confirmed`: others wrote since.
         """
         with self.staging(), self._open.locked():
             project = self.project(name)
@@ -251,6 +255,8 @@ class Store:
 
             def chosen(log: Log, state: State) -> frozenset[int]:
                 made.append(plan(log, state, target))
+                if confirmed is not None and not made[-1].positions <= confirmed.positions:
+                    raise _changed_meanwhile(name, confirmed, made[-1])
                 going(made[-1], log, state)
                 # A purge that ends behind the log could not be asked for again: nothing is found then.
                 self._forget_derived(project.folder)
@@ -409,6 +415,14 @@ def _as_it_is(outcome: Outcome) -> Any:
 def _nameless(rows: Iterable[ProjectRow]) -> list[str]:
     """The ids of those that go by their id."""
     return [row.id for row in rows if row.name == row.id]
+
+
+def _changed_meanwhile(name: str, confirmed: Plan, present: Plan) -> Conflict:
+    unseen = counted(len(present.positions - confirmed.positions), "entries")
+    return Conflict(
+        f"Project '{name}' changed meanwhile: {unseen} would go that nobody was told of; nothing was erased",
+        suggestion="Run the command again, and look at what it tells.",
+    )
 
 
 def _taken(row: ProjectRow) -> ProjectExists:

@@ -77,7 +77,7 @@ def purge_command(
         if not yes:
             confirm("Erase this for good?")
         with stopped_in_words(lambda: STOPPED_MEANWHILE):
-            erased = service.purge(project, target)
+            erased = service.purge(project, target, confirmed=None if yes else planned)
         behind = _indexed(service, project, erased, hidden=as_json)
         for folder in service.store.put_aside():
             say(
