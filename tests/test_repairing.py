@@ -38,7 +38,7 @@ from memlog.repair.mending import Changed
 from memlog.repair.repairing import Repair, repair
 from memlog.repair.verifying import verify_file
 from memlog.storage.tables import place
-from tests.command_line import LINES, CommandLine, holding_lines, written
+from tests.command_line import LINES, ODD, CommandLine, holding_lines, written
 from tests.damaged import overwrite
 from tests.served import run_memlog, served
 from tests.service import Refused
@@ -662,6 +662,40 @@ def test_the_command_puts_back_what_a_backup_has(tmp_path: Path) -> None:
     assert ended.code == 0, ended.stderr
     assert memlog("export").stdout == before
     assert memlog("backup", tmp_path / "backup").code == 0
+
+
+def test_what_is_written_while_the_command_asks_is_not_set_aside_unseen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memlog: CommandLine = holding_lines(tmp_path)
+    backup = tmp_path / "backup"
+    repair_it = ("repair", "default", "--backup", backup)
+    with served(tmp_path / "data") as server:
+        server("delete_entities", entityNames=[ODD["name"]])
+        server("store_memory", content="what came after")
+    assert memlog("backup", backup).code == 0
+    log = next((tmp_path / "data").rglob(LOG_FILE))
+    deleted = re.compile(rb"entity_deleted")
+    log.write_bytes(deleted.sub(b"\xc1" * 14, untold(log.read_bytes())))
+    assert memlog("repair", "default", "--yes").code == 0
+    with served(tmp_path / "data") as server:
+
+        def written_meanwhile(_: str) -> None:
+            fact = {"entityName": ODD["name"], "contents": ["it is there, it seems"]}
+            server("add_observations", observations=[fact])
+
+        with monkeypatch.context() as asking:
+            asking.setattr("server.cli.repair.confirm", written_meanwhile)
+            refused = memlog(*repair_it)
+        assert (refused.code, "Set aside" in refused.stdout) == (1, False)
+        assert refused.stderr == (
+            "error: Project 'default' changed meanwhile: 1 entry would be lost or set aside that nobody was told of; "
+            "nothing was changed\nhint: Run the command again, and look at what it tells.\n"
+        )
+        assert "it is there, it seems" in str(server("open_nodes", names=[ODD["name"]]))
+        server("store_memory", content="who was refused stops nobody")
+    again = memlog(*repair_it, stdin="y\n")
+    assert (again.code, "Set aside, for it speaks of what is lost" in again.stdout) == (0, True)
 
 
 @pytest.mark.parametrize("name", ["it's", "my app", "-x", "--yes", "$HOME"])

@@ -70,12 +70,21 @@ def whole_of(pages: Pages, standing: Standing, project: events.ProjectCreated) -
     end = head(pages) or 0
     found += [Piece(b"", None)] * (end - len(found))
     holes = any(piece.value is None for piece in found)
-    return mend(found, tables_of(pages) if holes else None, project)
+    repaired = any(codec.is_mended(each) for values in standing.values() for each in values)
+    return mend(found, tables_of(pages) if holes else None, project, repaired=repaired)
 
 
-def mend(found: Sequence[Piece], tables: Reader | None, project: events.ProjectCreated) -> Mended:
-    """A log that replays, of these pieces, one of them whole; `tables` are those that were evolved from it all."""
-    return _Mending(found, tables).done(project)
+def mend(
+    found: Sequence[Piece],
+    tables: Reader | None,
+    project: events.ProjectCreated,
+    *,
+    repaired: bool = False,
+) -> Mended:
+    """A log that replays, of these pieces, one of them whole; `tables` are those that were evolved from it all. One
+    that was `repaired` before was gone on with, and what is put back of it now may contradict what was written since.
+    """
+    return _Mending(found, tables).done(project, repaired)
 
 
 def tables_of(pages: Pages) -> Reader | None:
@@ -109,7 +118,7 @@ class _Mending:
         self._latest = self._latest_times()
         self._mend_times()
 
-    def done(self, project: events.ProjectCreated) -> Mended:
+    def done(self, project: events.ProjectCreated, repaired: bool) -> Mended:
         retold = tuple(at for gap in runs(self._holes) for at in self._retell(gap))
         while self._entries[-1] is None:  # nobody tells of the end
             self._entries.pop(), self._values.pop(), self._holes.pop()
@@ -118,7 +127,7 @@ class _Mending:
         unfit: set[int] = set()
         for position in lost:
             self._fill(position)
-        other = any(map(codec.is_mended, self._values))
+        other = repaired or any(map(codec.is_mended, self._values))
         while other and (put := self._put_before(unfit)):
             stood_in |= put
         others = (tuple(sorted(each - stood_in)) for each in (lost, unfit))

@@ -19,7 +19,7 @@ import msgspec
 
 from memlog.codec import ERASED, ERASED_BYTES, WRITTEN, is_mended
 from memlog.copies.taking_in import made
-from memlog.errors import Conflict, DamagedLog, InvalidParameter, StorageError
+from memlog.errors import Conflict, DamagedLog, InvalidParameter, StorageError, counted
 from memlog.events import ProjectCreated
 from memlog.log import Damage
 from memlog.projects.project import GENERATION_KEY, LOG_FILE, clock_us
@@ -50,6 +50,12 @@ class Repair(msgspec.Struct, frozen=True):
     lost: Lost
     aside: str | None = None
 
+    @property
+    def gone(self) -> frozenset[int]:
+        """The positions of which nothing is kept as it was written."""
+        beyond = range(self.position + 1, self.lost.position + 1)
+        return frozenset((*self.changed.lost, *self.changed.unfit, *beyond))
+
 
 class _Remains(NamedTuple):
     """Of a log: why it has to be repaired, whether that is a damage, what can be made of it, what stood beyond."""
@@ -64,14 +70,20 @@ class _Remains(NamedTuple):
 
 
 def repair(
-    store: Store, name: str, *, backup: Path | None = None, rehearse: bool = False
+    store: Store,
+    name: str,
+    *,
+    backup: Path | None = None,
+    rehearse: bool = False,
+    confirmed: Repair | None = None,
 ) -> Repair:
     """Puts what is whole of the log in its place; `rehearse` only tells what that would be. What is not there any
     more is taken from the `backup`, as far as that has it.
 
-    Raises ProjectNotFound, Conflict where there is nothing to repair or the backup has what was purged,
-    InvalidParameter where it has no such project, DamagedLog where nothing of the log is whole, StorageError where
-    an entry is of a newer memlog or there is no room for the new log; and nothing is changed then.
+    Raises ProjectNotFound, Conflict where there is nothing to repair, the backup has what was purged, or more would be
+    gone than in the rehearsal that somebody `confirmed`, InvalidParameter where it has no such project, DamagedLog
+    where nothing of the log is whole, StorageError where an entry is of a newer memlog or there is no room for the new
+    log; and nothing is changed then.
     """
     row = store.find(name)
     file, created = store.file(row.id), ProjectCreated(row.id, row.name, row.description)
@@ -85,6 +97,8 @@ def repair(
         return seen
     receipts = [(key, forgotten(clock_us())) for key in remains.used]
     try:
+        if confirmed is not None:
+            _require_seen(seen, confirmed)
         with made(store, row.id, remains.generation + 1, kept.entries, receipts) as folder:
             _, aside = store.adopt(folder, replace=True)
     except BaseException:
@@ -92,6 +106,16 @@ def repair(
             mark(file, [])
         raise
     return msgspec.structs.replace(seen, aside=str(aside))
+
+
+def _require_seen(present: Repair, confirmed: Repair) -> None:
+    """Raises Conflict where something would be gone that was not told: others may write until the repair begins."""
+    if unseen := present.gone - confirmed.gone:
+        raise Conflict(
+            f"Project '{present.name}' changed meanwhile: {counted(len(unseen), 'entries')} would be lost or set aside "
+            "that nobody was told of; nothing was changed",
+            suggestion="Run the command again, and look at what it tells.",
+        )
 
 
 class _BackedUp(NamedTuple):

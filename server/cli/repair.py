@@ -59,7 +59,7 @@ def repair_command(
         if not as_json and not yes:
             _advise(told, backup)
             confirm("Go on with what is kept?")
-            told = repair(store, project, backup=backup)
+            told = repair(store, project, backup=backup, confirmed=told)
     if as_json:
         print_json(_report(told))
     else:
@@ -107,7 +107,6 @@ def _in_words(lost: Lost, kept: int) -> str:
 
 def _report(told: Repair) -> dict[str, Any]:
     lost, changed = told.lost, told.changed
-    beyond = lost.position - told.position
     return {
         "project": told.name,
         "problem": told.problem,
@@ -119,10 +118,10 @@ def _report(told: Repair) -> dict[str, Any]:
             "stoodIn": changed.stood_in,
         },
         "lost": {
-            "entries": len(changed.lost) + len(changed.unfit) + beyond,
+            "entries": len(told.gone),
             "positions": changed.lost,
             "setAside": changed.unfit,
-            "beyond": beyond,
+            "beyond": lost.position - told.position,
             "all": lost.all,
             "time": None if lost.time_us is None else iso(lost.time_us),
         },
