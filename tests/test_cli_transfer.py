@@ -34,7 +34,7 @@ from tests.command_line import (
     lines_of,
     written,
 )
-from tests.served import DEADLINE_S, REPOSITORY, environment, run_memlog
+from tests.served import DEADLINE_S, REPOSITORY, environment, run_memlog, served
 from tests.service import client_on
 
 
@@ -515,6 +515,36 @@ def test_a_relation_that_stands_there_twice_is_told_and_kept_once(memlog: Comman
     told = "Warning: line 4: the relation stands at line 3 already, and is kept once.\n"
     assert (ended.code, ended.stderr) == (0, told)
     assert lines_of(memlog("export").stdout) == [JON, BARE, KNOWS]
+
+
+def test_names_that_an_entity_had_once_are_told_with_what_becomes_of_their_lines(
+    tmp_path: Path,
+) -> None:
+    memlog = CommandLine(tmp_path)
+    names = [BARE, {**BARE, "name": "john-doe"}, {**BARE, "name": "jon"}]
+    with served(tmp_path) as server:
+        made = [{"name": each["name"], "entityType": "person"} for each in names]
+        server("create_entities", entities=made)
+        server("merge_entities", names=["jon"], into="john-doe")
+    knows = {**KNOWS, "from": "john-doe"}
+    lines = [
+        *names,
+        {**knows, "to": "jon"},
+        knows,
+        {**knows, "from": "JON"},
+        {**knows, "from": "jon"},
+    ]
+    ended = memlog("import", "-", stdin="\n".join(map(json.dumps, lines)))
+    assert (ended.code, ended.stderr.splitlines()) == (
+        0,
+        [
+            "Warning: line 3: 'jon' is a former name of 'john-doe': its facts and relations are added to it.",
+            "Warning: line 4: 'john-doe' and 'jon' are names of one entity by now, 'john-doe': "
+            "the relation leads from it to itself.",
+            "Warning: line 7: the relation stands at line 5 already, and is kept once.",
+            "Warning: line 6: there is no entity 'JON': the relation waits for it.",
+        ],
+    )
 
 
 def test_of_many_warnings_the_first_are_shown_and_the_others_counted(memlog: CommandLine) -> None:

@@ -34,6 +34,7 @@ from memlog.commands import (
     TypeName,
 )
 from memlog.controls import CONTROL, control_character
+from memlog.decisions.graph import leads_to_itself
 from memlog.errors import InvalidParameter, Problem, invalid_at, refuse, shorten
 from memlog.state import State
 
@@ -125,10 +126,14 @@ def read(data: bytes, known: Callable[[str], bool] | None = None) -> list[Placed
 def doubts(lines: Sequence[Placed], state: State) -> Iterator[str]:
     """What of the lines is kept otherwise than it stands there, or looks like a mistake; `state` is before them."""
     yield from _other_types(lines, state)
+    yield from _former_names(lines, state)
     first: dict[tuple[str, ...], str] = {}
     for place, line in lines:
         if isinstance(line, RelationLine):
-            edge = tuple(map(canonical, (line.source, line.relation_type, line.target)))
+            if loop := leads_to_itself(line.source, line.target, state):
+                yield f"{place}: {loop}"
+            ends = map(state.current_name, (line.source, line.target))
+            edge = tuple(map(canonical, (line.relation_type, *ends)))
             if edge in first:
                 yield f"{place}: the relation stands at {first[edge]} already, and is kept once"
             first.setdefault(edge, place)
@@ -152,6 +157,20 @@ def _other_types(lines: Sequence[Placed], state: State) -> Iterator[str]:
                 f"{place}: {shorten(line.name)!r} is a {shorten(kept)!r} in {where} already, and stays one: "
                 f"the type {shorten(line.entity_type)!r} is not taken, the facts are"
             )
+
+
+def _former_names(lines: Sequence[Placed], state: State) -> Iterator[str]:
+    """Where a name first stands that means an entity which is called otherwise by now."""
+    seen: set[str] = set()
+    for place, line in lines:
+        for name in (line.name,) if isinstance(line, EntityLine) else (line.source, line.target):
+            now = state.current_name(name)
+            if canonical(name) not in seen and canonical(now) != canonical(name):
+                yield (
+                    f"{place}: {shorten(name)!r} is a former name of {shorten(now)!r}: "
+                    "its facts and relations are added to it"
+                )
+            seen.add(canonical(name))
 
 
 def _loose_ends(lines: Sequence[Placed], known: Callable[[str], bool]) -> Iterator[tuple[str, str]]:

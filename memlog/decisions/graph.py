@@ -367,6 +367,19 @@ def former_names(names: Iterable[str], state: State) -> dict[str, str]:
     }
 
 
+def leads_to_itself(source: str, target: str, state: State) -> str | None:
+    """What to say of a relation between two names of one entity; None of any other."""
+    now = state.current_name(source)
+    if canonical(source) == canonical(target) or canonical(now) != canonical(
+        state.current_name(target)
+    ):
+        return None
+    return (
+        f"'{shorten(source)}' and '{shorten(target)}' are names of one entity by now, '{shorten(now)}': "
+        "the relation leads from it to itself"
+    )
+
+
 def pass_its_name(text: str, state: State) -> str | None:
     """What to say of such an id; None of any other text."""
     name = named_by_id(text, state)

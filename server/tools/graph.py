@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import field
 
-from memlog.canonical import canonical
 from memlog.commands import (
     CreateEntities,
     CreateRelations,
@@ -16,7 +15,7 @@ from memlog.commands import (
     Edge,
     NewEntity,
 )
-from memlog.decisions.graph import former_names, importance_kept
+from memlog.decisions.graph import former_names, importance_kept, leads_to_itself
 from memlog.errors import shorten
 from memlog.events import (
     EntityCreated,
@@ -259,13 +258,8 @@ def _weighed_twice(row: Relation) -> str:
 
 def _loops(relations: Iterable[Edge], after: State) -> list[str]:
     """Which relations lead from an entity to itself, though they were asked for between two names."""
-    return [
-        f"'{shorten(item.source)}' and '{shorten(item.target)}' are names of one entity by now, "
-        f"'{shorten(after.current_name(item.source))}': the relation leads from it to itself"
-        for item in relations
-        if canonical(item.source) != canonical(item.target)
-        and canonical(after.current_name(item.source)) == canonical(after.current_name(item.target))
-    ]
+    told = (leads_to_itself(item.source, item.target, after) for item in relations)
+    return [each for each in told if each is not None]
 
 
 class EdgeView(Result, frozen=True):
