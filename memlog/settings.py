@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from memlog.closest import did_you_mean
 from memlog.commands import MEMORY_CONTENT_CHARACTERS_MAX, TAGS_MAX, IfExists
-from memlog.errors import InvalidParameter, Problem, invalid_at, refuse
+from memlog.errors import InvalidParameter, Problem, invalid_at, refuse, shorten
 
 Mode = Literal["hybrid", "text", "semantic"]
 Embedder = Literal["minilm", "openai", "fastembed", "none"]
@@ -36,16 +36,26 @@ OriginHeader = Annotated[
         description="an origin such as https://app.example or http://localhost:*",
     ),
 ]
+LEVELS_ELSEWHERE: dict[str, LogLevel] = {
+    "trace": "debug",
+    "warning": "warn",
+    "critical": "error",
+    "fatal": "error",
+}
+"""What other loggers call their levels."""
+LIMIT_MAX = 1_000_000
 TOOLSETS = ("graph", "projects", "knowledge", "facts", "records", "history")
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """One setting: its field, what it is about, and the variables of other services that set it, too."""
+    """One setting: its field, what it is about, and the variables of other services that set it, too; `shared`, where
+    those may be meant for any other software: what does not fit from there is passed over."""
 
     field: str
     about: str
     also: tuple[str, ...] = ()
     secret: bool = False
+    shared: bool = False
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -78,8 +88,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     strict_relations: bool = False
     secrets: Secrets = "warn"
     search_mode: Mode = "hybrid"
-    search_limit: Annotated[int, Meta(ge=1)] = 10
-    search_limit_max: Annotated[int, Meta(ge=1)] = 100
+    search_limit: Annotated[int, Meta(ge=1, le=LIMIT_MAX)] = 10
+    search_limit_max: Annotated[int, Meta(ge=1, le=LIMIT_MAX)] = 100
     similar_min: Annotated[float, Meta(ge=-1, le=1)] = 0.5
     content_characters_max: Annotated[int, Meta(ge=1)] = MEMORY_CONTENT_CHARACTERS_MAX
     tags_max: Annotated[int, Meta(ge=0)] = TAGS_MAX
@@ -173,7 +183,13 @@ SETTINGS = (
         "piece_vectors",
         "Keep the vectors of word pieces, by which hybrid search orders what it found; some 2 KB a text",
     ),
-    Setting("log_level", "debug, info, warn or error", also=("LOG_LEVEL",)),
+    Setting(
+        "log_level",
+        "How much the log tells: debug, info, warn or error, also as other loggers spell them; from LOG_LEVEL "
+        "anything else is passed over",
+        also=("LOG_LEVEL",),
+        shared=True,
+    ),
     Setting(
         "http_host",
         "Address to serve HTTP on; one that others can reach needs a token and allowed hosts",
@@ -231,6 +247,7 @@ def load(flags: Mapping[str, Any] | None = None) -> tuple[Settings, dict[str, st
     values: dict[str, Any] = {}
     origins = {setting.field: "default" for setting in SETTINGS}
     abouts = {setting.field: f"{setting.about}." for setting in SETTINGS}
+    shared = {variable for setting in SETTINGS if setting.shared for variable in setting.also}
     for setting in SETTINGS:
         for variable in setting.variables:
             value = os.environ.get(variable)
@@ -248,6 +265,10 @@ def load(flags: Mapping[str, Any] | None = None) -> tuple[Settings, dict[str, st
         try:
             values[name] = _convert(name, value, fields[name].type)
         except ValueError as error:
+            if origins[name] in shared:
+                origins[name] = f"default, for {origins[name]} is {shorten(value)!r}"
+                del values[name]
+                continue
             problem = Problem(origins[name], str(error), abouts[name], value)
             problems.append((InvalidParameter, problem))
     refuse(problems)
@@ -298,6 +319,8 @@ def _convert(name: str, value: Any, wanted: Any) -> Any:
     """Raises ValueError, which says what is taken. Case does not count where there are words to choose from."""
     if name == "toolsets" and isinstance(value, str):
         return _toolsets(value)
+    if name == "project" and isinstance(value, str) and not value.strip():
+        return ""
     if get_origin(wanted) is tuple and isinstance(value, str):
         items = (each.strip() for each in value.split(","))
         return tuple(_convert(name, each, get_args(wanted)[0]) for each in items if each)
@@ -306,6 +329,8 @@ def _convert(name: str, value: Any, wanted: Any) -> Any:
     given = value.strip() if isinstance(value, str) and wanted is not str else value
     if isinstance(given, str) and (wanted is bool or get_origin(wanted) is Literal):
         given = given.lower()
+    if name == "log_level":
+        given = LEVELS_ELSEWHERE.get(given, given)
     if wanted is bool and given in _YES | _NO:
         return given in _YES
     try:

@@ -674,7 +674,7 @@ def test_a_wrong_call_ends_with_2_and_the_usage(memlog: CommandLine, arguments: 
         ("MEMLOG_IF_EXISTS", "keep", "if_exists is 'keep': say replace or merge or skip or error"),
         ("MEMLOG_READ_ONLY", "maybe", "read_only is 'maybe': say 1 or 0"),
         ("MEMLOG_HTTP_PORT", "70000", "http_port is '70000': say an integer from 0 to 65535"),
-        ("SEARCH_DEFAULT_LIMIT", "0", "search_limit is '0': say an integer of at least 1"),
+        ("SEARCH_DEFAULT_LIMIT", "0", "search_limit is '0': say an integer from 1 to 1000000"),
         ("MEMLOG_TAGS_MAX", "-1", "tags_max is '-1': say an integer of at least 0"),
         ("MEMLOG_SIMILAR_MIN", "7", "similar_min is '7': say a number from -1 to 1"),
         ("MEMLOG_SIMILAR_MIN", "nan", "similar_min is 'nan': say a number from -1 to 1"),
@@ -788,6 +788,45 @@ def test_the_case_of_a_word_and_space_around_a_number_do_not_count(memlog: Comma
     settings = memlog("doctor", "--json", MEMLOG_LOG_LEVEL="", **given).json["settings"]
     found = [settings[name]["value"] for name in ("log_level", "read_only", "http_port")]
     assert found == ["info", "True", "9000"]
+
+
+@pytest.mark.parametrize(
+    ("spelled", "level"),
+    [("WARNING", "warn"), ("Critical", "error"), ("FATAL", "error"), ("trace", "debug")],
+)
+def test_the_levels_of_other_loggers_are_understood(
+    memlog: CommandLine, spelled: str, level: str
+) -> None:
+    for variable in ("LOG_LEVEL", "MEMLOG_LOG_LEVEL"):
+        given = {"MEMLOG_LOG_LEVEL": "", variable: spelled}
+        told = memlog("doctor", "--json", **given).json["settings"]["log_level"]
+        assert told == {"value": level, "from": variable}
+
+
+def test_a_level_that_was_meant_for_others_stops_nobody_and_doctor_tells_of_it(
+    memlog: CommandLine,
+) -> None:
+    given = {"MEMLOG_LOG_LEVEL": "", "LOG_LEVEL": "app=verbose"}
+    assert memlog("projects", **given).code == 0
+    told = memlog("doctor", "--json", **given).json["settings"]["log_level"]
+    assert told == {"value": "info", "from": "default, for LOG_LEVEL is 'app=verbose'"}
+    refused = memlog("projects", MEMLOG_LOG_LEVEL="app=verbose")
+    assert (refused.code, "log_level is 'app=verbose'" in refused.stderr) == (1, True)
+
+
+@pytest.mark.parametrize("variable", ["SEARCH_MAX_LIMIT", "SEARCH_DEFAULT_LIMIT"])
+def test_a_limit_of_results_beyond_all_bounds_is_refused(
+    memlog: CommandLine, variable: str
+) -> None:
+    refused = memlog("projects", **{variable: str(2**63)})
+    assert (refused.code, "an integer from 1 to 1000000" in refused.stderr) == (1, True)
+
+
+def test_a_project_of_white_space_alone_is_none(remembered: CommandLine) -> None:
+    project = remembered("doctor", "--json", MEMLOG_PROJECT="  ").json["settings"]["project"]
+    assert project == {"value": "", "from": "MEMLOG_PROJECT"}
+    refused = remembered("stats", "--project", " ")
+    assert (refused.code, "it is empty. Name a project" in refused.stderr) == (2, True)
 
 
 def test_empty_variables_count_as_not_given(remembered: CommandLine) -> None:

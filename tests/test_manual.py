@@ -47,7 +47,7 @@ def test_every_setting_is_listed_with_its_variables_and_default() -> None:
         assert f"| `{setting.field}` | `{setting.variables[0]}`" in page
     assert (
         "| `search_limit` | `MEMLOG_SEARCH_LIMIT`, `SEARCH_DEFAULT_LIMIT` "
-        "| an integer of at least 1 | `10` |" in page
+        "| an integer from 1 to 1000000 | `10` |" in page
     )
     assert "| `1` or `0` | `0` |" in page
     assert "(never shown or logged)" in page

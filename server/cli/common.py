@@ -119,7 +119,7 @@ class NamedProject(click.types.StringParamType):
     """A project that is named: an empty text, as a variable that is not set gives it, would be the default one."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if value == "":
+        if isinstance(value, str) and not value.strip():
             self.fail(
                 "it is empty. Name a project (`memlog projects` lists them), or leave it out.",
                 param,
