@@ -829,6 +829,21 @@ def test_a_project_of_white_space_alone_is_none(remembered: CommandLine) -> None
     assert (refused.code, "it is empty. Name a project" in refused.stderr) == (2, True)
 
 
+@pytest.mark.parametrize("begun", [False, True])
+def test_what_is_advised_for_a_project_that_is_not_there_makes_it(
+    memlog: CommandLine, begun: bool
+) -> None:
+    if begun:
+        assert memlog("projects", "create", "other").code == 0
+    for command in ("stats", "log"):
+        told = memlog(command, "--project", "my app", "--data-dir", memlog.data_dir).stderr
+        folder = shlex.quote(str(memlog.data_dir))
+        advised = f"memlog projects --data-dir {folder} create 'my app'"
+        assert f"`{advised}`" in told and "import" not in told
+    assert memlog(*shlex.split(advised)[1:]).code == 0
+    assert memlog("stats", "my app").code == 0
+
+
 def test_empty_variables_count_as_not_given(remembered: CommandLine) -> None:
     empty = {"MEMLOG_LOG_LEVEL": "", "MEMLOG_SEARCH_MODE": "", "MEMLOG_EMBEDDER_RETRIES": ""}
     settings = remembered("doctor", "--json", **empty).json["settings"]

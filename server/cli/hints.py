@@ -18,12 +18,14 @@ def _restored(found: re.Match[str]) -> str:
     return f"{run} `{command_line('memlog projects restore', json.loads(found[2])['name'])}`, or "
 
 
+_MAKING = "`memlog projects create NAME`"
+
 _SPOKEN: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"switch_project to another one\.", "name another project with --project."),
     (r'(Call|call) restore_project with (\{"name": ".*"\}), or ', _restored),
     (
         r"Call list_projects to see all\. Call create_project to make it\.",
-        "Run `memlog projects create` to make it, or `memlog projects` to see all.",
+        f"Run {_MAKING} to make it, or `memlog projects` to see all.",
     ),
     (r"Call switch_project to use it,", "Name it with --project to use it,"),
     (r"Use switch_project to select one\.", "Name one with --project."),
@@ -72,6 +74,7 @@ def spoken(text: str, project: str | None = None) -> str:
         text = re.sub(told, instead, text)
     if project is None:
         return text
+    text = text.replace(_MAKING, f"`{command_line('memlog projects create', project)}`")
     named = f" --project {shlex.quote(project)}"
     return of_project(_OF_NO_PROJECT.sub(lambda found: found[0] + named, text), project)
 

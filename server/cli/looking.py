@@ -14,6 +14,7 @@ from memlog.canonical import canonical
 from memlog.errors import ProjectNotFound
 from memlog.projects.folders import is_begun
 from memlog.settings import Settings
+from memlog.shell import command_line
 from server.cli.common import here, say, service_of, store_of
 from server.cli.hints import hint_of
 
@@ -33,16 +34,18 @@ def service_to_read(settings: Settings, project: str | None = None) -> Iterator[
 
 def _require_begun(settings: Settings, project: str | None) -> None:
     if not is_begun(settings.data_dir):
-        raise _not_made_yet(settings.data_dir, project)
+        raise _not_made_yet(settings, project)
 
 
-def _not_made_yet(data_dir: Path, name: str | None) -> ProjectNotFound:
-    """The error for those who would read what is made when somebody writes."""
-    missing = "are no projects" if name is None else f"is no project '{name}'"
+def _not_made_yet(settings: Settings, name: str | None) -> ProjectNotFound:
+    """The error for those who would read what is not there. Only the usual project is made when somebody writes."""
+    begins = "It begins with the first use of a server, or with `memlog import`."
+    if name and canonical(name) != canonical(settings.project):
+        begins = f"`{command_line('memlog projects create', name)}` makes it."
+    missing = f"is no project '{name}'" if name else "are no projects"
     return ProjectNotFound(
-        f"There {missing} in {data_dir} yet",
-        suggestion="It begins with the first use of a server, or with `memlog import`. Is the memory elsewhere? "
-        "Name its folder by --data-dir or MEMLOG_DATA_DIR.",
+        f"There {missing} in {settings.data_dir} yet",
+        suggestion=f"{begins} Is the memory elsewhere? Name its folder by --data-dir or MEMLOG_DATA_DIR.",
     )
 
 
@@ -72,7 +75,7 @@ def open_existing(service: Service, name: str | None) -> tuple[str, Opened]:
     usual = service.settings.project
     name = Session(service, usual).project_name(name)
     if canonical(name) == canonical(usual) and not service.store.knows(name):
-        raise _not_made_yet(service.settings.data_dir, name)
+        raise _not_made_yet(service.settings, name)
     return name, service.open(name)
 
 
