@@ -844,6 +844,24 @@ def test_what_is_advised_for_a_project_that_is_not_there_makes_it(
     assert memlog("stats", "my app").code == 0
 
 
+def test_what_is_done_to_a_project_is_told_to_other_programs(memlog: CommandLine) -> None:
+    for words, status in (
+        (["create", "shop", "--description", "The front end"], "active"),
+        (["archive", "shop"], "archived"),
+        (["restore", "shop"], "active"),
+        (["delete", "shop", "--yes"], "active"),
+    ):
+        told = memlog("projects", *words, "--json").json
+        assert (told["name"], told["status"], told["description"]) == (
+            "shop",
+            status,
+            "The front end",
+        )
+    assert memlog("projects", "--json", "create", "shop").json["name"] == "shop"
+    refused = memlog("projects", "--status", "all", "archive", "shop")
+    assert (refused.code, "--status is for the list" in refused.stderr) == (2, True)
+
+
 def test_empty_variables_count_as_not_given(remembered: CommandLine) -> None:
     empty = {"MEMLOG_LOG_LEVEL": "", "MEMLOG_SEARCH_MODE": "", "MEMLOG_EMBEDDER_RETRIES": ""}
     settings = remembered("doctor", "--json", **empty).json["settings"]

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+from typing import Any
+
 import click
 
 from memlog.commands import CreateProject
 from memlog.projects.store import Wanted
 from memlog.settings import Settings
+from memlog.state import Project as ProjectRow
 from server.answering.views import view_project
 from server.cli.common import (
+    Command,
     Helpful,
     confirm,
     json_option,
@@ -46,6 +52,8 @@ def projects_command(
     """
     if ctx.invoked_subcommand is None:
         _list(settings, status or "all", as_json)
+    elif status and ctx.invoked_subcommand != "list":
+        raise click.UsageError(f"--status is for the list: `{ctx.invoked_subcommand}` takes none.")
 
 
 @projects_command.command("list")
@@ -83,11 +91,31 @@ def _list(settings: Settings, status: Wanted, as_json: bool) -> None:
     open_console().print(table if rows else none)
 
 
+def about_one(done: str) -> Callable[[Command], Command]:
+    """Gives a command `--json`, before its name, too, and tells that this was `done` to the project it returns."""
+
+    def telling(command: Command) -> Command:
+        @json_option
+        @with_settings
+        @functools.wraps(command)
+        def run(settings: Settings, as_json: bool, **arguments: Any) -> None:
+            row: ProjectRow = command(settings, **arguments)
+            group = click.get_current_context().parent
+            if as_json or (group and group.params["as_json"]):
+                print_json(view_project(row))
+            else:
+                say(f"{done} project '{one_line(row.name)}'.")
+
+        return run
+
+    return telling
+
+
 @projects_command.command("create")
 @click.argument("name")
 @click.option("--description", default="")
-@with_settings
-def create(settings: Settings, name: str, description: str) -> None:
+@about_one("Created")
+def create(settings: Settings, name: str, description: str) -> ProjectRow:
     """Create a project.
 
     \b
@@ -96,45 +124,43 @@ def create(settings: Settings, name: str, description: str) -> None:
     wanted = decode({"name": name, "description": description}, CreateProject)
     warning = judge(wanted, settings.secrets)
     with service_of(settings) as service:
-        service.store.create(wanted.name, wanted.description)
+        row = service.store.create(wanted.name, wanted.description)
     if warning:
         say(f"Warning: {warning}", err=True)
-    say(f"Created project '{one_line(name)}'.")
+    return row
 
 
 @projects_command.command("archive")
 @click.argument("name")
-@with_settings
-def archive(settings: Settings, name: str) -> None:
+@about_one("Archived")
+def archive(settings: Settings, name: str) -> ProjectRow:
     """Put a project away; nothing is lost.
 
     \b
     Example: memlog projects archive old-app
     """
     with service_to_read(settings, name) as service:
-        service.store.archive(name)
-    say(f"Archived project '{one_line(name)}'.")
+        return service.store.archive(name)
 
 
 @projects_command.command("restore")
 @click.argument("name")
-@with_settings
-def restore(settings: Settings, name: str) -> None:
+@about_one("Restored")
+def restore(settings: Settings, name: str) -> ProjectRow:
     """Bring an archived project back.
 
     \b
     Example: memlog projects restore old-app
     """
     with service_to_read(settings, name) as service:
-        service.store.restore(name)
-    say(f"Restored project '{one_line(name)}'.")
+        return service.store.restore(name)
 
 
 @projects_command.command("delete")
 @click.argument("name")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@with_settings
-def delete(settings: Settings, name: str, yes: bool) -> None:
+@about_one("Deleted")
+def delete(settings: Settings, name: str, yes: bool) -> ProjectRow:
     """Delete a project and its history for good.
 
     \b
@@ -144,5 +170,4 @@ def delete(settings: Settings, name: str, yes: bool) -> None:
         service.store.find(name)
         if not yes:
             confirm(f"Delete project '{name}' and its history for good?")
-        service.delete(name, wait=True)
-    say(f"Deleted project '{one_line(name)}'.")
+        return service.delete(name, wait=True)
