@@ -757,7 +757,15 @@ def test_an_address_that_others_reach_needs_tokens_and_hosts(
 
 
 @pytest.mark.parametrize(
-    "token", [f"{SECRET}\n", f" {SECRET}", f"{SECRET}\t", f"{SECRET}\x7f{SECRET}", f"{SECRET}日"]
+    "token",
+    [
+        f"{SECRET}\n",
+        f" {SECRET}",
+        f"{SECRET}\t",
+        f"{SECRET}\x7f{SECRET}",
+        f"{SECRET}日",
+        f"{SECRET}é",
+    ],
 )
 def test_a_token_of_the_environment_that_no_client_could_send_is_refused_and_not_shown(
     tmp_path: Path, token: str

@@ -22,7 +22,8 @@ from server.http.oauth import InsufficientScope, Issuer
 from server.rights.grants import ENVIRONMENT, EVERYTHING, Grant
 from server.rights.tokens import GIVEN_CHARACTERS_MIN, Tokens, digest, tokens_path
 
-_SENDABLE = re.compile(r"[\t -~\x80-\xff]*")
+_SENDABLE = re.compile("[ -~]*")
+"""Beyond ASCII, clients do not agree on how a header says it."""
 
 logger = logging.getLogger("memlog.http.access")
 
