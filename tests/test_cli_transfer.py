@@ -450,6 +450,18 @@ def test_an_item_of_the_one_object_may_say_itself_of_which_type_it_is(memlog: Co
     assert lines_of(memlog("export").stdout) == [JON, BARE, KNOWS]
 
 
+@pytest.mark.parametrize("begin", ['{ "entities": [', '{"relations": [],\n "entities": ['])
+def test_a_damaged_object_that_begins_with_its_lists_is_told_by_the_place_of_the_damage(
+    memlog: CommandLine, begin: str
+) -> None:
+    text = f"{begin}\n  {json.dumps(JON)},\n  {json.dumps(BARE)}\n  {json.dumps(BARE)}\n]}}\n"
+    ended = memlog("import", "-", stdin=text)
+    line = begin.count("\n") + 4
+    assert (ended.code, ended.stdout) == (1, "")
+    assert ended.stderr.startswith(f"error: line {line}: JSON is malformed: ")
+    assert "the file is one JSON value" in ended.stderr
+
+
 @pytest.mark.parametrize("says", WRONG_WHOLE)
 def test_a_file_that_is_one_value_is_refused_by_one_place(memlog: CommandLine, says: str) -> None:
     ended = memlog("import", "-", stdin=WRONG_WHOLE[says])

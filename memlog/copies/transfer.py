@@ -53,6 +53,8 @@ WIDE = {
 }
 """How a text begins of which each character takes more than a byte, with a mark or without."""
 NEWLINE = b"\n"
+_LISTS = re.compile(rb'\s*\{\s*"(entities|relations)"\s*:')
+"""How an object with lists begins, be it damaged further on."""
 LINES_LOOKED_AT = 100
 """How far the second line that says something is looked for."""
 
@@ -208,13 +210,14 @@ def objects(data: bytes) -> Iterator[tuple[str, bytes]]:
         yield from ((f"[{index}]", bytes(item)) for index, item in enumerate(items))
         return
     over_lines = len(begins) == 2 and begins[0] == b"{" and begins[1].startswith(b'"')
+    as_one = over_lines or _LISTS.match(data) is not None
     try:
         whole = _value(data, _Whole)
     except InvalidParameter:
-        if over_lines:
+        if as_one:
             raise
         whole = _Whole()
-    if over_lines or whole != _Whole():
+    if as_one or whole != _Whole():
         _require_known_keys(data)
         for kind, name, found in (
             ("entity", "entities", whole.entities),
