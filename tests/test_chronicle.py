@@ -268,8 +268,8 @@ def test_a_history_that_was_cut_at_the_end_of_a_line_is_refused(tmp_path: Path, 
     memlog = holding_lines(tmp_path)
     lines = memlog("export", "--full").stdout.splitlines(keepends=True)
     other = CommandLine(tmp_path / "other")
-    ended = other("import", "-", stdin="".join(lines[:kept]))
-    assert ended.code == 1
+    ended = other("import", "-", "--data-dir", other.data_dir, stdin="".join(lines[:kept]))
+    assert (ended.code, "--data-dir" in ended.stderr) == (1, False)
     assert f"line {kept}: the file ends after entry {kept - 1} of 9" in ended.stderr
     assert other("projects", "--json").json == []
 

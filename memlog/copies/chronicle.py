@@ -195,5 +195,5 @@ def _event(named: dict[str, Any]) -> events.Event:
 
 
 def _wrong(number: int, problem: str) -> MemlogError:
-    suggestion = "Nothing was imported. Take the file as `memlog export --full` wrote it."
+    suggestion = "Nothing was imported. Take the file whole, and as it was exported."
     return refusal([(InvalidParameter, Problem(f"line {number}", problem, suggestion))])

@@ -115,7 +115,7 @@ def take_in(
         except (LookupError, ValueError, TypeError, AttributeError, AssertionError) as error:
             raise InvalidParameter(
                 "These events cannot have happened one after another",
-                suggestion="Nothing was imported. Take the file as `memlog export --full` wrote it.",
+                suggestion="Nothing was imported. Take the file whole, and as it was exported.",
             ) from error
         return _restored(store, staged, *described, replace=False)
 
