@@ -1,7 +1,7 @@
 """Completions for the variables of resource templates and the arguments of prompts.
 
-A value is completed if it begins like what was typed, whatever the case. Every answer costs a bounded
-number of reads: of very many names, those beyond the bound are not offered.
+A value is completed if it begins like what was typed, whatever the case and the Unicode form. Every answer costs a
+bounded number of reads: of very many names, those beyond the bound are not offered.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from mcp_types import (
     ResourceTemplateReference,
 )
 
+from memlog.canonical import canonical
 from memlog.closest import did_you_mean
 from memlog.errors import MemlogError, shorten
 from memlog.state import State
@@ -148,11 +149,15 @@ def _names(typed: str, state: State) -> Matches:
 
 
 def _sorted(typed: str, values: Iterable[str]) -> Matches:
-    """Those that begin like what was typed, sorted, case left aside in both."""
-    beginning = typed.casefold()
+    """Those that begin like what was typed, sorted, case and Unicode form left aside in both."""
+    beginning = _folded(typed)
     return Matches(
-        sorted((each for each in values if each.casefold().startswith(beginning)), key=str.casefold)
+        sorted((each for each in values if _folded(each).startswith(beginning)), key=_folded)
     )
+
+
+def _folded(text: str) -> str:
+    return canonical(text).casefold()
 
 
 _WAYS: dict[str, Callable[[str, State], Matches]] = {

@@ -7,8 +7,8 @@ forms there are. Telling clients about changes is left to `subscriptions`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -30,7 +30,7 @@ from mcp_types import (
 
 from memlog.canonical import canonical_json
 from memlog.commands import MemoryId
-from memlog.errors import MemlogError, MemoryNotFound, invalid_at, shorten
+from memlog.errors import MemlogError, MemoryNotFound, NoActiveProject, invalid_at, shorten
 from memlog.state import Memory
 from server.addresses import (
     BY_TAGS,
@@ -55,7 +55,7 @@ from server.reading import read_in_thread
 from server.refusals import not_found_code, refuse_cursor, refusing
 from server.registry import Call, Tool
 from server.session import Session
-from server.tools.records import record_content
+from server.tools.records import MemoryList, limit_of, list_records, record_content
 
 JSON = "application/json"
 RECENT_LISTED = 20
@@ -133,8 +133,8 @@ class Resources:
                 self._session.service.usage.read([row.id])
                 return _encode({"project": project, **record_content(row)})
             case ListAddress():
-                tool, arguments = self._listing(address)
-                return _encode(tool.call(Call(self._session), arguments))
+                arguments = self._listing(address)
+                return _encode(list_records(Call(self._session), arguments, address.usual))
             case GraphAddress():
                 return self._graph(address)
 
@@ -154,12 +154,13 @@ class Resources:
         with project.read() as state:
             return name, require_memory(memory_id, state, "uri")
 
-    def _listing(self, address: ListAddress) -> tuple[Tool, msgspec.Struct]:
+    def _listing(self, address: ListAddress) -> MemoryList:
         assert self._list is not None, "lists are on offer where memory_list is"
-        usual = min(address.usual, self._session.service.settings.search_limit_max)
-        arguments = {"limit": usual, **address.arguments}
-        _require_number(arguments["limit"])
-        return self._list, decode(arguments, self._list.arguments)
+        _require_number(address.arguments.get("limit"))
+        arguments = decode(address.arguments, self._list.arguments)
+        assert isinstance(arguments, MemoryList)
+        limit_of(self._session.service.settings, arguments.limit)
+        return arguments
 
     # -- listing
 
@@ -239,18 +240,23 @@ class Resources:
                 {"uri": shorten(uri)},
             ) from None
 
-    def refusing(
-        self, uri: str, protocol_version: str | None = None
-    ) -> AbstractContextManager[None]:
+    @contextmanager
+    def refusing(self, uri: str, protocol_version: str | None = None) -> Iterator[None]:
         """Turns a MemlogError raised within, about `uri`, into the JSON-RPC error for this client."""
-        return refusing(self._session, protocol_version, uri=shorten(uri))
+        with refusing(self._session, protocol_version, uri=shorten(uri)):
+            try:
+                yield
+            except NoActiveProject as error:  # which advises those who call a tool
+                behind = "&" if "?" in uri else "?"
+                error.suggestion = f"The URI can name one: …{behind}project=NAME."
+                raise
 
     def forms(self) -> str:
         """A sentence that says which URIs there are."""
         return f"There are: {', '.join(form.template for form in self.offered) or 'none'}"
 
 
-def _require_number(limit: int | str) -> None:
+def _require_number(limit: int | str | None) -> None:
     """Raises InvalidParameter for a limit that was left a text, which the words for arguments would take for JSON."""
     if isinstance(limit, str):
         raise invalid_at(

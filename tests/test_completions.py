@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import unicodedata
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from mcp_types import INVALID_PARAMS, Completion, PromptReference, ResourceTemplateReference
@@ -14,6 +16,7 @@ from tests.service import client_on
 ITEM = "mem://item/{id}{?project}"
 BY_TAGS = "mem://by-tags/{tags}{?limit,project}"
 BY_TYPE = "mem://by-type/{type}{?limit,project}"
+FORMS: tuple[Literal["NFC", "NFD"], ...] = ("NFC", "NFD")
 
 
 async def offered(server: Joined, of: str, name: str, typed: str, **given: str) -> Completion:
@@ -48,6 +51,22 @@ def test_types_and_tags_are_completed_whatever_the_case(tmp_path: Path, mode: Mo
                 assert await values(server, of, "tags", "project:alpha, to") == [
                     "project:alpha,topic:etl"
                 ]
+
+    run(scenario)
+
+
+def test_what_is_typed_is_completed_however_its_letters_are_composed(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with joined(tmp_path) as server:
+            for form in FORMS:
+                name = f"{unicodedata.normalize(form, 'Café')} {form}"
+                await server.note(form, type=name)
+                made = [{"name": name, "entityType": "bar", "observations": []}]
+                await server.call("create_entities", entities=made)
+            for form in FORMS:
+                typed = unicodedata.normalize(form, "CAFÉ")
+                for of, name in ((BY_TYPE, "type"), ("memory_recall", "query")):
+                    assert len(await values(server, of, name, typed)) == 2, (of, form)
 
     run(scenario)
 

@@ -208,6 +208,24 @@ def test_lists_keep_to_the_largest_limit_of_the_server(tmp_path: Path) -> None:
     run(scenario)
 
 
+def test_a_list_whose_uri_names_no_limit_keeps_to_the_size_of_an_answer(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with joined(tmp_path) as server:
+            tags = [f"{number:02d}:{'x' * 90}" for number in range(20)]
+            for number in range(40):
+                await server.note(f"note {number}", tags=tags)
+            text = await server.read("mem://by-type/note")
+            assert len(text) < 33_000
+            told = json.loads(text)
+            rest = await server.call(
+                "memory_list", type="note", limit=40, cursor=told["nextCursor"]
+            )
+            assert len(told["results"]) + len(rest["results"]) == 40
+            assert len(await listed_ids(server, "mem://by-type/note?limit=40")) == 40
+
+    run(scenario)
+
+
 def test_reading_a_record_counts_as_using_it(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with joined(tmp_path) as server:
@@ -367,6 +385,13 @@ def test_a_project_that_cannot_be_read_is_said_to_be_so(tmp_path: Path, mode: Mo
 
             there_is_none = NOT_FOUND[mode]
             assert await refusal("mem://recent") == (INVALID_PARAMS, "NO_ACTIVE_PROJECT")
+            error = await server.refusal(server.read("memory://knowledge-graph"))
+            assert error.message == (
+                "No active project. Use switch_project to select one. "
+                "The URI can name one: …?project=NAME."
+            )
+            error = await server.refusal(server.read("mem://recent?limit=5"))
+            assert error.message.endswith(" The URI can name one: …&project=NAME.")
             assert await refusal("mem://recent?project=old") == (there_is_none, "PROJECT_ARCHIVED")
             assert await refusal("memory://knowledge-graph?project=odl") == (
                 there_is_none,

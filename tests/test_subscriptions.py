@@ -229,6 +229,7 @@ def test_what_is_not_there_is_not_subscribed_to(tmp_path: Path) -> None:
                 ("mem://recent?project=nowhere", RESOURCE_NOT_FOUND),
                 ("mem://by-type/note?project=nowhere", RESOURCE_NOT_FOUND),
                 ("mem://recent?limit=0", INVALID_PARAMS),
+                ("mem://recent?limit=500", INVALID_PARAMS),
             ):
                 error = await server.refusal(server.client.session.subscribe_resource(uri))
                 assert error.code == code

@@ -13,6 +13,7 @@ from memlog.commands import ITEMS_MAX, CreateMemory, Tag, TypeName
 from memlog.errors import LimitExceeded, Problem, refusal, shorten
 from memlog.events import MemoryStored
 from memlog.projects.project import Outcome
+from memlog.settings import Settings
 from memlog.state import Memory, State, type_label
 from memlog.times import iso
 from projections.documents import thread_labels
@@ -141,7 +142,7 @@ def memory_search(call: Call, arguments: MemorySearch) -> RecordsResult:
     Example: {"query": "rollback steps", "type": "runbook", "tags": ["project:shop"], "limit": 5}
     """
     project, opened = call.open(arguments)
-    limit = _limit(call, arguments.limit)
+    limit = limit_of(call.service.settings, arguments.limit)
     start = read_cursor(_RecordsCursor, opened.project_id, arguments)
     if start is None:
         at = position_of(arguments.as_of, opened.project)
@@ -192,8 +193,13 @@ class MemoryList(Arguments, frozen=True):
 @tool("records", "List records", links=_links)
 def memory_list(call: Call, arguments: MemoryList) -> RecordsResult:
     """List records by type and tags, the newest first, without a query. Example: {"type": "todo"}"""
+    return list_records(call, arguments)
+
+
+def list_records(call: Call, arguments: MemoryList, usual: int | None = None) -> RecordsResult:
+    """What `memory_list` answers; `usual` is how many are listed where no limit is named, if not as for that."""
     project, opened = call.open(arguments)
-    limit = _limit(call, arguments.limit)
+    limit = limit_of(call.service.settings, arguments.limit, usual)
     at = position_of(arguments.as_of, opened.project)
     start = read_cursor(Older, opened.project_id, arguments) or Older(at)
     with opened.project.read(start.position) as state:
@@ -270,10 +276,10 @@ def record_content(row: Memory) -> dict[str, Any]:
     }
 
 
-def _limit(call: Call, wanted: int | None) -> int:
-    settings = call.service.settings
+def limit_of(settings: Settings, wanted: int | None, usual: int | None = None) -> int:
+    """How many records a list has. Raises LimitExceeded where more are wanted than the server gives."""
     if wanted is None:
-        return min(settings.search_limit, settings.search_limit_max)
+        return min(usual or settings.search_limit, settings.search_limit_max)
     if wanted > settings.search_limit_max:
         problem = Problem(
             "limit",
