@@ -61,6 +61,15 @@ def test_the_active_project_belongs_to_the_session(server: HttpServer) -> None:
     assert HttpClient(server, "2025-11-25")("get_current_project")["project"] == "default"
 
 
+def test_a_client_that_leaves_out_its_capabilities_is_let_in(server: HttpServer) -> None:
+    client = HttpClient(server)
+    client.era = "2025-11-25"
+    introduced = {"name": "test", "version": "1"}
+    opened = client.request("initialize", protocolVersion=client.era, clientInfo=introduced)
+    assert (opened.status, "mcp-session-id" in opened.headers) == (200, True), opened
+    assert opened.json["result"]["protocolVersion"] == client.era
+
+
 def test_a_session_that_was_ended_is_unknown(server: HttpServer) -> None:
     client = HttpClient(server, "2025-11-25")
     assert server.ask("DELETE", "/mcp", b"", client.headers).status == 200

@@ -6,11 +6,11 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
-from server.stdio.lines import LineCutter, Oversized
+from server.stdio.lines import BYTE_ORDER_MARK, LineCutter, Oversized
 from server.stdio.wire import Refused, decode, encode
 
 
@@ -25,9 +25,17 @@ def refusal(line: bytes | Oversized) -> JSONRPCError | None:
     return refused.value.reply
 
 
+def test_a_byte_order_mark_is_skipped_where_the_stream_begins_and_nowhere_else() -> None:
+    marked = BYTE_ORDER_MARK + b"{}"
+    found = cut(LineCutter(), *(bytes([byte]) for byte in marked + b"\n" + marked))
+    assert found == [bytearray(b"{}"), bytearray(marked)]
+    assert cut(LineCutter(), BYTE_ORDER_MARK + b"\n", b"[]") == [bytearray(b"[]")]
+
+
 @given(st.lists(st.binary(max_size=12).map(lambda chunk: chunk.replace(b"a", b"\n"))))
 def test_lines_do_not_depend_on_how_the_stream_is_chunked(chunks: list[bytes]) -> None:
-    whole = [bytearray(line) for line in b"".join(chunks).split(b"\n") if line.strip()]
+    stream = b"".join(chunks).removeprefix(BYTE_ORDER_MARK)
+    whole = [bytearray(line) for line in stream.split(b"\n") if line.strip()]
     assert cut(LineCutter(), *chunks) == whole
 
 
@@ -35,6 +43,7 @@ def test_lines_do_not_depend_on_how_the_stream_is_chunked(chunks: list[bytes]) -
 def test_lines_beyond_the_limit_are_measured_and_the_rest_is_kept(
     stream: bytes, line_bytes_max: int
 ) -> None:
+    assume(not stream.startswith(BYTE_ORDER_MARK))
     found = cut(LineCutter(line_bytes_max), *(bytes([byte]) for byte in stream))
     lines = [each for each in stream.split(b"\n") if each.strip() or len(each) > line_bytes_max]
     measured = [each.bytes_total if isinstance(each, Oversized) else len(each) for each in found]

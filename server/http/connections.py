@@ -37,7 +37,7 @@ from server.http.bodies import Whole
 from server.http.direct import Direct
 from server.http.errors import refused
 from server.rights.grants import Grant
-from server.stdio.wire import odd_id
+from server.stdio.wire import encode, fill_in, odd_id
 
 SWEEP_SECONDS = 5.0
 
@@ -100,6 +100,8 @@ class _Connection:
         if odd is not None:  # the SDK would drop it with 202
             await refused(HTTPStatus.BAD_REQUEST, odd)(scope, receive, send)
             return
+        if message is not None and fill_in(message):
+            receive.body = encode(message)
         asked = None if self.manager.stateless else _request_id(message)
         if asked is not None and asked in self._asked:
             answer = refused(

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 LINE_BYTES_MAX = 64 * 1024 * 1024
 EDGE_BYTES = 1024
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class Oversized(NamedTuple):
@@ -23,13 +24,15 @@ class Oversized(NamedTuple):
 
 
 class LineCutter:
-    """Cuts a byte stream at newlines, never holding more of one line than `line_bytes_max`."""
+    """Cuts a byte stream at newlines, never holding more of one line than `line_bytes_max`. The mark of UTF-8 that some
+    programs put at the beginning of the stream is left out."""
 
     def __init__(self, line_bytes_max: int = LINE_BYTES_MAX) -> None:
         self._line_bytes_max = line_bytes_max
         self._held = bytearray()
         self._tail = b""
         self._bytes_total = 0
+        self._begun = False
 
     def feed(self, chunk: bytes) -> Iterator[bytearray | Oversized]:
         """The lines that `chunk` completes, blank ones left out."""
@@ -44,6 +47,9 @@ class LineCutter:
         line: bytearray | Oversized = self._held
         if self._bytes_total > self._line_bytes_max:
             line = Oversized(self._bytes_total, self._line_bytes_max, bytes(self._held), self._tail)
+        if not self._begun and isinstance(line, bytearray) and line.startswith(BYTE_ORDER_MARK):
+            del line[: len(BYTE_ORDER_MARK)]
+        self._begun = True
         blank = isinstance(line, bytearray) and not line.strip()
         self._held, self._tail, self._bytes_total = bytearray(), b"", 0
         if not blank:

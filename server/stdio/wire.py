@@ -65,10 +65,19 @@ def decode(line: bytearray | Oversized) -> JSONRPCMessage:
     odd = odd_id(message, line)
     if odd is not None:
         raise Refused(error_reply(None, INVALID_REQUEST, odd))
-    if isinstance(message, JSONRPCRequest) and message.method == "initialize" and message.params:
-        # The SDK insists on it; clients that were written by hand leave out what they have none of.
-        message.params.setdefault("capabilities", {})
+    fill_in(message)
     return message
+
+
+def fill_in(message: JSONRPCMessage) -> bool:
+    """Gives an `initialize` what the SDK insists on; clients that were written by hand leave out what they have none
+    of. Whether it did."""
+    if not isinstance(message, JSONRPCRequest) or message.method != "initialize":
+        return False
+    if not message.params or "capabilities" in message.params:
+        return False
+    message.params["capabilities"] = {}
+    return True
 
 
 def odd_id(message: JSONRPCMessage, line: bytes | bytearray) -> str | None:
