@@ -109,6 +109,27 @@ def test_whatever_happened_to_an_index_it_is_there_again_by_itself(
         require_well(client)
 
 
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("index", ["text", "vectors"])
+def test_whatever_happens_to_an_index_while_it_is_open_it_is_there_again_by_itself(
+    data_dir: Path, index: str, damage: str
+) -> None:
+    with client_on(data_dir, embedder="minilm") as client:
+        client.service.store.create("other")
+        client("search_nodes", query="fact", mode="hybrid")
+        client("get_analytics")
+        (path,) = data_dir.glob(INDEXES[index])
+        DAMAGES[damage](path)
+        client("create_entities", entities=[entity("newer")])
+        assert names(client("search_nodes", query="newer", mode="text")) == ["newer"]
+        assert len(client("get_analytics")["recent_changes"]) == 10
+        assert {each["name"] for each in client("list_projects")["projects"]} == {
+            "default",
+            "other",
+        }
+        require_well(client)
+
+
 @pytest.mark.parametrize(
     ("tool", "others", "empty"),
     [

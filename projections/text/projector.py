@@ -108,11 +108,17 @@ class TextProjector:
     def refresh(self) -> None:
         """A look at one file's metadata (some µs); opening what is new takes about 0.2 ms.
 
-        An index that was thrown away is begun anew.
+        One that cannot be read is begun anew, by this one process: whoever calls this keeps the others out.
         """
         with self._applying, _speaking_of(self._path):
-            self._begin_if_gone()
-            self._look_again()
+            try:
+                self._look_again()
+            except BaseException as error:
+                # Not where all that stood beside it is gone, too: the project was put away.
+                if not _is_broken(error) or not self._path.parent.exists():
+                    raise
+                self._wait_for_merges()
+                self._index, self._snapshot, self._seen = self._opened_or_emptied()
 
     def search(self, query: Query, scope: Scope = NOW, *, limit: int) -> list[TextHit]:
         """The best `limit` documents, best first, ties by ref. Raises StorageError where the index is damaged."""
@@ -182,8 +188,7 @@ class TextProjector:
                 self._taking.release()
 
     def reset(self) -> None:
-        with self._applying, _speaking_of(self._path):
-            self._begin_if_gone()
+        self.refresh()
         with self._taking, self._writing(0) as writer:
             self._ahead = self._newest = None
             writer.delete_all_documents()
@@ -224,20 +229,11 @@ class TextProjector:
         if self._newest is not None and self._newest.position <= self.position:
             self._ahead = self._newest = None
 
-    def _begin_if_gone(self) -> None:
-        """A purge throws indexes away before it erases from the log, and may then meet a full disk.
-
-        Not where all that stood beside it is gone, too: the project was put away.
-        """
-        if not self._path.exists() and self._path.parent.exists():
-            self._wait_for_merges()
-            self._index, self._snapshot, self._seen = self._opened_or_emptied()
-
     def _opened_or_emptied(self) -> tuple[tantivy.Index, TextSnapshot, tuple[int, ...]]:
         try:
             return self._opened()
         except BaseException as error:
-            if not _is_of_the_index(error) or for_shortage(error):
+            if not _is_broken(error):
                 raise
             log.warning("text index in %s cannot be read, starting it anew: %s", self._path, error)
         shutil.rmtree(self._path)
@@ -365,6 +361,11 @@ def _is_of_the_index(error: BaseException) -> bool:
     """Whether tantivy says so. A panic in it arrives as an exception that has no importable class."""
     told = isinstance(error, (OSError, ValueError, RuntimeError, LookupError))
     return told or type(error).__name__ == "PanicException"
+
+
+def _is_broken(error: BaseException) -> bool:
+    """Whether it is the index that is wrong, and not that the process has too little of something."""
+    return _is_of_the_index(error) and for_shortage(error) is None
 
 
 @contextmanager
