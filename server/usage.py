@@ -16,7 +16,7 @@ import lmdb
 
 from memlog.errors import StorageError
 from memlog.projects.project import clock_us
-from memlog.storage.environment import derived
+from memlog.storage.derived import derived
 
 log = logging.getLogger("memlog.usage")
 
@@ -29,6 +29,8 @@ class Usage:
         self._lock = threading.Lock()
         self._accessed: dict[str, int] = {}
         self._counted: Counter[str] = Counter()
+        self._told = False
+        """Whether it was, that nothing can be read: once is enough."""
 
     def read(self, memory_ids: Iterable[str]) -> None:
         """These memories were read just now."""
@@ -94,8 +96,16 @@ class Usage:
         self._environment.close()
 
     def _stored(self, database: str, key: str) -> int:
-        with self._environment.read() as transaction:
-            value = transaction.get(key.encode(), b"", db=self._environment.databases[database])
+        """0, too, where it cannot be read: no answer fails for what is worth knowing only."""
+        try:
+            with self._environment.read() as transaction:
+                value = transaction.get(key.encode(), b"", db=self._environment.databases[database])
+        except StorageError as error:
+            if not self._told:
+                log.warning("what was read and refused cannot be told now: %s", error)
+            self._told = True
+            return 0
+        self._told = False
         return int.from_bytes(value, "big")
 
 

@@ -110,7 +110,7 @@ def test_whatever_happened_to_an_index_it_is_there_again_by_itself(
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("index", ["text", "vectors"])
+@pytest.mark.parametrize("index", INDEXES)
 def test_whatever_happens_to_an_index_while_it_is_open_it_is_there_again_by_itself(
     data_dir: Path, index: str, damage: str
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -18,7 +19,7 @@ import numpy as np
 import pytest
 from filelock import FileLock, Timeout
 
-from memlog.errors import EmbeddingError, StorageError
+from memlog.errors import EmbeddingError
 from projections import embeddings
 from projections.embedding import CachedEmbedder, VectorCache
 from projections.embedding.cached import QUERIES_MAX
@@ -197,8 +198,6 @@ def test_a_cache_that_was_damaged_is_followed_once_another_process_began_it_anew
 ) -> None:
     cache.put_many(["a"], Hashing().embed(["a"]))
     cache.path.write_bytes(b"not LMDB")
-    with pytest.raises(StorageError):
-        cache.get_many(["a"])
     subprocess.run([sys.executable, "-c", FORGET, str(cache.path)], cwd=ROOT, check=True)
     assert cache.get_many(["a"]) == [None]
     cache.put_many(["a"], Hashing().embed(["a"]))
@@ -447,18 +446,17 @@ def test_words_answer_where_the_vectors_in_use_are_damaged_and_they_are_begun_an
     monkeypatch.setattr(service, "Follower", Idle)
     with client_on(tmp_path, embedder="local") as client:
         assert told_of(client, "Ada") is None
-        os.truncate(tmp_path / "embeddings" / "by-hash.mdb", 4096)
-        assert "Vectors can be neither read nor stored" in (told_of(client, "Bob") or "")
+        file = tmp_path / "embeddings" / "by-hash.mdb"
+        os.truncate(file, 4096)
+        assert told_of(client, "Bob") is None
+        os.truncate(file, 0)
+        assert client("store_memory", content="Ada sings no more")["notice"] is None
+        file.write_bytes(os.urandom(1_000_000))
         assert told_of(client, "Cleo") is None
-        os.truncate(tmp_path / "embeddings" / "by-hash.mdb", 4096)
-        stored = client("store_memory", content="Ada sings no more")
-        assert "Similar memories were not looked for" in stored["notice"]
+        shutil.rmtree(file.parent)
         assert told_of(client, "Dora") is None
-        (tmp_path / "embeddings" / "by-hash.mdb").write_bytes(os.urandom(1_000_000))
+        with file.open("r+b") as opened:
+            opened.seek(8192)  # behind the two pages that say which are current
+            opened.write(os.urandom(os.fstat(opened.fileno()).st_size - 8192))
         assert "Vectors can be neither read nor stored" in (told_of(client, "Eve") or "")
         assert told_of(client, "Fay") is None
-        with (tmp_path / "embeddings" / "by-hash.mdb").open("r+b") as file:
-            file.seek(8192)  # behind the two pages that say which are current
-            file.write(os.urandom(os.fstat(file.fileno()).st_size - 8192))
-        assert "Vectors can be neither read nor stored" in (told_of(client, "Guy") or "")
-        assert told_of(client, "Hal") is None

@@ -227,6 +227,52 @@ def test_the_catalogue_is_rebuilt_when_it_is_lost(store: Store, tmp_path: Path) 
     again.close()
 
 
+@pytest.mark.parametrize("again", ["by this process", "by another"])
+def test_a_catalogue_that_is_lost_while_it_is_open_is_there_again_for_all(
+    store: Store, tmp_path: Path, again: str
+) -> None:
+    store.create("one")
+    store.create("two")
+    store.archive("two")
+    (tmp_path / "catalog.mdb").unlink()
+    if again == "by another":
+        assert _run_in_child(tmp_path, "store.create('three')") == ""
+    store.create("four")
+    assert _run_in_child(tmp_path, "print([row.name for row in store.projects('all')])") == (
+        f"{[row.name for row in store.projects('all')]}\n"
+    )
+    assert store.find("four").status == "active"
+    for name in statuses(store):
+        with pytest.raises(ProjectExists):
+            store.create(name)
+    assert {"one": "active", "two": "archived"}.items() <= statuses(store).items()
+
+
+def test_a_project_that_no_list_has_keeps_its_name(store: Store, tmp_path: Path) -> None:
+    """A server made it that had another catalogue."""
+    row = store.create("one")
+    store._catalog.write(row.id, None)
+    with pytest.raises(ProjectExists):
+        store.create("one")
+    assert store.projects() == [row]
+
+
+def test_a_data_directory_that_is_replaced_by_a_copy_is_read_from_then_on(
+    tmp_path: Path,
+) -> None:
+    data_dir = tmp_path / "data"
+    first = Store(data_dir)
+    first.create("one")
+    shutil.copytree(data_dir, tmp_path / "copy")
+    first.create("two")
+    data_dir.rename(tmp_path / "before")
+    (tmp_path / "copy").rename(data_dir)
+    assert list(statuses(first)) == ["one"]
+    first.create("two")
+    assert _run_in_child(data_dir, "print(store.find('two').id)") == f"{first.find('two').id}\n"
+    first.close()
+
+
 def test_a_folder_that_was_taken_away_leaves_the_catalogue(store: Store, tmp_path: Path) -> None:
     row = store.create("one")
     store.close()

@@ -50,6 +50,20 @@ def test_what_the_disk_refused_to_count_is_counted_the_next_time(tmp_path: Path)
         assert usage.accessed_us("mem_1")
 
 
+def test_a_fact_is_stored_and_listed_where_nobody_can_tell_when_it_was_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    faults = Faults()
+    with installed(faults), client_on(tmp_path) as client:
+        for _ in range(3):
+            faults.plan(Fault("failures", 0, "snapshot usage.mdb"))
+            stored = client("store_memory", content="tea")["created"]
+            listed = client("list_recent_memories")["memories"][0]
+            assert listed["accessed_at"] == stored["created_at"]
+            faults.plan(None)
+    assert caplog.text.count("cannot be told now") == 1
+
+
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="handles by number: Linux only")
 def test_what_was_counted_since_a_commit_failed_at_its_end_is_kept(tmp_path: Path) -> None:
     with closing(Usage(tmp_path / "usage.mdb")) as usage:

@@ -1,7 +1,7 @@
 """The catalogue: which projects there are, by name, and which of them a change of life is under way for.
 
-A projection of the logs, in one LMDB file of the data directory; one that is damaged is begun anew. Leaves
-to the store what stands in it, and when.
+A projection of the logs, in one LMDB file of the data directory; one that is lost or damaged is begun anew, one that
+another process put in its place is followed. Leaves to the store what stands in it, and when.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import msgspec
 
 from memlog.events import ProjectCreated
 from memlog.state import Project, encode_row, text_key
-from memlog.storage.environment import derived
+from memlog.storage.derived import derived
+from memlog.storage.environment import FileIdentity
 
 _PENDING = b"pending"
 
@@ -31,6 +32,11 @@ class Catalog:
     @property
     def _meta(self) -> lmdb._Database:
         return self._environment.databases["meta"]
+
+    def identity(self) -> FileIdentity:
+        """Of the file that is read now."""
+        with self._environment.read():  # it is opened anew where another stands there
+            return self._environment.identity
 
     def rows(self) -> list[Project]:
         with self._environment.read() as transaction:

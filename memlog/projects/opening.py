@@ -22,6 +22,7 @@ from memlog.projects.recent import Recent
 from memlog.repair.salvaging import salvage
 from memlog.state import text_key
 from memlog.storage.errors import is_damage, storage_error
+from memlog.storage.gates import excluding_processes
 
 EACH = "each"
 """In place of the id of a project."""
@@ -110,15 +111,13 @@ class OpenProjects:
 
     @contextmanager
     def _excluding_processes(self) -> Iterator[None]:
-        from filelock import FileLock
-
         require_patience()
         with self._opening:
             if self._locked:  # by this thread, further up
                 yield
                 return
             try:
-                with FileLock(self._lock_file):
+                with excluding_processes(self._lock_file):
                     self._locked = True
                     try:
                         yield

@@ -44,6 +44,7 @@ from memlog.projects.settling import Settling
 from memlog.repair.salvaging import forget
 from memlog.state import Project as ProjectRow
 from memlog.state import State
+from memlog.storage.environment import FileIdentity
 from memlog.storage.errors import storage_error
 from memlog.storage.gates import Turn
 
@@ -66,14 +67,14 @@ class Store:
         self._catalog = Catalog(data_dir / CATALOG)
         self._deletions = Deletions(data_dir / "deletions.json")
         self._open = OpenProjects(data_dir / "catalog.lock", self._folders, self._catalog, clock)
+        self._agreed: FileIdentity | None = None
+        """The catalogue's file, when it was last compared with the folders."""
         self._settling = Settling(self._folders, self._catalog, self._deletions, self._open, clock)
         try:
             if self._folders.trash.exists():
                 with self._open.locked():  # nobody is throwing anything away
                     self._folders.empty_trash()
-            pending, rows = self._catalog.pending(), self._catalog.rows()
-            if pending or self._folders.ids() != {row.id for row in rows} or _nameless(rows):
-                self.rebuild_catalog()
+            self._agree()
         except BaseException:
             self.close()
             raise
@@ -82,7 +83,7 @@ class Store:
 
     def projects(self, status: Wanted = "active") -> list[ProjectRow]:
         """The catalogue, oldest first, without those whose folder was taken away: it may come back."""
-        if self._catalog.pending():
+        if self._listed().pending():
             self._mend()
         rows = [row for row in self._catalog.rows() if status in ("all", row.status)]
         standing = self._folders.standing()
@@ -91,7 +92,7 @@ class Store:
 
     def find(self, name: str) -> ProjectRow:
         """The catalogue's row. Raises ProjectNotFound with the nearest names, also where its folder was taken away."""
-        row = self._catalog.row(name)
+        row = self._listed().row(name)
         if row is not None and not self._is_there(row):
             with self._open.locked():  # nobody is moving it
                 row = row if self._is_there(row) else None
@@ -101,7 +102,7 @@ class Store:
 
     def knows(self, name: str) -> bool:
         """Whether there is a project of this name, though its folder may have been taken away: it may come back."""
-        if self._catalog.row(name) is not None:
+        if self._listed().row(name) is not None:
             return True
         with self._open.locked():  # nobody is putting one in the place of another
             return self._catalog.row(name) is not None
@@ -109,7 +110,7 @@ class Store:
     def nameless(self) -> list[str]:
         """The ids of projects of which nothing can be read, not even what they are called. One whose log is there again
         has its name again, too."""
-        found = _nameless(self._catalog.rows())
+        found = _nameless(self._listed().rows())
         if not found:
             return []
         with self._open.locked():
@@ -118,7 +119,7 @@ class Store:
 
     def project(self, name: str) -> Project:
         """The active project of this name. Raises ProjectNotFound or ProjectArchived."""
-        row = self._catalog.row(name)
+        row = self._listed().row(name)
         if row is None:
             raise self._not_found(name)
         if row.status == "archived":
@@ -145,6 +146,7 @@ class Store:
         command = CreateProject(name=name, description=description)
         require_visible(command)
         with self._changing(project_id, origin.command_id):
+            self._settling.settle_all(self._unlisted())  # one of them may have the name
             known = self._catalog.row(name)
             if known is not None and self._is_there(known):
                 return self._made_before(known, command, origin)
@@ -209,7 +211,7 @@ class Store:
         `going` is told of it just before. Where this very command removed one before, nothing is done, and that one is
         returned: what is called so by now is another.
         """
-        if origin.command_id and self._catalog.pending():
+        if origin.command_id and self._listed().pending():
             self._mend()  # it may be this very deletion, of which the receipt is not noted yet
         before = self._deletions.find(origin.command_id, name)
         if before is not None:
@@ -289,7 +291,7 @@ class Store:
             raise InvalidParameter(f"{folder.name} holds no project of this id")
         with self._open.locked():
             present = self._folders.of(row.id)
-            namesake = self._catalog.row(row.name)
+            namesake = self._listed().row(row.name)
             if namesake is not None and namesake.id != row.id and not self._makes_way(namesake):
                 keep = f"memlog export --full FILE --project {shlex.quote(row.name)}"
                 raise ProjectExists(
@@ -340,6 +342,31 @@ class Store:
         return aside
 
     # -- the catalogue as a projection
+
+    def _listed(self) -> Catalog:
+        """The catalogue. Where it was lost, or another stands in its place, it is made to agree with the logs first."""
+        if self._catalog.identity() != self._agreed:
+            with self._open.locked():  # nobody else is at it
+                if self._catalog.identity() != self._agreed:
+                    self._agree()
+        return self._catalog
+
+    def _agree(self) -> None:
+        """Settles the projects of which catalogue and folders do not tell the same, as far as that shows without a look
+        into all logs."""
+        identity = self._catalog.identity()
+        if self._apart():
+            with self._open.locked():
+                self._settling.settle_all(self._apart())
+        self._agreed = identity
+
+    def _apart(self) -> set[str]:
+        rows = self._catalog.rows()
+        of_one_only = self._folders.ids() ^ {row.id for row in rows}
+        return of_one_only | self._catalog.pending() | {*_nameless(rows)}
+
+    def _unlisted(self) -> set[str]:
+        return self._folders.ids() - {row.id for row in self._catalog.rows()}
 
     def rebuild_catalog(self) -> None:
         """Makes the catalogue and the places of the folders agree with the logs, as far as those can be opened."""

@@ -26,7 +26,7 @@ import lmdb
 from memlog.errors import StorageError
 from memlog.patience import require_patience, require_time
 from memlog.storage.disk import sync_folder
-from memlog.storage.errors import DAMAGES, is_damage, storage_error
+from memlog.storage.errors import DAMAGES, storage_error
 from memlog.storage.gates import READERS_MAX, Gate, Turn, make_room_for_lock
 from memlog.storage.proving import require_metas, require_sound, require_uncut
 from memlog.storage.resident import give_back_freed, give_back_mapped
@@ -38,6 +38,9 @@ Result = TypeVar("Result")
 
 FileIdentity = tuple[int, int]
 """Device and number: what a file keeps when it is moved, and no other has meanwhile."""
+
+Alone = Callable[[], AbstractContextManager[object]]
+"""Within what it gives nobody else opens or replaces the file."""
 
 MAP_BYTES_START = 1024**3
 """Of addresses, not of disk or memory. So few files grow out of their map: to grow it waits for who reads in this
@@ -64,8 +67,8 @@ class Environment:
     """An LMDB file with named databases. One per path and process: LMDB's locks demand it.
 
     With `proven` a file that somebody else may have written to is looked through before LMDB may read it. With
-    `following`, once another file took the place of the one that is open, that one is opened by the next call: within
-    what `following` gives, as the file is replaced.
+    `following`, as `derived` files, the next call opens what stands at the path by then, and begins it anew where that
+    is nothing or damaged: within what `following` gives, as the file is replaced.
     """
 
     def __init__(
@@ -75,13 +78,13 @@ class Environment:
         *,
         map_bytes: int = MAP_BYTES_START,
         proven: bool = False,
-        following: Callable[[], AbstractContextManager[object]] | None = None,
+        following: Alone | None = None,
     ) -> None:
         self._known = Sealing(path)
         self.damaged = False
         """Whether it was found so since it was opened: nothing is read through it any more."""
         self._closed = False
-        self._following = following
+        self._following: Alone | None = None  # until it is open
         self._stuck = False
         """Whether the file has to be opened again: it was replaced, its map could not be made larger, or LMDB refuses
         all transactions, because it could not write where the newest commit ends."""
@@ -103,9 +106,10 @@ class Environment:
             require_uncut(path, self._env)
             self._bytes = self._swept_at_bytes = self._turn.stat().st_size
             self._env.reader_check()
-            self.databases = {name: self._open(name) for name in databases}
             self.identity = _identity(path)
             """Of the file that is open here, whatever stands at its path by now."""
+            self.databases = {name: self._open(name) for name in databases}
+            self._following = following
         except BaseException as error:  # an interrupt, too
             self._env.close()  # a process opens a file once: the next try needs it closed
             if isinstance(error, (lmdb.Error, OSError)):
@@ -128,13 +132,20 @@ class Environment:
         """A file never gets shorter; LMDB would go on as if it were there, and end the process."""
         known = self._bytes  # first: another thread may see it grow meanwhile
         found = self._turn.stat()
-        if self._following is not None and not found.st_nlink:
+        if self._following is not None and not self._stands(found):
             raise _Replaced
         if self.damaged or found.st_size < known:
             self._is_damaged()
             raise lmdb.CorruptedError("it was cut or damaged while it was in use")
         self._bytes = found.st_size
         return found
+
+    def _stands(self, found: os.stat_result) -> bool:
+        """Whether this is the file at the path: the one that is open may have been removed, or moved away."""
+        try:
+            return os.path.samestat(found, os.stat(self.path))
+        except OSError:  # what it is says whoever opens it again
+            return False
 
     def _open(self, name: str) -> lmdb._Database:
         def attempt() -> lmdb._Database:
@@ -194,7 +205,7 @@ class Environment:
     def told(self, error: lmdb.Error) -> StorageError:
         if isinstance(error, DAMAGES):
             self._is_damaged()
-        return storage_error(self.path, error)
+        return storage_error(self.path, error, derived=self._following is not None)
 
     def _is_damaged(self) -> None:
         self.damaged, self._known.ours = True, None
@@ -220,13 +231,22 @@ class Environment:
             self._swept_at_bytes = bytes_now
 
     def _retrying(self, attempt: Callable[[], Result]) -> Result:
+        begun_anew = False
         while True:
             if self._stuck:
                 self._open_again()
+            identity = self.identity
             try:
                 return attempt()
             except _Replaced:
                 self._stuck = True
+            except DAMAGES:
+                if self._following is None or begun_anew:
+                    raise
+                begun_anew = True
+                if identity == self.identity:  # else another thread was here first
+                    self._is_damaged()
+                    self._stuck = True
             except lmdb.PanicError:
                 if not self.path.exists() or self.was_replaced():
                     raise
@@ -259,14 +279,29 @@ class Environment:
         try:
             with self._alone(), self._gate.closed():
                 if self._stuck and not self._closed:  # else another thread was here first
-                    self._open_what_stands_there()
+                    self._open_or_begin_anew()
         except OSError as error:
             raise storage_error(self.path, error) from error
+
+    def _open_or_begin_anew(self) -> None:
+        if self._following is None:
+            self._open_what_stands_there()
+            return
+        try:
+            if not self.damaged or self.was_replaced():
+                self._open_what_stands_there()
+                return
+        except DAMAGES:
+            pass
+        log.warning("%s is damaged and begun anew", self.path)
+        remove(self.path)
+        self._open_what_stands_there()
 
     def _open_what_stands_there(self) -> None:
         self._env.close()
         make_room_for_lock(self.path)
         self._env = _opened_alone(self.path, MAP_BYTES_START, len(self.databases))
+        require_uncut(self.path, self._env)
         turn, identity = Turn(self.path), _identity(self.path)
         self._turn.close()
         self._turn = turn
@@ -396,32 +431,10 @@ def _opened_alone(path: Path, map_bytes: int, databases: int) -> lmdb.Environmen
         time.sleep(CLOSING_POLL_SECONDS)
 
 
-def derived(path: Path, databases: tuple[str, ...]) -> Environment:
-    """A file of what can be computed again: one that is damaged is thrown away and begun anew.
-
-    Its lock file goes first: whoever opens the file in between still finds it damaged, and waits for
-    the new one. The other way round he could open the new file beside the old lock.
-    """
-    try:
-        return Environment(path, databases)
-    except StorageError as error:
-        _require_damage(error)
-    from filelock import FileLock
-
-    with FileLock(f"{path}.opening"):
-        try:
-            return Environment(path, databases)  # another process was quicker
-        except StorageError as error:
-            _require_damage(error)
-            log.warning("%s cannot be read, starting it anew: %s", path, error.message)
-        path.with_name(f"{path.name}-lock").unlink(missing_ok=True)
-        path.unlink(missing_ok=True)
-        return Environment(path, databases)
-
-
-def _require_damage(error: StorageError) -> None:
-    if not is_damage(error):
-        raise error
+def remove(path: Path) -> None:
+    """While nobody opens it. The lock file first: a crash in between leaves what is found damaged again."""
+    path.with_name(f"{path.name}-lock").unlink(missing_ok=True)
+    path.unlink(missing_ok=True)
 
 
 def _identity(path: Path) -> FileIdentity:

@@ -44,8 +44,8 @@ def is_damage(error: StorageError) -> bool:
     return isinstance(error.__cause__, DAMAGES)
 
 
-def storage_error(path: Path, error: Exception) -> StorageError:
-    """`error` of LMDB or the system, in words for the reader."""
+def storage_error(path: Path, error: Exception, *, derived: bool = False) -> StorageError:
+    """`error` of LMDB or the system, in words for the reader. What is in a `derived` file is there again by itself."""
     suggestion = for_shortage(error) or (
         "Run `memlog doctor` to see the state of the data directory."
     )
@@ -54,6 +54,10 @@ def storage_error(path: Path, error: Exception) -> StorageError:
             "The file is damaged. `memlog verify` says where; `memlog restore` brings a project back "
             "from a backup, indexes are built anew by themselves."
         )
+        if derived:
+            suggestion = (
+                "The file is damaged and begun anew, no memory is lost with it: call again."
+            )
     no_folder = isinstance(error, (FileExistsError, NotADirectoryError))
     if no_folder and (in_the_way := _no_folder_above(path)) is not None:
         suggestion = f"'{in_the_way.name}' is no folder, or a link that leads nowhere: move it away, then call again."

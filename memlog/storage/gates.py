@@ -60,6 +60,17 @@ def _has_first_page(lock: str) -> bool:
         return False
 
 
+@contextmanager
+def excluding_processes(lock: Path) -> Iterator[None]:
+    """Held by one thread of one process; by that one as often as it likes, for who replaces a file may have to follow
+    another first. Raises OSError where no lock is to be had."""
+    from filelock import FileLock
+
+    os.stat(lock.parent)  # else the lock would make a folder that was moved away
+    with FileLock(lock, is_singleton=True):
+        yield
+
+
 class Turn:
     """Which process writes next: a lock of the system's on the file, so that nobody waits in LMDB's own.
 

@@ -1,8 +1,8 @@
 """The analytics of a project: counts and rankings in an LMDB file of their own, shared by processes.
 
 Promises: a batch of the log and its checkpoint become durable in one transaction; a batch seen before
-changes nothing; every past of the counts can be read as the state's can; a file that cannot be opened
-is thrown away and found empty, for the log can always fill it again.
+changes nothing; every past of the counts can be read as the state's can; a file that is lost or cannot be
+read is begun anew and found empty, for the log can always fill it again.
 
 Left to others: which counts there are and how they are ordered is `tables`, what an entry
 does to them `counting`, how a batch is written `ledger`; names and types stay with
@@ -21,7 +21,7 @@ import lmdb
 
 from memlog.log import Log
 from memlog.state import State
-from memlog.storage.environment import derived
+from memlog.storage.derived import derived
 from memlog.storage.tables import LmdbRows, Timeline, place
 from projections.analytics.counting import Counting
 from projections.analytics.ledger import Ledger
@@ -48,7 +48,7 @@ class AnalyticsProjector:
 
     def __init__(self, path: Path, *, unranked_max: int = UNRANKED_MAX) -> None:
         self._unranked_max = unranked_max
-        self._environment = derived(path / FILE, _DATABASES)
+        self._environment = derived(path / FILE, _DATABASES, own_folder=True)
 
     @property
     def position(self) -> int:

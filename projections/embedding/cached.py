@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from memlog.errors import EmbeddingError, StorageError
 from memlog.patience import require_patience
-from memlog.storage.errors import is_damage
 from projections.embedding.computing import computes
 from projections.embedding.embedder import PieceEmbedder
 from projections.embedding.store import VectorCache, halved, key_of, normal
@@ -134,14 +133,13 @@ class CachedEmbedder:
 
     @contextmanager
     def _of_the_cache(self) -> Iterator[None]:
-        """Words need no vectors: where the file of these fails, no more than they is missing. A damaged one goes."""
+        """Words need no vectors: where the file of these fails, no more than they is missing."""
         try:
             yield
         except StorageError as error:
-            anew = is_damage(error) and self.cache.put_away()
             raise EmbeddingError(
                 f"Vectors can be neither read nor stored: {error.message}",
-                suggestion="The file is begun anew: call again." if anew else error.suggestion,
+                suggestion=error.suggestion,
             ) from error
 
     def _embedded_once(self, texts: Sequence[str]) -> dict[str, Vectors]:

@@ -2,9 +2,8 @@
 lies.
 
 Promises: what `get_many` returns was stored whole, by this or another process, for exactly this
-text. A file that is not, or no longer, an LMDB file is put away and begun anew; one that another process
-wrote anew is followed. Leaves to `cached`
-what is worth storing, and to the file's name which embedder made it.
+text. A file that is not, or no longer, an LMDB file is thrown away and begun anew; one that another process
+wrote anew is followed. Leaves to `cached` what is worth storing, and to the file's name which embedder made it.
 
 Every commit is synced, which costs 0.3 ms a batch. LMDB without sync would keep its promise
 through `kill -9` but not through a power failure: the kernel may write the page that points before
@@ -14,20 +13,17 @@ the page it points to, and the tree is then torn without a sign of it.
 from __future__ import annotations
 
 import hashlib
-import logging
 import unicodedata
 from collections.abc import Collection, Iterable, Sequence
-from contextlib import AbstractContextManager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import lmdb
 
-from memlog.errors import StorageError
-from memlog.patience import held, require_patience
+from memlog.patience import held
+from memlog.storage.derived import derived
 from memlog.storage.environment import MAP_BYTES_START, Environment
-from memlog.storage.errors import is_damage, storage_error
+from memlog.storage.errors import storage_error
 from memlog.storage.gates import SMALL_CALLS
 from projections.embedding.turns import Turns
 
@@ -38,8 +34,6 @@ KEY_BYTES = 16
 DATABASE, PIECES = "vectors", "pieces"
 DATABASES = (DATABASE, PIECES)
 HALF = "<f2"
-
-log = logging.getLogger("memlog.embeddings")
 
 
 def normal(text: str) -> str:
@@ -69,7 +63,7 @@ class VectorCache:
         self.path = path
         self.turns = Turns(path.with_name(f"{path.name}.embedding"))
         """Whose turn it is to embed texts, and to store what comes of them."""
-        self._environment = _opened(path, map_bytes)
+        self._environment = derived(path, DATABASES, map_bytes=map_bytes, own_folder=True)
 
     def get_many(self, texts: Sequence[str]) -> list[Vectors | None]:
         """For each text its vector as float32 (dimensions,), or None where there is none."""
@@ -145,21 +139,6 @@ class VectorCache:
         except OSError as error:
             raise storage_error(self.path, error) from error
 
-    def put_away(self) -> bool:
-        """Removes the file that was found damaged: whoever has it open, this process or another, begins it anew when it
-        next asks. Whether it is away."""
-        require_patience()
-        try:
-            with _opening(self.path):
-                environment = self._environment
-                if environment.damaged and not environment.was_replaced():
-                    log.warning("the cache of vectors %s is damaged and begun anew", self.path)
-                    _remove(self.path)
-        except OSError as error:
-            log.warning("the damaged cache of vectors %s cannot be removed: %s", self.path, error)
-            return False
-        return True
-
     def close(self) -> None:
         self._environment.close()
 
@@ -167,36 +146,3 @@ class VectorCache:
 def key_of(text: str) -> bytes:
     """128 bits: among a billion texts, two share a key with a chance of 1 in 10²⁰."""
     return hashlib.sha256(normal(text).encode()).digest()[:KEY_BYTES]
-
-
-def _opening(path: Path) -> AbstractContextManager[object]:
-    """Held so that nobody opens the file between the removal of its two halves.
-
-    LMDB's lock file says which pages are current; next to another data file it would say it wrongly.
-    """
-    from filelock import FileLock
-
-    # One for a thread, however often: who replaces a file may have to follow another first.
-    return FileLock(f"{path}.opening", is_singleton=True)
-
-
-def _opened(path: Path, map_bytes: int) -> Environment:
-    following = partial(_opening, path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with following():
-            try:
-                return Environment(path, DATABASES, map_bytes=map_bytes, following=following)
-            except StorageError as error:
-                if not is_damage(error):
-                    raise
-                log.warning("the cache of vectors %s is damaged and begun anew: %s", path, error)
-            _remove(path)
-            return Environment(path, DATABASES, map_bytes=map_bytes, following=following)
-    except OSError as error:
-        raise storage_error(path, error) from error
-
-
-def _remove(path: Path) -> None:
-    path.unlink(missing_ok=True)
-    Path(f"{path}-lock").unlink(missing_ok=True)
