@@ -168,6 +168,37 @@ def test_a_folder_that_was_taken_away_gets_no_more_acknowledged_writes(tmp_path:
         assert error["code"] in ("PROJECT_NOT_FOUND", "STORAGE_ERROR")
 
 
+@pytest.mark.parametrize("gone", ["the directory", "all that was in it"])
+def test_a_data_directory_that_goes_away_is_told_and_no_other_begun_in_its_place(
+    tmp_path: Path, gone: str
+) -> None:
+    """It was moved, or its disk is not mounted any more."""
+    data_dir, elsewhere = tmp_path / "data", tmp_path / "elsewhere"
+    with client_on(data_dir) as client:
+        client("create_entities", entities=[entity("Jon")])
+        client("search_nodes", query="Jon")
+        data_dir.rename(elsewhere)
+        if gone == "all that was in it":
+            data_dir.mkdir()
+        for tool, arguments in (
+            ("create_entities", {"entities": [entity("Gina")]}),
+            ("create_project", {"name": "default"}),
+            ("search_nodes", {"query": "Jon"}),
+            ("list_projects", {}),
+        ):
+            error = refused(client, tool, **arguments)
+            assert error["code"] == "STORAGE_ERROR"
+            assert "The data directory is not there any more" in error["message"]
+            assert str(tmp_path) not in str(error)
+        client.service.usage.count("saved")
+        client.service.usage.flush()
+        if gone == "all that was in it":
+            shutil.rmtree(data_dir)
+        elsewhere.rename(data_dir)
+        client("create_entities", entities=[entity("Gina")])
+        assert names(client("read_graph")) == ["Jon", "Gina"]
+
+
 def test_a_lock_file_that_was_lost_costs_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     """Locks that nobody holds are made anew; LMDB's own, which processes share, at the next start."""
     with client_on(tmp_path) as client:

@@ -80,6 +80,17 @@ class Folders:
                 suggestion="Name a folder that this user may write, by --data-dir or MEMLOG_DATA_DIR.",
             ) from error
 
+    def require_there(self) -> None:
+        """Raises StorageError where all is gone that was there when the data directory was opened. What took its place
+        would be another memory."""
+        if not os.path.exists(self._data_dir / CATALOG) and not is_begun(self._data_dir):
+            raise StorageError(
+                "The data directory is not there any more: it was moved or removed, or its disk is not mounted. "
+                "Nothing was done",
+                suggestion="Put it back, then call again. To use another, or to begin with an empty one, start the "
+                "server anew.",
+            )
+
     def home(self, project_id: str, status: Status = "active") -> Path:
         """Where its folder is to stand."""
         return self._data_dir / _HOMES[status] / project_id

@@ -116,6 +116,7 @@ class OpenProjects:
             if self._locked:  # by this thread, further up
                 yield
                 return
+            self._folders.require_there()
             try:
                 with excluding_processes(self._lock_file):
                     self._locked = True

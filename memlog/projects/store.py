@@ -345,6 +345,7 @@ class Store:
 
     def _listed(self) -> Catalog:
         """The catalogue. Where it was lost, or another stands in its place, it is made to agree with the logs first."""
+        self._folders.require_there()
         if self._catalog.identity() != self._agreed:
             with self._open.locked():  # nobody else is at it
                 if self._catalog.identity() != self._agreed:
