@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 
 from memlog.errors import StorageError
 from memlog.projects.purging import Target
+from memlog.storage import gates
 from memlog.storage.environment import Environment
 from tests.service import Client, Refused, client_on
 from tests.simulated_faults import Fault, Faults, installed
@@ -197,6 +199,22 @@ def test_a_data_directory_that_goes_away_is_told_and_no_other_begun_in_its_place
         elsewhere.rename(data_dir)
         client("create_entities", entities=[entity("Gina")])
         assert names(client("read_graph")) == ["Jon", "Gina"]
+
+
+def test_a_lock_that_another_process_keeps_is_told_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gates, "WAIT_SECONDS_MAX", 0.05)
+    with client_on(tmp_path) as client:
+        client("create_entities", entities=[entity("Jon")])
+        with FileLock(tmp_path / "catalog.lock"):  # as by a process that was stopped
+            error = refused(client, "create_project", name="other")
+            assert error["code"] == "STORAGE_ERROR"
+            assert "catalog.lock" in error["message"]
+            assert "`fg`" in error["suggestion"]
+            assert str(tmp_path) not in str(error)
+            assert names(client("read_graph")) == ["Jon"]
+        client("create_project", name="other")
 
 
 def test_a_lock_file_that_was_lost_costs_nothing_that_was_acknowledged(tmp_path: Path) -> None:

@@ -13,8 +13,13 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from memlog.errors import StorageError
 from memlog.patience import require_patience
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
 
 SMALL_CALLS = threading.RLock()
 """Held over many small calls into a library, each of which lets go of the interpreter: threads that make hundreds of
@@ -26,6 +31,10 @@ Never held over anything that waits, nor taken inside a snapshot: who holds it m
 READERS_MAX = 1024
 LOCK_BYTES = 192 + 64 * (READERS_MAX - 1)
 """Of LMDB's lock file: what it begins with, and a line of the processor's cache for each reader but the first."""
+
+WAIT_SECONDS_MAX = 60.0
+"""For a lock that another process has. Little that is done under one takes as long: to erase from a large log, or to
+open one that is damaged."""
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
@@ -63,12 +72,30 @@ def _has_first_page(lock: str) -> bool:
 @contextmanager
 def excluding_processes(lock: Path) -> Iterator[None]:
     """Held by one thread of one process; by that one as often as it likes, for who replaces a file may have to follow
-    another first. Raises OSError where no lock is to be had."""
+    another first. Raises OSError where no lock is to be had, and StorageError where another has it for so long that it
+    was perhaps stopped."""
     from filelock import FileLock
 
     os.stat(lock.parent)  # else the lock would make a folder that was moved away
-    with FileLock(lock, is_singleton=True):
+    held = FileLock(lock, is_singleton=True)
+    try:  # so early: an interrupt may come as it was acquired
+        _acquire(held, lock)
         yield
+    finally:
+        held.release()
+
+
+def _acquire(held: BaseFileLock, lock: Path) -> None:
+    from filelock import Timeout
+
+    try:
+        held.acquire(timeout=WAIT_SECONDS_MAX)
+    except Timeout as error:
+        raise StorageError(
+            f"{lock.name}: another process has held this lock for {WAIT_SECONDS_MAX:.0f} seconds; nothing was done",
+            suggestion="It is at something long, or it was stopped (Ctrl-Z): go on with it (`fg`) or end it, then call "
+            "again.",
+        ) from error
 
 
 class Turn:
