@@ -111,6 +111,22 @@ def test_nothing_is_written_to_a_log_that_is_gone_while_it_is_open(tmp_path: Pat
     assert store.project("one").head() == 2
 
 
+def test_a_project_that_is_left_out_for_its_name_is_told_by_whoever_looks_after_it(
+    memlog: CommandLine, tmp_path: Path
+) -> None:
+    (tmp_path / "other").mkdir()
+    other = holding_lines(tmp_path / "other")
+    (folder,) = (other.data_dir / "projects").iterdir()
+    shutil.copytree(folder, memlog.data_dir / "projects" / folder.name)
+    for command in ("verify", "doctor"):
+        told = memlog(command)
+        assert told.code == 1
+        assert f"{folder.name} is left out" in told.stdout
+        assert "is called 'default', too" in told.stdout
+        assert folder.name in memlog(command, "--json").stdout
+    assert memlog("verify", "default").code == 0
+
+
 def test_what_is_left_of_a_deleted_project_or_of_one_being_made_is_no_damage(
     tmp_path: Path,
 ) -> None:

@@ -113,14 +113,8 @@ class Settling:
         if known is None or known.id == row.id or self._folders.of(known.id) is None:
             return False
         gives_way = self.is_bare(known.id) and not self.is_bare(row.id)
-        stays, left_out = (row, known) if gives_way else (known, row)
-        log.warning(
-            "%s is left out, in lists and in backups, for %s is called '%s', too. Nothing of it is lost: "
-            "move its folder to `projects` of another data directory to read it",
-            left_out.id,
-            stays.id,
-            row.name,
-        )
+        stays, goes = (row, known) if gives_way else (known, row)
+        log.warning("%s", left_out(goes.id, stays))
         return not gives_way
 
     def is_bare(self, project_id: str) -> bool:
@@ -134,6 +128,13 @@ class Settling:
         """What is left of a log decides nothing but that there is a project, where nobody knows of it."""
         if self._catalog.with_id(row.id) is None and not self._has_namesake(row):
             self._catalog.write(row.id, row)
+
+
+def left_out(project_id: str, stays: ProjectRow) -> str:
+    return (
+        f"{project_id} is left out, in lists and in backups, for {stays.id} is called '{stays.name}', too. Nothing of "
+        "it is lost: move its folder to `projects` of another data directory to read it"
+    )
 
 
 def _nameless(project_id: str, status: Status, now_us: int) -> ProjectRow:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import shlex
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -40,7 +40,7 @@ from memlog.projects.folders import CATALOG, Folders
 from memlog.projects.opening import OpenProjects
 from memlog.projects.project import LOG_FILE, Origin, Outcome, Project, clock_us
 from memlog.projects.purging import Plan, Target, plan
-from memlog.projects.settling import Settling
+from memlog.projects.settling import Settling, left_out
 from memlog.repair.salvaging import forget
 from memlog.state import Project as ProjectRow
 from memlog.state import State
@@ -342,6 +342,18 @@ class Store:
         return aside
 
     # -- the catalogue as a projection
+
+    def left_out(self) -> dict[str, str]:
+        """The ids of projects that stand there and are in no list, and why."""
+        self._listed()
+        found = {}
+        for project_id in sorted(self._unlisted()):
+            with suppress(StorageError, ProjectNotFound):
+                row = self._open.get(project_id).status()
+                stays = None if row is None else self._catalog.row(row.name)
+                if stays is not None and stays.id != project_id:
+                    found[project_id] = left_out(project_id, stays)
+        return found
 
     def _listed(self) -> Catalog:
         """The catalogue. Where it was lost, or another stands in its place, it is made to agree with the logs first."""

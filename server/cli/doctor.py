@@ -43,7 +43,8 @@ PACKAGES = ("mcp", "lmdb", "tantivy", "faiss-cpu", "onnxruntime", "msgspec", "an
 def doctor_command(ctx: click.Context, settings: Settings, as_json: bool) -> None:
     """Print the effective settings, the versions, and the health of the data directory.
 
-    A variable that looks like a setting and is none is named. Ends with 1 where a project is not well.
+    A variable that looks like a setting and is none is named. Ends with 1 where a project is not well, or is left
+    out of all lists because another has its name.
 
     \b
     Example: memlog doctor
@@ -66,12 +67,13 @@ def doctor_command(ctx: click.Context, settings: Settings, as_json: bool) -> Non
         rows = service.store.projects("all")
         shown = progress.track(rows, description="projects")
         report["projects"] = {row.name: _project(service, row) for row in shown}
+        report["left_out"] = service.store.left_out()
     sick = [name for name, each in report["projects"].items() if "error" in each]
     if as_json:
         print_json(report)
     else:
         _print(report)
-    if sick:
+    if sick or report["left_out"]:
         sys.exit(1)
 
 
@@ -210,3 +212,5 @@ def _print(report: dict[str, Any]) -> None:
         for key, texts in vectors.items():
             counts = f"{texts['embedded']} texts embedded, {texts['pending']} pending"
             console.print(f"  vectors of {key}: {counts}", markup=False)
+    for why in report["left_out"].values():
+        console.print(f"project {why}", markup=False)

@@ -61,7 +61,8 @@ def verify_command(settings: Settings, project: str | None, as_json: bool) -> No
     """Check that no entry of the log was changed, lost or swapped; all projects unless one is named, archived ones too.
 
     A log that is damaged is noted as such: servers go on reading it, and write to it no more; this ends with 1 then.
-    Of one that was repaired it says what could not be brought back, and ends with 0.
+    Of one that was repaired it says what could not be brought back, and ends with 0. A project that is left out of all
+    lists, because another has its name, is not looked at but told, and this ends with 1, too.
 
     \b
     Example: memlog verify
@@ -89,14 +90,17 @@ def verify_command(settings: Settings, project: str | None, as_json: bool) -> No
             mark(file, report.damages)
             if report.damages and not report.positions and _nothing_left(store, row.name):
                 gone.add(row.name)
+        left_out = store.left_out() if project is None else {}
     if as_json:
-        print_json(reports)
+        print_json(reports | {each: {"left_out": why} for each, why in left_out.items()})
     else:
         for name, report in reports.items():
             _tell(name, report, nothing_left=name in gone)
+        for why in left_out.values():
+            say(why)
         if not reports:
             say("There are no projects yet.")
-    if any(report.damages for report in reports.values()):
+    if left_out or any(report.damages for report in reports.values()):
         sys.exit(1)
 
 
