@@ -12,6 +12,7 @@ from memlog.errors import StorageError
 from memlog.projects.deletions import KEPT_MAX
 from memlog.projects.project import Origin
 from memlog.projects.store import Store
+from tests.command_line import holding_lines
 from tests.service import Client, Refused, client_on
 from tests.test_store import _run_in_child as run_in_child
 
@@ -179,11 +180,25 @@ def test_where_deletions_cannot_be_read_one_with_an_id_is_refused_and_one_withou
     store = Store(tmp_path)
     store.create("px")
     (tmp_path / "deletions.json").write_text("no JSON")
-    with pytest.raises(StorageError, match=r"deletions\.json cannot be read"):
+    with pytest.raises(StorageError, match=r"^deletions\.json cannot be read"):
         store.delete("px", Origin("d1"))
     store.delete("px")
     assert store.projects("all") == []
     store.close()
+
+
+@pytest.mark.parametrize("how", ["no JSON", "no text", "a folder"])
+def test_the_doctor_tells_that_deletions_cannot_be_read(tmp_path: Path, how: str) -> None:
+    memlog = holding_lines(tmp_path)
+    noted = memlog.data_dir / "deletions.json"
+    if how == "a folder":
+        noted.mkdir()
+    else:
+        noted.write_bytes(b"no JSON" if how == "no JSON" else b'["\xff"]')
+    told = memlog("doctor")
+    assert told.code == 1
+    assert "deletions: deletions.json" in told.stdout
+    assert memlog("doctor", "--json").json["deletions"]["error"].startswith("deletions.json")
 
 
 def test_an_archiving_sent_again_is_answered_alike_and_leaves_the_project_active(

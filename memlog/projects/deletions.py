@@ -68,7 +68,11 @@ class Deletions:
         try:
             write_whole(self._path, msgspec.json.encode([*others, new][-KEPT_MAX:]))
         except OSError as error:
-            raise storage_error(self._path.parent, error) from error
+            raise storage_error(self._path, error) from error
+
+    def require_readable(self) -> None:
+        """Raises StorageError where a deletion with an id would be refused."""
+        self._all()
 
     def _known(self, command_id: str | None) -> Project | None:
         if command_id is None:
@@ -82,10 +86,10 @@ class Deletions:
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise storage_error(self._path.parent, error) from error
-        except msgspec.DecodeError as error:
+            raise storage_error(self._path, error) from error
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise StorageError(
-                f"{self._path} cannot be read: {error}",
+                f"{self._path.name} cannot be read: {error}",
                 suggestion="It tells which deletions were done before. Remove it once no client is to send one again.",
             ) from error
 

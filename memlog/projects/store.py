@@ -65,11 +65,11 @@ class Store:
         self._folders = Folders(data_dir, context.new_id)
         self._folders.make()
         self._catalog = Catalog(data_dir / CATALOG)
-        self._deletions = Deletions(data_dir / "deletions.json")
+        self.deletions = Deletions(data_dir / "deletions.json")
         self._open = OpenProjects(data_dir / "catalog.lock", self._folders, self._catalog, clock)
         self._agreed: FileIdentity | None = None
         """The catalogue's file, when it was last compared with the folders."""
-        self._settling = Settling(self._folders, self._catalog, self._deletions, self._open, clock)
+        self._settling = Settling(self._folders, self._catalog, self.deletions, self._open, clock)
         try:
             if self._folders.trash.exists():
                 with self._open.locked():  # nobody is throwing anything away
@@ -213,12 +213,12 @@ class Store:
         """
         if origin.command_id and self._listed().pending():
             self._mend()  # it may be this very deletion, of which the receipt is not noted yet
-        before = self._deletions.find(origin.command_id, name)
+        before = self.deletions.find(origin.command_id, name)
         if before is not None:
             return before
         row = self.find(name)
         with self._changing(row.id):
-            if self._deletions.find(origin.command_id, name) is None:  # by a retry that was quicker
+            if self.deletions.find(origin.command_id, name) is None:  # by a retry that was quicker
                 going(row)
                 self._remove(row, origin.command_id)
         return row
@@ -229,7 +229,7 @@ class Store:
         except DamagedLog:  # it takes no events, not even that of its end
             self._throw_away_damaged(row.id)
             if command_id:
-                self._deletions.keep(deletions.receipt(command_id, row))
+                self.deletions.keep(deletions.receipt(command_id, row))
 
     def _throw_away_damaged(self, project_id: str) -> None:
         folder = self._open.folder_of(project_id)
@@ -400,7 +400,7 @@ class Store:
         Raises Conflict where something was deleted under the command id.
         """
         with self._open.locked(project_id):
-            self._deletions.require_unused(command_id)
+            self.deletions.require_unused(command_id)
             if project_id in self._catalog.pending():  # an earlier one, that could not be settled
                 self._settling.settle(project_id)
             self._catalog.begin(project_id)

@@ -44,7 +44,7 @@ def doctor_command(ctx: click.Context, settings: Settings, as_json: bool) -> Non
     """Print the effective settings, the versions, and the health of the data directory.
 
     A variable that looks like a setting and is none is named. Ends with 1 where a project is not well, or is left
-    out of all lists because another has its name.
+    out of all lists because another has its name, and where it cannot be read which deletions were done.
 
     \b
     Example: memlog doctor
@@ -68,12 +68,13 @@ def doctor_command(ctx: click.Context, settings: Settings, as_json: bool) -> Non
         shown = progress.track(rows, description="projects")
         report["projects"] = {row.name: _project(service, row) for row in shown}
         report["left_out"] = service.store.left_out()
+        report["deletions"] = _deletions(service)
     sick = [name for name, each in report["projects"].items() if "error" in each]
     if as_json:
         print_json(report)
     else:
         _print(report)
-    if sick or report["left_out"]:
+    if sick or report["left_out"] or report["deletions"]:
         sys.exit(1)
 
 
@@ -130,6 +131,14 @@ def _project(service: Service, row: ProjectRow) -> dict[str, Any]:
         if damage is not None:
             report["error"], report["hint"] = damage.message, _hint(damage, row.name)
     return report
+
+
+def _deletions(service: Service) -> dict[str, str]:
+    try:
+        service.store.deletions.require_readable()
+    except MemlogError as error:
+        return {"error": error.message, "hint": hint_of(error) or ""}
+    return {}
 
 
 def _active(service: Service, name: str) -> dict[str, Any]:
@@ -212,5 +221,7 @@ def _print(report: dict[str, Any]) -> None:
         for key, texts in vectors.items():
             counts = f"{texts['embedded']} texts embedded, {texts['pending']} pending"
             console.print(f"  vectors of {key}: {counts}", markup=False)
+    if told := report["deletions"]:
+        console.print(f"deletions: {told['error']}. {told['hint']}", markup=False)
     for why in report["left_out"].values():
         console.print(f"project {why}", markup=False)
