@@ -5,9 +5,12 @@ Format: https://github.com/jetify-com/typeid. Ids made by one process sort by cr
 
 from __future__ import annotations
 
+import time
 from typing import Literal
 
 import uuid_utils
+
+from memlog.errors import Conflict
 
 Prefix = Literal["prj", "ent", "obs", "rel", "mem", "cmd"]
 
@@ -17,6 +20,12 @@ _SHIFTS = range(120, -1, -10)
 
 
 def new_id(prefix: Prefix) -> str:
+    """Raises Conflict where the clock stands before 1970, of which no id can tell."""
+    if time.time() < 0:
+        raise Conflict(
+            "The clock of this machine stands before 1970; nothing was done",
+            suggestion="Set the clock, then call again.",
+        )
     number = uuid_utils.uuid7().int
     return f"{prefix}_" + "".join([_PAIRS[number >> shift & 1023] for shift in _SHIFTS])
 

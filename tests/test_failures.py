@@ -201,6 +201,19 @@ def test_a_data_directory_that_goes_away_is_told_and_no_other_begun_in_its_place
         assert names(client("read_graph")) == ["Jon", "Gina"]
 
 
+def test_a_clock_before_1970_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with client_on(tmp_path) as client:
+        client("create_entities", entities=[entity("Jon")])
+        with monkeypatch.context() as patched:
+            patched.setattr("memlog.ids.time.time", lambda: -1.0)
+            error = refused(client, "create_entities", entities=[entity("Gina")])
+        assert (error["code"], error["suggestion"]) == (
+            "CONFLICT",
+            "Set the clock, then call again.",
+        )
+        assert names(client("read_graph")) == ["Jon"]
+
+
 def test_a_lock_that_another_process_keeps_is_told_by_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
