@@ -23,6 +23,10 @@ from memlog.errors import StorageError
 from memlog.projects.purging import Target
 from memlog.storage import gates
 from memlog.storage.environment import Environment
+from projections import embeddings
+from server import service
+from tests.embedder_by_hash import opened_by_hash
+from tests.idle_follower import Idle
 from tests.service import Client, Refused, client_on
 from tests.simulated_faults import Fault, Faults, installed
 
@@ -427,6 +431,24 @@ def test_an_index_that_no_handle_is_left_to_open_is_kept_and_what_to_raise_is_to
             assert "ulimit -n" in error["suggestion"]
         assert "starting it anew" not in caplog.text
         assert names(client("search_nodes", query="Jon", mode="text")) == ["Jon"]
+
+
+@handles_by_number
+def test_a_search_that_no_handle_is_left_for_is_told_what_to_raise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embeddings, "open_embedder", opened_by_hash)
+    monkeypatch.setattr(service, "Follower", Idle)
+    with client_on(tmp_path, embedder="minilm") as client:
+        client("create_entities", entities=[entity("Jon")])
+        client("search_nodes", query="Jon", mode="semantic")
+        client("create_entities", entities=[entity("Gina")])
+        with handles_left(0):
+            error = refused(client, "search_nodes", query="Gina", mode="semantic")
+        assert error["code"] == "STORAGE_ERROR"
+        assert "Too many open files" in error["message"]
+        assert "ulimit -n" in error["suggestion"]
+        client("search_nodes", query="Gina", mode="semantic")
 
 
 @contextmanager
