@@ -33,10 +33,10 @@ class Catalog:
     def _meta(self) -> lmdb._Database:
         return self._environment.databases["meta"]
 
+    @property
     def identity(self) -> FileIdentity:
-        """Of the file that is read now."""
-        with self._environment.read():  # it is opened anew where another stands there
-            return self._environment.identity
+        """Of the file that was read last."""
+        return self._environment.identity
 
     def rows(self) -> list[Project]:
         with self._environment.read() as transaction:

@@ -62,6 +62,7 @@ class Folders:
         self.replaced = data_dir / _REPLACED
         self.salvaged = data_dir / _SALVAGED
         self.trash = data_dir / _TRASH
+        self._catalog = os.fspath(data_dir / CATALOG)
 
     def make(self) -> None:
         """Raises StorageError."""
@@ -83,7 +84,7 @@ class Folders:
     def require_there(self) -> None:
         """Raises StorageError where all is gone that was there when the data directory was opened. What took its place
         would be another memory."""
-        if not os.path.exists(self._data_dir / CATALOG) and not is_begun(self._data_dir):
+        if not os.path.exists(self._catalog) and not is_begun(self._data_dir):
             raise StorageError(
                 "The data directory is not there any more: it was moved or removed, or its disk is not mounted. "
                 "Nothing was done",

@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -47,6 +47,8 @@ from memlog.state import State
 from memlog.storage.environment import FileIdentity
 from memlog.storage.errors import storage_error
 from memlog.storage.gates import Turn
+
+Seen = TypeVar("Seen")
 
 Wanted = Literal["active", "archived", "all"]
 
@@ -83,7 +85,7 @@ class Store:
 
     def projects(self, status: Wanted = "active") -> list[ProjectRow]:
         """The catalogue, oldest first, without those whose folder was taken away: it may come back."""
-        if self._listed().pending():
+        if self._listed(Catalog.pending):
             self._mend()
         rows = [row for row in self._catalog.rows() if status in ("all", row.status)]
         standing = self._folders.standing()
@@ -92,7 +94,7 @@ class Store:
 
     def find(self, name: str) -> ProjectRow:
         """The catalogue's row. Raises ProjectNotFound with the nearest names, also where its folder was taken away."""
-        row = self._listed().row(name)
+        row = self._row(name)
         if row is not None and not self._is_there(row):
             with self._open.locked():  # nobody is moving it
                 row = row if self._is_there(row) else None
@@ -102,7 +104,7 @@ class Store:
 
     def knows(self, name: str) -> bool:
         """Whether there is a project of this name, though its folder may have been taken away: it may come back."""
-        if self._listed().row(name) is not None:
+        if self._row(name) is not None:
             return True
         with self._open.locked():  # nobody is putting one in the place of another
             return self._catalog.row(name) is not None
@@ -110,7 +112,7 @@ class Store:
     def nameless(self) -> list[str]:
         """The ids of projects of which nothing can be read, not even what they are called. One whose log is there again
         has its name again, too."""
-        found = _nameless(self._listed().rows())
+        found = _nameless(self._listed(Catalog.rows))
         if not found:
             return []
         with self._open.locked():
@@ -119,7 +121,7 @@ class Store:
 
     def project(self, name: str) -> Project:
         """The active project of this name. Raises ProjectNotFound or ProjectArchived."""
-        row = self._listed().row(name)
+        row = self._row(name)
         if row is None:
             raise self._not_found(name)
         if row.status == "archived":
@@ -211,7 +213,7 @@ class Store:
         `going` is told of it just before. Where this very command removed one before, nothing is done, and that one is
         returned: what is called so by now is another.
         """
-        if origin.command_id and self._listed().pending():
+        if origin.command_id and self._listed(Catalog.pending):
             self._mend()  # it may be this very deletion, of which the receipt is not noted yet
         before = self.deletions.find(origin.command_id, name)
         if before is not None:
@@ -291,7 +293,7 @@ class Store:
             raise InvalidParameter(f"{folder.name} holds no project of this id")
         with self._open.locked():
             present = self._folders.of(row.id)
-            namesake = self._listed().row(row.name)
+            namesake = self._row(row.name)
             if namesake is not None and namesake.id != row.id and not self._makes_way(namesake):
                 keep = f"memlog export --full FILE --project {shlex.quote(row.name)}"
                 raise ProjectExists(
@@ -345,7 +347,6 @@ class Store:
 
     def left_out(self) -> dict[str, str]:
         """The ids of projects that stand there and are in no list, and why."""
-        self._listed()
         found = {}
         for project_id in sorted(self._unlisted()):
             with suppress(StorageError, ProjectNotFound):
@@ -355,20 +356,25 @@ class Store:
                     found[project_id] = left_out(project_id, stays)
         return found
 
-    def _listed(self) -> Catalog:
-        """The catalogue. Where it was lost, or another stands in its place, it is made to agree with the logs first."""
+    def _listed(self, look: Callable[[Catalog], Seen]) -> Seen:
+        """What is seen in the catalogue. One that was lost, or has another in its place, agrees with the logs first."""
         self._folders.require_there()
-        if self._catalog.identity() != self._agreed:
-            with self._open.locked():  # nobody else is at it
-                if self._catalog.identity() != self._agreed:
-                    self._agree()
-        return self._catalog
+        seen = look(self._catalog)  # which opens the file anew where another stands there
+        if self._catalog.identity == self._agreed:
+            return seen
+        with self._open.locked():  # nobody else is at it
+            if self._catalog.identity != self._agreed:
+                self._agree()
+        return look(self._catalog)
+
+    def _row(self, name: str) -> ProjectRow | None:
+        return self._listed(lambda catalog: catalog.row(name))
 
     def _agree(self) -> None:
         """Settles the projects of which catalogue and folders do not tell the same, as far as that shows without a look
         into all logs."""
-        identity = self._catalog.identity()
-        if self._apart():
+        apart, identity = self._apart(), self._catalog.identity
+        if apart:
             with self._open.locked():
                 self._settling.settle_all(self._apart())
         self._agreed = identity
