@@ -49,7 +49,7 @@ SWEEP_BYTES = 16 * 1024 * 1024
 """Each time the file has grown by so much, the places of readers that died are looked for."""
 GROWTH_STEP_BYTES_MAX = 4 * 1024**3
 ROWS_PER_COMMIT = 10_000
-CLOSING_SECONDS_MAX, CLOSING_POLL_SECONDS = 2.0, 0.02
+CLOSING_SECONDS_MAX, CLOSING_POLL_SECONDS = 5.0, 0.02
 """How long a file that this process has let go of may take to be closed."""
 
 _open: WeakSet[Environment] = WeakSet()
