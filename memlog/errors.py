@@ -167,6 +167,15 @@ def as_arguments(**given: str) -> str:
     return json.dumps(given, ensure_ascii=False)
 
 
+def changed_meanwhile(project: str, unseen: int, fate: str, undone: str) -> Conflict:
+    """The error for what was confirmed by sight, where by now more would meet that `fate`; nothing was `undone`."""
+    entries = counted(unseen, "entries")
+    return Conflict(
+        f"Project '{project}' changed meanwhile: {entries} would {fate} that nobody was told of; nothing was {undone}",
+        suggestion="Run the command again, and look at what it tells.",
+    )
+
+
 def counted(count: int, things: str) -> str:
     """So many of `things`, which are named in a plural that ends in s: 1 key, 1,200 keys, 1 entry, 2 entries."""
     one = f"{things[:-3]}y" if things.endswith("ies") else things.removesuffix("s")

@@ -32,9 +32,8 @@ from mcp_types import (
 
 from memlog import __version__
 from memlog.closest import did_you_mean
-from memlog.errors import DamagedLog, MemlogError, StorageError
+from memlog.errors import DamagedLog, MemlogError
 from memlog.projects.project import Origin
-from memlog.storage.errors import for_shortage
 from server.advice import descriptions
 from server.answering.cutting import together
 from server.completions import Completions
@@ -42,7 +41,7 @@ from server.input.arguments import decode
 from server.input.schemas import input_schema, output_schema
 from server.prompts import Prompts
 from server.reading import read_in_thread, settled
-from server.refusals import Described, describe, refuse_cursor
+from server.refusals import Described, describe, foreseen, refuse_cursor
 from server.registry import Call, Link, Result, Tool
 from server.resources import JSON, Resources
 from server.rights.credentials import judge
@@ -229,7 +228,7 @@ def perform(tool: Tool, call: Call, arguments: Mapping[str, Any] | None) -> Answ
         called = partial(tool.call, call, decoded)
         result = called() if tool.writes else settled(called)
     except (MemlogError, OSError) as raised:
-        error = _in_words(raised)
+        error = foreseen(raised)
         damaged = isinstance(error, DamagedLog)
         project = _project_of(tool, decoded, call.session) if damaged else ""
         failure = {"error": describe(error, call.session, project), **tool.beside(error)}
@@ -237,16 +236,6 @@ def perform(tool: Tool, call: Call, arguments: Mapping[str, Any] | None) -> Answ
         more = () if damage is None else (damage.message,)  # what is not found may be what was lost
         return Answer(failure, failure, more, outcome=error.code)
     return _succeeded(tool, result, warning, call.damage)
-
-
-def _in_words(error: MemlogError | OSError) -> MemlogError:
-    """Of what the system says only what a process has too little of, which anything may meet: raises all else."""
-    if isinstance(error, MemlogError):
-        return error
-    what_to_do = for_shortage(error)
-    if what_to_do is None:
-        raise error
-    return StorageError(error.strerror or str(error), suggestion=what_to_do)
 
 
 def _project_of(tool: Tool, arguments: msgspec.Struct | None, session: Session) -> str:

@@ -29,6 +29,7 @@ from memlog.errors import (
     counted,
 )
 from memlog.shell import of_project
+from memlog.storage.errors import for_shortage
 from server.advice import followable
 from server.answering.cutting import ANSWER_CHARACTERS, within_budget
 from server.session import Session
@@ -69,6 +70,16 @@ def describe(error: MemlogError, session: Session, project: str = "") -> Describ
     return described
 
 
+def foreseen(error: MemlogError | OSError) -> MemlogError:
+    """Of what the system says only what a process has too little of, which anything may meet: raises all else."""
+    if isinstance(error, MemlogError):
+        return error
+    what_to_do = for_shortage(error)
+    if what_to_do is None:
+        raise error
+    return StorageError(error.strerror or str(error), suggestion=what_to_do)
+
+
 def _told(problems: Sequence[Problem]) -> list[Problem]:
     """As many as a model can mend at once, and how many more there are."""
     told = list(within_budget(problems[:PROBLEMS_MAX], most=PROBLEMS_CHARACTERS))
@@ -87,20 +98,21 @@ def not_found_code(protocol_version: str) -> int:
 
 @contextmanager
 def refusing(session: Session, protocol_version: str | None = None, **data: Any) -> Iterator[None]:
-    """Turns a MemlogError raised within into a JSON-RPC error with `data` and its description.
+    """Turns what is `foreseen` and raised within into a JSON-RPC error with `data` and its description.
 
     `protocol_version` is given where a resource is asked for, and what is not there has a code.
     """
     try:
         yield
-    except MemlogError as error:
+    except (MemlogError, OSError) as raised:
+        error = foreseen(raised)
         code = INVALID_PARAMS
         if isinstance(error, _NOT_THE_CALLERS):
             code = INTERNAL_ERROR
         elif protocol_version is not None and isinstance(error, _NOT_THERE):
             code = not_found_code(protocol_version)
         described = describe(error, session)
-        raise MCPError(code, _in_words(described), {**data, **described}) from error
+        raise MCPError(code, _in_words(described), {**data, **described}) from raised
 
 
 def _in_words(described: Described) -> str:

@@ -6,6 +6,7 @@ a full disk for real is in `test_full_disk`.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import resource
@@ -18,6 +19,8 @@ from typing import Any
 
 import pytest
 from filelock import FileLock
+from mcp.shared.exceptions import MCPError
+from mcp_types import INTERNAL_ERROR
 
 from memlog.errors import StorageError
 from memlog.projects.purging import Target
@@ -25,6 +28,7 @@ from memlog.storage import gates
 from memlog.storage.environment import Environment
 from projections import embeddings
 from server import service
+from server.refusals import refusing
 from tests.embedder_by_hash import opened_by_hash
 from tests.idle_follower import Idle
 from tests.service import Client, Refused, client_on
@@ -449,6 +453,17 @@ def test_a_search_that_no_handle_is_left_for_is_told_what_to_raise(
         assert "Too many open files" in error["message"]
         assert "ulimit -n" in error["suggestion"]
         client("search_nodes", query="Gina", mode="semantic")
+
+
+def test_a_resource_too_is_told_what_the_process_has_too_little_of(tmp_path: Path) -> None:
+    with client_on(tmp_path) as client:
+        with pytest.raises(MCPError) as caught, refusing(client.session, uri="mem://recent"):
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        assert caught.value.error.code == INTERNAL_ERROR
+        assert "Too many open files" in caught.value.error.message
+        assert "ulimit -n" in caught.value.error.message
+        with pytest.raises(FileNotFoundError), refusing(client.session):
+            raise FileNotFoundError("it is nobody's shortage")
 
 
 @contextmanager

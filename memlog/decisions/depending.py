@@ -118,12 +118,11 @@ class Stretch:
         return set(map(canonical, entity.aliases)) - set(map(canonical, known))
 
     def _saved_since(self, memory: Memory) -> set[int]:
-        """Positions at which the same record as one that is to be listed again was saved or changed."""
+        """Positions at which the same record as one that is to be listed again was saved or changed. Not of facts: each
+        that is stored is a memory of its own."""
         now = self._now.memory(memory.id)
         listed_again = memory.active and not (now is not None and now.active)
-        if (
-            not listed_again or memory.memory_type == FACT
-        ):  # each fact that is stored is a memory of its own
+        if not listed_again or memory.memory_type == FACT:
             return set()
         like = self._now.memory_like(memory.memory_type, memory.source, memory.content)
         return set() if like is None else self._beside([memory_key(like.id)])

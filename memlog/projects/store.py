@@ -22,7 +22,6 @@ from memlog.closest import did_you_mean
 from memlog.commands import ArchiveProject, CreateProject, RestoreProject
 from memlog.context import Context
 from memlog.errors import (
-    Conflict,
     DamagedLog,
     InvalidParameter,
     ProjectArchived,
@@ -30,7 +29,7 @@ from memlog.errors import (
     ProjectNotFound,
     StorageError,
     as_arguments,
-    counted,
+    changed_meanwhile,
 )
 from memlog.log import Log
 from memlog.projects import deletions
@@ -259,8 +258,8 @@ class Store:
 
             def chosen(log: Log, state: State) -> frozenset[int]:
                 made.append(plan(log, state, target))
-                if confirmed is not None and not made[-1].positions <= confirmed.positions:
-                    raise _changed_meanwhile(name, confirmed, made[-1])
+                if confirmed is not None and (unseen := made[-1].positions - confirmed.positions):
+                    raise changed_meanwhile(name, len(unseen), "go", "erased")
                 going(made[-1], log, state)
                 # A purge that ends behind the log could not be asked for again: nothing is found then.
                 self._forget_derived(project.folder)
@@ -461,14 +460,6 @@ def _as_it_is(outcome: Outcome) -> Any:
 def _nameless(rows: Iterable[ProjectRow]) -> list[str]:
     """The ids of those that go by their id."""
     return [row.id for row in rows if row.name == row.id]
-
-
-def _changed_meanwhile(name: str, confirmed: Plan, present: Plan) -> Conflict:
-    unseen = counted(len(present.positions - confirmed.positions), "entries")
-    return Conflict(
-        f"Project '{name}' changed meanwhile: {unseen} would go that nobody was told of; nothing was erased",
-        suggestion="Run the command again, and look at what it tells.",
-    )
 
 
 def _taken(row: ProjectRow) -> ProjectExists:

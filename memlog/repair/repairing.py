@@ -19,7 +19,7 @@ import msgspec
 
 from memlog.codec import ERASED, ERASED_BYTES, WRITTEN, is_mended
 from memlog.copies.taking_in import made
-from memlog.errors import Conflict, DamagedLog, InvalidParameter, StorageError, counted
+from memlog.errors import Conflict, DamagedLog, InvalidParameter, StorageError, changed_meanwhile
 from memlog.events import ProjectCreated
 from memlog.log import Damage
 from memlog.projects.project import GENERATION_KEY, LOG_FILE, clock_us
@@ -111,11 +111,7 @@ def repair(
 def _require_seen(present: Repair, confirmed: Repair) -> None:
     """Raises Conflict where something would be gone that was not told: others may write until the repair begins."""
     if unseen := present.gone - confirmed.gone:
-        raise Conflict(
-            f"Project '{present.name}' changed meanwhile: {counted(len(unseen), 'entries')} would be lost or set aside "
-            "that nobody was told of; nothing was changed",
-            suggestion="Run the command again, and look at what it tells.",
-        )
+        raise changed_meanwhile(present.name, len(unseen), "be lost or set aside", "changed")
 
 
 class _BackedUp(NamedTuple):

@@ -134,7 +134,7 @@ class TextProjector:
         with _speaking_of(self._path):
             return self._searched().substring(needle, scope, limit)
 
-    def things(self, scope: Scope, most: int) -> set[str] | None:
+    def things(self, scope: Scope, most: int) -> frozenset[str] | None:
         """What the documents in the scope are of, as `TextSnapshot.things` says. Raises StorageError."""
         with _speaking_of(self._path):
             return self._searched().things(scope, most)

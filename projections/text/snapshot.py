@@ -81,14 +81,11 @@ class TextSnapshot:
         """How rare a word is among the texts, as `Leaves.rarity` says; among those there were `at` a position."""
         return self._leaves(at).rarity(word)
 
-    def things(self, scope: Scope, most: int) -> set[str] | None:
+    def things(self, scope: Scope, most: int) -> frozenset[str] | None:
         """The ids of what the documents in the scope are of, entities and memories; None where these documents are more
         than `most`."""
         within = _narrowed([EVERYTHING], scope)
-        if self.texts.count(within) > most:
-            return None
-        heads = self.texts.heads(self.texts.having(within))
-        return {head.entity or head.ref for head in heads}
+        return None if self.texts.count(within) > most else self.of(within)
 
     def living(self, ref: str) -> Row | None:
         """The document now living under `ref`."""
@@ -102,6 +99,11 @@ class TextSnapshot:
                 self._kept = {}
             leaves = self._kept[at] = Leaves(self.texts, at)
         return leaves
+
+    def of(self, asked: Clause) -> frozenset[str]:
+        """The ids of what these documents are of."""
+        heads = self.texts.heads(self.texts.having(asked))
+        return frozenset(head.entity or head.ref for head in heads)
 
     # -- hits
 
@@ -165,8 +167,7 @@ class _Sought:
         return frozenset() if found is None else self._of(found)
 
     def _of(self, *clauses: Clause) -> frozenset[str]:
-        heads = self._texts.heads(self._texts.having(_narrowed(clauses, self._scope)))
-        return frozenset(head.entity or head.ref for head in heads)
+        return self._snapshot.of(_narrowed(clauses, self._scope))
 
 
 def _narrowed(clauses: Sequence[Clause], scope: Scope) -> Clause:

@@ -131,7 +131,7 @@ def _kind(entity_type: str) -> str:
     return canonical(entity_type).casefold()
 
 
-def _few(wanted: QueryNodes, opened: Opened, at: int | None) -> set[str] | None:
+def _few(wanted: QueryNodes, opened: Opened, at: int | None) -> frozenset[str] | None:
     """Those of the type, and those of which the thread wrote anything, where these are few; else they are found on the
     way. For a type alone nobody waits for the index: going through all entities takes less."""
     scopes = []
@@ -151,10 +151,10 @@ def _few(wanted: QueryNodes, opened: Opened, at: int | None) -> set[str] | None:
     except StorageError:
         return None
     known = [each for each in found if each is not None]
-    return set.intersection(*known) if known else None
+    return frozenset.intersection(*known) if known else None
 
 
-def _entities(state: State, after: str, few: set[str] | None) -> Iterator[Entity]:
+def _entities(state: State, after: str, few: frozenset[str] | None) -> Iterator[Entity]:
     """All of them, or a few; beyond an id, and in the order of these."""
     if few is None:
         yield from state.entities(after=after)
