@@ -211,7 +211,7 @@ def _touched(position: int, state: State, after: State) -> dict[str, Document]:
             relation = state.relation(name)
             if relation is not None:
                 found[name] = _relation(name, relation, relation.thread, state, position)
-        elif kind in (b"E", b"O"):
+        elif kind in (b"E", b"O") and name not in found:  # once, however many of its facts changed
             found.update(_of_entity(name, state, position))
     return found
 

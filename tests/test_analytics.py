@@ -13,11 +13,13 @@ from memlog.commands import (
     CreateProject,
     CreateRelations,
     DeleteEntities,
+    DeleteObservations,
     DeleteRelations,
     Edge,
     EntityObservations,
     NewEntity,
     NewRelation,
+    ObservationDeletion,
     RenameEntity,
     SavedEntity,
     SavedRelation,
@@ -25,6 +27,7 @@ from memlog.commands import (
     Undo,
 )
 from memlog.projects.project import Project
+from memlog.state import Entity, State
 from memlog.storage.tables import MemoryRows, Timeline
 from projections.analytics.counting import Counting
 from projections.analytics.projector import FILE, AnalyticsProjector
@@ -54,8 +57,8 @@ def create(*names: str) -> CreateEntities:
     return CreateEntities(entities=[NewEntity(name=name, entity_type="person") for name in names])
 
 
-def add(name: str, content: str) -> AddObservations:
-    return AddObservations(observations=[EntityObservations(entity_name=name, contents=[content])])
+def add(name: str, *contents: str) -> AddObservations:
+    return AddObservations(observations=[EntityObservations(entity_name=name, contents=contents)])
 
 
 def rate(name: str, importance: float) -> SaveMemory:
@@ -300,6 +303,27 @@ def test_the_first_of_a_ranking_costs_the_same_in_a_graph_of_any_size(
         do(project, relate(f"{size} 1", f"{size} 2"), "mine")
         costs.append(asked_for_the_first(project, order, thread))
     assert costs[0] == costs[1] < 10
+
+
+def test_of_facts_that_go_in_one_command_none_is_read_to_tell_when_the_entity_changed(
+    told: Told, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = [f"fact {number}" for number in range(20)]
+    do(project, create("Jon"))
+    do(project, add("Jon", *facts))
+    told.order("recent")
+    read: list[str] = []
+    whole = State.updated_us
+
+    def counted(state: State, row: Entity) -> int:
+        read.append(row.name)
+        return whole(state, row)
+
+    monkeypatch.setattr(State, "updated_us", counted)
+    deletion = ObservationDeletion(entity_name="Jon", observations=facts[1:])
+    do(project, DeleteObservations(deletions=[deletion]))
+    assert told.order("recent") == ["Jon"]
+    assert read == []
 
 
 # -- the file

@@ -21,8 +21,18 @@ import tantivy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memlog.commands import CreateEntities, DeleteEntities, NewEntity, Undo
+from memlog.commands import (
+    CreateEntities,
+    CreateProject,
+    DeleteEntities,
+    DeleteObservations,
+    NewEntity,
+    ObservationDeletion,
+    Undo,
+)
 from memlog.errors import StorageError
+from memlog.projects.project import Project
+from memlog.state import Observation, State
 from projections.documents import Born, Change, Died, Document, Scope, changes
 from projections.protocol import Batch
 from projections.query import parse
@@ -556,3 +566,30 @@ def test_what_a_repair_left_without_its_entity_is_born_once_when_that_is_there_a
                 elif change.ref in living:
                     living.remove(change.ref)
     assert len(living) == 2
+
+
+def test_an_undo_reads_the_facts_of_an_entity_once_however_many_of_them_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = [f"fact {number}" for number in range(20)]
+    deletion = ObservationDeletion(entity_name="Jon", observations=facts)
+    read: list[str] = []
+    whole = State.observations
+
+    def counted(state: State, entity_id: str) -> list[Observation]:
+        read.append(entity_id)
+        return whole(state, entity_id)
+
+    project = Project(tmp_path / "prj_1")
+    do(project, CreateProject(name="one"))
+    jon = NewEntity(name="Jon", entity_type="person", observations=facts)
+    do(project, CreateEntities(entities=[jon]))
+    do(project, DeleteObservations(deletions=[deletion]))
+    before = project.head()
+    do(project, Undo())
+    monkeypatch.setattr(State, "observations", counted)
+    with project.snapshot() as (log, state_at):
+        came_back = [*changes(log.read(before), state_at)]
+    assert len(came_back) == len(facts)
+    assert len(read) == 2, "before the undo and after it"
+    project.close()

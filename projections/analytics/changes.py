@@ -102,15 +102,14 @@ class Changes:
         )
 
     def _updated_us(self, row: Entity | Counts) -> int:
-        changed = row.born in self.entities
-        if changed and row.updated_us == self._time_us:  # no fact is newer
+        if row.born not in self.entities and row.born not in self._facts:
             return row.updated_us
-        if not changed and row.born not in self._facts:
-            return row.updated_us
-        state = self._sides[1][0].state
-        entity = state.entity(row.id)
+        after = self._sides[1][0]
+        entity = after.entity(row.id)
         assert entity is not None, "it lives after the entry"
-        return state.updated_us(entity)
+        if entity.updated_us == self._time_us:  # no fact is newer: they need not be read
+            return entity.updated_us
+        return after.state.updated_us(entity)
 
     def _compare(self, keys: list[bytes]) -> None:
         relations: dict[str, _Pair | None] = {}
