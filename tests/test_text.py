@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import math
 import os
@@ -12,6 +13,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
+from itertools import count
 from pathlib import Path
 from unittest.mock import patch
 
@@ -38,6 +40,7 @@ from projections.protocol import Batch
 from projections.query import parse
 from projections.text import filling as text_filling
 from projections.text import projector as text
+from projections.text.left_over import META_LOCK, remove_left_over
 from projections.text.newest import Newest
 from projections.text.projector import TextProjector
 from projections.text.rows import Row
@@ -406,6 +409,7 @@ from pathlib import Path
 from projections.documents import Born, Died, Document
 from projections.protocol import Batch
 from projections.text.projector import TextProjector
+from projections.text.left_over import META_LOCK, remove_left_over
 from projections.text.newest import Newest
 from projections.text.rows import Row
 
@@ -593,3 +597,53 @@ def test_an_undo_reads_the_facts_of_an_entity_once_however_many_of_them_come_bac
     assert len(came_back) == len(facts)
     assert len(read) == 2, "before the undo and after it"
     project.close()
+
+
+def test_an_index_keeps_no_file_of_processes_that_came_and_went_beside_one_that_stays(
+    tmp_path: Path,
+) -> None:
+    folder, position = tmp_path / "text", count(1)
+
+    def write(projector: TextProjector) -> None:
+        at = next(position)
+        projector.refresh()
+        projector.apply(batch(at, born(f"d{at}", "alpha", at)))
+
+    stays = TextProjector(folder)
+    for _ in range(12):
+        comes = TextProjector(folder)
+        for projector in (comes, stays, comes, stays):
+            write(projector)
+        comes.close()
+    (folder / ".tmpAbCdEf").write_bytes(b"half of a meta.json")
+    left = outside_the_commit(folder)
+    assert left
+    write(stays)
+    stays.close()
+    assert not left & outside_the_commit(folder)
+    assert len(found(stays, "alpha")) == 49
+
+
+def outside_the_commit(folder: Path) -> set[str]:
+    """The files of segments that the last commit has not, and half-written ones."""
+    commit = msgspec.json.decode((folder / "meta.json").read_bytes())
+    living = {each["segment_id"].replace("-", "") for each in commit["segments"]}
+    names = {path.name for path in folder.glob("?" * 32 + ".*")}
+    return {name for name in names if name.split(".")[0] not in living} | {
+        path.name for path in folder.glob(".tmp*")
+    }
+
+
+def test_files_that_are_left_over_wait_for_who_opens_a_commit(tmp_path: Path) -> None:
+    projector = TextProjector(tmp_path / "text")
+    projector.apply(batch(1, born("d1", "alpha", 1)))
+    left = tmp_path / "text" / f"{'0' * 32}.store"
+    left.touch()
+    with open(tmp_path / "text" / META_LOCK, "ab") as opening:
+        fcntl.flock(opening, fcntl.LOCK_EX)
+        remove_left_over(tmp_path / "text")
+        assert left.exists()
+    remove_left_over(tmp_path / "text")
+    assert not left.exists()
+    assert found(projector, "alpha") == ["d1"]
+    projector.close()

@@ -35,6 +35,7 @@ from projections.query import Query
 from projections.text import analysis
 from projections.text.ahead import Ahead
 from projections.text.filling import WRITER_HEAP_BYTES, Entering, fill
+from projections.text.left_over import remove_left_over
 from projections.text.on_disk import OnDisk
 from projections.text.snapshot import TextSnapshot
 from projections.things import TextHit
@@ -270,7 +271,7 @@ class TextProjector:
         with self._applying, _speaking_of(self._path):
             writer = self._writer(entries)
             try:
-                self._remove_unborn()
+                remove_left_over(self._path)
                 yield writer
             except BaseException:
                 _abandon(writer)
@@ -294,19 +295,6 @@ class TextProjector:
                 if "LockBusy" not in str(error) or time.monotonic() > deadline:
                     raise
             time.sleep(WRITER_POLL_SECONDS)
-
-    def _remove_unborn(self) -> None:
-        """Removes the lists of deletions of a commit that never came, because its process was killed.
-
-        They are named by segment and number of the commit, and tantivy counts on from the last one that
-        came: it would meet the name again, and refuse to write.
-        """
-        lists = list(self._path.glob("*.del"))
-        if lists:
-            last = msgspec.json.decode((self._path / "meta.json").read_bytes())["opstamp"]
-            for path in lists:
-                if int(path.name.split(".")[1]) > last:
-                    path.unlink(missing_ok=True)
 
     def _release(self, writer: tantivy.IndexWriter) -> None:
         """Lets the merges that the commit began run to their end, and then lets the lock go.
