@@ -19,8 +19,9 @@ import pytest
 from memlog.commands import CreateEntities, NewEntity
 from memlog.context import Context
 from memlog.projects.project import clock_us
-from memlog.projects.store import Store
+from memlog.projects.store import Store, Wanted
 from memlog.settings import SETTINGS, TOOLSETS
+from memlog.state import Project as ProjectRow
 from memlog.storage.tables import place
 from server.cli import COMMANDS, cli
 from server.registry import tools
@@ -1075,3 +1076,24 @@ def test_a_server_without_a_stream_for_its_client_names_that(
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(f"error: {name} is closed, over which a client is served\nhint: ")
+
+
+@pytest.mark.parametrize("command", ["verify", "doctor"])
+def test_a_project_that_was_deleted_since_it_was_listed_is_no_trouble(
+    command: str, memlog: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("going", "staying"):
+        assert memlog("projects", "create", name).code == 0
+    listed = Store.projects
+
+    def then_deleted(store: Store, status: Wanted = "active") -> list[ProjectRow]:
+        rows = listed(store, status)
+        monkeypatch.undo()
+        store.delete("going")
+        return rows
+
+    monkeypatch.setattr(Store, "projects", then_deleted)
+    ended = memlog(command)
+    assert ended.code == 0, ended
+    assert "going" not in ended.stdout
+    assert "staying" in ended.stdout

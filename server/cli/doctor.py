@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import platform
 import sys
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from stat import S_IMODE
@@ -12,7 +14,7 @@ from typing import Any
 import click
 
 from memlog import __version__
-from memlog.errors import MemlogError
+from memlog.errors import MemlogError, ProjectNotFound
 from memlog.projects.project import Project, clock_us
 from memlog.settings import SETTINGS, Settings, load, unknown
 from memlog.shell import command_line
@@ -66,7 +68,7 @@ def doctor_command(ctx: click.Context, settings: Settings, as_json: bool) -> Non
         report["embedder"] = _embedder(service)
         rows = service.store.projects("all")
         shown = progress.track(rows, description="projects")
-        report["projects"] = {row.name: _project(service, row) for row in shown}
+        report["projects"] = dict(_projects(service, shown))
         report["left_out"] = service.store.left_out()
         report["deletions"] = _deletions(service)
     sick = [name for name, each in report["projects"].items() if "error" in each]
@@ -119,12 +121,22 @@ def _embedder(service: Service) -> dict[str, str]:
     return {"state": "well", "key": embedder.key, "dimensions": str(embedder.dimensions)}
 
 
+def _projects(service: Service, rows: Iterable[ProjectRow]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """How each is, by name, but for those that were deleted since they were listed."""
+    for row in rows:
+        with suppress(ProjectNotFound):
+            yield row.name, _project(service, row)
+
+
 def _project(service: Service, row: ProjectRow) -> dict[str, Any]:
+    """Raises ProjectNotFound where it was deleted since it was listed."""
     report: dict[str, Any] = {"status": row.status}
     try:
         if row.status == "active":
             report |= _active(service, row.name)
         damage = service.store.by_id(row.id).damage
+    except ProjectNotFound:
+        raise
     except MemlogError as error:
         report["error"], report["hint"] = error.message, _hint(error, row.name)
     else:

@@ -7,7 +7,7 @@ import sys
 import click
 import msgspec
 
-from memlog.errors import DamagedLog, MemlogError, counted
+from memlog.errors import DamagedLog, MemlogError, ProjectNotFound, counted
 from memlog.log import Damage, Retold, Vacant
 from memlog.projects.store import Store
 from memlog.repair.damage import mark
@@ -76,14 +76,18 @@ def verify_command(settings: Settings, project: str | None, as_json: bool) -> No
     ):
         rows = store.projects("all") if project is None else [store.find(project)]
         for row in progress.track(rows, description="projects"):
-            task = new_bar(progress, row.name, None)
-            report = reports[row.name] = Report()
             try:
                 file = store.file(row.id)
+            except ProjectNotFound:  # it was deleted since it was listed
+                if project is not None:
+                    raise
+                continue
             except DamagedLog as error:
-                report.add(Damage(1, error.problem))
+                reports[row.name] = Report(damages=[Damage(1, error.problem)])
                 gone.add(row.name)
                 continue
+            task = new_bar(progress, row.name, None)
+            report = reports[row.name] = Report()
             for found in verify_file(file):
                 progress.advance(task)
                 report.add(found)
