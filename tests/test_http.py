@@ -142,6 +142,32 @@ def test_who_asks_for_a_stream_to_be_resumed_gets_a_new_one(server: HttpServer) 
     assert b"text/event-stream" in answer
 
 
+def test_a_new_stream_of_a_session_takes_the_place_of_the_one_before(server: HttpServer) -> None:
+    """A client that lost its network opens another, long before anybody here learns of the first."""
+    client = HttpClient(server, "2025-11-25")
+    client.request("resources/subscribe", uri="mem://recent")
+    with server.connect() as lost, server.connect() as stream:
+        lost.sendall(get_stream(client))
+        assert lost.recv(1_000).startswith(b"HTTP/1.1 200")
+        stream.sendall(get_stream(client, Last_Event_ID="7"))
+        assert stream.recv(1_000).startswith(b"HTTP/1.1 200")
+        assert lost.recv(1_000).endswith(END_OF_CHUNKS)
+        client("store_memory", content="Lives in Austin")
+        assert b"mem://recent" in stream.recv(1_000)
+
+
+def test_who_accepts_no_stream_of_events_ends_none(server: HttpServer) -> None:
+    client = HttpClient(server, "2025-11-25")
+    client.request("resources/subscribe", uri="mem://recent")
+    with server.connect() as stream:
+        stream.sendall(get_stream(client))
+        assert stream.recv(1_000).startswith(b"HTTP/1.1 200")
+        refused = server.get(client.path, **{**client.headers, "Accept": "application/json"})
+        assert refused.status == 406
+        client("store_memory", content="Lives in Boston")
+        assert b"mem://recent" in stream.recv(1_000)
+
+
 def test_an_idle_session_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Looked for every few seconds; the session of a stream that lasts is in use."""
     with served_http(tmp_path, MEMLOG_HTTP_SESSION_SECONDS="0.2") as server:

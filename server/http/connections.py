@@ -20,13 +20,18 @@ import anyio
 import msgspec
 from anyio.abc import TaskGroup, TaskStatus
 from mcp.server.lowlevel import Server
-from mcp.server.streamable_http import LAST_EVENT_ID_HEADER, MCP_SESSION_ID_HEADER
+from mcp.server.streamable_http import (
+    LAST_EVENT_ID_HEADER,
+    MCP_SESSION_ID_HEADER,
+    check_accept_headers,
+)
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp_types import JSONRPCMessage, JSONRPCRequest, jsonrpc_message_adapter
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic_core import from_json
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Scope, Send
 
@@ -75,6 +80,8 @@ class _Connection:
         self.scope = anyio.CancelScope()
         self.requests = 0
         self._asked: set[str] = set()
+        self._stream: anyio.CancelScope | None = None
+        self._streaming = anyio.Lock()
         self.opened_s = self.used_s = time.monotonic()
 
     async def keep(self, *, task_status: TaskStatus[None]) -> None:
@@ -86,11 +93,38 @@ class _Connection:
     async def handle(self, scope: Scope, receive: Whole, send: Send) -> None:
         self.requests += 1
         try:
-            if not (self._may_be_short and await self.direct.take(scope, receive, send)):
+            if scope["method"] == "GET" and not self.manager.stateless and _wants_events(scope):
+                await self._listen(scope, receive, send)
+            elif not (self._may_be_short and await self.direct.take(scope, receive, send)):
                 await self._hand_on(scope, receive, send)
         finally:
             self.requests -= 1
             self.used_s = time.monotonic()
+
+    async def _listen(self, scope: Scope, receive: Whole, send: Send) -> None:
+        """The newest stream takes the place of the one before. The SDK has one for each session and would refuse every
+        other; but that a client lost its network nobody here knows, for as long as the system keeps the connection."""
+        before, self._stream = self._stream, anyio.CancelScope()
+        if before is not None:
+            before.cancel()
+        begun = False
+
+        async def note(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        with self._stream as stream:
+            async with self._streaming:
+                await self._hand_over(scope, receive, note)
+        if not stream.cancelled_caught:
+            return
+        if begun:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        else:
+            await refused(HTTPStatus.CONFLICT, "Another stream took its place")(
+                scope, receive, send
+            )
 
     async def _hand_on(self, scope: Scope, receive: Whole, send: Send) -> None:
         """To the SDK. In a session it knows requests by their ids: of two with the same, one would never be answered,
@@ -338,6 +372,11 @@ def _begun_anew(scope: Scope) -> Scope:
     """The same request for a new stream: none is kept to be resumed, and the SDK would answer nothing."""
     resumed = LAST_EVENT_ID_HEADER.encode()
     return {**scope, "headers": [each for each in scope["headers"] if each[0] != resumed]}
+
+
+def _wants_events(scope: Scope) -> bool:
+    _, has_events = check_accept_headers(Request(scope))
+    return has_events
 
 
 def _message(body: bytes) -> JSONRPCMessage | None:
