@@ -40,6 +40,8 @@ class Session:
         self.active = project
         self.grant = grant
         self.lasting = lasting
+        self.listens_anew: Callable[[], None] = lambda: None
+        """Called when its client begins to listen by another stream, over HTTP; set by who tells it of changes."""
 
     def project_name(self, asked: str | None) -> str:
         """The project a call works in. Raises NoActiveProject where none was named nor is active."""

@@ -138,6 +138,10 @@ class Subscriptions:
         self._watching_list = 0
         self._subscribed: dict[str, ServerSession] = {}
         """By URI, through which the one client of this server is told, until 2025-11-25."""
+        self._told: set[str] = set()
+        """Of these, which it was told of since its stream began."""
+        self._untaken: set[str] = set()
+        """Which it was told of by a stream before, or by none."""
         self._heads: dict[Asked, _Head] = {}
         self._glances = _glances.setdefault(session.service, _Glances())
 
@@ -149,6 +153,7 @@ class Subscriptions:
             server.add_request_handler(
                 "resources/unsubscribe", UnsubscribeRequestParams, self._on_unsubscribe
             )
+            self._session.listens_anew = self._listens_anew
         server.add_request_handler(
             "subscriptions/listen", SubscriptionsListenRequestParams, self._on_listen
         )
@@ -172,7 +177,18 @@ class Subscriptions:
     ) -> EmptyResult:
         if self._subscribed.pop(params.uri, None) is not None:
             self._unwatch([params.uri])
+            self._told.discard(params.uri)
         return EmptyResult()
+
+    def _listens_anew(self) -> None:
+        self._untaken |= self._told
+        self._told.clear()
+        self._wake()
+
+    async def _tell_again(self) -> None:
+        """Nobody learns what of a stream that broke had arrived."""
+        while self._untaken:
+            await self._tell_subscriber(self._untaken.pop())
 
     # -- since 2026-07-28: one request that lasts
 
@@ -266,6 +282,7 @@ class Subscriptions:
             woken = self._awake.is_set()
             self._awake = anyio.Event()
             try:
+                await self._tell_again()
                 if woken or await self._moved():
                     await self._look()
             except Exception:
@@ -307,7 +324,11 @@ class Subscriptions:
 
     async def _tell(self, uri: str) -> None:
         await self._bus.publish(ResourceUpdated(uri))
+        await self._tell_subscriber(uri)
+
+    async def _tell_subscriber(self, uri: str) -> None:
         if (session := self._subscribed.get(uri)) is not None:
+            self._told.add(uri)
             await session.send_resource_updated(uri)
 
     # -- looking, in a worker thread

@@ -156,6 +156,22 @@ def test_a_new_stream_of_a_session_takes_the_place_of_the_one_before(server: Htt
         assert b"mem://recent" in stream.recv(1_000)
 
 
+def test_what_changed_while_no_stream_listened_is_told_by_the_next_one(server: HttpServer) -> None:
+    client = HttpClient(server, "2025-11-25")
+    client("create_project", name="missed")
+    for uri in ("memory://knowledge-graph", "mem://recent"):
+        client.request("resources/subscribe", uri=uri)
+    client("store_memory", content="Lives in Oslo")
+    for _ in range(2):  # the first may have broken before it was read
+        with server.connect() as stream:
+            stream.sendall(get_stream(client, Last_Event_ID="7"))
+            heard = b""
+            while b"mem://recent" not in heard:
+                heard += (part := stream.recv(1_000))
+                assert part
+            assert b"knowledge-graph" not in heard
+
+
 def test_who_accepts_no_stream_of_events_ends_none(server: HttpServer) -> None:
     client = HttpClient(server, "2025-11-25")
     client.request("resources/subscribe", uri="mem://recent")

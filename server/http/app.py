@@ -140,7 +140,7 @@ class App:
         server = build_server(session, offered, on_called=called)
         guard(server)
         direct = Direct(server, Calls(session, offered), self._threads, self._pace, called)
-        return Served(server, direct)
+        return Served(server, direct, session.listens_anew)
 
     async def _mcp(self, scope: Scope, receive: Whole, send: Send) -> None:
         grant = self._access.granted(scope)

@@ -57,10 +57,11 @@ class Door(msgspec.Struct, frozen=True):
 
 
 class Served(NamedTuple):
-    """A server, and the short way to its tools."""
+    """A server, the short way to its tools, and who is told that its client begins to listen by another stream."""
 
     server: Server[Any]
     direct: Direct
+    listens_anew: Callable[[], None]
 
 
 MakeServer = Callable[[Door, bool], Served]
@@ -70,12 +71,13 @@ MakeServer = Callable[[Door, bool], Served]
 class _Connection:
     """One server with the SDK's HTTP around it, and the short way past it where it may be taken."""
 
-    def __init__(self, door: Door, manager: StreamableHTTPSessionManager, direct: Direct) -> None:
+    def __init__(self, door: Door, manager: StreamableHTTPSessionManager, served: Served) -> None:
         self.door = door
         self.client = ""
         """Whose session it is."""
         self.manager = manager
-        self.direct = direct
+        self.direct = served.direct
+        self._listens_anew = served.listens_anew
         self._may_be_short = is_untraced(manager.app)
         self.scope = anyio.CancelScope()
         self.requests = 0
@@ -111,8 +113,10 @@ class _Connection:
 
         async def note(message: Message) -> None:
             nonlocal begun
-            begun = True
             await send(message)
+            if not begun and message.get("status") == HTTPStatus.OK:
+                self._listens_anew()
+            begun = True
 
         with self._stream as stream:
             async with self._streaming:
@@ -330,16 +334,16 @@ class Connections:
 
     async def _open(self, door: Door, *, lasting: bool) -> _Connection:
         assert self._tasks is not None, "connections are opened while `running`"
-        server, direct = self._make(door, lasting)
+        served = self._make(door, lasting)
         manager = StreamableHTTPSessionManager(
-            server,
+            served.server,
             json_response=True,
             stateless=not lasting,
             security_settings=None,  # `hosts` stands in front of all
             session_idle_timeout=None,
             max_request_body_size=self._settings.http_body_bytes_max,
         )
-        connection = _Connection(door, manager, direct)
+        connection = _Connection(door, manager, served)
         await self._tasks.start(connection.keep)
         return connection
 
