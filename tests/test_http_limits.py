@@ -219,6 +219,7 @@ def test_an_upgrade_is_not_taken_and_the_request_is_answered(server: HttpServer)
     with server.connect() as connection:
         connection.sendall(asking("tools/list").replace(b"Host", upgrade, 1))
         assert connection.recv(100).startswith(b"HTTP/1.1 200")
+    assert not [line for line in server.log() if "pgrade" in line["message"]]
 
 
 def test_what_is_no_http_is_refused_as_json(server: HttpServer) -> None:

@@ -165,6 +165,9 @@ class _PatientProtocol(H11Protocol):
         elif self._head is None:
             self._await_head()
 
+    def _unsupported_upgrade_warning(self) -> None:
+        """None is given: that no upgrade is taken is nobody's fault, and no package would change it."""
+
     def _in_request(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
 
