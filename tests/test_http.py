@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,7 @@ from mcp_types import ResourceUpdatedNotification
 from tests.asgi import request
 from tests.connected import ERAS, Mode, run
 from tests.http_served import Answer, HttpClient, HttpServer, get_stream, served_http
-from tests.served import Era, served
+from tests.served import ENVELOPE, Era, served
 from tests.service import Refused
 
 JON = {"name": "Jon", "entityType": "person", "observations": ["likes dancing"]}
@@ -340,6 +341,27 @@ def test_each_refusal_is_json_with_its_status(
     assert answer.headers["content-type"] == "application/json"
     assert answer.json["error"]["message"]
     assert ("allow" in answer.headers) == (answer.status == 405)
+
+
+@WIRE_ERAS
+def test_what_is_accepted_may_stand_in_several_lines(server: HttpServer, era: Era) -> None:
+    """As clients send it that add a header for each media type (RFC 9110, 5.3)."""
+    client = HttpClient(server, era)
+    call = {"name": "list_projects", "arguments": {}, "_meta": ENVELOPE}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+    head = {
+        **client.headers,
+        "MCP-Protocol-Version": era,
+        "Mcp-Method": "tools/call",
+        "Mcp-Name": "list_projects",
+        "Host": "localhost",
+        "Content-Length": str(len(body := json.dumps(message).encode())),
+        "Accept": "text/event-stream\r\nAccept: application/json",
+    }
+    lines = "".join(f"{name}: {value}\r\n" for name, value in head.items())
+    with server.connect() as connection:
+        connection.sendall(f"POST /mcp HTTP/1.1\r\n{lines}\r\n".encode() + body)
+        assert connection.recv(100).startswith(b"HTTP/1.1 200")
 
 
 def test_a_refused_preflight_of_a_browser_is_json(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from http import HTTPStatus
@@ -154,7 +154,7 @@ class App:
             )
             await answer(scope, receive, send)
             return
-        scope["headers"] = _with_media_type_as_compared(scope["headers"])
+        scope["headers"] = _with_media_types_as_compared(scope["headers"])
         door = Door(grant, None if project is None else canonical(project))
         await self._connections.handle(scope, receive, send, door)
 
@@ -298,11 +298,18 @@ def _not_checked(connection: HTTPConnection, error: AuthenticationError) -> Resp
     )
 
 
-def _with_media_type_as_compared(
-    headers: Iterable[tuple[bytes, bytes]],
+def _with_media_types_as_compared(
+    headers: Sequence[tuple[bytes, bytes]],
 ) -> list[tuple[bytes, bytes]]:
-    """Media types are the same in whatever case (RFC 9110, 8.3.1); the SDK knows them in small letters."""
-    return [(name, value.lower() if name == b"content-type" else value) for name, value in headers]
+    """Media types are the same in whatever case (RFC 9110, 8.3.1); the SDK knows them in small letters. Those that are
+    accepted may stand in several lines (5.3), of which the SDK reads the first."""
+    accepted = [value for name, value in headers if name == b"accept"]
+    others = [
+        (name, value.lower() if name == b"content-type" else value)
+        for name, value in headers
+        if name != b"accept"
+    ]
+    return [*others, (b"accept", b", ".join(accepted))] if accepted else others
 
 
 class _Routes(Starlette):
