@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import signal
 from collections.abc import Iterator
@@ -362,6 +363,15 @@ def test_what_is_accepted_may_stand_in_several_lines(server: HttpServer, era: Er
     with server.connect() as connection:
         connection.sendall(f"POST /mcp HTTP/1.1\r\n{lines}\r\n".encode() + body)
         assert connection.recv(100).startswith(b"HTTP/1.1 200")
+
+
+def test_a_compressed_body_is_refused_as_one(server: HttpServer) -> None:
+    client = HttpClient(server)
+    body = gzip.compress(b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
+    answer = client.post(body, Content_Encoding="gzip")
+    assert answer.status == 415
+    assert answer.headers["accept-encoding"] == "identity"
+    assert "gzip" in answer.json["error"]["message"]
 
 
 def test_a_refused_preflight_of_a_browser_is_json(tmp_path: Path) -> None:

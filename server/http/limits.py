@@ -1,8 +1,9 @@
 """How much is taken and worked on, each limit with its status and a JSON error.
 
     400  a head larger than is taken        413  a body that says it is larger than is taken
-    400  a body of two lengths              503  more requests than are worked on at a time
-    504  a request that takes too long      429  more requests than a token may send
+    400  a body of two lengths              415  a body that is compressed
+    504  a request that takes too long      503  more requests than are worked on at a time
+                                            429  more requests than a token may send
 
 What answers with 504 is not stopped if it writes: it ends as it began, whole, and holds its place
 among the requests worked on until then. Streams that last count only until they begin; they are bounded
@@ -107,6 +108,14 @@ class Limits:
                 "There is both a Content-Length and a Transfer-Encoding",
                 "Send one of them.",
                 connection="close",
+            )
+        encoding = headers.get("content-encoding", "identity")
+        if encoding.lower() != "identity":
+            return refused(
+                HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+                f"The body is encoded: {encoding[:100]}",
+                "Send it as it is, without Content-Encoding.",
+                accept_encoding="identity",
             )
         declared = headers.get("content-length", "0")
         if not declared.isdecimal() or int(declared) > self._body_bytes_max:
