@@ -92,6 +92,19 @@ def test_relations_are_listed_once_and_loose_ends_are_warned_of(client: Client) 
     assert json.loads(client.texts[-1]) == []
 
 
+def test_relations_that_remain_at_a_name_that_is_no_entity_are_told_when_it_is_deleted(
+    client: Client,
+) -> None:
+    client("create_entities", entities=[JON])
+    client("create_relations", relations=[KNOWS])
+    answer = client("delete_entities", entityNames=["Gina", "Mia"])
+    assert answer["notFound"] == ["Gina", "Mia"]
+    assert answer["notice"] == (
+        "The relation 'Jon knows Gina' remains. To delete such a relation: delete_relations."
+    )
+    assert client("delete_entities", entityNames=["Jon", "Gina"])["notice"] is None
+
+
 def test_added_observations_are_answered_per_entity(client: Client) -> None:
     client("create_entities", entities=[JON, GINA])
     answer = client(

@@ -178,11 +178,29 @@ def delete_entities(call: Call, arguments: DeleteEntities) -> DeleteEntitiesResu
             entities=told,
             not_found=not_found,
             suggestions=closest_names(missing, outcome.after),
-            notice=room.notice(remedy, cut_notice(told, remedy, call.session), *meant),
+            notice=room.notice(
+                remedy,
+                cut_notice(told, remedy, call.session),
+                *meant,
+                *_remaining(missing, outcome.after),
+            ),
         )
 
     project, opened = call.open(arguments)
     return call.execute(opened, arguments, answer, DeleteEntitiesResult)
+
+
+def _remaining(missing: Iterable[str], after: State) -> list[str]:
+    """Which relations have an end at a name that was not found: they are of no entity that was deleted."""
+    rows = {row.id: row for name in missing for row in after.relations_touching(name)}
+    told = said(
+        [
+            f"The relation '{shorten(row.source)} {shorten(row.relation_type)} {shorten(row.target)}' remains."
+            for row in rows.values()
+        ],
+        "relations remain",
+    )
+    return [*told, "To delete such a relation: delete_relations."] if told else []
 
 
 def _told(former: Mapping[str, str], end: str) -> list[str]:
