@@ -132,6 +132,17 @@ def test_a_refusal_names_the_cause_under_the_id_it_is_sure_of(
     assert named in reply.error.message
 
 
+@pytest.mark.parametrize("half", ["\\ud83d", "\\ud83dy", "\\ude00", "\\ud83d\\ud83d\\ude00"])
+def test_half_an_emoji_is_named_as_such_wherever_it_stands(half: str) -> None:
+    text = f'{{"jsonrpc":"2.0","id":7,"method":"m","params":{{"a":["x{half}"]}}}}'
+    reply = refusal(text.encode())
+    assert reply is not None
+    code = "U+DE00" if half == "\\ude00" else "U+D83D"
+    assert reply.error.message.startswith(
+        f"Invalid params: a text contains a lone surrogate {code}"
+    )
+
+
 @pytest.mark.parametrize(
     "line",
     [

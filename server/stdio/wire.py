@@ -31,6 +31,7 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from memlog.errors import shorten
+from server.input.wording import SURROGATE
 from server.stdio.faults import internal_error, problems_of
 from server.stdio.lines import EDGE_BYTES, Oversized
 
@@ -38,6 +39,7 @@ _MEMBER = rb'\s*"(jsonrpc|method|id)"\s*:\s*("[^"\\\x00-\x1f]*"|-?\d{1,18})\s*'
 _OPENING = re.compile(rb"\s*\{(?:" + _MEMBER + rb"(?:[,}]|$))*")
 _CLOSING = re.compile(rb"(?:," + _MEMBER + rb")+\}\s*$")
 _MEMBERS = re.compile(_MEMBER)
+_HALF = "half of a character, as where an emoji was cut in two. Remove it or send the full pair."
 
 
 class Refused(Exception):
@@ -146,8 +148,11 @@ def _not_json(line: bytes, reason: str) -> JSONRPCError | None:
         text = line.decode(errors="replace")
     try:
         value = json.loads(text)
+        lone = SURROGATE.search(json.dumps(value, ensure_ascii=False))
     except (ValueError, RecursionError):
         return error_reply(_id_at_edges(line), PARSE_ERROR, reason)
+    if lone is not None and code == INVALID_PARAMS:  # the parser only tells of an escape
+        reason = f"a text contains a lone surrogate U+{ord(lone[0]):04X}: {_HALF}"
     if isinstance(value, dict) and "method" in value:
         request_id = value.get("id")
         if request_id is None:
