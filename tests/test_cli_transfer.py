@@ -559,6 +559,20 @@ def test_names_that_an_entity_had_once_are_told_with_what_becomes_of_their_lines
     )
 
 
+def test_a_name_in_another_unicode_form_is_warned_of_for_it_becomes_the_same(
+    memlog: CommandLine,
+) -> None:
+    one, other = "\u00e9lan", "e\u0301lan"
+    lines = [{**BARE, "name": one}, {**BARE, "name": other}, {**KNOWS, "from": other, "to": one}]
+    told = r"line 2: 'e\u0301lan' is '\xe9lan' of line 1 in another Unicode form: they are one name"
+    first = memlog("import", "-", "--json", stdin="\n".join(map(json.dumps, lines)))
+    assert first.json["warnings"] == [told]
+    again = memlog("import", "-", "--json", stdin=json.dumps(lines[1]))
+    assert again.json["warnings"] == [
+        told.replace("line 2", "line 1").replace("of line 1", "of memory")
+    ]
+
+
 def test_of_many_warnings_the_first_are_shown_and_the_others_counted(memlog: CommandLine) -> None:
     loose = [{**KNOWS, "from": "Mia", "to": f"nobody{n}"} for n in range(50)]
     lines = "\n".join(json.dumps(line) for line in (BARE, *loose)).encode()

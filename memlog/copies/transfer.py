@@ -129,6 +129,7 @@ def doubts(lines: Sequence[Placed], state: State) -> Iterator[str]:
     """What of the lines is kept otherwise than it stands there, or looks like a mistake; `state` is before them."""
     yield from _other_types(lines, state)
     yield from _former_names(lines, state)
+    yield from _other_forms(lines, state)
     first: dict[tuple[str, ...], str] = {}
     for place, line in lines:
         if isinstance(line, RelationLine):
@@ -165,7 +166,7 @@ def _former_names(lines: Sequence[Placed], state: State) -> Iterator[str]:
     """Where a name first stands that means an entity which is called otherwise by now."""
     seen: set[str] = set()
     for place, line in lines:
-        for name in (line.name,) if isinstance(line, EntityLine) else (line.source, line.target):
+        for name in _names(line):
             now = state.current_name(name)
             if canonical(name) not in seen and canonical(now) != canonical(name):
                 yield (
@@ -173,6 +174,31 @@ def _former_names(lines: Sequence[Placed], state: State) -> Iterator[str]:
                     "its facts and relations are added to it"
                 )
             seen.add(canonical(name))
+
+
+def _other_forms(lines: Sequence[Placed], state: State) -> Iterator[str]:
+    """Where a name first stands in another Unicode form than one before: a person cannot tell them apart."""
+    first: dict[str, tuple[str, str]] = {}
+    seen: set[str] = set()
+    for place, line in lines:
+        for name in _names(line):
+            if name in seen:
+                continue
+            seen.add(name)
+            if canonical(name) not in first:
+                now = state.current_name(name)
+                there = canonical(now) == canonical(name) and now != name
+                first[canonical(name)] = (now, "memory") if there else (name, place)
+            kept, where = first[canonical(name)]
+            if name != kept:
+                yield (
+                    f"{place}: {shorten(ascii(name))} is {shorten(ascii(kept))} of {where} in another Unicode form: "
+                    "they are one name"
+                )
+
+
+def _names(line: Line) -> tuple[str, ...]:
+    return (line.name,) if isinstance(line, EntityLine) else (line.source, line.target)
 
 
 def _loose_ends(lines: Sequence[Placed], known: Callable[[str], bool]) -> Iterator[tuple[str, str]]:
