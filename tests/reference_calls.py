@@ -122,6 +122,18 @@ DIFFERENCES = {
         ["knows", "knows"],
         ["knows"],
     ),
+    "relations of a name that is no entity": Difference(
+        "what is not there is not deleted; the answer names the relations that remain",
+        [
+            ("create_entities", {"entities": [GINA]}),
+            ("create_relations", {"relations": [LOOSE]}),
+            ("delete_entities", {"entityNames": ["nobody"]}),
+        ],
+        ("read_graph", {}),
+        "relations.relationType",
+        [],
+        ["waits for"],
+    ),
     "text of a deletion": Difference(
         "every answer in text is JSON, and says what was deleted and what was not there",
         [("create_entities", {"entities": [GINA]})],
@@ -185,6 +197,33 @@ DIFFERENCES = {
         "isError",
         False,
         True,
+    ),
+    "a text that is very long": Difference(
+        "every text has a largest size",
+        [],
+        ("create_entities", {"entities": [{**GINA, "observations": ["x" * 10_001]}]}),
+        "isError",
+        False,
+        True,
+    ),
+    "a control character": Difference(
+        "a terminal that shows it would obey it",
+        [],
+        ("create_entities", {"entities": [{**GINA, "observations": ["\x1b[2J"]}]}),
+        "isError",
+        False,
+        True,
+    ),
+    "an answer about much that was written": Difference(
+        "an answer is cut to a size; everything is stored",
+        [],
+        (
+            "create_entities",
+            {"entities": [{**each, "observations": ["x" * 3_000]} for each in MANY]},
+        ),
+        "count",
+        30,
+        10,
     ),
     "an entity without observations": Difference(
         "no facts are written as none",
