@@ -14,8 +14,14 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import msgspec
 from msgspec import Meta
 
+from memlog.canonical import canonical
 from memlog.closest import did_you_mean
-from memlog.commands import MEMORY_CONTENT_CHARACTERS_MAX, TAGS_MAX, IfExists
+from memlog.commands import (
+    MEMORY_CONTENT_CHARACTERS_MAX,
+    PROJECT_NAME_CHARACTERS_MAX,
+    TAGS_MAX,
+    IfExists,
+)
 from memlog.errors import InvalidParameter, Problem, invalid_at, refuse, shorten
 
 Mode = Literal["hybrid", "text", "semantic"]
@@ -319,8 +325,8 @@ def _convert(name: str, value: Any, wanted: Any) -> Any:
     """Raises ValueError, which says what is taken. Case does not count where there are words to choose from."""
     if name == "toolsets" and isinstance(value, str):
         return _toolsets(value)
-    if name == "project" and isinstance(value, str) and not value.strip():
-        return ""
+    if name == "project" and isinstance(value, str):
+        return _project(value)
     if get_origin(wanted) is tuple and isinstance(value, str):
         items = (each.strip() for each in value.split(","))
         return tuple(_convert(name, each, get_args(wanted)[0]) for each in items if each)
@@ -346,6 +352,15 @@ def _path(value: str | Path) -> Path:
         raise ValueError(
             f"no home directory is known for the ~ in {str(value)!r}: write the path out"
         ) from error
+
+
+def _project(text: str) -> str:
+    if not text.strip():
+        return ""
+    if len(canonical(text)) > PROJECT_NAME_CHARACTERS_MAX:
+        longest = f"a project's name has {PROJECT_NAME_CHARACTERS_MAX} characters at most"
+        raise ValueError(f"{shorten(text)!r} is too long: {longest}")
+    return text
 
 
 def _toolsets(text: str) -> tuple[str, ...]:

@@ -830,6 +830,16 @@ def test_a_project_of_white_space_alone_is_none(remembered: CommandLine) -> None
     assert (refused.code, "it is empty. Name a project" in refused.stderr) == (2, True)
 
 
+def test_a_project_whose_name_no_call_could_give_is_none_to_begin_with(memlog: CommandLine) -> None:
+    longest = "e\u0301" * 100
+    assert memlog("projects", MEMLOG_PROJECT=longest).code == 0
+    for refused in (
+        memlog("projects", MEMLOG_PROJECT=longest + "x"),
+        memlog("serve", "--project", longest + "x"),
+    ):
+        assert (refused.code, "100 characters at most" in refused.stderr) == (1, True)
+
+
 @pytest.mark.parametrize("begun", [False, True])
 def test_what_is_advised_for_a_project_that_is_not_there_makes_it(
     memlog: CommandLine, begun: bool
