@@ -164,7 +164,8 @@ SETTINGS = (
     Setting("similar_min", "Cosine from which store_memory offers a stored memory as similar"),
     Setting(
         "content_characters_max",
-        "The longest content of a memory, in characters of its JSON; a fact never has more than 10000",
+        "The longest content of a memory, in characters, those of its JSON where it is no text; a fact never has "
+        "more than 10000",
         also=("MAX_CONTENT_LENGTH",),
     ),
     Setting("tags_max", "The most tags that one call gives a record", also=("MAX_TAGS_COUNT",)),
