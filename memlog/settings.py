@@ -173,10 +173,15 @@ SETTINGS = (
         "embedder",
         "What turns text into vectors: minilm (local), openai (any compatible endpoint), fastembed, or none",
     ),
-    Setting("embedder_model", "Model name for openai and fastembed", also=("EMBEDDINGS_MODEL",)),
+    Setting(
+        "embedder_model",
+        "Model name for openai and fastembed; without one text-embedding-3-small and BAAI/bge-small-en-v1.5",
+        also=("EMBEDDINGS_MODEL",),
+    ),
     Setting(
         "embedder_url",
-        "Base address of the endpoint for openai, ending before /embeddings",
+        "Base address of the endpoint for openai, ending before /embeddings; without one that of OpenAI itself, "
+        "https://api.openai.com/v1",
         also=("OPENAI_BASE_URL",),
     ),
     Setting("embedder_key", "Key for the endpoint", also=("OPENAI_API_KEY",), secret=True),

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from memlog.settings import SETTINGS, TOOLSETS
+from projections.embedding import fastembed, openai
 from server.manual import DOCS, PAGES, settings_page, tools_page
 from server.registry import tools
 
@@ -12,6 +13,12 @@ from server.registry import tools
 @pytest.mark.parametrize(("name", "page"), PAGES.items())
 def test_a_generated_page_is_up_to_date(name: str, page: Callable[[], str]) -> None:
     assert (DOCS / name).read_text() == page(), "run scripts/docs"
+
+
+def test_where_texts_go_and_by_which_model_is_told_where_nothing_is_set() -> None:
+    page = settings_page()
+    assert openai.BASE_URL_DEFAULT in page
+    assert openai.MODEL_DEFAULT in page and fastembed.MODEL_DEFAULT in page
 
 
 def test_every_tool_has_its_part_with_every_argument() -> None:

@@ -29,7 +29,8 @@ def open_fastembed(spec: EmbedderSpec) -> FastEmbed:
     except ImportError as error:
         raise EmbeddingError(
             "The embedder fastembed needs the package fastembed, which is not installed",
-            suggestion="Run `pip install fastembed`, or set MEMLOG_EMBEDDER=minilm.",
+            suggestion="Run `pip install fastembed` with the Python of memlog (in a checkout "
+            "`.venv/bin/python -m pip install fastembed`), or set MEMLOG_EMBEDDER=minilm.",
         ) from error
     model = spec.model or MODEL_DEFAULT
     try:
