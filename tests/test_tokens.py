@@ -111,6 +111,17 @@ def test_nobody_can_be_named_as_who_comes_without_a_token_of_the_file(
     assert tokens.all() == ()
 
 
+def test_where_the_file_is_a_link_what_it_leads_to_is_changed(tmp_path: Path) -> None:
+    """A server may know that file by its own name: it would go on letting in whoever was revoked."""
+    served, link = Tokens(tmp_path / "kept" / "tokens.json"), tmp_path / "link.json"
+    link.symlink_to(served.path)
+    token = Tokens(link).new(Grant("laptop"))
+    assert served.find(token) is not None
+    Tokens(link).revoke("laptop")
+    assert served.find(token) is None
+    assert link.is_symlink()
+
+
 def test_a_change_by_another_process_is_seen_at_once(tmp_path: Path) -> None:
     one, other = Tokens(tmp_path / "tokens.json"), Tokens(tmp_path / "tokens.json")
     token = one.new(Grant("laptop"))

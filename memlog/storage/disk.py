@@ -6,6 +6,13 @@ import os
 from pathlib import Path
 
 
+def led_to(path: Path) -> Path:
+    """What `path` leads to where it is a link, or lies beyond one. Links that lead in a circle stay what they are:
+    `Path.resolve` raises RuntimeError over them before Python 3.13.
+    """
+    return Path(os.path.realpath(path))
+
+
 def make_private(folder: Path) -> None:
     """Makes `folder`, and those it lies in as the system makes any, where it is not there.
 

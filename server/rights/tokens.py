@@ -24,7 +24,7 @@ from memlog.closest import did_you_mean
 from memlog.errors import InvalidParameter, StorageError
 from memlog.settings import Settings
 from memlog.shell import command_line
-from memlog.storage.disk import make_private, write_whole
+from memlog.storage.disk import led_to, make_private, write_whole
 from memlog.storage.errors import reason, storage_error
 from memlog.times import iso
 from server.rights.grants import ENVIRONMENT, OAUTH, Grant, Right
@@ -165,7 +165,8 @@ class Tokens:
             self._write(left)
 
     def _changing(self) -> AbstractContextManager[object]:
-        lock = self.path.with_name(self.path.name + ".lock")
+        file = led_to(self.path)  # whoever changes it under another name waits, too
+        lock = file.with_name(file.name + ".lock")
         try:
             make_private(lock.parent)
             return FileLock(lock).acquire()
@@ -190,6 +191,6 @@ class Tokens:
     def _write(self, tokens: tuple[Token, ...]) -> None:
         text = msgspec.json.format(msgspec.json.encode(_Kept(tokens)), indent=2)
         try:
-            write_whole(self.path, text + b"\n")
+            write_whole(led_to(self.path), text + b"\n")  # which others may read by its own name
         except OSError as error:
             raise storage_error(self.path, error) from error
