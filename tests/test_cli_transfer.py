@@ -213,6 +213,20 @@ def test_an_export_that_ends_halfway_leaves_the_file_as_it_was(
     assert list(tmp_path.glob("out.jsonl*")) == [out]
 
 
+@pytest.mark.parametrize("command", ["export", "backup"])
+@pytest.mark.parametrize("beyond", ["", "within"])
+def test_links_in_a_circle_are_nowhere_to_write_to_in_words(
+    remembered: CommandLine, tmp_path: Path, command: str, beyond: str
+) -> None:
+    circle, other = tmp_path / "circle", tmp_path / "other"
+    circle.symlink_to(other)
+    other.symlink_to(circle)
+    told = remembered(command, circle / beyond)
+    assert (told.code, told.stdout) == (1, "")
+    assert re.match(f"error: .*{circle}", told.stderr)
+    assert circle.is_symlink() and other.is_symlink()
+
+
 def test_an_export_keeps_a_link_and_who_may_read_its_file(
     remembered: CommandLine, tmp_path: Path
 ) -> None:

@@ -35,7 +35,7 @@ from memlog.log import Damage, Log
 from memlog.projects.folders import OURS
 from memlog.projects.project import DATABASES, GENERATION_KEY, LOG_FILE, Project
 from memlog.projects.store import Store
-from memlog.storage.disk import make_private, sync_folder
+from memlog.storage.disk import led_to, make_private, sync_folder
 from memlog.storage.environment import Environment
 from memlog.storage.errors import is_damage
 from memlog.storage.tables import place
@@ -193,9 +193,9 @@ def _clear(folder: Path) -> None:
 
 
 def _require_backup(folder: Path, data_dir: Path) -> None:
-    if folder.resolve() == data_dir.resolve():
+    if led_to(folder) == led_to(data_dir):
         raise InvalidParameter("A data directory cannot be its own backup: name another folder")
-    if any(folder.resolve().is_relative_to((data_dir / ours).resolve()) for ours in OURS):
+    if any(led_to(folder).is_relative_to(led_to(data_dir / ours)) for ours in OURS):
         raise InvalidParameter(
             f"{folder} is a folder of the data directory in which memlog keeps its own files",
             suggestion="Name a folder elsewhere, best on another disk.",

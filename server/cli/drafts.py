@@ -8,6 +8,7 @@ is left then is removed by whoever writes the same file next.
 
 from __future__ import annotations
 
+import errno
 import glob
 import os
 import sys
@@ -16,6 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from memlog.storage.disk import led_to
 from server.cli import output
 from server.cli.stopping import terminated_in_order
 
@@ -34,9 +36,9 @@ def written_whole(file: Path) -> Iterator[BinaryIO]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    target = file.resolve()  # where it is a link, what it leads to is replaced
     try:
-        with _in_place_of(target) as opened:
+        # Where it is a link, what it leads to is replaced.
+        with _in_place_of(led_to(file)) as opened:
             yield opened
     except OSError as error:
         raise OSError(error.errno, error.strerror or str(error), str(file)) from error
@@ -44,6 +46,8 @@ def written_whole(file: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def _in_place_of(target: Path) -> Iterator[BinaryIO]:
+    if target.is_symlink():  # one of a circle, which leads to no file
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
     if target.exists() and not target.is_file():
         with target.open("wb") as opened:
             yield opened
