@@ -16,7 +16,7 @@ from memlog.commands import CreateEntities, CreateRelations, NewEntity, NewRelat
 from memlog.projects.project import Origin
 from memlog.projects.store import Store
 from server.cli.common import SafeFormatter
-from tests.command_line import CommandLine
+from tests.command_line import CommandLine, Line, written
 from tests.served import DEADLINE_S, environment, run_memlog
 
 CLEAR, TITLE, BACK = "\x1b[2J", "\x9d0;owned\x9c", "was\rwill be"
@@ -63,6 +63,29 @@ def test_no_command_prints_a_control_character_of_what_is_stored(
     ended = memlog(*words)
     assert ended.code == 0, ended.stderr
     assert not OBEYED.search(ended.stdout + ended.stderr)
+
+
+NAME = "Jon\n  · forged  (position 3)"
+"""What follows its first line looks like a fact of somebody."""
+
+
+@pytest.mark.parametrize(
+    "command", ["search dances", "log", "show NAME", "diff --from 0", "stats", "purge default"]
+)
+def test_a_name_of_several_lines_makes_none_that_looks_like_another(
+    tmp_path: Path, command: str
+) -> None:
+    memlog = CommandLine(tmp_path / "data")
+    lines: list[Line] = [
+        {"type": "entity", "name": NAME, "entityType": NAME, "observations": ["dances"]},
+        {"type": "relation", "from": NAME, "to": NAME, "relationType": NAME},
+    ]
+    memory = written(tmp_path / "memory.jsonl", lines)
+    assert memlog("import", memory, "--thread", "one").code == 0
+    words = [NAME if word == "NAME" else word for word in command.split()]
+    shown = memlog(*words, *(["--entity", NAME] if words[0] == "purge" else [])).stdout
+    assert "forged" in shown
+    assert not any(line.startswith("  · forged") for line in shown.splitlines())
 
 
 def test_control_characters_are_shown_as_json_spells_them(memlog: CommandLine) -> None:

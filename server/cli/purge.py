@@ -19,6 +19,7 @@ from server.cli.common import (
     here,
     indexed,
     json_option,
+    one_line,
     print_json,
     progress_bar,
     say,
@@ -131,12 +132,12 @@ _OTHERWISE = {"added": "there again", "changed": "as it was before", "removed": 
 
 def _tell(planned: Plan, others: list[str]) -> None:
     if planned.names:
-        say(f"Names: {', '.join(planned.names)}")
+        say(f"Names: {', '.join(map(one_line, planned.names))}")
     for kind, count in planned.kinds.items():
         say(_kind(kind, count))
     say(f"Positions: {_ranges(sorted(planned.positions))}")
     for each in others[:SHOWN_MAX]:
-        say(f"Then {each}.")
+        say(f"Then {one_line(each)}.")
     if len(others) > SHOWN_MAX:
         say(f"… and {len(others) - SHOWN_MAX} more.")
     if planned.mentions:

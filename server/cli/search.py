@@ -8,6 +8,7 @@ from memlog.settings import Mode, Settings
 from server.cli.common import (
     beneath,
     json_option,
+    one_line,
     open_console,
     print_json,
     project_option,
@@ -59,8 +60,8 @@ def search_command(
     if not found.groups:
         console.print("Nothing relevant was found.")
     for group in found.groups:
-        heading = Text(group.name, "bold")
-        heading.append(f"  {group.kind}", "cyan")
+        heading = Text(beneath(group.name), "bold")  # a fact may have several lines, too
+        heading.append(f"  {one_line(group.kind)}", "cyan")
         heading.append(f"  {group.score:.2f}", "dim")
         console.print(heading)
         for line, day in zip(group.lines, group.days, strict=True):

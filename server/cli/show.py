@@ -17,6 +17,7 @@ from server.answering.views import EntityView, Provenance, RelationView, view_re
 from server.cli.common import (
     beneath,
     json_option,
+    one_line,
     open_console,
     print_json,
     project_option,
@@ -89,17 +90,19 @@ def _print(
     def line(said: Text, part: str) -> None:
         console.print(said.append(f"  ({sources[part]})", "dim"))
 
-    line(Text(entity.name, "bold").append(f" ({entity.entity_type})", "default"), entity.id)
+    kind = f" ({one_line(entity.entity_type)})"
+    line(Text(one_line(entity.name), "bold").append(kind, "default"), entity.id)
     if entity.aliases:
-        console.print(Text(f"  also {', '.join(entity.aliases)}", "dim"))
+        console.print(Text(f"  also {', '.join(map(one_line, entity.aliases))}", "dim"))
     for fact in facts:
         line(Text(f"  · {beneath(fact.content)}"), fact.id)
     for each in relations:
-        line(Text(f"  → {each.source} {each.relation_type} {each.target}"), each.id)
+        said = f"{each.source} {each.relation_type} {each.target}"
+        line(Text(f"  → {one_line(said)}"), each.id)
 
 
 def _from(source: Provenance) -> str:
     said = [f"position {source.position}", source.time]
-    said += [f"thread {source.thread}"] if source.thread else []
+    said += [f"thread {one_line(source.thread)}"] if source.thread else []
     said += [source.command] if source.command else []
     return ", ".join(said)

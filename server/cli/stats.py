@@ -19,10 +19,10 @@ from memlog.settings import Settings
 from projections.analytics.tables import Count, Totals
 from server.cli.common import (
     json_option,
+    one_line,
     open_console,
     print_json,
     project_argument,
-    safe,
     with_settings,
 )
 from server.cli.looking import open_to_read, service_to_read
@@ -185,7 +185,9 @@ def events_by_day(project: Project, last_us: int) -> dict[str, int]:
 def _print(report: Report, console: Console) -> None:
     from rich.text import Text
 
-    console.print(Text(report.project, "bold").append(f"  position {report.position:,}", "dim"))
+    console.print(
+        Text(one_line(report.project), "bold").append(f"  position {report.position:,}", "dim")
+    )
     console.print(
         ", ".join(counted(report.totals[total], things) for total, things in SHOWN_TOTALS.items())
     )
@@ -232,7 +234,7 @@ def _bars(heading: str, numbers: Mapping[str, int]) -> Table:
     most = max(numbers.values())
     for name, number in list(numbers.items())[:LINES_MAX]:
         cells = round(BAR_CELLS_MAX * number / most) if most else 0
-        table.add_row(Text(safe(name)), f"{number:,}", Text("█" * cells or "▏", "cyan"))
+        table.add_row(Text(one_line(name)), f"{number:,}", Text("█" * cells or "▏", "cyan"))
     if len(numbers) > LINES_MAX:
         table.add_row(f"[dim]and {len(numbers) - LINES_MAX:,} more[/]", "", "")
     return table
