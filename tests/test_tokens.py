@@ -278,6 +278,19 @@ def test_where_the_tokens_are_may_be_said_before_the_command_or_behind_it(tmp_pa
     assert memlog("token", "list", "--json").json == []
 
 
+@pytest.mark.parametrize(
+    "words",
+    [["new", "phone", "--tokens-file", ""], ["--tokens-file", "", "new", "phone"]],
+)
+def test_an_empty_text_is_no_file_of_tokens(tmp_path: Path, words: list[str]) -> None:
+    """As a variable that is not set gives it: the token would be made in the usual file."""
+    memlog = CommandLine(tmp_path)
+    refused = memlog("token", *words)
+    assert (refused.code, refused.stdout) == (2, "")
+    assert "'--tokens-file': it is empty. Name a file" in refused.stderr
+    assert not (tmp_path / "tokens.json").exists()
+
+
 def test_a_token_for_a_project_that_is_not_there_comes_with_a_warning(tmp_path: Path) -> None:
     memlog = CommandLine(tmp_path)
     assert memlog("projects", "create", "caf\u00e9").code == 0

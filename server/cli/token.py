@@ -51,9 +51,21 @@ class Kept(NamedTuple):
     settings: Settings
 
 
+class TokensFile(click.Path):
+    """A file that is named: an empty text, as a variable that is not set gives it, would be the usual one."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, dir_okay=False)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("it is empty. Name a file, or leave it out.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 tokens_file_option = click.option(
     "--tokens-file",
-    type=click.Path(dir_okay=False),
+    type=TokensFile(),
     help="File of the tokens.  [env: MEMLOG_TOKENS_FILE]",
 )
 
@@ -75,13 +87,12 @@ def with_tokens(command: Command) -> Command:
     @tokens_file_option
     @with_settings
     @functools.wraps(command)
-    def run(settings: Settings, tokens_file: str | None, **arguments: Any) -> Any:
+    def run(settings: Settings, tokens_file: Path | None, **arguments: Any) -> Any:
         from server.rights.tokens import Tokens, tokens_path
 
         group = click.get_current_context().parent
         file = tokens_file or (group and group.params["tokens_file"])
-        path = Path(file) if file else tokens_path(settings)
-        return command(Kept(Tokens(path), settings), **arguments)
+        return command(Kept(Tokens(file or tokens_path(settings)), settings), **arguments)
 
     return run
 
