@@ -163,6 +163,13 @@ def test_a_damaged_file_is_named(tmp_path: Path, content: bytes) -> None:
         Tokens(path).find("x")
 
 
+def test_a_file_where_their_folder_should_be_is_named(tmp_path: Path) -> None:
+    (tmp_path / "data").touch()
+    told = CommandLine(tmp_path / "data")("token", "list")
+    assert told.code == 1
+    assert "hint: 'data' is no folder, or a link that leads nowhere: move it away" in told.stderr
+
+
 @pytest.mark.parametrize(
     ("key", "misspelt"),
     [("projects", "project"), ("toolsets", "toolset"), ("expires_us", "expires")],
@@ -305,7 +312,7 @@ def test_a_token_for_a_project_that_is_not_there_comes_with_a_warning(tmp_path: 
         "Warning: There is no project 'caffe' yet: the token reaches it once it is made. "
         "Did you mean 'caf\u00e9'?",
         "Warning: There is no project 'xyz' yet: the token reaches it once it is made. "
-        "`memlog projects create` makes it.",
+        "`memlog projects create xyz` makes it.",
     ]
     assert len(memlog("token", "list", "--json").json) == 2
 

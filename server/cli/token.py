@@ -15,6 +15,7 @@ from memlog.closest import did_you_mean
 from memlog.commands import ProjectName
 from memlog.errors import InvalidParameter, MemlogError, shorten
 from memlog.settings import TOOLSETS, Settings
+from memlog.shell import command_line
 from memlog.times import iso
 from server.cli import output
 from server.cli.common import (
@@ -172,7 +173,8 @@ def _not_there(settings: Settings, projects: Sequence[str]) -> Iterator[str]:
     reached = Grant(projects=(*there, settings.project))
     for name in projects:
         if not reached.reaches(name):
-            near = did_you_mean(name, there) or "`memlog projects create` makes it."
+            made = f"`{command_line('memlog projects create', name)}` makes it."
+            near = did_you_mean(name, there) or made
             yield f"There is no project '{name}' yet: the token reaches it once it is made. {near}"
 
 

@@ -181,7 +181,7 @@ class Tokens:
 
     def _unreadable(self, why: Exception | str) -> StorageError:
         suggestion: str | None = "Mend the file, or remove it and make the tokens anew."
-        if isinstance(why, PermissionError):
+        if isinstance(why, (PermissionError, NotADirectoryError)):
             suggestion = storage_error(self.path, why).suggestion
         told = reason(self.path, why) if isinstance(why, Exception) else why
         return StorageError(
