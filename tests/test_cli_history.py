@@ -14,6 +14,8 @@ from memlog.errors import Conflict, EntityNotFound, InvalidParameter
 from memlog.projects.project import Project
 from memlog.projects.store import Store
 from server.cli import COMMANDS, cli
+from server.service import Service
+from tests.command_line import CommandLine
 from tests.service import client_on
 
 Run = Callable[..., Result]
@@ -173,6 +175,28 @@ def test_between_a_moment_and_itself_nothing_is_different(run: Run) -> None:
 def test_a_dry_run_tells_and_changes_nothing(run: Run, project: Callable[[], Project]) -> None:
     assert run("undo", "--dry-run").output == "Would undo: 8 · 'Jonathan': 'dances' was added\n"
     assert project().head() == 8
+
+
+def test_an_undo_that_is_stopped_when_it_is_done_does_not_only_say_that_it_was_aborted(
+    data_dir: Path, project: Callable[[], Project], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = Service.execute
+
+    def stop(*arguments: Any) -> None:
+        done(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Service, "execute", stop)
+    ended = CommandLine(data_dir)("undo", "--project", "default", "--data-dir", data_dir)
+    assert (ended.code, ended.stdout) == (1, "")
+    log = f"`memlog log --data-dir {data_dir} --project default`"
+    assert ended.stderr.split("\n")[1:] == [
+        f"It may be undone already, and another undo takes back one command more: {log} tells.",
+        "",
+        "Aborted!",
+        "",
+    ]
+    assert project().head() == 9
 
 
 def test_an_undo_of_a_thread_that_never_wrote_names_the_nearest_that_did(run: Run) -> None:

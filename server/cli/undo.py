@@ -14,6 +14,7 @@ from memlog.settings import Settings
 from server.answering.nearest import require_thread
 from server.cli.common import (
     INTEGER,
+    here,
     json_option,
     one_line,
     print_json,
@@ -21,8 +22,14 @@ from server.cli.common import (
     say,
     with_settings,
 )
+from server.cli.hints import spoken
 from server.cli.looking import open_existing, service_to_read
+from server.cli.stopping import stopped_in_words
 from server.tools.history import LAST_MAX, NOTHING_TO_UNDO
+
+STOPPED_MEANWHILE = (
+    "It may be undone already, and another undo takes back one command more: `memlog log` tells."
+)
 
 
 @click.command("undo")
@@ -64,9 +71,14 @@ def undo_command(
         _, opened = open_existing(service, project)
         require_thread(thread, opened)
         if dry_run:
-            undone = opened.project.rehearse(command, service.store.context, _undone)
-        else:
-            undone = service.execute(opened, command, _undone, Origin(actor="memlog undo"))
+            _tell(opened.project.rehearse(command, service.store.context, _undone), True, as_json)
+            return
+        with stopped_in_words(lambda: here(spoken(STOPPED_MEANWHILE, project))):
+            done = service.execute(opened, command, _undone, Origin(actor="memlog undo"))
+            _tell(done, False, as_json)
+
+
+def _tell(undone: list[dict[str, Any]], dry_run: bool, as_json: bool) -> None:
     if as_json:
         print_json({"dryRun": dry_run, "undone": undone})
         return
