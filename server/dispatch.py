@@ -231,7 +231,8 @@ def perform(tool: Tool, call: Call, arguments: Mapping[str, Any] | None) -> Answ
         error = foreseen(raised)
         damaged = isinstance(error, DamagedLog)
         project = _project_of(tool, decoded, call.session) if damaged else ""
-        failure = {"error": describe(error, call.session, project), **tool.beside(error)}
+        where = {"project": call.project} if call.project else {}  # in another it may be there
+        failure = {"error": describe(error, call.session, project), **where, **tool.beside(error)}
         damage = None if damaged else call.damage
         more = () if damage is None else (damage.message,)  # what is not found may be what was lost
         return Answer(failure, failure, more, outcome=error.code)

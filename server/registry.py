@@ -68,6 +68,8 @@ class Call(msgspec.Struct):
     origin: Origin = Origin()
     opened: Opened | None = None
     """The project it works in, once that is known."""
+    project: str = ""
+    """The name of that project."""
 
     @property
     def service(self) -> Service:
@@ -75,8 +77,8 @@ class Call(msgspec.Struct):
 
     def open(self, arguments: Any) -> tuple[str, Opened]:
         """The project the call works in: its name, and the project opened."""
-        name, self.opened = self.session.open(getattr(arguments, "project", None))
-        return name, self.opened
+        self.project, self.opened = self.session.open(getattr(arguments, "project", None))
+        return self.project, self.opened
 
     @property
     def damage(self) -> DamagedLog | None:

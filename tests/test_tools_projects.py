@@ -250,6 +250,24 @@ def test_archiving_leaves_no_project_active_however_its_name_is_spelt(tmp_path: 
         assert client("get_current_project")["current"] is None
 
 
+def test_a_failure_names_the_project_in_which_something_is_missing(client: Client) -> None:
+    """Else what is in another would be made a second time in this one, as the error advises."""
+    client("create_entities", entities=[JON])
+    client("create_project", name="other")
+    addition = {"entityName": "Jon", "contents": ["likes tea"]}
+    error = refused(client, "add_observations", observations=[addition])
+    assert error["code"] == "ENTITY_NOT_FOUND"
+    assert json.loads(client.texts[-1])["project"] == "other"
+    refused(client, "get_history", entityName="Joan", project="default")
+    assert json.loads(client.texts[-1])["project"] == "default"
+
+
+def test_a_failure_of_a_call_that_came_into_no_project_names_none(client: Client) -> None:
+    for arguments in ({"names": ["Jon"], "project": "othr"}, {"nams": ["Jon"]}):
+        refused(client, "open_nodes", **arguments)
+        assert "project" not in json.loads(client.texts[-1])
+
+
 def test_names_are_unique_and_missing_ones_offer_the_nearest(client: Client) -> None:
     client("create_project", name="frontend")
     assert refused(client, "create_project", name="frontend")["code"] == "PROJECT_EXISTS"
