@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from memlog.times import iso
 from server.answering import moments
 from server.answering.moments import parse_moment
-from server.tools import recalling
 from tests.service import Client, Refused, client_on
 
 NAMES = st.sampled_from(["Ann", "Bob", "Cy"])
@@ -192,9 +191,30 @@ def test_changes_since_an_answer_are_not_said_to_lie_in_the_future_where_the_clo
     with client_on(tmp_path) as client:
         made = client(*_create("Ann", "Person", ["likes tea"]))["entities"][0]
         now_us = parse_moment(made["createdAt"], "createdAt")
-        for module in (moments, recalling):
-            monkeypatch.setattr(module, "clock_us", lambda: now_us - 3_600_000_000)
+        monkeypatch.setattr(moments, "clock_us", lambda: now_us - 3_600_000_000)
         client(*_create("Bob", "Person", ["likes coffee"]))
         answer = client("changes_since", since=made["createdAt"])
         assert "Bob" in answer["text"] and answer.get("notice") is None
         assert "lies in the future" in client("changes_since", since="2999-01-01")["notice"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("read_graph", {"asOf": "2999-01-01"}),
+        ("recall", {"query": "tea", "since": "2999-01-01"}),
+        ("get_history", {"since": "2999-01-01"}),
+    ],
+)
+def test_a_time_that_has_not_come_is_refused_with_the_time_it_is_and_whose_clock_that_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tool: str, arguments: dict[str, Any]
+) -> None:
+    """East of Greenwich what was ten minutes ago lies ahead, if it is written without its zone."""
+    with client_on(tmp_path) as client:
+        client(*_create("Ann", "Person", ["likes tea"]))
+        now_us = parse_moment("2998-12-31T23:50:00Z", "now")
+        monkeypatch.setattr(moments, "clock_us", lambda: now_us)
+        with pytest.raises(Refused) as refused:
+            client(tool, arguments)
+        said = refused.value.error["message"]
+        assert f"it is {iso(now_us)}. A time without a zone is UTC." in said

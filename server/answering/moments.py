@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from memlog.errors import InvalidParameter, invalid_at
 from memlog.projects.project import Project, clock_us
-from memlog.times import parse_iso
+from memlog.times import iso, parse_iso
 from server.input.wording import READ
 
 MOMENT_CHARACTERS_MAX = 64
@@ -65,7 +65,7 @@ def position_of(moment: int | str | None, project: Project, path: str = "asOf") 
     if lies_ahead(time_us, project):
         instead = f"Leave {path} out to ask for now."
         suggestion = "Pass a moment that has passed." if path.endswith("since") else instead
-        raise invalid_at(path, f"{moment} lies in the future", suggestion, moment)
+        raise invalid_at(path, in_the_future(moment), suggestion, moment)
     return project.position_at(time_us)
 
 
@@ -77,6 +77,11 @@ def beyond(since: int | str | None, project: Project, at: int | None) -> int:
         problem = f"nothing was written after {since} by then: asOf is position {at}"
         raise invalid_at("since", problem, "Pass an earlier since, or a later asOf.", since)
     return position
+
+
+def in_the_future(moment: str) -> str:
+    """That it lies there, and what time it is: who wrote it by a clock of another zone can tell."""
+    return f"{moment} lies in the future: it is {iso(clock_us())}. A time without a zone is UTC."
 
 
 def lies_ahead(time_us: int, project: Project) -> bool:

@@ -12,7 +12,7 @@ from memlog import events
 from memlog.codec import Entry
 from memlog.errors import invalid_at
 from memlog.log import Log
-from memlog.projects.project import Project, clock_us
+from memlog.projects.project import Project
 from memlog.sentences import CUT, sentence
 from memlog.state import State
 from memlog.times import day, iso
@@ -23,6 +23,7 @@ from server.answering.moments import (
     NewSince,
     Since,
     beyond,
+    in_the_future,
     lies_ahead,
     parse_moment,
     position_of,
@@ -217,7 +218,7 @@ def _not_yet(moment: int | str, project: Project) -> str | None:
         return None
     if not lies_ahead(parse_moment(moment, "since"), project):
         return None
-    return f"{moment} lies in the future: it is {iso(clock_us())}. A time without a zone is UTC."
+    return in_the_future(moment)
 
 
 def _changes(
