@@ -247,6 +247,34 @@ def test_the_importance_of_a_relation_is_told_where_it_is_not_that_of_most(clien
         }
 
 
+@pytest.mark.parametrize(
+    ("tool", "key", "there", "missing", "things"),
+    [
+        ("delete_entities", "entityNames", "Jon", "Joan", "Entities"),
+        ("delete_relations", "relations", KNOWS, {**KNOWS, "relationType": "likes"}, "Relations"),
+        (
+            "delete_observations",
+            "deletions",
+            {"entityName": "Jon", "observations": ["was a banker"]},
+            {"entityName": "Jon", "observations": ["Was a banker"]},
+            "Observations",
+        ),
+    ],
+)
+def test_a_deletion_is_said_to_be_done_as_far_as_it_is(
+    client: Client, tool: str, key: str, there: Any, missing: Any, things: str
+) -> None:
+    client("create_entities", entities=[JON, GINA])
+    client("create_relations", relations=[KNOWS])
+    nothing = client(tool, {key: [missing]})
+    assert (nothing["success"], nothing["deleted"]) == (True, 0)
+    assert nothing["message"] == f"No {things.lower()} deleted: none was found"
+    some = client(tool, {key: [there, missing]})
+    assert some["message"] == f"{things} deleted successfully, but for those under notFound"
+    client("undo")
+    assert client(tool, {key: [there]})["message"] == f"{things} deleted successfully"
+
+
 def test_what_is_deleted_by_a_former_name_is_not_said_to_be_missing(client: Client) -> None:
     client("create_entities", entities=[JON, GINA])
     client("create_relations", relations=[KNOWS])

@@ -28,7 +28,7 @@ from memlog.projects.project import Outcome
 from memlog.state import Relation, State
 from server.advice import followable
 from server.answering.cutting import Room, said
-from server.answering.nearest import closest_names, closest_relations
+from server.answering.nearest import closest_names, closest_relations, deletion
 from server.answering.portions import OPEN_ALONE, cut_notice, portion_of_facts, view_portion
 from server.answering.views import EntityView, RelationView, view_relation
 from server.registry import Call, Result, tool
@@ -173,7 +173,7 @@ def delete_entities(call: Call, arguments: DeleteEntities) -> DeleteEntitiesResu
         return DeleteEntitiesResult(
             project=project,
             success=True,
-            message="Entities deleted successfully",
+            message=deletion("entities", len(found), len(missing)),
             deleted=len(found),
             entities=told,
             not_found=not_found,
@@ -317,7 +317,7 @@ def delete_relations(call: Call, arguments: DeleteRelations) -> DeleteRelationsR
         return DeleteRelationsResult(
             project=project,
             success=True,
-            message="Relations deleted successfully",
+            message=deletion("relations", len(rows), len(missing)),
             deleted=len(rows),
             not_found=room.take([_edge(item) for item in missing], "relations not found", share=2),
             suggestions=[_edge(row) for row in closest_relations(missing, outcome.after)],

@@ -14,7 +14,7 @@ from memlog.events import ObservationAdded, ObservationDeleted, ObservationSuper
 from memlog.projects.project import Outcome
 from memlog.state import Observation, State
 from server.answering.cutting import ANSWER_CHARACTERS, Room, each_fitting, said, within_budget
-from server.answering.nearest import closest_facts
+from server.answering.nearest import closest_facts, deletion
 from server.registry import Call, Result, tool
 
 
@@ -199,7 +199,7 @@ def delete_observations(call: Call, arguments: DeleteObservations) -> DeleteObse
         return DeleteObservationsResult(
             project=project,
             success=True,
-            message="Observations deleted successfully",
+            message=deletion("observations", len(ids), len(missing)),
             deleted=len(ids),
             deletions=told,
             not_found=not_found,
