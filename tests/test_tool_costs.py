@@ -60,4 +60,13 @@ def test_whoever_reads_the_schemas_alone_learns_what_a_date_means_as_a_moment() 
         name: listed(tool).input_schema["properties"] for name, tool in tools(TOOLSETS).items()
     }
     told = {schema["asOf"]["description"] for schema in asked.values() if "asOf" in schema}
-    assert told == {"ISO time (a date: its first moment) or log position"}
+    assert told == {"ISO UTC time (a date: its first moment) or log position"}
+
+
+@pytest.mark.parametrize("key", ["asOf", "since", "createdAfter"])
+def test_whoever_reads_the_schemas_alone_learns_in_which_zone_a_time_without_one_is(
+    key: str,
+) -> None:
+    asked = [listed(tool).input_schema["properties"] for tool in tools(TOOLSETS).values()]
+    told = [schema[key]["description"] for schema in asked if key in schema]
+    assert told and all("UTC" in each for each in told)

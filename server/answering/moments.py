@@ -41,9 +41,13 @@ _Moment = (
 )
 
 Time = Annotated[str, Meta(examples=[_EXAMPLE], extra={READ: parse_iso})]
-AsOf = Annotated[_Moment, Meta(description="ISO time (a date: its first moment) or log position")]
-Since = Annotated[_Moment, Meta(description="Log position or ISO time")]
-NewSince = Annotated[_Moment, Meta(description="Only what is newer than a position or ISO time")]
+AsOf = Annotated[
+    _Moment, Meta(description="ISO UTC time (a date: its first moment) or log position")
+]
+Since = Annotated[_Moment, Meta(description="Log position or ISO UTC time")]
+NewSince = Annotated[
+    _Moment, Meta(description="Only what is newer than a position or ISO UTC time")
+]
 """The argument `since` of a tool that searches."""
 
 

@@ -38,7 +38,7 @@ class QueryNodes(Arguments, frozen=True):
     max_importance: Share | None = field(name="maxImportance", default=None)
     min_confidence: Share | None = field(name="minConfidence", default=None)
     max_confidence: Share | None = field(name="maxConfidence", default=None)
-    created_after: Annotated[Time, Meta(description="ISO time")] | None = field(
+    created_after: Annotated[Time, Meta(description="ISO UTC time")] | None = field(
         name="createdAfter", default=None
     )
     updated_after: Time | None = field(name="updatedAfter", default=None)
