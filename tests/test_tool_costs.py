@@ -70,3 +70,11 @@ def test_whoever_reads_the_schemas_alone_learns_in_which_zone_a_time_without_one
     asked = [listed(tool).input_schema["properties"] for tool in tools(TOOLSETS).values()]
     told = [schema[key]["description"] for schema in asked if key in schema]
     assert told and all("UTC" in each for each in told)
+
+
+@pytest.mark.parametrize("name", ["create_entities", "save_memory"])
+def test_whoever_reads_the_descriptions_alone_learns_what_becomes_of_an_entity_that_exists(
+    name: str,
+) -> None:
+    said = tools(TOOLSETS)[name].description
+    assert "An entity that exists" in said or "An entity of the same name" in said

@@ -90,6 +90,7 @@ def _as_text(problem: Problem) -> str:
 def save_memory(call: Call, arguments: SaveMemory) -> SaveMemoryResult:
     """Save entities with facts AND relations in one step, all or nothing. The preferred way to store knowledge.
 
+    An entity that exists keeps what it has and gets what is new.
     RULES: 1) Each observation is ONE fact, at most 150 characters. 2) Each entity has at least 1 relation.
     Example: {"threadId": "t1", "entities": [{"name": "Ann", "entityType": "Person", "observations":
     ["Works at Acme"], "relations": [{"targetEntity": "Acme", "relationType": "works at"}]}]}
