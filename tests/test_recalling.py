@@ -461,3 +461,10 @@ def test_a_recall_holds_more_evidence_than_a_search_cut_to_its_length(tmp_path: 
     assert recalled.questions == searched.questions == 3
     assert recalled.whole == 3
     assert searched.whole < 3
+
+
+def test_code_is_told_without_its_line_breaks_and_the_description_says_so(client: Client) -> None:
+    add(client, "Jon", "def paid(x):\n    if x:\n        return 1")
+    answer = client("recall", query="def paid")
+    assert "def paid(x): if x: return 1" in answer["text"]
+    assert "Line breaks are lost" in client.tools["recall"].description
