@@ -5,7 +5,8 @@ the turns that answer it as its evidence. Questions of category 5 have no answer
 is evidence that names no turn. The data is for measuring only (CC BY-NC 4.0) and no part of this project.
 
 Its authors had the facts of each session noted down as well, each about one of the two and with the turns that
-tell it: what an agent stores that keeps facts and no transcript. A conversation is given either way.
+tell it: what an agent stores that keeps facts and no transcript. A conversation is given either way, or as one long
+text for each session, as whoever keeps minutes has it.
 
 `store` keeps a turn as an observation of the entity that spoke, in the thread of its session, each
 conversation in a project of its own: what a memory server's nine tools offer, and so what other servers
@@ -24,12 +25,13 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from bench.world import settings_over
 from memlog.commands import (
+    CONTENT_CHARACTERS_MAX,
     AddObservations,
     CreateEntities,
     EntityObservations,
@@ -47,7 +49,7 @@ _TURN = re.compile(r"D\d+:\d+")
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """What one of them said in a session, and the day; or what was noted down about one."""
+    """What one of them said in a session, and the day; or what was noted down about one; or all of a session."""
 
     session: str
     speaker: str
@@ -55,7 +57,7 @@ class Turn(msgspec.Struct, frozen=True):
 
 
 class Question(msgspec.Struct, frozen=True):
-    """`evidence` are ids of turns, at least one."""
+    """`evidence` are ids of turns, or of what is stored in their place, at least one."""
 
     text: str
     evidence: tuple[str, ...]
@@ -70,9 +72,13 @@ class Conversation(msgspec.Struct, frozen=True):
     questions: list[Question]
 
 
-def conversations(path: Path, *, noted: bool = False) -> Iterator[Conversation]:
-    """As they were said, or `noted`: the evidence of a question is then the facts that the turns tell which are its
-    evidence, and questions whose evidence nobody noted down are left out."""
+Told = Literal["turns", "facts", "sessions"]
+"""In what a conversation is stored: the evidence of a question is what has the turns that are its evidence."""
+
+
+def conversations(path: Path, told_in: Told = "turns") -> Iterator[Conversation]:
+    """As they were said; or in the `facts` that were noted down, without the questions whose evidence nobody noted; or
+    in one text for each of the `sessions`, as much of it as an observation holds."""
     for sample in json.loads(path.read_text()):
         told = sample["conversation"]
         turns = {
@@ -89,7 +95,13 @@ def conversations(path: Path, *, noted: bool = False) -> Iterator[Conversation]:
             and (evidence := dict.fromkeys(turn for turn in each["evidence"] if turn in turns))
         ]
         said = Conversation(sample["sample_id"], turns, questions)
-        yield _noted(said, sample["observation"], told) if noted else said
+        match told_in:
+            case "turns":
+                yield said
+            case "facts":
+                yield _noted(said, sample["observation"], told)
+            case "sessions":
+                yield _in_sessions(said)
 
 
 def _dated(text: str, session: str, told: dict[str, Any]) -> str:
@@ -119,6 +131,23 @@ def _noted(
         if (evidence := dict.fromkeys(fact for turn in each.evidence for fact in telling[turn]))
     ]
     return Conversation(said.name, facts, questions)
+
+
+def _in_sessions(said: Conversation) -> Conversation:
+    lines = defaultdict[str, list[str]](list)
+    for turn in said.turns.values():
+        lines[turn.session].append(f"{turn.speaker}: {turn.text}")
+    whole = {
+        session: Turn(session, "Minutes", "\n".join(each)[:CONTENT_CHARACTERS_MAX])
+        for session, each in lines.items()
+    }
+    questions = [
+        msgspec.structs.replace(
+            each, evidence=tuple(dict.fromkeys(said.turns[turn].session for turn in each.evidence))
+        )
+        for each in said.questions
+    ]
+    return Conversation(said.name, whole, questions)
 
 
 @contextmanager

@@ -7,10 +7,10 @@ PATH is a file of LoCoMo; how its conversations are stored is `locomo`'s. Every 
     hit@10      whether any of them is among the first ten
     MRR         1 / the place of the first of them, 0 where none comes back
 
-With `--noted` the facts that were noted down of a conversation take the place of its turns. Also told is the same by
-session, where a session has the place of the best of its turns. Two places for two turns
-that were said word for word alike are one, for they are one observation. The latency is that of the whole
-search with the question's embedding, each question asked once.
+With `--told-in facts` those that were noted down of a conversation take the place of its turns, with `--told-in
+sessions` one text for each session. Also told is the same by session, where a session has the place of the best of its
+turns. Two places for two turns that were said word for word alike are one, for they are one observation. The latency is
+that of the whole search with the question's embedding, each question asked once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,15 @@ from rich.table import Table
 
 from bench.ablation import VARIANTS
 from bench.console import open_console
-from bench.locomo import CATEGORIES, Conversation, Question, conversations, empty_service, store
+from bench.locomo import (
+    CATEGORIES,
+    Conversation,
+    Question,
+    Told,
+    conversations,
+    empty_service,
+    store,
+)
 from bench.rows import percentile_ns
 from memlog.settings import Mode
 from projections.documents import Kind
@@ -190,17 +198,21 @@ def ablation_table(service: Service, known: Sequence[Stored]) -> Table:
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("path", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option("--words-only", is_flag=True, help="Without the model.")
-@click.option("--noted", is_flag=True, help="The facts that were noted down, not what was said.")
+@click.option(
+    "--told-in",
+    type=click.Choice(get_args(Told)),
+    default="turns",
+    help="What was said, the facts that were noted down of it, or a text for each session.",
+)
 @click.option("--ablation", is_flag=True, help="Hybrid search without one of its parts at a time.")
-def main(path: Path, words_only: bool, noted: bool, ablation: bool) -> None:
+def main(path: Path, words_only: bool, told_in: Told, ablation: bool) -> None:
     """Measure what a search finds of the evidence of questions, over the LoCoMo file at PATH."""
     console = open_console()
     with empty_service(model=not words_only) as service:
         known = []
-        for conversation in conversations(path, noted=noted):
-            what = "facts" if noted else "turns"
+        for conversation in conversations(path, told_in):
             console.print(
-                f"{conversation.name}: {len(conversation.turns):,} {what}, "
+                f"{conversation.name}: {len(conversation.turns):,} {told_in}, "
                 f"{len(conversation.questions):,} questions"
             )
             known.append(stored(service, conversation))

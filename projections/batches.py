@@ -84,7 +84,8 @@ def texts(project: Project) -> Iterator[list[str]]:
     """Every text that ever was to be embedded, in the order of the log, a batch of entries at a time."""
     for _, found in lots(project, 0, project.head()):
         born = [each.document for each in found if isinstance(each, Born)]
-        yield [document.text for document in born if document.kind not in WORDED_ONLY]
+        embedded = (each for each in born if each.kind not in WORDED_ONLY)
+        yield [passage for document in embedded for passage in document.passages]
 
 
 def _batch_end(log: Log, after: int, last: int) -> int:

@@ -23,6 +23,7 @@ from memlog import events
 from memlog.canonical import canonical, strings
 from memlog.codec import Entry
 from memlog.state import Entity, Memory, Observation, Relation, State
+from projections.passages import passages
 
 NEVER = 2**63 - 1
 """Where a document that lives has not died: the indexes keep an end for each."""
@@ -64,6 +65,11 @@ class Document(msgspec.Struct, frozen=True):
     born: int
     subject: str = ""
     written: Written | None = None
+
+    @property
+    def passages(self) -> list[str]:
+        """What is embedded of it."""
+        return passages(self.text, self.subject)
 
 
 @lru_cache(maxsize=1_000)
@@ -172,13 +178,11 @@ def changes(entries: Iterable[Entry], state_at: Callable[[int], State]) -> Itera
 def texts_about(
     ids: Collection[str], entries: Iterable[Entry], state_at: Callable[[int], State]
 ) -> set[str]:
-    """Every text under which entities, their observations, or memories with these ids were ever found."""
-    return {
-        change.document.text
-        for change in changes(entries, state_at)
-        if isinstance(change, Born)
-        and not {change.document.ref, change.document.entity}.isdisjoint(ids)
-    }
+    """Every text under which entities, their observations, or memories with these ids were ever found, and the passages
+    of each."""
+    every = (each.document for each in changes(entries, state_at) if isinstance(each, Born))
+    about = (each for each in every if not {each.ref, each.entity}.isdisjoint(ids))
+    return {text for document in about for text in (document.text, *document.passages)}
 
 
 def _differences(position: int, state_at: Callable[[int], State]) -> Iterator[Change]:

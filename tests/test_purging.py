@@ -50,6 +50,7 @@ from memlog.state import State
 from projections.check import compare
 from projections.embeddings import Embeddings
 from projections.follow import Projections
+from projections.passages import passages
 from tests.embedder_by_hash import opened_by_hash
 from tests.service import client_on
 
@@ -467,6 +468,24 @@ def test_what_somebody_who_searches_meanwhile_has_embedded_again_goes_too(
         assert next(embedded_again, None) is None
         with pytest.raises(EmbeddingError, match="no stored vector"):
             embeddings.get().stored([text])
+
+
+def test_the_passages_of_a_long_text_go_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("projections.embeddings.open_embedder", opened_by_hash)
+    told = "".join(f"was a banker on day {day}. " for day in range(200))
+    parts = passages(f"Jon: {told}", "Jon")
+    with client_on(tmp_path, embedder="minilm") as client:
+        made = [{"name": "Jon", "entityType": "person", "observations": [told]}]
+        client("create_entities", entities=made)
+        client("search_nodes", query="a banker")
+        embeddings = client.service.embeddings
+        assert len(embeddings.get().stored(parts)) == len(parts) > 3
+        client.service.purge("default", Target(("Jon",)))
+        for part in parts:
+            with pytest.raises(EmbeddingError, match="no stored vector"):
+                embeddings.get().stored([part])
 
 
 def test_what_a_crash_left_of_a_rewriting_is_in_nobodys_way(store: Store) -> None:

@@ -73,8 +73,8 @@ def test_the_day_of_its_session_stands_behind_what_was_said(tmp_path: Path) -> N
     written = tmp_path / "dated.json"
     written.write_text(json.dumps([sample]))
     (said_then,), (noted_then,) = (
-        [turn.text for each in conversations(written, noted=noted) for turn in each.turns.values()]
-        for noted in (False, True)
+        [turn.text for each in conversations(written, told_in) for turn in each.turns.values()]
+        for told_in in ("turns", "facts")
     )
     assert (said_then, noted_then) == (
         "I moved yesterday. (8 May, 2023)",
@@ -83,7 +83,7 @@ def test_the_day_of_its_session_stands_behind_what_was_said(tmp_path: Path) -> N
 
 
 def test_the_evidence_of_a_question_about_notes_is_those_of_its_turns(path: Path) -> None:
-    (conversation,) = conversations(path, noted=True)
+    (conversation,) = conversations(path, "facts")
     assert [turn.text for turn in conversation.turns.values()] == [
         "Bob saw a lynx.",
         "Ann saw an otter.",
@@ -91,6 +91,18 @@ def test_the_evidence_of_a_question_about_notes_is_those_of_its_turns(path: Path
     ]
     told = [[conversation.turns[each].text for each in q.evidence] for q in conversation.questions]
     assert told == [["Ann saw an otter."], ["Bob saw a lynx.", "Ann met a lynx."]]
+
+
+def test_the_evidence_of_a_question_about_sessions_is_those_of_its_turns(path: Path) -> None:
+    (said,), (conversation,) = conversations(path), conversations(path, "sessions")
+    assert list(conversation.turns) == list(
+        dict.fromkeys(turn.session for turn in said.turns.values())
+    )
+    for turn in said.turns.values():
+        assert f"{turn.speaker}: {turn.text}" in conversation.turns[turn.session].text.split("\n")
+    assert [set(each.evidence) for each in conversation.questions] == [
+        {said.turns[turn].session for turn in each.evidence} for each in said.questions
+    ]
 
 
 def test_recall_hits_and_ranks_are_those_of_the_places() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -186,3 +187,29 @@ def test_a_query_that_says_nothing_finds_nothing(client: Client, query: str, mod
 
 def test_a_word_that_is_like_none_is_found_nowhere(client: Client) -> None:
     assert best(client, "zzqqxv", "text") is None
+
+
+MATTERS = [
+    "The budget for spring was agreed.",
+    "Maria moves to the office in Lisbon in May.",
+    "The printer on the second floor is broken again.",
+    "Customers want their invoices as files.",
+    "The rent goes up by four percent.",
+    "Next time everybody brings numbers.",
+    "The summer party is on a boat.",
+]
+
+
+@pytest.mark.parametrize("place", [0, 15, 30])
+def test_what_is_meant_is_found_wherever_it_stands_in_a_long_text(
+    tmp_path: Path, place: int
+) -> None:
+    minutes = MATTERS * 5
+    told = [*minutes[:place], "Rex, a small dog, was adopted from a shelter.", *minutes[place:]]
+    with client_on(tmp_path, embedder="minilm") as opened:
+        entities = [
+            {"name": name, "entityType": "meeting", "observations": [" ".join(sentences)]}
+            for name, sentences in {"Mon": minutes, "Tue": told, "Fri": minutes[:2]}.items()
+        ]
+        opened("create_entities", entities=entities)
+        assert best(opened, "which dog was adopted from a shelter?", "semantic") == "Tue"

@@ -129,6 +129,34 @@ def test_equal_texts_come_in_the_order_in_which_they_were_born(tmp_path: Path) -
     assert found(projector, "same") == refs
 
 
+def test_a_long_text_is_found_once_by_any_of_its_passages(tmp_path: Path) -> None:
+    projector = opened(tmp_path / "vectors")
+    long = document("obs_long", "".join(f"said on day {day}. " for day in range(300)), 1)
+    projector.apply(batch(1, Born(long)))
+    for first in range(2, 2_000, 100):  # enough of them for short codes
+        projector.apply(numbered(first, first + 100))
+
+    for passage in long.passages:
+        best, *others = projector.search(query(passage), limit=2_500)
+        assert best.ref == "obs_long"
+        assert best.cosine == pytest.approx(1.0, abs=ROUNDING)
+        assert "obs_long" not in {hit.ref for hit in others}
+        assert cosines(projector, query(passage), ["obs_long"]) == {"obs_long": best.cosine}
+
+    projector.apply(batch(projector.position + 1, Died("obs_long", projector.position + 1)))
+    assert "obs_long" not in {hit.ref for hit in projector.search(query(passage), limit=2_500)}
+
+
+def test_as_many_documents_come_as_are_wanted_where_all_are_long(tmp_path: Path) -> None:
+    projector = opened(tmp_path / "vectors")
+    for number in range(100):
+        text = f"of week {number}: " + "nothing of note was told. " * 1_000
+        projector.apply(batch(number + 1, Born(document(f"obs_{number}", text, number + 1))))
+
+    assert projector.rows > 60 * 100
+    assert len(projector.search(query("anything"), limit=60)) == 60
+
+
 def test_cosines_name_only_the_living(tmp_path: Path) -> None:
     projector = opened(tmp_path / "vectors")
     projector.apply(batch(2, Born(document("obs_1", "a", 1)), Born(document("obs_2", "b", 2))))

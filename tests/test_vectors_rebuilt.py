@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from projections.documents import NEVER, Born, Change, Died, Document, Kind, Scope
+from projections.passages import passages
 from projections.vectors.index import Vectors
 from projections.vectors.projector import VectorHit, VectorProjector
 from tests.vectors_by_hash import ROUNDING, batch, cosines, embed, opened, query
@@ -26,15 +27,16 @@ class Life:
 
     def __init__(self, document: Document) -> None:
         self.document = document
-        self.vector = embed([document.text])[0]
+        self.vectors = embed(document.passages)
         self.died = NEVER
 
 
 LABELS = ("type:note", "tag:x", "tag:y")
+LONG, LONGER = "tea in Austin. " * 60, "rain on a banker. " * 120
 steps = st.lists(
     st.tuples(
         st.integers(0, 11),  # which ref
-        st.sampled_from(["tea", "rain", "Jon", "a banker", "Austin", "dark mode"]),
+        st.sampled_from(["tea", "rain", "Jon", "a banker", "Austin", LONG, LONGER]),
         st.sampled_from(KINDS),
         st.sets(st.sampled_from(LABELS)),
         st.integers(0, 2),  # positions since the change before
@@ -79,7 +81,7 @@ def expected(
             life.document.ref,
             life.document.kind,
             life.document.entity,
-            float(np.clip((life.vector[np.newaxis] * vector).sum(axis=1), -1, 1)[0]),
+            float(np.clip((life.vectors * vector).sum(axis=1), -1, 1).max()),
         )
         for life in lives
         if life.document.born <= at < life.died and chosen(life.document)
@@ -91,7 +93,7 @@ def expected(
 @given(
     drawn=steps,
     cuts=st.lists(st.sampled_from(["no", "no", "apply", "save"]), min_size=1),
-    text=st.sampled_from(["tea", "Jon", "unseen"]),
+    text=st.sampled_from(["tea", "Jon", "unseen", *passages(LONG), passages(LONGER)[2]]),
     kinds=st.none() | st.frozensets(st.sampled_from(KINDS)),
     labels=st.frozensets(st.sampled_from(LABELS), max_size=2),
     since=st.integers(0, 6),

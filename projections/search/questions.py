@@ -22,6 +22,7 @@ from projections.embedding import CachedEmbedder
 from projections.embedding.computing import nothing
 from projections.embeddings import Embeddings
 from projections.follow import Projections
+from projections.passages import passages
 from projections.search.asking import Meanwhile
 from projections.text.projector import TextProjector
 from projections.vectors.previous import Meaning
@@ -70,12 +71,12 @@ class Question(NamedTuple):
 
 
 class Text(NamedTuple):
-    """What is about to be a document: its vector is kept."""
+    """What is about to be a document: the vector of its first passage, which is kept."""
 
     text: str
 
     def embedded(self, embedder: CachedEmbedder) -> Embedded:
-        return embedder.vectors([self.text])[0], None
+        return embedder.vectors(passages(self.text)[:1])[0], None
 
     @contextmanager
     def on_its_way(self, embedder: CachedEmbedder) -> Iterator[Callable[[], Embedded]]:

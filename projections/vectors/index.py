@@ -23,6 +23,7 @@ Left to others: which rows may be found (`rows`), and taking turns: `add` alone,
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cache
 from hashlib import shake_256
 from typing import Any
@@ -38,8 +39,8 @@ COMPARED_MIN, COMPARED_TIMES = 300, 6
 """So many rows are compared, for each that is wanted. What is found with more and with fewer stands in
 docs/search.md."""
 
-WIDENED_TIMES = 8
-"""So many times as many are where most of them are equal, and may hide others."""
+WIDENED_TIMES = 16
+"""So many times as many are compared where most of them are equal, and may hide others, or are of few documents."""
 
 DEVIATIONS = 5.0
 STEPS_MAX = 127
@@ -108,20 +109,31 @@ class VectorIndex:
         asked: Vectors = _mixed(query) * self._step
         return asked
 
-    def nearest(self, asked: Vectors, selection: Selection, limit: int) -> tuple[Ids, Vectors]:
-        """The `limit` nearest of the selected rows and their cosines, best first, of equals the older one."""
+    def nearest(
+        self,
+        asked: Vectors,
+        selection: Selection,
+        limit: int,
+        documents: Callable[[Ids], Ids] = lambda rows: rows,
+    ) -> tuple[Ids, Vectors]:
+        """The `limit` nearest of the selected rows and their cosines, best first, of equals the older one; of several
+        rows that are of one document, as `documents` tells, the one that this returns, ascending."""
         wanted = max(COMPARED_MIN, COMPARED_TIMES * limit)
-        rows, cosines = self._compared(asked, selection, wanted)
-        if len(rows) < selection.count and 2 * np.count_nonzero(np.diff(cosines)) < len(rows):
-            rows, cosines = self._compared(asked, selection, WIDENED_TIMES * wanted)
+        rows, cosines = self._compared(asked, selection, wanted, documents)
+        alike = 2 * np.count_nonzero(np.diff(cosines)) < len(rows)
+        if wanted < selection.count and (alike or len(rows) < limit):
+            rows, cosines = self._compared(asked, selection, WIDENED_TIMES * wanted, documents)
         return rows[:limit], cosines[:limit]
 
-    def _compared(self, asked: Vectors, selection: Selection, wanted: int) -> tuple[Ids, Vectors]:
+    def _compared(
+        self, asked: Vectors, selection: Selection, wanted: int, documents: Callable[[Ids], Ids]
+    ) -> tuple[Ids, Vectors]:
         """The `wanted` selected rows that are most likely nearest, in the same order."""
         if selection.count <= wanted or self._codes is None:
             rows = selection.rows
         else:
             rows = np.sort(self._codes.proposed(asked, selection, wanted))
+        rows = documents(rows)
         cosines = self.cosines(asked, rows)
         order = np.argsort(-cosines, kind="stable")
         return rows[order], cosines[order]

@@ -4,6 +4,9 @@ A search asks for the nearest documents, for the cosines of others, and for what
 best of them. Between these it keeps rows, not refs, so that each document is looked up once. A row keeps its
 number as long as its table is there, which this holds on to; a row that dies meanwhile is still told.
 
+Of a document that has several passages the one that is nearest to the question speaks for it, however it was found:
+its row is the only one that is told.
+
 Left to others: when to let the writer in between (`turns`).
 """
 
@@ -58,7 +61,10 @@ class Look:
     def rows_of(self, refs: Iterable[str]) -> Ids:
         """The row of each, `NO_ROW` where it does not live."""
         with self._turns.reading():
-            return self._rows.living_rows(refs, self._scope.at)
+            rows = self._rows.living_rows(refs, self._scope.at)
+            known = rows != NO_ROW
+            rows[known] = self._speaking(rows[known])
+            return rows
 
     def described(self, rows: Ids) -> Described:
         """The documents of these rows."""
@@ -77,7 +83,23 @@ class Look:
         """The `limit` nearest rows and their cosines, best first, of equals the older one."""
         with self._turns.reading():
             selection = self._rows.select(self._scope)
-            return self._index.nearest(self._asked, selection, limit)
+            return self._index.nearest(self._asked, selection, limit, self._documents_of)
+
+    def _documents_of(self, rows: Ids) -> Ids:
+        """The rows that speak for the documents of these passages, ascending."""
+        if not self._rows.has_passages:
+            return rows
+        return np.sort(self._speaking(np.unique(self._rows.documents(rows))))
+
+    def _speaking(self, documents: Ids) -> Ids:
+        """For each the row of its passage that is nearest to the question, of equals the first."""
+        if not self._rows.has_passages:
+            return documents
+        speaking = documents.copy()
+        for rows in self._rows.passages(documents):
+            nearest = rows[self._index.cosines(self._asked, rows).argmax()]
+            speaking[documents == rows[0]] = nearest
+        return speaking
 
     def surroundings(self, rows: Ids, *, leading: int, reach: int, words: Set[str]) -> Surroundings:
         """About those of `rows` that there are; and after them what was written down in the same conversation
@@ -88,13 +110,14 @@ class Look:
         own, first = rows[rows != NO_ROW], rows[:leading]
         first = first[first != NO_ROW]
         with self._turns.reading():
-            new = table.companions(first, at)
+            new = table.companions(table.documents(first), at)
             if len(new):
-                new = np.setdiff1d(new, own)
-                new = new[table.fit(new, self._scope)]
+                new = np.setdiff1d(new, table.documents(own))
+                new = self._speaking(new[table.fit(new, self._scope)])
             every = np.concatenate([own, new])
-            around = table.around(every, reach, at)
-            found = _places(every)(np.concatenate([*around.values()]))
+            documents = table.documents(every)
+            around = table.around(documents, reach, at)
+            found = _places(documents)(np.concatenate([*around.values()]))
             beside = dict(zip(around, found.reshape(len(around), len(every)), strict=True))
             close = np.arange(len(first))
             close = np.unique(np.concatenate([close, *(beside[side][close] for side in (-1, 1))]))

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from projections.vectors.look import Look
     from projections.vectors.rows import Rows
 
-VECTORS_VERSION = 9
+VECTORS_VERSION = 10
 """Of the snapshot's content: rows, vectors, codes. Part of the folder's name, which the caller gives."""
 
 Embed = Callable[[Sequence[str]], "np.ndarray[tuple[int, ...], np.dtype[np.float32]]"]
@@ -96,7 +96,7 @@ class VectorProjector:
 
     @property
     def rows(self) -> int:
-        """How many a search compares at most: of all documents, living or not."""
+        """How many a search compares at most: of all passages of all documents, living or not."""
         return self._state.vectors.count
 
     def apply(self, batch: Batch) -> None:
@@ -238,8 +238,8 @@ class VectorProjector:
     def _embedded(self, documents: Sequence[Document]) -> Vectors:
         from projections.vectors.index import accepted
 
-        vectors = self._embed([document.text for document in documents])
-        return accepted(vectors, len(documents), self._dimensions)
+        texts = [passage for document in documents for passage in document.passages]
+        return accepted(self._embed(texts), len(texts), self._dimensions)
 
     def _add(self, vectors: Vectors, rows: Rows, index: VectorIndex) -> None:
         """Appends to the index; the rows, without which nothing is found, follow in one turn.

@@ -1,8 +1,10 @@
 """The rows of the vector index: which document each vector belongs to, and when that document lived.
 
-Row i is the i-th document that was born in the log, whatever batches it was read in. A row is never
-removed: a document that dies gets an end, one that is born again gets another row. So the rows are a
-function of the log alone, and a search `at` a past position finds what lived then.
+Each passage of a document has a row, one right after the other, in the order in which documents were born in the log,
+whatever batches it was read in. The row of its first passage is that of the document: what stands beside what, and
+which life came before, is told of these. A row is never removed: a document that dies gets an end, one that is born
+again gets other rows. So the rows are a function of the log alone, and a search `at` a past position finds what lived
+then.
 
 Left to others: the vectors themselves (`index`), and taking turns; a table is safe to read from
 several threads only while nobody changes it.
@@ -19,7 +21,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from projections.documents import KINDS, NEVER, Document, Scope
+from projections.documents import KINDS, NEVER, Document, Scope, Written
 from projections.embedding.store import KEY_BYTES, key_of
 from projections.search.candidates import NO_ROW, Described
 from projections.text.analysis import asking, name_words
@@ -60,6 +62,7 @@ class _Stored(msgspec.Struct, array_like=True):
     died: bytes = b""
     previous: bytes = b""
     labels: dict[str, bytes] = {}
+    passage: bytes = b""
     keys: bytes = b""
     asking: bytes = b""
     subject: bytes = b""
@@ -70,7 +73,7 @@ class _Stored(msgspec.Struct, array_like=True):
 
 
 class Rows:
-    """The table of rows, one for each life of a document."""
+    """The table of rows, one for each passage of each life of a document."""
 
     def __init__(self, stored: _Stored | None = None) -> None:
         held = stored or _Stored()
@@ -81,6 +84,8 @@ class Rows:
         self._born = Column(np.int64, held.born)
         self._died = Column(np.int64, held.died)
         self._previous = Column(np.int64, held.previous)
+        self._passage = Column(np.uint8, held.passage)
+        """Which of its document's each is, from 0 on."""
         self._keys = bytearray(held.keys)
         self._asking = Column(np.uint8, held.asking)
         self._subject = Column(np.int32, held.subject)
@@ -92,7 +97,10 @@ class Rows:
         self._current = Column(np.int64, held.current)
         self._labels = {label: array("q", rows) for label, rows in held.labels.items()}
         self._entity_codes = {entity: code for code, entity in enumerate(self._entities)}
-        self._last = {ref: row for row, ref in enumerate(self._refs)}
+        documents = np.flatnonzero(self._passage.values[: len(self)] == 0).tolist()
+        self._last = {self._refs[row]: row for row in documents}
+        self.has_passages = len(documents) < len(self)
+        """Whether any document has more than one."""
         self._selections: dict[Scope, Selection] = {}
         """By scope, one without labels; until something changes."""
 
@@ -102,8 +110,17 @@ class Rows:
     # -- what the log says
 
     def add(self, document: Document) -> None:
-        """Appends the row of a document that was born; an earlier life of its ref ends there."""
+        """Appends the rows of a document that was born; an earlier life of its ref ends there."""
         self.retire(document.ref, document.born)
+        first, *others = document.passages
+        self._last[document.ref] = self._add(document, first, 0, document.written)
+        for number, passage in enumerate(others, 1):
+            self._add(document, passage, number, None)
+            self.has_passages = True
+        self._selections = {}
+
+    def _add(self, document: Document, passage: str, number: int, written: Written | None) -> int:
+        """The row that a passage of it, the `number`th, is given. Nothing stands beside those after the first."""
         row = len(self._refs)
         code = self._entity_codes.setdefault(document.entity, len(self._entities))
         if code == len(self._entities):
@@ -112,20 +129,20 @@ class Rows:
         self._entity.append(code)
         self._born.append(document.born)
         self._died.append(NEVER)
-        previous = self._last.get(document.ref, NO_ROW)
+        previous = NO_ROW if number else self._last.get(document.ref, NO_ROW)
         self._previous.append(previous)
-        self._talks.add(previous, document.written)
+        self._talks.add(previous, written)
         self._current.append(row)
         if previous != NO_ROW:
             self._current.values[self._talks.first(previous)] = row
-        self._keys += key_of(document.text)
-        self._asking.append(round(asking(document.text) * ASKING_MAX))
+        self._passage.append(number)
+        self._keys += key_of(passage)
+        self._asking.append(round(asking(passage) * ASKING_MAX))
         self._subject.append(self._subject_code(document.subject))
         for label in dict.fromkeys(document.labels):
             self._labels.setdefault(label, array("q")).append(row)
         self._refs.append(document.ref)
-        self._last[document.ref] = row
-        self._selections = {}
+        return row
 
     def _subject_code(self, subject: str) -> int:
         code = self._subject_codes.setdefault(subject, len(self._subjects))
@@ -138,8 +155,15 @@ class Rows:
         """Ends the life of `ref`, if it is living."""
         row = self._last.get(ref)
         if row is not None and self._died.values[row] == NEVER:
-            self._died.values[row] = position
+            self._died.values[row : self._stop(row)] = position
             self._selections = {}
+
+    def _stop(self, row: int) -> int:
+        """Behind the last passage of the document of this row."""
+        row += 1
+        while row < len(self) and self._passage.values[row]:
+            row += 1
+        return row
 
     # -- what a search asks
 
@@ -151,6 +175,17 @@ class Rows:
             [KINDS[kind] for kind in self._kind.values[rows].tolist()],
             [entities[code] for code in self._entity.values[rows].tolist()],
         )
+
+    def documents(self, rows: Ids) -> Ids:
+        """Of each passage the row of its document."""
+        documents: Ids = rows - self._passage.values[rows]
+        return documents
+
+    def passages(self, documents: Ids) -> list[Ids]:
+        """The rows of all passages of each of these, where they are more than one; in the order of the others."""
+        following = np.minimum(documents + 1, len(self) - 1)
+        long = documents[self._passage.values[following] > 0]
+        return [np.arange(row, self._stop(row)) for row in long.tolist()]
 
     def select(self, scope: Scope) -> Selection:
         """The rows in the scope."""
@@ -277,6 +312,7 @@ class Rows:
                 born=self._born.values.tobytes(),
                 died=self._died.values.tobytes(),
                 previous=self._previous.values.tobytes(),
+                passage=self._passage.values.tobytes(),
                 labels={label: rows.tobytes() for label, rows in self._labels.items()},
                 keys=bytes(self._keys),
                 asking=self._asking.values.tobytes(),
@@ -296,7 +332,8 @@ class Rows:
         except msgspec.DecodeError as error:
             raise ValueError(f"the table of rows cannot be read: {error}") from error
         columns = [rows._kind, rows._entity, rows._born, rows._died, rows._previous]
-        columns += (rows._asking, rows._subject, rows._current, *rows._talks.columns)
+        columns += (rows._passage, rows._asking, rows._subject, rows._current)
+        columns += rows._talks.columns
         whole = len(rows._keys) == KEY_BYTES * len(rows)
         whole &= len(rows._subject_words.values) == len(rows._subjects)
         if not whole or any(len(column.values) != len(rows) for column in columns):
