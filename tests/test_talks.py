@@ -103,7 +103,7 @@ def test_a_thing_that_is_born_again_keeps_its_place(tmp_path: Path) -> None:
 
 def test_neighbours_names_and_questions_outlive_a_snapshot(tmp_path: Path) -> None:
     projector = opened(tmp_path / "vectors")
-    asking = Born(document("q", "Ann Lee: who? I do.", 4, subject="Ann Lee"))
+    asking = Born(document("q", "Ann Lee: who? I do.", 4, names=("A. L. Moor", "Ann Lee")))
     projector.apply(batch(4, said("a", 1), said("x", 2, None), said("b", 3), asking))
     projector.save()
     again = opened(tmp_path / "vectors")

@@ -160,6 +160,7 @@ def repeated(found: list[str]) -> str:
 
 
 @lru_cache(maxsize=4096)
+@lru_cache(maxsize=4_096)
 def name_words(name: str) -> frozenset[str]:
     """The words of a name."""
     return frozenset(words(spaced(normalise(name))))

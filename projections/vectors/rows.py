@@ -30,6 +30,8 @@ from projections.vectors.talks import StoredTalks, Talks
 
 ASKING_MAX = 255
 
+SEVERAL = 2**32 - 1
+
 SELECTIONS_MAX = 16
 """Kept of those that were asked for since the last change: a bit a row each."""
 
@@ -66,7 +68,7 @@ class _Stored(msgspec.Struct, array_like=True):
     keys: bytes = b""
     asking: bytes = b""
     subject: bytes = b""
-    subjects: list[str] = []
+    subjects: list[tuple[str, ...]] = []
     subject_words: bytes = b""
     current: bytes = b""
     talks: StoredTalks = msgspec.field(default_factory=StoredTalks)
@@ -91,7 +93,8 @@ class Rows:
         self._subject = Column(np.int32, held.subject)
         self._subjects = held.subjects
         self._subject_words = Column(np.uint32, held.subject_words)
-        """One word of each subject, hashed: a question that has not that has not its name."""
+        """One word of each subject, hashed: a question that has not that has not its name. Where one has several
+        names, `SEVERAL`."""
         self._subject_codes = {subject: code for code, subject in enumerate(held.subjects)}
         self._talks = Talks(held.talks)
         self._current = Column(np.int64, held.current)
@@ -138,17 +141,18 @@ class Rows:
         self._passage.append(number)
         self._keys += key_of(passage)
         self._asking.append(round(asking(passage) * ASKING_MAX))
-        self._subject.append(self._subject_code(document.subject))
+        self._subject.append(self._subject_code(document.names))
         for label in dict.fromkeys(document.labels):
             self._labels.setdefault(label, array("q")).append(row)
         self._refs.append(document.ref)
         return row
 
-    def _subject_code(self, subject: str) -> int:
+    def _subject_code(self, subject: tuple[str, ...]) -> int:
         code = self._subject_codes.setdefault(subject, len(self._subjects))
         if code == len(self._subjects):
             self._subjects.append(subject)
-            self._subject_words.append(_hashed(min(name_words(subject), default="")))
+            words = [min(name_words(name), default="") for name in subject]
+            self._subject_words.append(SEVERAL if len(words) > 1 else _hashed(*words))
         return code
 
     def retire(self, ref: str, position: int) -> None:
@@ -256,14 +260,15 @@ class Rows:
         return asking.astype(np.float32) / np.float32(ASKING_MAX)
 
     def named(self, rows: Ids, words: Set[str]) -> NDArray[np.bool_]:
-        """Whether each document's entity has a name all of whose words are among `words`."""
+        """Whether each document's entity has, or had, a name all of whose words are among `words`."""
         codes = self._subject.values[rows]
         asked = np.array([_hashed(word) for word in words], np.uint32)
         hashed = self._subject_words.values[codes]
         among: NDArray[np.bool_] = (hashed[:, np.newaxis] == asked).any(axis=1)
+        among |= hashed == SEVERAL
         for place in np.flatnonzero(among).tolist():
-            name = name_words(self._subjects[codes[place]])
-            among[place] = bool(name) and name <= words
+            names = map(name_words, self._subjects[codes[place]])
+            among[place] = any(name and name <= words for name in names)
         return among
 
     def around(self, rows: Ids, reach: int, at: int | None) -> Mapping[int, Ids]:
@@ -341,5 +346,5 @@ class Rows:
         return rows
 
 
-def _hashed(word: str) -> int:
+def _hashed(word: str = "") -> int:
     return crc32(word.encode())
