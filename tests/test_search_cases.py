@@ -213,3 +213,17 @@ def test_what_is_meant_is_found_wherever_it_stands_in_a_long_text(
         ]
         opened("create_entities", entities=entities)
         assert best(opened, "which dog was adopted from a shelter?", "semantic") == "Tue"
+
+
+@pytest.mark.parametrize("mode", ["text", "hybrid"])
+def test_a_name_that_differs_by_a_stop_word_from_ever_so_many_is_found_by_it(
+    tmp_path: Path, mode: Mode
+) -> None:
+    with client_on(tmp_path, embedder="minilm") as opened:
+        names = [f"Team {number}" for number in range(1, 100)] + ["Team A"]
+        entities = [
+            {"name": name, "entityType": "team", "observations": ["plays at home"]}
+            for name in names
+        ]
+        opened("create_entities", entities=entities)
+        assert best(opened, "team a", mode) == "Team A"

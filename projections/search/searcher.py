@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 DEPTH = 60
 """How many documents each way of finding brings. Of more, hardly any ends up among the best (docs/search.md)."""
 
+TEXTS_OF_A_THING = 4
+"""So many texts are looked at, for each thing that was found by a part alone, to see how well it has the words."""
+
 ROWS_MANY = 100_000
 """From so many on, comparing them takes longer than waking a thread that looks for the words meanwhile."""
 
@@ -181,7 +184,28 @@ class Searcher:
 def _found_in(text: TextProjector, query: str, parsed: Query, scope: Scope, depth: int) -> _Worded:
     words = text.search(parsed, scope, limit=depth)
     parts = text.substring(query, scope, limit=depth)
-    return _Worded(words, parts, depth in (len(words), len(parts)), text)
+    deeper = depth in (len(words), len(parts))
+    if parsed.is_plain and len(words) == depth:
+        words += _by_words_of_parts(text, parsed, scope, words, parts)
+    return _Worded(words, parts, deeper, text)
+
+
+def _by_words_of_parts(
+    text: TextProjector,
+    parsed: Query,
+    scope: Scope,
+    words: list[TextHit],
+    parts: list[TextHit],
+) -> list[TextHit]:
+    """Those of `parts` that have the words, and are beyond the best that do: where these differ by a stop word alone,
+    as `Team A` from many a `Team 7`, what the query names may be anywhere among them."""
+    known = {hit.ref for hit in words}
+    beyond = {hit.ref: hit.thing for hit in parts if hit.ref not in known}
+    if not beyond:
+        return []
+    limit = TEXTS_OF_A_THING * len(beyond)
+    found = text.search(parsed, scope, limit=limit, of=frozenset(beyond.values()))
+    return [hit for hit in found if hit.ref in beyond]
 
 
 def _near(asked: Posed, scope: Scope, depth: int) -> _Near:

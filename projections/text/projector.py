@@ -121,10 +121,13 @@ class TextProjector:
                 self._wait_for_merges()
                 self._index, self._snapshot, self._seen = self._opened_or_emptied()
 
-    def search(self, query: Query, scope: Scope = NOW, *, limit: int) -> list[TextHit]:
-        """The best `limit` documents, best first, ties by ref. Raises StorageError where the index is damaged."""
+    def search(
+        self, query: Query, scope: Scope = NOW, *, limit: int, of: frozenset[str] | None = None
+    ) -> list[TextHit]:
+        """The best `limit` documents, best first, ties by ref, as `TextSnapshot.search` says. Raises StorageError where
+        the index is damaged."""
         with _speaking_of(self._path):
-            return self._searched().search(query, scope, limit)
+            return self._searched().search(query, scope, limit, of)
 
     def substring(self, needle: str, scope: Scope = NOW, *, limit: int) -> list[TextHit]:
         """Documents whose text holds `needle`, case and width aside; scores as in `part.part_score`.

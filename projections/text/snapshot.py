@@ -49,15 +49,20 @@ class TextSnapshot:
         self.position = position
         self._kept: dict[int | None, Leaves] = {}
 
-    def search(self, query: Query, scope: Scope, limit: int) -> list[TextHit]:
-        """The best texts that have any of what is wanted, of things that are as the query says."""
+    def search(
+        self, query: Query, scope: Scope, limit: int, of: frozenset[str] | None = None
+    ) -> list[TextHit]:
+        """The best texts that have any of what is wanted, of things that are as the query says; for a query of words
+        alone `of` some things, by their ids, where they are given."""
         if limit < 1:
             return []
 
         root, leaves = query.root, self._leaves(scope.at)
         if isinstance(root, Words | Phrase | Prefix):
             asked = leaves.clause(root, alone=True)
-            return [] if asked is None else self.best(_narrowed([asked], scope), limit)
+            if asked is None:
+                return []
+            return self.best(_narrowed([asked, *_among(of)], scope), limit)
 
         looked_up = cache(leaves.clause)
         stop_words_only = all(looked_up(leaf, alone=False) is None for leaf in wanted(root))
@@ -146,8 +151,8 @@ class _Sought:
         self._scope = scope
 
     def best(self, limit: int, things: frozenset[str] | None = None) -> list[TextHit]:
-        of = () if things is None else (Scored(AnyTerm("thing", tuple(things)), 0.0),)
-        return self._snapshot.best(_narrowed([self._wanted, *of], self._scope), limit)
+        sought = [self._wanted, *_among(things)]
+        return self._snapshot.best(_narrowed(sought, self._scope), limit)
 
     def having(self, leaf: Leaf, things: frozenset[str]) -> frozenset[str] | None:
         found = self._clause(leaf)
@@ -168,6 +173,11 @@ class _Sought:
 
     def _of(self, *clauses: Clause) -> frozenset[str]:
         return self._snapshot.of(_narrowed(clauses, self._scope))
+
+
+def _among(things: frozenset[str] | None) -> list[Clause]:
+    """For documents of these things only, where they are given."""
+    return [] if things is None else [Scored(AnyTerm("thing", tuple(things)), 0.0)]
 
 
 def _narrowed(clauses: Sequence[Clause], scope: Scope) -> Clause:
