@@ -114,10 +114,10 @@ class VectorIndex:
         asked: Vectors,
         selection: Selection,
         limit: int,
-        documents: Callable[[Ids], Ids] = lambda rows: rows,
+        documents: Callable[[Ids], Ids] | None = None,
     ) -> tuple[Ids, Vectors]:
-        """The `limit` nearest of the selected rows and their cosines, best first, of equals the older one; of several
-        rows that are of one document, as `documents` tells, the one that this returns, ascending."""
+        """The `limit` nearest of the selected rows and their cosines, best first, of equals the older one; of those
+        that are of one document, as `documents` tells where any are, the best."""
         wanted = max(COMPARED_MIN, COMPARED_TIMES * limit)
         rows, cosines = self._compared(asked, selection, wanted, documents)
         alike = 2 * np.count_nonzero(np.diff(cosines)) < len(rows)
@@ -126,14 +126,25 @@ class VectorIndex:
         return rows[:limit], cosines[:limit]
 
     def _compared(
-        self, asked: Vectors, selection: Selection, wanted: int, documents: Callable[[Ids], Ids]
+        self,
+        asked: Vectors,
+        selection: Selection,
+        wanted: int,
+        documents: Callable[[Ids], Ids] | None,
     ) -> tuple[Ids, Vectors]:
         """The `wanted` selected rows that are most likely nearest, in the same order."""
         if selection.count <= wanted or self._codes is None:
             rows = selection.rows
         else:
             rows = np.sort(self._codes.proposed(asked, selection, wanted))
-        rows = documents(rows)
+        rows, cosines = self.in_order(asked, rows)
+        if documents is None:
+            return rows, cosines
+        first = np.sort(np.unique(documents(rows), return_index=True)[1])
+        return rows[first], cosines[first]
+
+    def in_order(self, asked: Vectors, rows: Ids) -> tuple[Ids, Vectors]:
+        """These rows, which ascend, and their cosines, best first."""
         cosines = self.cosines(asked, rows)
         order = np.argsort(-cosines, kind="stable")
         return rows[order], cosines[order]

@@ -83,22 +83,24 @@ class Look:
         """The `limit` nearest rows and their cosines, best first, of equals the older one."""
         with self._turns.reading():
             selection = self._rows.select(self._scope)
-            return self._index.nearest(self._asked, selection, limit, self._documents_of)
-
-    def _documents_of(self, rows: Ids) -> Ids:
-        """The rows that speak for the documents of these passages, ascending."""
-        if not self._rows.has_passages:
-            return rows
-        return np.sort(self._speaking(np.unique(self._rows.documents(rows))))
+            if not self._rows.has_passages:
+                return self._index.nearest(self._asked, selection, limit)
+            documents = self._rows.documents
+            rows, _ = self._index.nearest(self._asked, selection, limit, documents)
+            rows = np.sort(self._speaking(documents(rows)))  # it may not be one that was proposed
+            return self._index.in_order(self._asked, rows)
 
     def _speaking(self, documents: Ids) -> Ids:
         """For each the row of its passage that is nearest to the question, of equals the first."""
-        if not self._rows.has_passages:
+        counts = self._rows.passages(documents)
+        if (counts == 1).all():
             return documents
-        speaking = documents.copy()
-        for rows in self._rows.passages(documents):
-            nearest = rows[self._index.cosines(self._asked, rows).argmax()]
-            speaking[documents == rows[0]] = nearest
+        starts = counts.cumsum() - counts
+        rows = np.repeat(documents - starts, counts) + np.arange(counts.sum())
+        cosines = self._index.cosines(self._asked, rows)
+        best = np.repeat(np.maximum.reduceat(cosines, starts), counts) == cosines
+        whose = np.repeat(np.arange(len(counts)), counts)[best]
+        speaking: Ids = rows[best][np.unique(whose, return_index=True)[1]]
         return speaking
 
     def surroundings(self, rows: Ids, *, leading: int, reach: int, words: Set[str]) -> Surroundings:

@@ -86,8 +86,8 @@ class Rows:
         self._born = Column(np.int64, held.born)
         self._died = Column(np.int64, held.died)
         self._previous = Column(np.int64, held.previous)
-        self._passage = Column(np.uint8, held.passage)
-        """Which of its document's each is, from 0 on."""
+        self._passage = Column(np.int8, held.passage)
+        """Which of its document's each is, from 1 on; of the first, how many come after it, below 0."""
         self._keys = bytearray(held.keys)
         self._asking = Column(np.uint8, held.asking)
         self._subject = Column(np.int32, held.subject)
@@ -100,7 +100,7 @@ class Rows:
         self._current = Column(np.int64, held.current)
         self._labels = {label: array("q", rows) for label, rows in held.labels.items()}
         self._entity_codes = {entity: code for code, entity in enumerate(self._entities)}
-        documents = np.flatnonzero(self._passage.values[: len(self)] == 0).tolist()
+        documents = np.flatnonzero(self._passage.values[: len(self)] <= 0).tolist()
         self._last = {self._refs[row]: row for row in documents}
         self.has_passages = len(documents) < len(self)
         """Whether any document has more than one."""
@@ -116,14 +116,14 @@ class Rows:
         """Appends the rows of a document that was born; an earlier life of its ref ends there."""
         self.retire(document.ref, document.born)
         first, *others = document.passages
-        self._last[document.ref] = self._add(document, first, 0, document.written)
+        self._last[document.ref] = self._add(document, first, -len(others), document.written)
         for number, passage in enumerate(others, 1):
             self._add(document, passage, number, None)
             self.has_passages = True
         self._selections = {}
 
     def _add(self, document: Document, passage: str, number: int, written: Written | None) -> int:
-        """The row that a passage of it, the `number`th, is given. Nothing stands beside those after the first."""
+        """The row that a passage of it is given. Nothing stands beside those after the first."""
         row = len(self._refs)
         code = self._entity_codes.setdefault(document.entity, len(self._entities))
         if code == len(self._entities):
@@ -132,7 +132,7 @@ class Rows:
         self._entity.append(code)
         self._born.append(document.born)
         self._died.append(NEVER)
-        previous = NO_ROW if number else self._last.get(document.ref, NO_ROW)
+        previous = NO_ROW if number > 0 else self._last.get(document.ref, NO_ROW)
         self._previous.append(previous)
         self._talks.add(previous, written)
         self._current.append(row)
@@ -159,15 +159,8 @@ class Rows:
         """Ends the life of `ref`, if it is living."""
         row = self._last.get(ref)
         if row is not None and self._died.values[row] == NEVER:
-            self._died.values[row : self._stop(row)] = position
+            self._died.values[row : row + 1 - int(self._passage.values[row])] = position
             self._selections = {}
-
-    def _stop(self, row: int) -> int:
-        """Behind the last passage of the document of this row."""
-        row += 1
-        while row < len(self) and self._passage.values[row]:
-            row += 1
-        return row
 
     # -- what a search asks
 
@@ -182,14 +175,13 @@ class Rows:
 
     def documents(self, rows: Ids) -> Ids:
         """Of each passage the row of its document."""
-        documents: Ids = rows - self._passage.values[rows]
+        documents: Ids = rows - self._passage.values[rows].clip(0)
         return documents
 
-    def passages(self, documents: Ids) -> list[Ids]:
-        """The rows of all passages of each of these, where they are more than one; in the order of the others."""
-        following = np.minimum(documents + 1, len(self) - 1)
-        long = documents[self._passage.values[following] > 0]
-        return [np.arange(row, self._stop(row)) for row in long.tolist()]
+    def passages(self, documents: Ids) -> Ids:
+        """How many each of these has."""
+        counts: Ids = 1 - self._passage.values[documents].astype(np.int64)
+        return counts
 
     def select(self, scope: Scope) -> Selection:
         """The rows in the scope."""
