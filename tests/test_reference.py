@@ -146,7 +146,8 @@ def at(result: dict[str, Any], path: str) -> Any:
     if path == "content.text":
         return "no JSON" if isinstance(parsed(result), str) else "JSON"
     key, _, field = path.partition(".")
-    return [each[field] for each in result["structuredContent"][key]]
+    there = result["structuredContent"][key]
+    return [each[field] for each in there] if field else there
 
 
 @pytest.mark.parametrize("difference", DIFFERENCES)

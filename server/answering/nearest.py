@@ -22,11 +22,10 @@ FACT_CHARACTERS_MAX = 300
 
 
 def deletion(things: str, deleted: int, missing: int) -> str:
-    """What a deletion did, in the words of the reference server, which says them though nothing was there to delete."""
-    if not deleted:
-        return f"No {things} deleted" + (": none was found" if missing else "")
-    done = f"{things.capitalize()} deleted successfully"
-    return f"{done}, but for those under notFound" if missing else done
+    """What a deletion did, in the words of the reference server, which says them also where nothing was found."""
+    if deleted or not missing:
+        return f"{things.capitalize()} deleted successfully"
+    return f"No {things} deleted: none was found"
 
 
 def closest_names(missing: Sequence[str], state: State) -> dict[str, list[str]]:
