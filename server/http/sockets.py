@@ -1,7 +1,8 @@
 """Connections that cannot be held by a client that is slow, half gone, or asks for too much.
 
 uvicorn's own protocol waits without end for the head of a request and for a client to read. Here both
-have a time, after which the connection is cut. Bodies and the time of requests are left to `limits`.
+have a time, after which the connection is cut; and so has a network that is gone without a word, of which the system
+would tell after a quarter of an hour. Bodies and the time of requests are left to `limits`.
 
 Where all places are taken, whoever comes takes that of a connection that nobody was let in with, the oldest of these,
 or else of the one that was idle for longest. So nobody is kept out by who only connects.
@@ -61,6 +62,14 @@ def protocol(*, patience_s: float, connections_max: int, refused: Refused) -> ty
     return type("PatientProtocol", (_PatientProtocol,), own)
 
 
+def expect_acknowledgement(connection: socket.socket, seconds: float) -> None:
+    """What is sent and not acknowledged by then ends the connection (RFC 5482); where the system has no such option, it
+    ends when the system gives it up."""
+    option = getattr(socket, "TCP_USER_TIMEOUT", None)
+    if option is not None:
+        connection.setsockopt(socket.IPPROTO_TCP, option, round(1000 * seconds))
+
+
 class _Standing:
     """Of the client of a connection: an object of its own, so that no request refers to its connection in a circle."""
 
@@ -90,6 +99,7 @@ class _PatientProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        expect_acknowledgement(transport.get_extra_info("socket"), self.patience_s)
         self.transport = cast(asyncio.Transport, _Joining(transport, self.loop))
         self._since_s = self.loop.time()
         self._lingering_s = self.patience_s
