@@ -99,7 +99,8 @@ class _PatientProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        expect_acknowledgement(transport.get_extra_info("socket"), self.patience_s)
+        # Not before who does not read is cut off, who is told so: the system ends a connection without a word.
+        expect_acknowledgement(transport.get_extra_info("socket"), 2 * self.patience_s)
         self.transport = cast(asyncio.Transport, _Joining(transport, self.loop))
         self._since_s = self.loop.time()
         self._lingering_s = self.patience_s
