@@ -35,11 +35,12 @@ _SENTENCE_ENDS = re.compile(
 
 def passages(text: str, subject: str = "") -> list[str]:
     """The passages of a text, at least one. Where it begins with its `subject` and a colon, all of them do."""
-    weight = _weight(text)
+    told = text.rstrip()  # else each blank at the end is asked for a word, all the way to the end
+    weight = _weight(told)
     if weight <= WHOLE_WEIGHT_MAX:
         return [text]
     share = weight / math.ceil(weight / PASSAGE_WEIGHT_MAX)
-    first, *others = list(_cut(text, share))[:PASSAGES_MAX] or [text]
+    first, *others = list(_cut(told, share))[:PASSAGES_MAX]
     if subject and text.startswith(f"{subject}: "):
         others = [f"{subject}: {other}" for other in others]
     return [first, *others]

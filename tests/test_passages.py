@@ -63,3 +63,8 @@ def test_every_passage_says_whom_it_is_about() -> None:
 
 def test_a_very_long_text_has_no_more_passages_than_are_kept() -> None:
     assert len(passages("likes tea and rain. " * 5_000)) == PASSAGES_MAX
+
+
+def test_blanks_behind_the_last_word_cost_no_more_than_a_look_at_each() -> None:
+    told = "likes tea and rain. " * 50
+    assert passages(told + "\n" * 1_000_000) == passages(told + "\n" * 10)

@@ -409,7 +409,6 @@ from pathlib import Path
 from projections.documents import Born, Died, Document
 from projections.protocol import Batch
 from projections.text.projector import TextProjector
-from projections.text.left_over import META_LOCK, remove_left_over
 from projections.text.newest import Newest
 from projections.text.rows import Row
 

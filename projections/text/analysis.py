@@ -159,7 +159,6 @@ def repeated(found: list[str]) -> str:
     return " ".join(word for word in twice if word not in STOP_WORDS)
 
 
-@lru_cache(maxsize=4096)
 @lru_cache(maxsize=4_096)
 def name_words(name: str) -> frozenset[str]:
     """The words of a name."""
