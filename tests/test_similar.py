@@ -135,6 +135,41 @@ def test_facts_that_the_model_cannot_read_are_not_alike(tmp_path: Path) -> None:
         assert (answer["similar"], answer["action_required"]) == ([], None)
 
 
+MINUTES = (
+    "Weekly meeting of the platform team, room 4. Present were Maria, Jon, Ada and Karl, as always."
+)
+MATTERS = [
+    "The budget for spring was agreed and the printer on the second floor is replaced.",
+    "The rent goes up by four percent next year, and Jon writes to the landlord.",
+    "The summer party is on a boat, so everybody should bring a jacket.",
+    "Customers want their invoices as files, which takes two days of work.",
+    "Boxes in the cellar are moved upstairs, and the archive is closed.",
+    "Two interns begin in September and need desks, accounts and mentors.",
+    "The database moved to the new cluster, and latency fell by a third.",
+    "Rex, a small dog, was adopted from a shelter and comes along on Tuesdays.",
+    "Ada found the bug in the scheduler, a race between two queues.",
+    "Backups were restored as a test, for three hours instead of one.",
+    "Support of the old protocol ends in March, as was announced.",
+    "Karl presents the results at a conference in Lisbon.",
+]
+
+
+def test_a_long_fact_is_offered_where_most_of_it_is_told_again_and_not_where_a_part_is(
+    tmp_path: Path,
+) -> None:
+    monday, tuesday = ([MINUTES, *MATTERS[start : start + 6] * 2] for start in (0, 6))
+    with client_on(tmp_path, embedder="minilm") as client:
+
+        def offered(sentences: Sequence[str]) -> list[str]:
+            answer = client("store_memory", content=" ".join(sentences))
+            return [each["content"] for each in answer["similar"]]
+
+        assert offered(monday) == []
+        assert offered(tuesday) == [], "they only begin alike"
+        assert offered([MATTERS[7]]) == [], "one of many sentences"
+        assert offered([*tuesday[:-1], "Karl has a cold."]) == [" ".join(tuesday)]
+
+
 def test_what_is_stored_is_embedded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """To find what is like it, and to be found by meaning itself."""
     embedded: list[str] = []

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from memlog.errors import EmbeddingError
-from projections.documents import Born, Died, Kind, Scope
+from projections.documents import Born, Died, Document, Kind, Scope
 from projections.vectors.index import VectorIndex, Vectors
 from projections.vectors.projector import VectorProjector
 from tests.vectors_by_hash import (
@@ -145,6 +145,29 @@ def test_a_long_text_is_found_once_by_any_of_its_passages(tmp_path: Path) -> Non
 
     projector.apply(batch(projector.position + 1, Died("obs_long", projector.position + 1)))
     assert "obs_long" not in {hit.ref for hit in projector.search(query(passage), limit=2_500)}
+
+
+def test_texts_are_alike_as_far_as_either_says_what_the_other_does(tmp_path: Path) -> None:
+    projector = opened(tmp_path / "vectors")
+    said = ["".join(f"said on day {day}{of}. " for day in range(100)) for of in ("", " of may")]
+    long, other = (document(f"obs_{n}", text, 1) for n, text in enumerate(said))
+    begins = document("obs_2", long.passages[0], 1)
+    projector.apply(batch(1, *map(Born, (long, other, begins))))
+
+    def alike(passages: list[str]) -> dict[str, float]:
+        return {hit.ref: hit.cosine for hit in projector.alike(embed(passages), limit=9)}
+
+    def expected(ours: Document, theirs: Document) -> float:
+        cosines = embed(ours.passages) @ embed(theirs.passages).T
+        return float(min(cosines.max(axis=1).mean(), cosines.max(axis=0).mean()))
+
+    for each in (long, other, begins):
+        found = alike(each.passages)
+        assert found[each.ref] == pytest.approx(1.0, abs=ROUNDING)
+        for ours, theirs in ((each, known) for known in (long, other, begins)):
+            assert found[theirs.ref] == pytest.approx(expected(ours, theirs), abs=ROUNDING)
+    assert alike(long.passages)["obs_2"] < 0.5
+    assert opened(tmp_path / "none").alike(embed(["x"]), limit=9) == []
 
 
 def test_as_many_documents_come_as_are_wanted_where_all_are_long(tmp_path: Path) -> None:

@@ -71,12 +71,12 @@ class Question(NamedTuple):
 
 
 class Text(NamedTuple):
-    """What is about to be a document: the vector of its first passage, which is kept."""
+    """What is about to be a document: the vectors of its passages, (passages, dimensions), which are kept."""
 
     text: str
 
     def embedded(self, embedder: CachedEmbedder) -> Embedded:
-        return embedder.vectors(passages(self.text)[:1])[0], None
+        return embedder.vectors(passages(self.text)), None
 
     @contextmanager
     def on_its_way(self, embedder: CachedEmbedder) -> Iterator[Callable[[], Embedded]]:
@@ -84,8 +84,8 @@ class Text(NamedTuple):
 
 
 class Posed(NamedTuple):
-    """The question as a vector, what to search with it, in what respect that is not all there is, and the question's
-    pieces where the embedder has them, with what each counts once that is known."""
+    """The question as a vector, or a text as those of its passages; what to search with it, in what respect that is not
+    all there is, and the question's pieces where the embedder has them, with what each counts once that is known."""
 
     vector: Vectors
     meaning: Meaning

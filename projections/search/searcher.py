@@ -158,14 +158,14 @@ class Searcher:
         labels: tuple[str, ...] = (),
         limit: int,
     ) -> tuple[list[VectorHit], str | None]:
-        """The documents nearest in meaning, best first, however far, and a notice where texts are not embedded
+        """The documents most like a text in meaning, best first, however far, and a notice where texts are not embedded
         yet. Raises EmbeddingError.
 
-        `text` is about to be a document itself, so its vector is kept where the projection will look.
+        `text` is about to be a document itself, so its vectors are kept where the projection will look.
         """
         questions = self._questions
         asked = questions.answer(questions.begin(Text(text), "hybrid"), "hybrid")
-        found = asked.meaning.vectors.search(
+        found = asked.meaning.vectors.alike(
             asked.vector, Scope(kinds=kinds, labels=labels), limit=limit
         )
         return found, asked.notice

@@ -24,6 +24,9 @@ from projections.vectors.index import VectorIndex, Vectors
 from projections.vectors.rows import Ids, Rows
 from projections.vectors.turns import Turns
 
+COMPARED_TIMES = 4
+"""So many times as many documents as are wanted are compared with a long text as a whole."""
+
 
 class Surroundings(NamedTuple):
     """Documents, and what there is to know about them; `Places` are into `rows`, -1 where there is none."""
@@ -90,13 +93,31 @@ class Look:
             rows = np.sort(self._speaking(documents(rows)))  # it may not be one that was proposed
             return self._index.in_order(self._asked, rows)
 
+    def documents(self, limit: int) -> Ids:
+        """The documents of the `limit` nearest rows, by the row of their first passage."""
+        rows, _ = self.nearest(limit)
+        with self._turns.reading():
+            return self._rows.documents(rows)
+
+    def of_passages(self, documents: Ids) -> tuple[Vectors, Ids]:
+        """The cosines of all their passages, one after another, and where those of each document begin."""
+        with self._turns.reading():
+            rows, starts = self._passages(documents)
+            return self._index.cosines(self._asked, rows), starts
+
+    def _passages(self, documents: Ids) -> tuple[Ids, Ids]:
+        """The rows of all passages of each, and where among them those of each begin."""
+        counts = self._rows.passages(documents)
+        starts: Ids = counts.cumsum() - counts
+        rows: Ids = np.repeat(documents - starts, counts) + np.arange(counts.sum())
+        return rows, starts
+
     def _speaking(self, documents: Ids) -> Ids:
         """For each the row of its passage that is nearest to the question, of equals the first."""
-        counts = self._rows.passages(documents)
-        if (counts == 1).all():
+        rows, starts = self._passages(documents)
+        if len(rows) == len(documents):
             return documents
-        starts = counts.cumsum() - counts
-        rows = np.repeat(documents - starts, counts) + np.arange(counts.sum())
+        counts = np.diff(starts, append=len(rows))
         cosines = self._index.cosines(self._asked, rows)
         best = np.repeat(np.maximum.reduceat(cosines, starts), counts) == cosines
         whose = np.repeat(np.arange(len(counts)), counts)[best]
@@ -135,6 +156,29 @@ class Look:
                 table.named(every, words),
                 beside,
             )
+
+
+def most_alike(looks: Sequence[Look], limit: int) -> tuple[Ids, Vectors]:
+    """The `limit` documents that are most like a text as a whole, and how like, -1..1, best first, of equals the older
+    one; `looks` are those by each of its passages.
+
+    They are of those that are among the nearest to the most passages. A passage is as like another text as the nearest
+    passage there, and a text as its passages are on the average; what the other text says besides counts likewise, and
+    the lesser of the two is told. Of two short texts it is the cosine.
+    """
+    near = np.concatenate([look.documents(limit) for look in looks])
+    documents, times = np.unique(near, return_counts=True)
+    documents = np.sort(documents[np.argsort(-times, kind="stable")[: COMPARED_TIMES * limit]])
+    if len(documents) == 0:
+        return documents, np.empty(0, np.float32)
+    each, (starts, *_) = zip(*(look.of_passages(documents) for look in looks), strict=True)
+    cosines = np.stack(each)
+    counts = np.diff(starts, append=cosines.shape[1])
+    said_there = np.maximum.reduceat(cosines, starts, axis=1).mean(axis=0)
+    said_here = np.add.reduceat(cosines.max(axis=0), starts) / counts
+    alike = np.minimum(said_there, said_here).astype(np.float32)
+    best = np.argsort(-alike, kind="stable")[:limit]
+    return documents[best], alike[best]
 
 
 def _places(among: Sequence[int] | Places) -> Callable[[Places], Places]:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, assert_never
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from projections.vectors.index import VectorIndex, Vectors
     from projections.vectors.look import Look
-    from projections.vectors.rows import Rows
+    from projections.vectors.rows import Ids, Rows
 
 VECTORS_VERSION = 10
 """Of the snapshot's content: rows, vectors, codes. Part of the folder's name, which the caller gives."""
@@ -56,7 +56,7 @@ log = logging.getLogger("memlog.vectors")
 
 
 class VectorHit(msgspec.Struct, frozen=True, gc=False):
-    """A document near the query; `cosine` within -1..1."""
+    """A document near the query, or like the text; `cosine`, or how like, within -1..1."""
 
     ref: str
     kind: Kind
@@ -143,18 +143,28 @@ class VectorProjector:
     def search(self, vector: Vectors, scope: Scope = NOW, *, limit: int) -> list[VectorHit]:
         """The `limit` documents nearest to `vector` (unit length), best first, of equals the older one."""
         look = self.look(vector, scope)
-        rows, cosines = look.nearest(limit)
-        found = look.described(rows)
-        return list(map(VectorHit, found.refs, found.kinds, found.entities, cosines.tolist()))
+        return _hits(look, *look.nearest(limit))
+
+    def alike(self, vectors: Vectors, scope: Scope = NOW, *, limit: int) -> list[VectorHit]:
+        """The `limit` documents most like the text whose passages have these `vectors`, (passages, dimensions), as
+        `most_alike` says."""
+        from projections.vectors.look import most_alike
+
+        looks = self._looks(vectors, scope)
+        return _hits(looks[0], *most_alike(looks, limit))
 
     def look(self, vector: Vectors, scope: Scope = NOW) -> Look:
         """For one search that has several questions."""
+        return self._looks([vector], scope)[0]
+
+    def _looks(self, vectors: Iterable[Vectors], scope: Scope) -> list[Look]:
+        """By each of these, at the same rows."""
         from projections.vectors.index import accepted_query
         from projections.vectors.look import Look
 
-        query = accepted_query(vector, self._dimensions)
+        queries = [accepted_query(vector, self._dimensions) for vector in vectors]
         _, rows, index = self._state
-        return Look(index.asked(query), rows, index, self._turns, scope)
+        return [Look(index.asked(query), rows, index, self._turns, scope) for query in queries]
 
     # -- snapshots
 
@@ -251,6 +261,11 @@ class VectorProjector:
         for start in range(0, len(missing), ROWS_PER_TURN):
             with self._turns.writing():
                 index.add(missing[start : start + ROWS_PER_TURN])
+
+
+def _hits(look: Look, rows: Ids, cosines: Vectors) -> list[VectorHit]:
+    found = look.described(rows)
+    return list(map(VectorHit, found.refs, found.kinds, found.entities, cosines.tolist()))
 
 
 def _embeds(change: Change) -> bool:
