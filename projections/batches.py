@@ -15,9 +15,6 @@ from projections.analytics.projector import AnalyticsProjector
 from projections.documents import WORDED_ONLY, Born, Change, changes
 from projections.protocol import Batch, DocumentProjector
 
-BATCH_BYTES_MAX = 64 * 1024**2
-"""What a batch takes of the log at most, but for its last entry: what it needs in memory is a few times that."""
-
 TAKEN_ENTRIES = 10_000
 """Changes are read of so many entries at a time, each lot in a snapshot of its own that ends before the next."""
 
@@ -52,7 +49,7 @@ def _advance_to(
 ) -> None:
     after = projector.position
     with project.snapshot() as (log, state_at):
-        position = _batch_end(log, after, min(after + projector.batch_entries, until))
+        position = _batch_end(log, after, until, projector)
         if isinstance(projector, AnalyticsProjector):
             projector.apply(log, state_at, position)
             return
@@ -88,8 +85,9 @@ def texts(project: Project) -> Iterator[list[str]]:
         yield [passage for document in embedded for passage in document.passages]
 
 
-def _batch_end(log: Log, after: int, last: int) -> int:
-    """Where a batch that begins beyond `after` ends: at `last`, or before, where the entries are large."""
+def _batch_end(log: Log, after: int, until: int, projector: AnyProjector) -> int:
+    """Where a batch that begins beyond `after` ends: before `until`, where the entries are many or large."""
+    last = min(after + projector.batch_entries, until)
     taken = accumulate(islice(log.lengths(after), last - after))
-    fitting = len(list(takewhile(BATCH_BYTES_MAX.__gt__, taken)))
+    fitting = len(list(takewhile(projector.batch_bytes.__gt__, taken)))
     return min(after + fitting + 1, last)

@@ -14,6 +14,10 @@ from typing import NamedTuple, Protocol
 from memlog.errors import ProjectNotFound
 from projections.documents import Change
 
+BATCH_BYTES = 64 * 1024**2
+"""What a batch takes of the log at most, but for its last entry, where that takes no time of anybody: what it needs in
+memory is a few times that."""
+
 
 def put_away() -> ProjectNotFound:
     """What is said to those who still use a project whose folder has gone."""
@@ -33,7 +37,8 @@ class Projector(Protocol):
 
     name: str
     batch_entries: int
-    """It is given so many entries at a time, at most."""
+    batch_bytes: int
+    """It is given so many entries at a time, at most, and none after so many bytes of them."""
 
     @property
     def position(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,11 @@ from projections.analytics.projector import ANALYTICS_VERSION
 from projections.check import compare
 from projections.embeddings import Embeddings
 from projections.follow import Projections
+from projections.passages import PASSAGES_MAX
 from projections.protocol import Batch
 from projections.text.projector import TextProjector
+from projections.vectors.projector import VectorProjector
+from tests.embedder_by_hash import opened_by_hash
 from tests.service import client_on
 
 ROOT = Path(__file__).parent.parent
@@ -78,7 +82,7 @@ def test_a_batch_ends_where_its_entries_are_large_and_the_index_is_the_same(
     projections: Projections, monkeypatch: pytest.MonkeyPatch, ends: list[int]
 ) -> None:
     whole = projections.text().digest()
-    monkeypatch.setattr(batches, "BATCH_BYTES_MAX", 2_000)
+    monkeypatch.setattr(TextProjector, "batch_bytes", 2_000)
     projections.rebuild("text")
     assert projections.text().digest() == whole
     assert len(ends) > 3  # the one before, and several
@@ -89,9 +93,29 @@ def test_a_batch_ends_where_its_entries_are_large_and_the_index_is_the_same(
 def test_an_entry_larger_than_a_batch_may_be_is_a_batch(
     projections: Projections, monkeypatch: pytest.MonkeyPatch, ends: list[int]
 ) -> None:
-    monkeypatch.setattr(batches, "BATCH_BYTES_MAX", 1)
+    monkeypatch.setattr(TextProjector, "batch_bytes", 1)
     projections.text()
     assert ends == list(range(1, projections.head() + 1))
+
+
+def test_long_texts_come_to_be_embedded_a_few_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("projections.embeddings.open_embedder", opened_by_hash)
+    rows, apply = [0], VectorProjector.apply
+
+    def applied(self: VectorProjector, batch: Batch) -> None:
+        apply(self, batch)
+        rows.append(self.rows)
+
+    monkeypatch.setattr(VectorProjector, "apply", applied)
+    long = [f"{day} " + "was told of the day. " * 450 for day in range(40)]
+    with client_on(tmp_path, embedder="minilm") as client:
+        entities = [{"name": "Diary", "entityType": "book", "observations": long}]
+        client("create_entities", entities=entities)
+        client.session.open(None)[1].projections.vectors()
+    assert rows[-1] > 60 * len(long)
+    assert max(later - before for before, later in pairwise(rows)) <= 5 * PASSAGES_MAX
 
 
 def test_whoever_closes_does_not_wait_for_the_end_of_a_long_batch(

@@ -26,6 +26,7 @@ from memlog.storage.tables import LmdbRows, Timeline, place
 from projections.analytics.counting import Counting
 from projections.analytics.ledger import Ledger
 from projections.analytics.tables import UNRANKED_MAX, Analytics
+from projections.protocol import BATCH_BYTES
 
 ANALYTICS_VERSION = 3
 """Of the tables and of everything that decides what is in them. The folder's name carries it."""
@@ -45,6 +46,7 @@ class AnalyticsProjector:
 
     name = "analytics"
     batch_entries = 50_000
+    batch_bytes = BATCH_BYTES
 
     def __init__(self, path: Path, *, unranked_max: int = UNRANKED_MAX) -> None:
         self._unranked_max = unranked_max

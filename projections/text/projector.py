@@ -30,7 +30,7 @@ from memlog.errors import StorageError
 from memlog.patience import held, require_patience
 from memlog.storage.errors import for_shortage, reason
 from projections.documents import NOW, Change, Scope
-from projections.protocol import Batch
+from projections.protocol import BATCH_BYTES, Batch
 from projections.query import Query
 from projections.text import analysis
 from projections.text.ahead import Ahead
@@ -85,6 +85,7 @@ class TextProjector:
 
     name = "text"
     batch_entries = 200_000
+    batch_bytes = BATCH_BYTES
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -46,6 +46,9 @@ VECTORS_VERSION = 10
 
 Embed = Callable[[Sequence[str]], "np.ndarray[tuple[int, ...], np.dtype[np.float32]]"]
 
+BATCH_BYTES_MAX = 32 * 1024
+"""Some 250 passages: a batch is embedded as a whole, and whoever searches waits for the end of it."""
+
 ROWS_PER_TURN = 256
 SAVE_ROWS_MIN = 1_000
 SAVE_SHARE = 0.10
@@ -78,6 +81,7 @@ class VectorProjector:
 
     name = "vectors"
     batch_entries = 64
+    batch_bytes = BATCH_BYTES_MAX
 
     def __init__(self, path: Path, embed: Embed, dimensions: int) -> None:
         self._embed = embed
