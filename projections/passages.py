@@ -22,15 +22,19 @@ OTHER_WEIGHT = 4
 """What a character beyond ASCII weighs: a word piece is one of these, or four letters of ASCII."""
 
 PASSAGES_MAX = 96
-"""What comes after so many is found by its words only."""
+"""So many at most, of more than usual where the text would have more; what is too much for that, too, is found by its
+words only."""
 
 ENDS_FROM = 0.7
 """From so much of its share on, a passage ends with the next sentence."""
 
-_WORD = re.compile(r"\s*\S{1,100}")
-_SENTENCE_ENDS = re.compile(
-    "[.!?\u2026\u3002\uff01\uff1f\u061f\u0964]['\")\\]\u00bb\u201d\u2019]*$"
+_CLOSING = "'\")\\]\u00bb\u201d\u2019\u300d\u300f"
+_FULL_STOPS = "\u3002\uff01\uff1f"
+"""Of scripts without spaces, in which a word is what stands before one of these."""
+_WORD = re.compile(
+    rf"\s*(?=\S)[^\s{_FULL_STOPS}]{{0,80}}[{_FULL_STOPS}]{{0,10}}[{_CLOSING}]{{0,10}}"
 )
+_SENTENCE_ENDS = re.compile(rf"[.!?\u2026{_FULL_STOPS}\u061f\u0964][{_CLOSING}]*$")
 
 
 def passages(text: str, subject: str = "") -> list[str]:
@@ -39,7 +43,8 @@ def passages(text: str, subject: str = "") -> list[str]:
     weight = _weight(told)
     if weight <= WHOLE_WEIGHT_MAX:
         return [text]
-    share = weight / math.ceil(weight / PASSAGE_WEIGHT_MAX)
+    count = min(math.ceil(weight / PASSAGE_WEIGHT_MAX), int(ENDS_FROM * PASSAGES_MAX))
+    share = min(weight / count, WHOLE_WEIGHT_MAX)
     first, *others = list(_cut(told, share))[:PASSAGES_MAX]
     if subject and text.startswith(f"{subject}: "):
         others = [f"{subject}: {other}" for other in others]

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memlog.commands import CONTENT_CHARACTERS_MAX
 from projections.passages import OTHER_WEIGHT, PASSAGES_MAX, WHOLE_WEIGHT_MAX, passages
 
 WORD_CHARACTERS = 100
@@ -52,6 +53,21 @@ def test_a_passage_ends_with_a_sentence_where_one_ends_thereabouts() -> None:
 def test_a_passage_ends_with_a_line_where_nothing_ends_in_a_full_stop() -> None:
     lines = [f"- entry number {number} of a long list of things" for number in range(60)]
     assert all(each.startswith("- entry") for each in passages("\n".join(lines)))
+
+
+@pytest.mark.parametrize(
+    "sentence", ["Мария переезжает в мае. ", "玛丽亚五月搬到里斯本。", "Maria moves in May. "]
+)
+def test_all_of_what_may_be_stored_is_in_some_passage(sentence: str) -> None:
+    told = (sentence * CONTENT_CHARACTERS_MAX)[:CONTENT_CHARACTERS_MAX]
+    assert bare("".join(passages(told))) == bare(told)
+
+
+@pytest.mark.parametrize("ends", ["\u3002", "\uff01\u300d", "\uff1f"])
+def test_a_passage_ends_with_a_sentence_where_words_are_not_spaced(ends: str) -> None:
+    cut = passages(f"我们讨论了春天的预算决定玛丽亚五月搬到里斯本的办公室{ends}" * 40)
+    assert len(cut) > 10
+    assert all(each.startswith("我们") and each.endswith(ends) for each in cut)
 
 
 def test_every_passage_says_whom_it_is_about() -> None:
