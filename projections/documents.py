@@ -57,9 +57,9 @@ class Document(msgspec.Struct, frozen=True):
     """One text under which something is found, living from the position `born` on.
 
     `ref` is the id of the thing, `entity` the id of the entity it belongs to (or empty), `labels` the exact terms a
-    search may be narrowed to, `names` what the entity is called, and then what it, or one that it took over, was called
-    before. `written` is there where the thing was written down just then, and not where it changed its name or its
-    place.
+    search may be narrowed to, `names` what the entity is called; and of an entity itself, what it, or one that it took
+    over, was called before. `written` is there where the thing was written down just then, and not where it changed its
+    name or its place.
     """
 
     kind: Kind
@@ -119,7 +119,7 @@ _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 def changes(entries: Iterable[Entry], state_at: Callable[[int], State]) -> Iterator[Change]:
     """The births and deaths that `entries` bring, in the order of the log."""
-    names: dict[str, tuple[str, ...]] = {}
+    names: dict[str, str] = {}
     """Of entities, by id, as far as they were met: the state is asked once for each."""
     for entry in entries:
         position = entry.position
@@ -127,13 +127,13 @@ def changes(entries: Iterable[Entry], state_at: Callable[[int], State]) -> Itera
             case events.ObservationAdded() as event:
                 entity_id, thread = event.entity_id, entry.thread
                 if entity_id not in names:
-                    names[entity_id] = _names(_present(state_at(position).entity(entity_id)))
+                    names[entity_id] = _present(state_at(position).entity(entity_id)).name
                 ids = entity_id, event.observation_id
                 yield Born(
                     _observation(*ids, names[entity_id], event.content, thread, position, entry)
                 )
             case events.EntityCreated() as event:
-                names[event.entity_id] = (event.name,)
+                names[event.entity_id] = event.name
                 ids = event.entity_id, event.name
                 yield Born(_entity(*ids, event.entity_type, entry.thread, position))
             case events.EntityTypeChanged() as event:
@@ -157,7 +157,7 @@ def changes(entries: Iterable[Entry], state_at: Callable[[int], State]) -> Itera
                 yield from _differences(position, state_at)
             case events.ObservationMoved() as event:
                 yield Died(event.observation_id, position)
-                yield Born(_moved(event.observation_id, position, state_at))
+                yield Born(_observed(event.observation_id, state_at(position), position))
             case events.MemoryStored() as event:
                 memory = _present(state_at(position).memory(event.memory_id))
                 yield Born(_memory(memory, position, entry))
@@ -232,7 +232,7 @@ def _of_entity(entity_id: str, state: State, position: int) -> Iterator[tuple[st
         return
     yield entity_id, _described(entity, position)
     for row in state.observations(entity_id):
-        yield row.id, _told(row, _names(entity), position)
+        yield row.id, _told(row, entity.name, position)
 
 
 def _described(row: Entity, born: int) -> Document:
@@ -259,42 +259,26 @@ def _observed(
 ) -> Document:
     """The document of a fact as the state has it; `entry` as in `_observation`."""
     row = _present(state.observation(observation_id))
-    names = _names(_present(state.entity(row.entity_id)))
-    return _told(row, names, position, entry)
+    name = _present(state.entity(row.entity_id)).name
+    return _told(row, name, position, entry)
 
 
-def _moved(observation_id: str, position: int, state_at: Callable[[int], State]) -> Document:
-    """The document of a fact that another entity took over, which is not called yet as the one before was."""
-    before, after = state_at(position - 1), state_at(position)
-    row = _present(after.observation(observation_id))
-    owner = _present(before.observation(observation_id)).entity_id
-    current, *former = _names(_present(after.entity(row.entity_id)))
-    former += _names(_present(before.entity(owner)))
-    return _told(row, (current, *former[-NAMES_MAX:]), position)
-
-
-def _told(
-    row: Observation, names: tuple[str, ...], born: int, entry: Entry | None = None
-) -> Document:
-    return _observation(row.entity_id, row.id, names, row.content, row.thread, born, entry)
+def _told(row: Observation, name: str, born: int, entry: Entry | None = None) -> Document:
+    return _observation(row.entity_id, row.id, name, row.content, row.thread, born, entry)
 
 
 def _observation(
     entity_id: str,
     observation_id: str,
-    names: tuple[str, ...],
+    name: str,
     content: str,
     thread: str | None,
     born: int,
     entry: Entry | None = None,
 ) -> Document:
     """`entry` is the one that wrote it down, where one did just then."""
-    text, labels, written = f"{names[0]}: {content}", thread_labels(thread), _written(entry)
-    return Document("observation", observation_id, entity_id, text, labels, born, names, written)
-
-
-def _names(row: Entity) -> tuple[str, ...]:
-    return (row.name, *row.aliases[-NAMES_MAX:])
+    text, labels, written = f"{name}: {content}", thread_labels(thread), _written(entry)
+    return Document("observation", observation_id, entity_id, text, labels, born, (name,), written)
 
 
 def _memory(row: Memory, born: int, entry: Entry | None = None) -> Document:

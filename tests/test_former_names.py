@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -50,3 +51,36 @@ def test_what_comes_later_to_an_entity_that_was_renamed_is_asked_for_by_its_name
     client("add_observations", observations=added)
     told = client("recall", query="How fast does Nordwind pay?")["text"].split("\n")
     assert "1. Pays within 30 days" in told
+
+
+def test_what_an_entity_said_before_it_took_over_another_is_asked_for_by_the_name_of_that(
+    tmp_path: Path,
+) -> None:
+    firms = [
+        "Kestrel",
+        "Nordwind",
+        "Weststern",
+        "Lakeview",
+        "Ironclad",
+        "Sunfield",
+        "Halcyon",
+        "Ovation",
+    ]
+    with client_on(tmp_path, embedder="minilm") as opened:
+        made = [
+            {"name": name, "entityType": "firm", "observations": [f"Employs {number}00 people"]}
+            for number, name in enumerate(firms, 1)
+        ]
+        made.append({"name": "Ostkraft", "entityType": "firm", "observations": ["Founded in 1961"]})
+        opened("create_entities", entities=made)
+
+        def told(**scope: object) -> list[str]:
+            query = "How many people does Ostkraft employ?"
+            text: str = opened("recall", query=query, **scope)["text"]
+            return text.split("\n")
+
+        before = opened("get_history")["events"][0]["position"]
+        then = told()
+        opened("merge_entities", names=["Ostkraft"], into="Kestrel")
+        assert "1. Employs 100 people" in told()
+        assert told(asOf=before) == then

@@ -153,7 +153,7 @@ class Look:
                 table.keys(every[close]),
                 (among_close(beside[-1][close]), among_close(beside[1][close])),
                 table.asking(every),
-                table.named(every, words),
+                table.named(every, words, at),
                 beside,
             )
 

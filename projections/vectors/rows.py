@@ -251,9 +251,10 @@ class Rows:
         asking: NDArray[np.uint8] = self._asking.values[rows]
         return asking.astype(np.float32) / np.float32(ASKING_MAX)
 
-    def named(self, rows: Ids, words: Set[str]) -> NDArray[np.bool_]:
-        """Whether each document's entity has, or had, a name all of whose words are among `words`."""
-        codes = self._subject.values[rows]
+    def named(self, rows: Ids, words: Set[str], at: int | None) -> NDArray[np.bool_]:
+        """Whether each document's entity has now, or `at` a position, or had before, a name all of whose words are
+        among `words`."""
+        codes = self._subject.values[self._entities_of(rows, at)]
         asked = np.array([_hashed(word) for word in words], np.uint32)
         hashed = self._subject_words.values[codes]
         among: NDArray[np.bool_] = (hashed[:, np.newaxis] == asked).any(axis=1)
@@ -262,6 +263,12 @@ class Rows:
             names = map(name_words, self._subjects[codes[place]])
             among[place] = any(name and name <= words for name in names)
         return among
+
+    def _entities_of(self, rows: Ids, at: int | None) -> Ids:
+        """Of each document that of its entity, now or `at` a position; itself where there is none."""
+        codes, places = np.unique(self._entity.values[rows], return_inverse=True)
+        living = self.living_rows([self._entities[code] for code in codes.tolist()], at)[places]
+        return np.where(living == NO_ROW, rows, living)
 
     def around(self, rows: Ids, reach: int, at: int | None) -> Mapping[int, Ids]:
         """By distance, -reach..-1 and 1..reach, the living rows of what was written down so many things
