@@ -18,6 +18,9 @@ from projections.protocol import Batch, DocumentProjector
 TAKEN_ENTRIES = 10_000
 """Changes are read of so many entries at a time, each lot in a snapshot of its own that ends before the next."""
 
+TEXTS_MAX = 10_000
+"""As many vectors are 15 MB or more; the passages of as many entries may be a hundred times that."""
+
 AnyProjector = DocumentProjector | AnalyticsProjector
 
 
@@ -78,11 +81,13 @@ def lots(project: Project, after: int, last: int) -> Iterator[tuple[int, list[Ch
 
 
 def texts(project: Project) -> Iterator[list[str]]:
-    """Every text that ever was to be embedded, in the order of the log, a batch of entries at a time."""
+    """Every text that ever was to be embedded, in the order of the log, `TEXTS_MAX` at a time at most."""
     for _, found in lots(project, 0, project.head()):
-        born = [each.document for each in found if isinstance(each, Born)]
+        born = (each.document for each in found if isinstance(each, Born))
         embedded = (each for each in born if each.kind not in WORDED_ONLY)
-        yield [passage for document in embedded for passage in document.passages]
+        every = (passage for document in embedded for passage in document.passages)
+        while some := list(islice(every, TEXTS_MAX)):
+            yield some
 
 
 def _batch_end(log: Log, after: int, until: int, projector: AnyProjector) -> int:

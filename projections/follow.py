@@ -216,7 +216,7 @@ class Projections:
         return self._project.head()
 
     def texts(self) -> Iterator[list[str]]:
-        """Every text that ever was to be embedded, in the order of the log, a batch of entries at a time."""
+        """Every text that ever was to be embedded, in the order of the log, some thousands at a time."""
         return texts(self._project)
 
     def positions(self) -> dict[str, int]:

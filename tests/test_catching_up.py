@@ -118,6 +118,18 @@ def test_long_texts_come_to_be_embedded_a_few_at_a_time(
     assert max(later - before for before, later in pairwise(rows)) <= 5 * PASSAGES_MAX
 
 
+def test_the_texts_of_a_log_are_told_some_at_a_time_however_many_an_entry_has(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = [NewEntity(name="Diary", entity_type="book", observations=["was told of it. " * 500])]
+    project.execute(CreateEntities(entities=long), Context(), lambda _: None)
+    (every,) = batches.texts(project)
+    monkeypatch.setattr(batches, "TEXTS_MAX", 7)
+    some = list(batches.texts(project))
+    assert [text for each in some for text in each] == every
+    assert max(map(len, some)) == 7
+
+
 def test_whoever_closes_does_not_wait_for_the_end_of_a_long_batch(
     projections: Projections, monkeypatch: pytest.MonkeyPatch, ends: list[int]
 ) -> None:
