@@ -1,0 +1,98 @@
+"""`scripts/setup`, with a Python that makes environments at once and gets its packages where a file says so."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SECONDS_MAX = 60
+PYTHON = """#!/bin/sh
+case "$*" in
+*"-m venv --clear"*)
+    for venv; do :; done
+    rm -rf "$venv"
+    mkdir -p "$venv/bin" "$venv/lib/python3/site-packages"
+    cp "$0" "$venv/bin/python" ;;
+*"-m pip install"*) [ -e "$NETWORK" ] || { echo "ERROR: no network" >&2; exit 1; } ;;
+esac
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """One that is set up, and has lost its network since."""
+    checkout = tmp_path / "checkout"
+    shutil.copytree(ROOT / "scripts", checkout / "scripts")
+    python = tmp_path / "python"
+    python.write_text(PYTHON)
+    python.chmod(0o755)
+    (tmp_path / "network").touch()
+    assert set_up(checkout).returncode == 0
+    (tmp_path / "network").unlink()
+    return checkout
+
+
+def set_up(checkout: Path, *layer: str) -> subprocess.CompletedProcess[str]:
+    beside = checkout.parent
+    return subprocess.run(
+        [checkout / "scripts" / "setup", *layer],
+        env={**os.environ, "PYTHON": str(beside / "python"), "NETWORK": str(beside / "network")},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS_MAX,
+        check=False,
+    )
+
+
+def change(checkout: Path) -> None:
+    with (checkout / "scripts" / "requirements" / "runtime.txt").open("a") as file:
+        file.write("# newer\n")
+
+
+def go_back(checkout: Path) -> None:
+    pins = "scripts/requirements/runtime.txt"
+    shutil.copyfile(ROOT / pins, checkout / pins)
+
+
+def test_where_newer_packages_cannot_be_had_the_environment_of_before_stays(checkout: Path) -> None:
+    change(checkout)
+    failed = set_up(checkout)
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert "ERROR: no network\n" in failed.stderr
+    assert f"When the cause is gone, run {checkout}/scripts/setup runtime\n" in failed.stderr
+
+    go_back(checkout)
+    again = set_up(checkout)
+    assert (again.returncode, again.stderr) == (0, "")
+
+
+def test_an_environment_that_was_put_aside_by_a_setup_that_was_killed_comes_back(
+    checkout: Path,
+) -> None:
+    (checkout / ".venv").rename(checkout / ".venv.old")
+    (checkout / ".venv").mkdir()
+    assert set_up(checkout).returncode == 0
+    assert not (checkout / ".venv.old").exists()
+
+
+def test_where_newer_packages_are_there_nothing_is_left_of_the_environment_of_before(
+    checkout: Path,
+) -> None:
+    (checkout / ".venv" / "older").touch()
+    (checkout.parent / "network").touch()
+    change(checkout)
+    assert set_up(checkout, "dev").returncode == 0
+    assert not (checkout / ".venv.old").exists()
+    assert not (checkout / ".venv" / "older").exists()
+
+
+def test_checks_that_cannot_be_had_leave_what_memlog_runs_on(checkout: Path) -> None:
+    failed = set_up(checkout, "dev")
+    assert failed.returncode == 1
+    assert f"run {checkout}/scripts/setup dev\n" in failed.stderr
+    assert set_up(checkout).stderr == ""
