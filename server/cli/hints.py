@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,10 @@ from memlog.shell import command_line, of_project
 def _restored(found: re.Match[str]) -> str:
     run = "Run" if found[1] == "Call" else "run"
     return f"{run} `{command_line('memlog projects restore', json.loads(found[2])['name'])}`, or "
+
+
+def _by_this_python(found: re.Match[str]) -> str:
+    return f"`{shlex.quote(sys.executable)} {found[1]}`"
 
 
 _MAKING = "`memlog projects create NAME`"
@@ -42,6 +47,7 @@ _SPOKEN: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"Pass last=", "Pass --last "),
     (r"Look for it with search_nodes", "Look for it with `memlog search`"),
     (r"Call search_memories or list_recent_memories to find it", "`memlog search --json` finds it"),
+    (r"`python (-m pip install [^`]+)` with the Python of memlog \([^)]+\)", _by_this_python),
     (r"Start the server with (\S+) to switch it on", r"Set \1 to switch it on"),
     (r"Leave --from out to ask for now\.", "Pass a moment that has passed."),
     (r"Leave \S+ out to ask for now\.", "Leave it out to ask for now."),
