@@ -169,6 +169,19 @@ def test_by_default_it_is_stored_with_a_warning_that_names_place_and_kind(client
     assert answer["entities"][0]["observations"] == ["ok", f"key {AWS}"]
 
 
+def test_a_warning_about_a_project_says_that_deleting_it_erases_it(
+    client: Client, tmp_path: Path
+) -> None:
+    (warning,) = client("create_project", name="shop", description=f"key {AWS}")["warnings"]
+    told = CommandLine(tmp_path / "other")(
+        "projects", "create", "shop", "--description", AWS
+    ).stderr
+    for each in (warning, told):
+        assert "description (AWS Access Key)" in each
+        assert "only deleting the project (`memlog projects delete`) erases it" in each
+        assert "purge" not in each
+
+
 def test_a_warning_stands_in_a_text_of_its_own_so_a_bare_answer_stays_as_it_was(
     client: Client,
 ) -> None:
@@ -422,6 +435,15 @@ def test_a_refused_import_writes_nothing(memlog: CommandLine, tmp_path: Path, le
     assert "line 2, observations[1]" in done.stderr
     assert AWS not in done.stdout + done.stderr
     assert memlog("projects", "--json").json == []
+
+
+def test_where_an_import_is_refused_nothing_is_to_be_purged(
+    memlog: CommandLine, tmp_path: Path
+) -> None:
+    done = memlog("import", written(tmp_path / "memory.jsonl", [*FILE, {"type": "entity"}]))
+    assert done.code == 1
+    assert "(AWS Access Key) looks like" in done.stderr
+    assert "purge" not in done.stderr
 
 
 def test_a_line_that_is_no_json_is_refused_without_showing_it(

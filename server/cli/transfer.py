@@ -127,7 +127,7 @@ def _import_graph(
     as_json: bool,
     done: Done,
 ) -> None:
-    _judge(settings, transfer.objects(data))
+    doubtful = _judge(settings, transfer.objects(data))
     placed = transfer.read(data)
     with service_of(settings) as service, progress_bar(hidden=as_json) as progress:
         name, opened = open_project(service, project)
@@ -151,6 +151,8 @@ def _import_graph(
             error.suggestion = f"{error.suggestion} {far}" if error.suggestion else far
             raise
         alone = opened.project.head() == before + done.events
+    if doubtful:
+        _advise_to_purge()
     for said in behind:
         say(said, err=True)
     if as_json:
@@ -193,7 +195,7 @@ def _warn(doubts: Sequence[str]) -> None:
 
 def _import_history(settings: Settings, data: bytes, as_json: bool) -> None:
     numbered = enumerate(data.split(b"\n"), 1)
-    _judge(settings, ((f"line {number}", text) for number, text in numbered))
+    doubtful = _judge(settings, ((f"line {number}", text) for number, text in numbered))
     heading, entries = chronicle.read(data)
     with store_of(settings) as store:
         try:
@@ -204,6 +206,8 @@ def _import_history(settings: Settings, data: bytes, as_json: bool) -> None:
                 "there (`memlog projects delete`)."
             )
             raise
+    if doubtful:
+        _advise_to_purge()
     if as_json:
         print_json({"project": done.name, "position": done.position, "how": done.how})
     else:
@@ -212,13 +216,17 @@ def _import_history(settings: Settings, data: bytes, as_json: bool) -> None:
             say(f"{done.erased} of them were erased for good there, and stay so.")
 
 
-def _judge(settings: Settings, lines: Iterable[tuple[str, bytes]]) -> None:
-    """Warns of each line that holds what looks like a credential, or refuses them all."""
+def _judge(settings: Settings, lines: Iterable[tuple[str, bytes]]) -> bool:
+    """Warns of each line that holds what looks like a credential, or refuses them all. Whether there are any."""
     found = judge_lines(lines, settings.secrets)
     for each in found:
         say(f"Warning: {each} looks like a credential.", err=True)
-    if found:
-        say(here("`memlog purge` erases for good what should not be kept."), err=True)
+    return bool(found)
+
+
+def _advise_to_purge() -> None:
+    """Once there is something: a file that was warned of may yet be refused."""
+    say(here("`memlog purge` erases for good what should not be kept."), err=True)
 
 
 def _graph(opened: Opened) -> Iterator[bytes]:

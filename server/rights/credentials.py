@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from memlog.commands import only_finds
+from memlog.commands import CreateProject, only_finds
 from memlog.errors import InvalidParameter, LimitExceeded, MemlogError, Problem, refusal
 from memlog.settings import Secrets
 from server.input.diagnosis import Place
@@ -43,6 +43,13 @@ PATHS_MAX = 10
 
 _REMEDY = (
     "Say where it is kept instead of what it is. Whoever runs the server chooses by MEMLOG_SECRETS."
+)
+
+_ERASING = (
+    "Deleting keeps it in the history: only `memlog purge` erases the entity or memory for good."
+)
+_ERASING_PROJECT = (
+    "Archiving keeps it: only deleting the project (`memlog projects delete`) erases it for good."
 )
 
 
@@ -77,7 +84,8 @@ def judge(arguments: Any, secrets: Secrets, command_id: str | None = None) -> st
         unfinished = True
     if found and secrets == "reject":
         raise _refused(found)
-    return _warning(found, unfinished) if found or unfinished else None
+    erasing = _ERASING_PROJECT if isinstance(arguments, CreateProject) else _ERASING
+    return _warning(found, unfinished, erasing) if found or unfinished else None
 
 
 def judge_lines(lines: Iterable[tuple[str, bytes]], secrets: Secrets) -> list[Finding]:
@@ -113,14 +121,13 @@ def _refused(found: list[Finding]) -> MemlogError:
     )
 
 
-def _warning(found: list[Finding], unfinished: bool) -> str:
+def _warning(found: list[Finding], unfinished: bool, erasing: str) -> str:
     said = []
     if found:
         places = ", ".join(map(str, found[:PATHS_MAX]))
         more = f" and {len(found) - PATHS_MAX} more" if len(found) > PATHS_MAX else ""
         said.append(
-            f"Stored, though it looks like a credential: {places}{more}. Tell the user. Deleting keeps it in "
-            "the history: only `memlog purge` erases the entity or memory for good. "
+            f"Stored, though it looks like a credential: {places}{more}. Tell the user. {erasing} "
             "MEMLOG_SECRETS=reject makes the server refuse such texts."
         )
     if unfinished:
