@@ -692,6 +692,38 @@ def test_a_page_that_is_none_ends_neither_a_restore_nor_a_backup(
                 assert "is damaged" in ended.stderr
 
 
+def test_a_restore_says_that_what_is_there_is_behind_the_backup_and_how_it_is_brought_up_to_it(
+    store: Store, tmp_path: Path
+) -> None:
+    back_up(store, tmp_path / "older")
+    remember(store, "Ann")
+    back_up(store, tmp_path / "newer")
+    store.close()
+    memlog = CommandLine(tmp_path / "other")
+    assert memlog("restore", tmp_path / "older").code == 0
+    told = memlog("restore", tmp_path / "newer")
+    assert told.code == 1
+    assert told.stderr.startswith(
+        "error: Project 'default' is there, and behind: it ends at position 3 of 5"
+    )
+    assert "Name it with --replace" in told.stderr
+    assert memlog("restore", tmp_path / "newer", "default", "--replace").code == 0
+    assert entities(memlog) == ["Jon", "Ann"]
+
+
+def test_a_restore_says_of_another_history_that_it_is_there_and_not_that_it_is_behind(
+    store: Store, tmp_path: Path
+) -> None:
+    back_up(store, tmp_path / "older")
+    remember(store, "Ann")
+    remember(store, "Kim")
+    back_up(store, tmp_path / "newer")
+    there = restored(tmp_path / "older", tmp_path / "other")
+    remember(there, "Bob")
+    with pytest.raises(ProjectExists, match="'default' exists already"):
+        restore(there, tmp_path / "newer")
+
+
 def test_a_restore_where_another_project_has_the_name_says_that_it_is_another_one(
     tmp_path: Path,
 ) -> None:

@@ -173,7 +173,7 @@ def _restored(
     try:
         row, _ = store.adopt(staged)
         return Restored(row.id, name, position, "restored")
-    except ProjectExists:
+    except ProjectExists as error:
         if _holds(store, staged.name, position, chain):
             gone = _gone(store, staged)
             lost = [each for each, kind in gone.items() if kind == MENDED]
@@ -182,6 +182,8 @@ def _restored(
             if not replace:
                 raise _lost(name, lost) from None
         elif not replace:
+            if (end := _end_of_behind(store, staged)) is not None:
+                error.message = f"Project '{name}' is there, and behind: it ends at position {end} of {position}"
             raise
     row, aside = store.adopt(staged, replace=True)
     return Restored(row.id, name, position, "replaced", None if aside is None else str(aside))
@@ -211,6 +213,17 @@ def _lost(name: str, positions: Sequence[int]) -> Conflict:
         suggestion=f"Nothing was changed. `{puts_back}` puts back what a backup has; `memlog restore --replace` "
         "puts aside what is there.",
     )
+
+
+def _end_of_behind(store: Store, staged: Path) -> int | None:
+    """The last position of the project that is there, where this history goes on from it; else None."""
+    try:
+        end = store.by_id(staged.name).head()
+    except (ProjectNotFound, StorageError):  # the name is another's, or nobody can tell
+        return None
+    with closing(Project(staged)) as project, project.stored() as (written, _):
+        chain = written.chain_at(end)
+    return end if chain and _holds(store, staged.name, end, chain) else None
 
 
 def _holds(store: Store, project_id: str, position: int, chain: bytes) -> bool:
