@@ -32,7 +32,7 @@ from mcp_types import (
 
 from memlog import __version__
 from memlog.closest import did_you_mean
-from memlog.errors import DamagedLog, MemlogError
+from memlog.errors import DamagedLog, MemlogError, StorageError
 from memlog.projects.project import Origin
 from server.advice import descriptions
 from server.answering.cutting import together
@@ -230,7 +230,8 @@ def perform(tool: Tool, call: Call, arguments: Mapping[str, Any] | None) -> Answ
     except (MemlogError, OSError) as raised:
         error = foreseen(raised)
         damaged = isinstance(error, DamagedLog)
-        project = _project_of(tool, decoded, call.session) if damaged else ""
+        stored = isinstance(error, StorageError)
+        project = _project_of(tool, decoded, call.session) if stored else ""
         where = {"project": call.project} if call.project else {}  # in another it may be there
         failure = {"error": describe(error, call.session, project), **where, **tool.beside(error)}
         damage = None if damaged else call.damage

@@ -514,6 +514,23 @@ def test_a_fact_whose_entry_was_changed_is_shown_with_its_position_and_that_it_i
     assert memlog("show", "Mia").code == 0
 
 
+def test_where_an_entry_and_a_row_of_the_state_are_damaged_the_repair_is_named_that_helps(
+    tmp_path: Path,
+) -> None:
+    memlog: CommandLine = holding_lines(tmp_path)
+    log = log_of(memlog)
+    log.write_bytes(log.read_bytes().replace(b"was a banker", b"was a b\xff\xffker"))
+    told = memlog("export", "-")
+    assert (told.code, told.stdout) == (1, "")
+    assert "`memlog repair default` goes on with what is whole of one that is not." in told.stderr
+    with client_on(memlog.data_dir) as client:
+        with pytest.raises(Refused) as refused:
+            client("open_nodes", names=["Jon"], project="default")
+        assert "`memlog repair default`" in refused.value.error["suggestion"]
+    assert memlog("repair", "default", "--yes").code == 0
+    assert "Mia" in memlog("export", "-").stdout
+
+
 def log_of(memlog: CommandLine) -> Path:
     return next(memlog.data_dir.rglob(LOG_FILE))
 

@@ -449,8 +449,8 @@ def _rows_told() -> Iterator[None]:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise StorageError(
             f"A row of this project's state cannot be read: {error}",
-            suggestion="`memlog replay --only state` builds the state anew from the log; "
-            "`memlog verify` says whether the log is whole.",
+            suggestion="`memlog replay --only state` builds the state anew from a log that is whole. `memlog verify` "
+            "says whether it is; `memlog repair PROJECT` goes on with what is whole of one that is not.",
         ) from error
 
 

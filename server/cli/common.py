@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from memlog.errors import DamagedLog, EmbeddingError
+from memlog.errors import EmbeddingError, StorageError
 from memlog.runs import runs
 from memlog.settings import LogLevel, Settings, load
 from memlog.shell import of_project
@@ -164,9 +164,10 @@ def with_settings(command: Command) -> Command:
             settings = load({"data_dir": named})[0]
             try:
                 return command(settings, **arguments)
-            except DamagedLog as damage:
-                if about := _worked_in(settings, arguments):
-                    damage.suggestion = of_project(damage.suggestion or "", about)
+            except StorageError as error:
+                about = _worked_in(settings, arguments)
+                if about and error.suggestion:
+                    error.suggestion = of_project(error.suggestion, about)
                 raise
 
     return run
