@@ -177,6 +177,43 @@ def test_what_it_makes_for_the_memory_is_for_its_owner_alone(tmp_path: Path) -> 
     assert "Other users" not in memlog("doctor").stdout
 
 
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"MEMLOG_TOKEN": "short"}, "MEMLOG_TOKEN is shorter than"),
+        ({"MEMLOG_OAUTH_ISSUER": "http://example.com"}, "MEMLOG_OAUTH_ISSUER is"),
+        ({"MEMLOG_OAUTH_RESOURCE": "https://example.com/mcp"}, "MEMLOG_OAUTH_ISSUER is not"),
+        ({"MEMLOG_TLS_CERT": __file__}, "one of them is missing"),
+        ({"MEMLOG_TLS_CERT": __file__, "MEMLOG_TLS_KEY": __file__}, "cannot be used"),
+        ({"MEMLOG_HTTP_HOST": "0.0.0.0"}, "would let in whoever reaches this machine"),
+    ],
+)
+def test_the_doctor_tells_with_which_settings_no_server_over_http_begins(
+    remembered: CommandLine, settings: dict[str, str], told: str
+) -> None:
+    refused = remembered("serve", "--transport", "http", **settings)
+    ended = remembered("doctor", "--json", **settings)
+    assert (refused.code, ended.code) == (1, 1)
+    assert told in refused.stderr
+    assert told in ended.json["http"]["error"]
+    assert told in remembered("doctor", **settings).stdout.replace("\n", " ")
+
+
+def test_the_doctor_is_content_with_settings_with_which_a_server_begins(
+    remembered: CommandLine,
+) -> None:
+    for settings in (
+        {},
+        {
+            "MEMLOG_HTTP_HOST": "0.0.0.0",
+            "MEMLOG_ALLOWED_HOSTS": "memory.example.com",
+            "MEMLOG_TOKEN": "t" * 32,
+        },
+    ):
+        ended = remembered("doctor", "--json", **settings)
+        assert (ended.code, ended.json["http"]) == (0, {})
+
+
 def test_the_doctor_names_a_data_directory_that_others_may_read_and_leaves_it_so(
     tmp_path: Path,
 ) -> None:

@@ -46,7 +46,8 @@ def doctor_command(ctx: click.Context, settings: Settings, as_json: bool) -> Non
     """Print the effective settings, the versions, and the health of the data directory.
 
     A variable that looks like a setting and is none is named. Ends with 1 where a project is not well, or is left
-    out of all lists because another has its name, and where it cannot be read which deletions were done.
+    out of all lists because another has its name, where it cannot be read which deletions were done, and where a
+    server over HTTP does not begin with these settings.
 
     \b
     Example: memlog doctor
@@ -60,6 +61,7 @@ def doctor_command(ctx: click.Context, settings: Settings, as_json: bool) -> Non
     }
     report["data_dir"] = _data_dir(settings.data_dir)
     report["tokens"] = _tokens(settings)
+    report["http"] = _http(settings)
     with (
         to_look_around(settings) as looked_at,
         service_of(looked_at) as service,
@@ -76,7 +78,7 @@ def doctor_command(ctx: click.Context, settings: Settings, as_json: bool) -> Non
         print_json(report)
     else:
         _print(report)
-    if sick or report["left_out"] or report["deletions"]:
+    if sick or report["left_out"] or report["deletions"] or report["http"]:
         sys.exit(1)
 
 
@@ -108,6 +110,17 @@ def _tokens(settings: Settings) -> dict[str, str]:
     tokens = Tokens(tokens_path(settings))
     hint = tokens.open_to_others()
     return {"path": str(tokens.path)} | ({} if hint is None else {"hint": hint})
+
+
+def _http(settings: Settings) -> dict[str, str]:
+    """Why `memlog serve --transport http` would not begin; empty where it would."""
+    from server.http.serving import access_and_certificate
+
+    try:
+        access_and_certificate(settings)
+    except MemlogError as error:
+        return {"error": error.message, "hint": here(hint_of(error) or "")}
+    return {}
 
 
 def _embedder(service: Service) -> dict[str, str]:
@@ -221,6 +234,8 @@ def _print(report: dict[str, Any]) -> None:
         )
     if "hint" in report["tokens"]:
         console.print(report["tokens"]["hint"], markup=False)
+    if told := report["http"]:
+        console.print(f"no server over HTTP: {told['error']}. {told['hint']}", markup=False)
     hint = report["embedder"].get("hint")
     embedder = ", ".join(each for name, each in report["embedder"].items() if name != "hint")
     console.print(f"embedder: {embedder}" + (f". {hint}" if hint else ""), markup=False)

@@ -42,10 +42,8 @@ def run_http(settings: Settings) -> NoReturn:
 
     Raises a MemlogError where it may not or cannot begin.
     """
-    access = Access(settings)
-    require_safe(settings, has_tokens=access.usable)
+    access, tls = access_and_certificate(settings)
     with listening(settings) as listener:
-        tls = certificate(settings)
         config = _config(tls)
         service = Service(settings)
         exit_code = 1
@@ -64,6 +62,14 @@ def run_http(settings: Settings) -> NoReturn:
             logger.critical("the HTTP server failed", exc_info=True)
         finally:
             leave(exit_code)
+
+
+def access_and_certificate(settings: Settings) -> tuple[Access, Certificate | None]:
+    """By what people are let in with these settings, and what they are shown. Raises a MemlogError where a server may
+    not begin with them, whatever else runs on this machine."""
+    access = Access(settings)
+    require_safe(settings, has_tokens=access.usable)
+    return access, certificate(settings)
 
 
 class _Server(uvicorn.Server):
