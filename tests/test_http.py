@@ -305,6 +305,16 @@ def test_a_project_fixed_by_the_path_is_active_again_as_soon_as_it_is_back(
     assert client("get_current_project")["project"] == name
 
 
+@pytest.mark.parametrize("name", ["", "x" * 3_000, "%20", "a%00b"])
+def test_nobody_is_advised_to_make_a_project_that_cannot_be_made(
+    server: HttpServer, name: str
+) -> None:
+    answer = server.ask("POST", f"/mcp/p/{name}", b"{}", {"Content-Type": "application/json"})
+    assert answer.status == 404
+    told = answer.json["error"]["data"]["suggestion"]
+    assert told.startswith("No project has such a name. /mcp/p/NAME is for the project NAME alone")
+
+
 def test_a_path_of_no_project_is_not_found(server: HttpServer) -> None:
     for path in ("/mcp/p/nobody", "/mcp/p/..", "/mcp/p/%2e%2e%2fetc", "/mcp/p/a/b", "/mcp/p/"):
         client = HttpClient(server, path=path)

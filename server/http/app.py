@@ -28,7 +28,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from memlog.blank import require_visible
 from memlog.canonical import canonical
+from memlog.commands import CreateProject
 from memlog.errors import MemlogError, ProjectNotFound
 from server.advice import followable
 from server.calls import Calls
@@ -46,6 +48,7 @@ from server.http.oauth import SCOPES, NoKeys
 from server.http.pace import Pace, Threads
 from server.http.progress import progress
 from server.http.sockets import let_in
+from server.input.arguments import decode
 from server.registry import tools
 from server.rights.grants import Grant
 from server.service import Service
@@ -173,6 +176,8 @@ class App:
         if not grant.reaches(project):
             return grant.within_reach
         path = self._service.settings.http_path
+        if not _can_be_made(project):
+            return f"No project has such a name. {path}/p/NAME is for the project NAME alone, {path} for all."
         create = f"Create it first, at {path} with create_project. {made_by_hand(project)}"
         return followable(Session(self._service, project, grant), create)
 
@@ -296,6 +301,14 @@ def _not_checked(connection: HTTPConnection, error: AuthenticationError) -> Resp
         "The token may be good: send it again later. The log says what fails.",
         retry_after=str(error.retry_s),
     )
+
+
+def _can_be_made(project: str) -> bool:
+    try:
+        require_visible(decode({"name": project}, CreateProject))
+    except MemlogError:
+        return False
+    return True
 
 
 def _with_media_types_as_compared(
