@@ -18,7 +18,9 @@ case "$*" in
     rm -rf "$venv"
     mkdir -p "$venv/bin" "$venv/lib/python3/site-packages"
     cp "$0" "$venv/bin/python" ;;
-*"-m pip install"*) [ -e "$NETWORK" ] || { echo "ERROR: no network" >&2; exit 1; } ;;
+*"-m pip install"*)
+    [ -e "$NETWORK" ] || { echo "ERROR: no network" >&2; exit 1; }
+    echo "user=$PIP_USER target=$PIP_TARGET prefix=$PIP_PREFIX root=$PIP_ROOT" > "${0%/bin/python}/where" ;;
 esac
 """
 
@@ -37,11 +39,15 @@ def checkout(tmp_path: Path) -> Path:
     return checkout
 
 
-def set_up(checkout: Path, *layer: str) -> subprocess.CompletedProcess[str]:
+def set_up(
+    checkout: Path, *layer: str, script: str | Path | None = None, **variables: str
+) -> subprocess.CompletedProcess[str]:
     beside = checkout.parent
+    python = {"PYTHON": str(beside / "python"), "NETWORK": str(beside / "network")}
     return subprocess.run(
-        [checkout / "scripts" / "setup", *layer],
-        env={**os.environ, "PYTHON": str(beside / "python"), "NETWORK": str(beside / "network")},
+        [script or checkout / "scripts" / "setup", *layer],
+        cwd=checkout,
+        env={**os.environ, **python, **variables},
         capture_output=True,
         text=True,
         timeout=SECONDS_MAX,
@@ -96,3 +102,40 @@ def test_checks_that_cannot_be_had_leave_what_memlog_runs_on(checkout: Path) -> 
     assert failed.returncode == 1
     assert f"run {checkout}/scripts/setup dev\n" in failed.stderr
     assert set_up(checkout).stderr == ""
+
+
+def test_called_by_a_link_it_sets_up_its_checkout_and_leaves_alone_what_is_beside_the_link(
+    checkout: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "home" / "bin").mkdir(parents=True)
+    (tmp_path / "home" / ".venv").mkdir()
+    (tmp_path / "home" / ".venv" / "mine").touch()
+    link = tmp_path / "home" / "bin" / "setup"
+    link.symlink_to(checkout / "scripts" / "setup")
+    ended = set_up(checkout, script=link)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert (tmp_path / "home" / ".venv" / "mine").exists()
+
+
+def test_where_folders_are_looked_for_otherwise_does_not_matter(
+    checkout: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "elsewhere" / "scripts").mkdir(parents=True)
+    ended = set_up(checkout, script="scripts/setup", CDPATH=str(tmp_path / "elsewhere"))
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+
+
+def test_packages_go_into_the_environment_wherever_pip_is_told_to_put_them(checkout: Path) -> None:
+    (checkout.parent / "network").touch()
+    change(checkout)
+    elsewhere = {"PIP_TARGET": "/x", "PIP_PREFIX": "/x", "PIP_ROOT": "/x"}
+    assert set_up(checkout, PIP_USER="1", **elsewhere).returncode == 0
+    assert (checkout / ".venv" / "where").read_text() == "user=0 target= prefix= root=\n"
+
+
+def test_a_checkout_that_is_reached_by_two_paths_is_set_up_once(
+    checkout: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "link").symlink_to(checkout)
+    ended = set_up(tmp_path / "link", PWD=str(tmp_path / "link"), script="./scripts/setup")
+    assert (ended.returncode, ended.stderr) == (0, "")
