@@ -1,4 +1,5 @@
-"""`scripts/setup`, with a Python that makes environments at once and gets its packages where a file says so."""
+"""The scripts that set up a checkout and check it, with a Python that makes environments at once and gets its packages
+where a file says so."""
 
 from __future__ import annotations
 
@@ -139,3 +140,19 @@ def test_a_checkout_that_is_reached_by_two_paths_is_set_up_once(
     (tmp_path / "link").symlink_to(checkout)
     ended = set_up(tmp_path / "link", PWD=str(tmp_path / "link"), script="./scripts/setup")
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_a_checkout_that_is_no_repository_is_checked_for_what_no_file_may_name(
+    checkout: Path,
+) -> None:
+    (checkout.parent / "network").touch()
+    assert set_up(checkout, "dev").returncode == 0
+    for tool in ("ruff", "mypy", "lint-imports"):
+        (checkout / ".venv" / "bin" / tool).symlink_to(shutil.which("true") or "/bin/true")
+    shutil.copyfile(ROOT / ".gitignore", checkout / ".gitignore")
+    check = checkout / "scripts" / "check"
+    assert set_up(checkout, script=check).returncode == 0
+    (checkout / "notes.md").write_text("see /ro" + "ot/memlog\n")
+    told = set_up(checkout, script=check)
+    assert told.returncode == 1
+    assert told.stdout == "notes.md:1:see /ro" + "ot/memlog\n"
