@@ -156,3 +156,12 @@ def test_a_checkout_that_is_no_repository_is_checked_for_what_no_file_may_name(
     told = set_up(checkout, script=check)
     assert told.returncode == 1
     assert told.stdout == "notes.md:1:see /ro" + "ot/memlog\n"
+
+
+@pytest.mark.parametrize("asked", ["--help", "Dev"])
+def test_what_is_no_layer_is_refused_and_changes_nothing(checkout: Path, asked: str) -> None:
+    (checkout.parent / "network").touch()
+    assert set_up(checkout, "dev").returncode == 0
+    refused = set_up(checkout, asked)
+    assert (refused.returncode, refused.stderr) == (2, "usage: scripts/setup [dev]\n")
+    assert set_up(checkout, "dev").stderr == ""
