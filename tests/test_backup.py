@@ -15,7 +15,7 @@ import pytest
 from memlog.commands import CreateEntities, NewEntity, StoreMemory
 from memlog.context import Context
 from memlog.copies.backup import Copy, back_up
-from memlog.copies.inventory import NOTE
+from memlog.copies.inventory import NOTE, inventory
 from memlog.copies.taking_in import restore
 from memlog.errors import Conflict, InvalidParameter, ProjectExists, ProjectNotFound, StorageError
 from memlog.log import Damage
@@ -393,6 +393,22 @@ def test_a_note_of_a_run_that_is_damaged_counts_as_none(tmp_path: Path) -> None:
     other = CommandLine(tmp_path / "other")
     assert other("restore", tmp_path / "backup").code == 0
     assert entities(other) == ["Current"]
+
+
+def test_what_is_deleted_while_a_run_goes_on_is_not_what_that_run_found(
+    store: Store, tmp_path: Path
+) -> None:
+    store.create("going")
+    back_up(store, tmp_path / "backup")
+
+    def delete(_: str, done: int, of: int) -> None:
+        if store.knows("going"):
+            store.delete("going")
+
+    done = back_up(store, tmp_path / "backup", delete)
+    assert [each.name for each in done] == ["default"]
+    held = {each.name: each.alive for each in inventory(tmp_path / "backup")}
+    assert held == {"default": True, "going": False}
 
 
 def test_a_folder_that_is_no_backup_is_not_written_to(store: Store, tmp_path: Path) -> None:

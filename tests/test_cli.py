@@ -25,6 +25,7 @@ from memlog.state import Project as ProjectRow
 from memlog.storage.tables import place
 from server.cli import COMMANDS, cli
 from server.registry import tools
+from server.service import Service
 from tests.command_line import BARE, LINES, CommandLine, holding_lines, lines_of, written
 from tests.served import DEADLINE_S, REPOSITORY, environment
 
@@ -1138,9 +1139,9 @@ def test_a_server_without_a_stream_for_its_client_names_that(
     assert done.stderr.startswith(f"error: {name} is closed, over which a client is served\nhint: ")
 
 
-@pytest.mark.parametrize("command", ["verify", "doctor"])
+@pytest.mark.parametrize("command", ["verify", "doctor", "replay --all", "backup {}"])
 def test_a_project_that_was_deleted_since_it_was_listed_is_no_trouble(
-    command: str, memlog: CommandLine, monkeypatch: pytest.MonkeyPatch
+    command: str, memlog: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("going", "staying"):
         assert memlog("projects", "create", name).code == 0
@@ -1153,7 +1154,36 @@ def test_a_project_that_was_deleted_since_it_was_listed_is_no_trouble(
         return rows
 
     monkeypatch.setattr(Store, "projects", then_deleted)
-    ended = memlog(command)
+    ended = memlog(*command.format(tmp_path / "backup").split())
+    assert ended.code == 0, ended
+    assert "going" not in ended.stdout
+    assert "staying" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("command", "step"),
+    [
+        ("verify", (Store, "file")),
+        ("replay --all", (Service, "open")),
+        ("replay --all --check", (Service, "open")),
+    ],
+)
+def test_a_project_that_is_deleted_while_it_is_looked_at_is_no_trouble(
+    command: str, step: tuple[type, str], memlog: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("going", "staying"):
+        assert memlog("projects", "create", name).code == 0
+    looked_at = getattr(*step)
+
+    def then_deleted(of: Store | Service, asked: str) -> object:
+        found = looked_at(of, asked)
+        store = of if isinstance(of, Store) else of.store
+        if store.knows("going"):
+            store.delete("going")
+        return found
+
+    monkeypatch.setattr(*step, then_deleted)
+    ended = memlog(*command.split())
     assert ended.code == 0, ended
     assert "going" not in ended.stdout
     assert "staying" in ended.stdout

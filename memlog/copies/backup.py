@@ -30,7 +30,14 @@ import msgspec
 from memlog import codec, shell
 from memlog.codec import CHAIN_END
 from memlog.copies.inventory import BESIDE, ERASED, made_anew, note
-from memlog.errors import Conflict, DamagedLog, InvalidParameter, MemlogError, StorageError
+from memlog.errors import (
+    Conflict,
+    DamagedLog,
+    InvalidParameter,
+    MemlogError,
+    ProjectNotFound,
+    StorageError,
+)
 from memlog.log import Damage, Log
 from memlog.projects.folders import OURS
 from memlog.projects.project import DATABASES, GENERATION_KEY, LOG_FILE, Project
@@ -144,11 +151,15 @@ def back_up(store: Store, folder: Path, progress: Progress = lambda *_: None) ->
             done: list[Copied] = []
             failures = []
             rows = store.projects("all")
-            note(folder, [row.id for row in rows])
+            found = [row.id for row in rows]
+            note(folder, found)
             for number, row in enumerate(rows):
                 progress("projects", number, len(rows))
                 try:
                     done.append(_copied(store.by_id(row.id), row.name, folder, progress))
+                except ProjectNotFound:  # it was deleted since it was listed
+                    found.remove(row.id)
+                    note(folder, found)
                 except MemlogError as error:
                     failures.append(of_project(row.name, error))
             progress("projects", len(rows), len(rows))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from memlog.canonical import canonical
-from memlog.errors import ProjectNotFound
+from memlog.errors import MemlogError, ProjectNotFound
 from memlog.projects.folders import is_begun
 from memlog.settings import Settings
 from memlog.shell import command_line
@@ -19,7 +19,7 @@ from server.cli.common import here, say, service_of, store_of
 from server.cli.hints import hint_of
 
 if TYPE_CHECKING:
-    from memlog.projects.store import Store
+    from memlog.projects.store import Store, Wanted
     from server.service import Opened, Service
 
 
@@ -66,6 +66,17 @@ def store_to_read(settings: Settings, project: str | None = None) -> Iterator[St
     _require_begun(settings, project)
     with store_of(settings) as store:
         yield store
+
+
+@contextmanager
+def passing_over_gone(store: Store, name: str, status: Wanted) -> Iterator[None]:
+    """Around what is done with each project of a status: where one has it no more, because it was deleted or put away
+    meanwhile, what fails with it is no trouble of the others."""
+    try:
+        yield
+    except (MemlogError, OSError):
+        if name in {row.name for row in store.projects(status)}:
+            raise
 
 
 def open_existing(service: Service, name: str | None) -> tuple[str, Opened]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from functools import partial
 
 import click
@@ -23,7 +24,7 @@ from server.cli.common import (
     say,
     with_settings,
 )
-from server.cli.looking import open_existing, service_to_read
+from server.cli.looking import open_existing, passing_over_gone, service_to_read
 from server.service import Service
 
 PARTS = ("state", *PROJECTIONS)
@@ -68,13 +69,13 @@ def replay_command(
             names = [row.name for row in service.store.projects("active")]
         else:
             names = [open_existing(service, project)[0]]
-        reports = {
-            name: {
-                part: _part(service, name, part, check, bar_for(progress))
-                for part in ((only,) if only else PARTS)
-            }
-            for name in names
-        }
+        reports = {}
+        for name in names:
+            with passing_over_gone(service.store, name, "active") if every else nullcontext():
+                reports[name] = {
+                    part: _part(service, name, part, check, bar_for(progress))
+                    for part in ((only,) if only else PARTS)
+                }
     if as_json:
         print_json(reports)
     else:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from memlog.errors import DamagedLog, MemlogError, ProjectNotFound, counted
+from memlog.errors import DamagedLog, MemlogError, counted
 from memlog.log import Damage, Retold, Vacant
 from memlog.projects.store import Store
 from memlog.repair.damage import mark
@@ -15,6 +17,7 @@ from memlog.repair.repairing import repair
 from memlog.repair.verifying import verify_file
 from memlog.settings import Settings
 from memlog.shell import command_line
+from memlog.state import Project as ProjectRow
 from server.cli.common import (
     here,
     json_option,
@@ -28,7 +31,10 @@ from server.cli.common import (
     store_of,
     with_settings,
 )
-from server.cli.looking import to_look_around
+from server.cli.looking import passing_over_gone, to_look_around
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 WITH_BACKUP = "memlog repair --backup FOLDER"
 
@@ -76,24 +82,10 @@ def verify_command(settings: Settings, project: str | None, as_json: bool) -> No
     ):
         rows = store.projects("all") if project is None else [store.find(project)]
         for row in progress.track(rows, description="projects"):
-            try:
-                file = store.file(row.id)
-            except ProjectNotFound:  # it was deleted since it was listed
-                if project is not None:
-                    raise
-                continue
-            except DamagedLog as error:
-                reports[row.name] = Report(damages=[Damage(1, error.problem)])
-                gone.add(row.name)
-                continue
-            task = new_bar(progress, row.name, None)
-            report = reports[row.name] = Report()
-            for found in verify_file(file):
-                progress.advance(task)
-                report.add(found)
-            mark(file, report.damages)
-            if report.damages and not report.positions and _nothing_left(store, row.name):
-                gone.add(row.name)
+            with passing_over_gone(store, row.name, "all") if project is None else nullcontext():
+                report = reports[row.name] = _verified(store, row, progress)
+                if report.damages and not report.positions and _nothing_left(store, row.name):
+                    gone.add(row.name)
         left_out = store.left_out() if project is None else {}
     if as_json:
         print_json(reports | {each: {"left_out": why} for each, why in left_out.items()})
@@ -106,6 +98,20 @@ def verify_command(settings: Settings, project: str | None, as_json: bool) -> No
             say("There are no projects yet.")
     if left_out or any(report.damages for report in reports.values()):
         sys.exit(1)
+
+
+def _verified(store: Store, row: ProjectRow, progress: Progress) -> Report:
+    """Raises ProjectNotFound or OSError where the project is deleted meanwhile."""
+    try:
+        file = store.file(row.id)
+    except DamagedLog as error:
+        return Report(damages=[Damage(1, error.problem)])
+    task, report = new_bar(progress, row.name, None), Report()
+    for found in verify_file(file):
+        progress.advance(task)
+        report.add(found)
+    mark(file, report.damages)
+    return report
 
 
 def _nothing_left(store: Store, name: str) -> bool:
