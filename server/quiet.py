@@ -1,5 +1,5 @@
-"""What is done beside the calls: what was noted on the way is written down every few seconds, and where nobody has
-called for so long, the memory that answers needed goes back to the system.
+"""What is done beside the calls: what was noted on the way is written down every few seconds, files that others removed
+are let go of, and where nobody has called for so long, the memory that answers needed goes back to the system.
 
 A client calls a few times, and then for minutes or hours not at all. Whoever looks at the process then sees what it
 holds, not what it once touched.
@@ -19,12 +19,17 @@ log = logging.getLogger("memlog.quiet")
 QUIET_SECONDS = 3.0
 """At least; it may be twice as long until that is noticed."""
 
+LOOK_SECONDS = 60.0
+"""Where nobody calls, others may remove what is open here: so often that is looked at."""
+
 
 class Quiet:
-    """A thread that sleeps until the first call, and then until none came for `QUIET_SECONDS`."""
+    """A thread that begins with the first call, and sleeps where none came for `QUIET_SECONDS`."""
 
-    def __init__(self, write_down: Callable[[], None]) -> None:
+    def __init__(self, write_down: Callable[[], None], let_go: Callable[[], None]) -> None:
+        """`let_go` is to close files that others removed."""
         self._write_down = write_down
+        self._let_go = let_go
         self._calls = 0
         self._called = threading.Event()
         self._stopping = threading.Event()
@@ -57,7 +62,7 @@ class Quiet:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            self._called.wait()
+            self._called.wait(LOOK_SECONDS)
             known = -1
             while known != self._calls:
                 self._called.clear()  # first: who calls from now on is seen in the next round
@@ -65,6 +70,7 @@ class Quiet:
                 if self._stopping.wait(QUIET_SECONDS):
                     return
                 self._do(self._write_down)
+                self._do(self._let_go)
             self._do(give_back_all)
 
     def _do(self, work: Callable[[], None]) -> None:

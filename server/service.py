@@ -12,13 +12,14 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 from weakref import WeakValueDictionary, ref
 
 from memlog.canonical import canonical
 from memlog.commands import AnyCommand
 from memlog.context import Context
-from memlog.errors import EmbeddingError, MemlogError, ProjectNotFound
+from memlog.errors import EmbeddingError, MemlogError, ProjectNotFound, StorageError
 from memlog.log import Log
 from memlog.niceness import be_nice
 from memlog.patience import held
@@ -103,7 +104,7 @@ class Service:
         self._opening = threading.Lock()
         self._follower = Follower(self)
         self._sweeper = Sweeper(self.store, self.embeddings)
-        self._quiet = Quiet(self.usage.flush)
+        self._quiet = Quiet(self.usage.flush, self.forget_gone)
         self._has_warmed_up = False
         self._listeners: tuple[Callable[[], None], ...] = ()
 
@@ -131,6 +132,15 @@ class Service:
             opened = self._opened.get(key)
             if opened is not None and opened.project.moved:
                 self._opened.pop(key)
+
+    def forget_gone(self) -> None:
+        """Lets go of what other processes deleted or erased: it is on the disk for as long as it is open here."""
+        with suppress(StorageError):  # of which the next call tells
+            gone = self.store.forget_gone()
+            with self._opening:
+                for opened in self._opened.all():
+                    if opened.project in gone:
+                        self._opened.drop(opened)
 
     def busy(self) -> None:
         """Something is done here, after which nothing may be for long."""

@@ -19,7 +19,7 @@ from memlog.projects.store import Store
 from memlog.storage.structure import is_sealed
 from projections import embeddings
 from tests.embedder_by_hash import opened_by_hash
-from tests.served import Pipe, served
+from tests.served import Pipe, run_memlog, served
 from tests.service import client_on
 
 PROCESSES = int(os.environ.get("MEMLOG_TEST_PROCESSES", "3"))
@@ -83,6 +83,28 @@ def test_a_project_that_nobody_uses_is_closed_at_once(
             assert [each() for each in held[:6]] == [None] * 6
         finally:
             gc.enable()
+
+
+@pytest.mark.parametrize("how", [("projects", "delete"), ("purge",)])
+def test_a_project_that_another_process_deleted_or_erased_from_is_let_go_of(
+    tmp_path: Path, how: tuple[str, ...]
+) -> None:
+    """What was in it would be on the disk as long as this process has it open."""
+    with client_on(tmp_path) as client:
+        client("create_project", name="notes")
+        client("create_entities", project="notes", entities=[entity("n")])
+        client("search_nodes", project="notes", query="fact", mode="text")
+        service = client.service
+        opened = service.open("notes")
+        held: list[weakref.ref[Any]] = [weakref.ref(each) for each in (opened, opened.project)]
+        del opened
+        service.forget_gone()
+        assert None not in [each() for each in held]
+        what = ["--entity", "n"] if how[0] == "purge" else []
+        assert run_memlog(*how, "notes", *what, "--yes", data_dir=tmp_path).returncode == 0
+        service._follower.stop()  # which may be at work on it
+        service.forget_gone()
+        assert [each() for each in held] == [None, None]
 
 
 def test_the_log_of_a_project_that_was_let_go_need_not_be_looked_through_again(

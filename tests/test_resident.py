@@ -181,7 +181,7 @@ def test_a_service_can_be_closed_at_any_moment(monkeypatch: pytest.MonkeyPatch) 
 
     def living() -> None:
         for _ in range(2_000):
-            each = quiet.Quiet(write_down=lambda: None)
+            each = quiet.Quiet(lambda: None, lambda: None)
             each.called()
             each.stop()
 
@@ -200,10 +200,23 @@ def test_what_fails_once_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None
         raise ValueError("a name that is no text")
 
     monkeypatch.setattr(quiet, "give_back_all", failing)
-    each = quiet.Quiet(write_down=lambda: None)
+    each = quiet.Quiet(lambda: None, lambda: None)
     for _ in range(2):
         each.called()
         assert tries.acquire(timeout=10)
+    each.stop()
+
+
+def test_what_others_removed_is_let_go_of_though_nobody_calls_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(quiet, "QUIET_SECONDS", 0.01)
+    monkeypatch.setattr(quiet, "LOOK_SECONDS", 0.01)
+    looks = threading.Semaphore(0)
+    each = quiet.Quiet(lambda: None, looks.release)
+    each.called()
+    for _ in range(3):
+        assert looks.acquire(timeout=10)
     each.stop()
 
 

@@ -89,6 +89,18 @@ class OpenProjects:
         with self._opening, self._looking:
             self._open.pop(project_id)
 
+    def forget_gone(self) -> list[Project]:
+        """Lets go of those whose files other processes removed or replaced, and says which. Waits for no other process,
+        which may keep its lock for minutes. Raises StorageError."""
+        self._folders.require_there()
+        with self._looking:
+            opened = self._open.all()
+        gone = [project for project in opened if project.gone]
+        with self._looking:
+            for project in gone:
+                self._open.drop(project)
+        return gone
+
     def close(self) -> None:
         with self._opening:
             with self._looking:

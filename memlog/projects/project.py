@@ -379,6 +379,12 @@ class Project:
         """Whether another file took the place of this one, because something was erased."""
         return self._environment.was_replaced()
 
+    @property
+    def gone(self) -> bool:
+        """Whether the file was removed for good, or another took its place: what was in it is on the disk for as long
+        as somebody has it open."""
+        return self.replaced or (self.moved and self.status() is None)
+
     def _require_current(self) -> None:
         if self.replaced:
             raise LogReplaced

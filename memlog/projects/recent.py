@@ -41,6 +41,11 @@ class Recent(Generic[Thing]):
         self._kept.pop(key, None)
         return self._known.pop(key, None)
 
+    def drop(self, thing: Thing) -> None:
+        """Forgets this very thing: another that took its place under its key stays."""
+        for key in [key for key, known in self._known.items() if known is thing]:
+            self.pop(key)
+
     def all(self) -> list[Thing]:
         return list(self._known.values())
 

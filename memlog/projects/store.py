@@ -392,6 +392,11 @@ class Store:
             known = {row.id for row in self._catalog.rows()}
             self._settling.settle_all(known | self._folders.ids() | self._catalog.pending())
 
+    def forget_gone(self) -> list[Project]:
+        """Lets go of projects that other processes deleted, and of logs that they replaced, and says which. Raises
+        StorageError."""
+        return self._open.forget_gone()
+
     def close(self) -> None:
         self._open.close()
         self._catalog.close()
