@@ -165,3 +165,9 @@ def test_what_is_no_layer_is_refused_and_changes_nothing(checkout: Path, asked: 
     refused = set_up(checkout, asked)
     assert (refused.returncode, refused.stderr) == (2, "usage: scripts/setup [dev]\n")
     assert set_up(checkout, "dev").stderr == ""
+
+
+def test_run_as_an_argument_of_a_shell_it_ends_at_the_first_failure_too(checkout: Path) -> None:
+    change(checkout)
+    for _ in range(2):
+        assert set_up(checkout, "scripts/setup", script="/bin/sh").returncode == 1
