@@ -114,6 +114,8 @@ class Look:
 
     def _speaking(self, documents: Ids) -> Ids:
         """For each the row of its passage that is nearest to the question, of equals the first."""
+        if not self._rows.has_passages:
+            return documents
         rows, starts = self._passages(documents)
         if len(rows) == len(documents):
             return documents

@@ -96,6 +96,7 @@ class Rows:
         """One word of each subject, hashed: a question that has not that has not its name. Where one has several
         names, `SEVERAL`."""
         self._subject_codes = {subject: code for code, subject in enumerate(held.subjects)}
+        self._has_former_names = any(len(names) > 1 for names in held.subjects)
         self._talks = Talks(held.talks)
         self._current = Column(np.int64, held.current)
         self._labels = {label: array("q", rows) for label, rows in held.labels.items()}
@@ -151,6 +152,7 @@ class Rows:
         code = self._subject_codes.setdefault(subject, len(self._subjects))
         if code == len(self._subjects):
             self._subjects.append(subject)
+            self._has_former_names |= len(subject) > 1
             words = [min(name_words(name), default="") for name in subject]
             self._subject_words.append(SEVERAL if len(words) > 1 else _hashed(*words))
         return code
@@ -254,7 +256,8 @@ class Rows:
     def named(self, rows: Ids, words: Set[str], at: int | None) -> NDArray[np.bool_]:
         """Whether each document's entity has now, or `at` a position, or had before, a name all of whose words are
         among `words`."""
-        codes = self._subject.values[self._entities_of(rows, at)]
+        told_of = self._entities_of(rows, at) if self._has_former_names else rows
+        codes = self._subject.values[told_of]
         asked = np.array([_hashed(word) for word in words], np.uint32)
         hashed = self._subject_words.values[codes]
         among: NDArray[np.bool_] = (hashed[:, np.newaxis] == asked).any(axis=1)
