@@ -19,6 +19,7 @@ from tests.vectors_by_hash import (
     document,
     embed,
     found,
+    nearest,
     numbered,
     opened,
     query,
@@ -37,7 +38,7 @@ def test_a_document_is_found_by_its_own_text_with_cosine_one(tmp_path: Path) -> 
         )
     )
 
-    [hit] = projector.search(query("tea"), limit=1)
+    [hit] = nearest(projector, query("tea"), limit=1)
 
     assert (hit.ref, hit.kind, hit.entity) == ("obs_1", "observation", "ent_7")
     assert hit.cosine == pytest.approx(1.0, abs=ROUNDING)
@@ -79,8 +80,8 @@ def test_each_life_of_a_ref_is_found_in_its_own_time(tmp_path: Path) -> None:
     projector.apply(batch(1, Born(document("ent_1", "Jon (person)", 1))))
     projector.apply(batch(5, Died("ent_1", 5), Born(document("ent_1", "John (person)", 5))))
 
-    then = projector.search(query("Jon (person)"), Scope(4), limit=5)
-    now = projector.search(query("Jon (person)"), limit=5)
+    then = nearest(projector, query("Jon (person)"), Scope(4), limit=5)
+    now = nearest(projector, query("Jon (person)"), limit=5)
 
     assert [hit.ref for hit in then] == [hit.ref for hit in now] == ["ent_1"]
     assert then[0].cosine == pytest.approx(1.0, abs=ROUNDING)
@@ -94,7 +95,7 @@ def test_a_birth_ends_the_life_that_was_not_ended(tmp_path: Path) -> None:
     projector.apply(batch(1, Born(document("ent_1", "old", 1))))
     projector.apply(batch(2, Born(document("ent_1", "new", 2))))
 
-    assert len(projector.search(query("old"), limit=5)) == 1
+    assert len(nearest(projector, query("old"), limit=5)) == 1
 
 
 def test_labels_must_all_be_borne_and_kinds_are_alternatives(tmp_path: Path) -> None:
@@ -110,7 +111,7 @@ def test_labels_must_all_be_borne_and_kinds_are_alternatives(tmp_path: Path) -> 
     )
 
     def refs(kinds: frozenset[Kind] | None, *labels: str) -> set[str]:
-        hits = projector.search(query("a"), Scope(kinds=kinds, labels=labels), limit=9)
+        hits = nearest(projector, query("a"), Scope(kinds=kinds, labels=labels), limit=9)
         return {hit.ref for hit in hits}
 
     assert refs(None, "type:note") == {"mem_1", "mem_2"}
@@ -137,14 +138,14 @@ def test_a_long_text_is_found_once_by_any_of_its_passages(tmp_path: Path) -> Non
         projector.apply(numbered(first, first + 100))
 
     for passage in long.passages:
-        best, *others = projector.search(query(passage), limit=2_500)
+        best, *others = nearest(projector, query(passage), limit=2_500)
         assert best.ref == "obs_long"
         assert best.cosine == pytest.approx(1.0, abs=ROUNDING)
         assert "obs_long" not in {hit.ref for hit in others}
         assert cosines(projector, query(passage), ["obs_long"]) == {"obs_long": best.cosine}
 
     projector.apply(batch(projector.position + 1, Died("obs_long", projector.position + 1)))
-    assert "obs_long" not in {hit.ref for hit in projector.search(query(passage), limit=2_500)}
+    assert "obs_long" not in {hit.ref for hit in nearest(projector, query(passage), limit=2_500)}
 
 
 def test_texts_are_alike_as_far_as_either_says_what_the_other_does(tmp_path: Path) -> None:
@@ -177,7 +178,7 @@ def test_as_many_documents_come_as_are_wanted_where_all_are_long(tmp_path: Path)
         projector.apply(batch(number + 1, Born(document(f"obs_{number}", text, number + 1))))
 
     assert projector.rows > 60 * 100
-    assert len(projector.search(query("anything"), limit=60)) == 60
+    assert len(nearest(projector, query("anything"), limit=60)) == 60
 
 
 def test_cosines_name_only_the_living(tmp_path: Path) -> None:
@@ -194,7 +195,7 @@ def test_a_query_of_other_dimensions_is_refused_in_words(tmp_path: Path) -> None
     projector = opened(tmp_path / "vectors")
 
     with pytest.raises(EmbeddingError, match=r"shape \(3,\).*64 dimensions"):
-        projector.search(np.ones(3, dtype=np.float32), limit=1)
+        nearest(projector, np.ones(3, dtype=np.float32), limit=1)
 
 
 # -- following the log
@@ -208,7 +209,7 @@ def test_changes_up_to_the_position_are_skipped(tmp_path: Path) -> None:
     projector.apply(numbered(1, 3))
 
     assert projector.position == 5
-    assert len(projector.search(query("x"), limit=99)) == 5
+    assert len(nearest(projector, query("x"), limit=99)) == 5
 
 
 def test_a_death_that_is_read_again_does_not_end_the_next_life(tmp_path: Path) -> None:
@@ -290,12 +291,12 @@ def test_a_batch_that_broke_off_in_the_index_is_made_good_by_the_next(
         projector.apply(numbered(11, 61))
 
     assert (additions, projector.position) == ([16], 10)
-    assert len(projector.search(query("x"), limit=99)) == 10
+    assert len(nearest(projector, query("x"), limit=99)) == 10
     projector.apply(numbered(11, 15))
-    assert len(projector.search(query("x"), limit=99)) == 14
+    assert len(nearest(projector, query("x"), limit=99)) == 14
     projector.apply(numbered(15, 61))
     rebuilt.apply(numbered(1, 61))
-    assert projector.search(query("x"), limit=99) == rebuilt.search(query("x"), limit=99)
+    assert nearest(projector, query("x"), limit=99) == nearest(rebuilt, query("x"), limit=99)
 
 
 def test_close_keeps_what_was_saved(tmp_path: Path) -> None:
@@ -362,16 +363,16 @@ def test_rows_are_added_a_few_at_a_time_while_nobody_searches(
 def test_searches_see_whole_batches_while_they_are_applied(tmp_path: Path) -> None:
     projector = opened(tmp_path / "vectors")
     projector.apply(numbered(1, 101))
-    past = projector.search(query("text 7"), Scope(100), limit=20)
+    past = nearest(projector, query("text 7"), Scope(100), limit=20)
     finished = threading.Event()
     wrong: list[object] = []
     looked: list[int] = []
 
     def search() -> None:
         while not finished.is_set():
-            if projector.search(query("text 7"), Scope(100), limit=20) != past:
+            if nearest(projector, query("text 7"), Scope(100), limit=20) != past:
                 wrong.append("the past changed")
-            seen = len(projector.search(query("text 7"), limit=2_000))
+            seen = len(nearest(projector, query("text 7"), limit=2_000))
             looked.append(seen)
             if seen % 100:
                 wrong.append(seen)
@@ -387,4 +388,4 @@ def test_searches_see_whole_batches_while_they_are_applied(tmp_path: Path) -> No
 
     assert not any(searcher.is_alive() for searcher in searchers)
     assert looked and wrong == []
-    assert len(projector.search(query("x"), limit=2_000)) == 1_000
+    assert len(nearest(projector, query("x"), limit=2_000)) == 1_000

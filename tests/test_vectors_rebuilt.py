@@ -17,7 +17,7 @@ from projections.documents import NEVER, Born, Change, Died, Document, Kind, Sco
 from projections.passages import passages
 from projections.vectors.index import Vectors
 from projections.vectors.projector import VectorHit, VectorProjector
-from tests.vectors_by_hash import ROUNDING, batch, cosines, embed, opened, query
+from tests.vectors_by_hash import ROUNDING, batch, cosines, embed, nearest, opened, query
 
 KINDS: tuple[Kind, ...] = ("entity", "observation", "memory")
 
@@ -117,7 +117,7 @@ def test_an_incremental_index_equals_a_rebuilt_one_and_the_definition_at_every_p
         return labels <= set(document.labels) and document.born > since
 
     def hits(projector: VectorProjector, at: int | None) -> list[VectorHit]:
-        return projector.search(vector, Scope(at, kinds, tuple(labels), since), limit=limit)
+        return nearest(projector, vector, Scope(at, kinds, tuple(labels), since), limit=limit)
 
     with TemporaryDirectory() as folder:
         kept = Path(folder, "incremental")

@@ -12,7 +12,7 @@ import pytest
 from memlog.errors import ProjectNotFound
 from projections.documents import Died, Scope
 from projections.vectors.projector import SAVE_ROWS_MIN, VectorProjector
-from tests.vectors_by_hash import DIMENSIONS, batch, embed, numbered, opened, query
+from tests.vectors_by_hash import DIMENSIONS, batch, embed, nearest, numbered, opened, query
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -28,8 +28,8 @@ def test_what_was_saved_answers_the_same_after_loading(tmp_path: Path) -> None:
     assert loaded.position == 301
     for text in ("text 3", "text 200", "something else"):
         for at in (None, 40, 250):
-            again = loaded.search(query(text), Scope(at), limit=30)
-            assert again == projector.search(query(text), Scope(at), limit=30)
+            again = nearest(loaded, query(text), Scope(at), limit=30)
+            assert again == nearest(projector, query(text), Scope(at), limit=30)
 
 
 def test_nothing_is_saved_of_nothing(tmp_path: Path) -> None:
@@ -95,12 +95,12 @@ def test_refresh_takes_over_a_snapshot_that_is_far_ahead_and_no_other(tmp_path: 
         behind.refresh()
         assert behind.position == (0 if first == 1 else 2_000)
 
-    assert behind.search(query("x"), limit=9) == ahead.search(query("x"), limit=9)
+    assert nearest(behind, query("x"), limit=9) == nearest(ahead, query("x"), limit=9)
 
 
 def test_a_process_killed_while_it_saves_leaves_what_it_saved_before(tmp_path: Path) -> None:
     code = (
-        "import pathlib, sys; from tests.vectors_by_hash import save_for_ever; "
+        "import pathlib, sys; from tests.vectors_by_hash import nearest, save_for_ever; "
         "save_for_ever(pathlib.Path(sys.argv[1]))"
     )
     position = 0
@@ -117,4 +117,4 @@ def test_a_process_killed_while_it_saves_leaves_what_it_saved_before(tmp_path: P
         position = survivor.position
         rebuilt = opened(tmp_path / "elsewhere")
         rebuilt.apply(numbered(1, position + 1))
-        assert survivor.search(query("x"), limit=50) == rebuilt.search(query("x"), limit=50)
+        assert nearest(survivor, query("x"), limit=50) == nearest(rebuilt, query("x"), limit=50)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from projections.documents import Born, Change, Document, Scope
+from projections.documents import NOW, Born, Change, Document, Scope
 from projections.protocol import Batch
 from projections.vectors.index import Vectors
-from projections.vectors.projector import VectorProjector
+from projections.vectors.projector import VectorHit, VectorProjector
 
 DIMENSIONS = 64
 
@@ -55,8 +55,18 @@ def numbered(first: int, stop: int) -> Batch:
     return Batch(position=stop - 1, changes=tuple(born))
 
 
+def nearest(
+    projector: VectorProjector, vector: Vectors, scope: Scope = NOW, *, limit: int
+) -> list[VectorHit]:
+    """The documents nearest to a vector of unit length, best first, as a search finds them."""
+    look = projector.look(vector, scope)
+    rows, cosines = look.nearest(limit)
+    told = look.described(rows)
+    return list(map(VectorHit, told.refs, told.kinds, told.entities, cosines.tolist()))
+
+
 def found(projector: VectorProjector, text: str, at: int | None = None) -> list[str]:
-    return [hit.ref for hit in projector.search(query(text), Scope(at), limit=10)]
+    return [hit.ref for hit in nearest(projector, query(text), Scope(at), limit=10)]
 
 
 def cosines(

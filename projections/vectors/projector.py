@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from projections.vectors.index import VectorIndex, Vectors
     from projections.vectors.look import Look
-    from projections.vectors.rows import Ids, Rows
+    from projections.vectors.rows import Rows
 
 VECTORS_VERSION = 11
 """Of the snapshot's content: rows, vectors, codes. Part of the folder's name, which the caller gives."""
@@ -144,18 +144,15 @@ class VectorProjector:
 
     # -- searching
 
-    def search(self, vector: Vectors, scope: Scope = NOW, *, limit: int) -> list[VectorHit]:
-        """The `limit` documents nearest to `vector` (unit length), best first, of equals the older one."""
-        look = self.look(vector, scope)
-        return _hits(look, *look.nearest(limit))
-
     def alike(self, vectors: Vectors, scope: Scope = NOW, *, limit: int) -> list[VectorHit]:
         """The `limit` documents most like the text whose passages have these `vectors`, (passages, dimensions), as
         `most_alike` says."""
         from projections.vectors.look import most_alike
 
         looks = self._looks(vectors, scope)
-        return _hits(looks[0], *most_alike(looks, limit))
+        rows, alike = most_alike(looks, limit)
+        found = looks[0].described(rows)
+        return list(map(VectorHit, found.refs, found.kinds, found.entities, alike.tolist()))
 
     def look(self, vector: Vectors, scope: Scope = NOW) -> Look:
         """For one search that has several questions."""
@@ -265,11 +262,6 @@ class VectorProjector:
         for start in range(0, len(missing), ROWS_PER_TURN):
             with self._turns.writing():
                 index.add(missing[start : start + ROWS_PER_TURN])
-
-
-def _hits(look: Look, rows: Ids, cosines: Vectors) -> list[VectorHit]:
-    found = look.described(rows)
-    return list(map(VectorHit, found.refs, found.kinds, found.entities, cosines.tolist()))
 
 
 def _embeds(change: Change) -> bool:
