@@ -37,6 +37,7 @@ from opentelemetry.trace import ProxyTracerProvider, get_tracer_provider
 
 from memlog.projects.project import Origin
 from server.dispatch import COMMAND_ID_META, UNFORESEEN, Answer, perform
+from server.listing import SharedListings
 from server.registry import Call, Tool
 from server.resources import JSON
 from server.session import Session
@@ -164,7 +165,7 @@ def _introduces_itself(client: bytes, capabilities: bytes) -> bool:
 
 def is_untraced(server: Server[Any]) -> bool:
     """Whether `server` does nothing about a call that is not done here too."""
-    known = (FaultBoundary, OpenTelemetryMiddleware)
+    known = (FaultBoundary, OpenTelemetryMiddleware, SharedListings)
     return isinstance(get_tracer_provider(), ProxyTracerProvider) and all(
         type(each) in known for each in server.middleware
     )

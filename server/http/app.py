@@ -49,6 +49,7 @@ from server.http.pace import Pace, Threads
 from server.http.progress import progress
 from server.http.sockets import let_in
 from server.input.arguments import decode
+from server.listing import SharedListings
 from server.registry import tools
 from server.rights.grants import Grant
 from server.service import Service
@@ -84,6 +85,7 @@ class App:
         self._rates = Rates(settings.http_requests_per_second)
         self._connections = Connections(settings, self._served, access.still_holds)
         self._metrics = Metrics(service, lambda: self._connections.sessions)
+        self._listings = SharedListings()
         self._started = False
         self._watching = anyio.CapacityLimiter(WATCHING_MAX)
         self.limits = Limits(
@@ -142,6 +144,7 @@ class App:
         called = self._metrics.called
         server = build_server(session, offered, on_called=called)
         guard(server)
+        server.middleware.append(self._listings)
         direct = Direct(server, Calls(session, offered), self._threads, self._pace, called)
         return Served(server, direct, session.listens_anew)
 
