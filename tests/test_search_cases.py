@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from memlog.settings import Mode
+from projections.passages import passages
 from tests.service import Client, client_on
 
 FACTS = {
@@ -213,6 +214,27 @@ def test_what_is_meant_is_found_wherever_it_stands_in_a_long_text(
         ]
         opened("create_entities", entities=entities)
         assert best(opened, "which dog was adopted from a shelter?", "semantic") == "Tue"
+
+
+def test_what_two_sentences_of_a_long_text_say_counts_wherever_it_is_cut(tmp_path: Path) -> None:
+    told = ["Karl sold the green sofa to Ingrid.", "She paid with a cheque from a bank in Lisbon."]
+    minutes = MATTERS * 3
+    texts = [" ".join([*minutes[:at], *told, *minutes[at:]]) for at in range(len(MATTERS))]
+    cut = [
+        any(told[0] in each and told[1] not in each for each in passages(text)) for text in texts
+    ]
+    assert any(cut) and not all(cut)
+    with client_on(tmp_path, embedder="minilm") as opened:
+        for at, text in enumerate(texts):  # each in its own thread: those beside lend words, too
+            entity = {"name": f"Meeting {at}", "entityType": "meeting", "observations": [text]}
+            opened("create_entities", entities=[entity], threadId=f"{at}")
+        searcher = opened.service.open("default").searcher
+        hits = searcher.search(
+            "green sofa sold, paid with a cheque from Lisbon", kinds=frozenset({"observation"})
+        )
+    told_by = [hit.late for hit in hits.hits]
+    assert len(told_by) == len(texts)
+    assert min(told_by) > 0.9 * max(told_by)
 
 
 @pytest.mark.parametrize("mode", ["text", "hybrid"])

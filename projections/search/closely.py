@@ -63,7 +63,8 @@ def ordered_closely(
     late = np.full(len(every), np.nan, np.float32)
     if asked.pieces is not None and asked.counted is not None:
         stored = asked.meaning.embedder.pieces(around.keys)
-        late[around.close] = interaction(asked.pieces, asked.counted, stored, around.beside_close)
+        answering = interaction(asked.pieces, asked.counted, stored, around.beside_close)
+        late[around.close] = answering[: len(around.close)]
     close = np.zeros(len(every), np.bool_)
     close[around.close] = True
     # Of those that have no vector as yet, the first few would have been looked at.

@@ -4,8 +4,8 @@ Each word of the question looks for the word piece of the text that is nearest t
 (the sum of maximal cosines of ColBERT: Khattab, Zaharia 2020), and counts by how rare it is among the
 texts of the project, as in BM25. Cosines below `COSINE_FLOOR` are of words that have nothing to do with
 each other, and count nothing. What one text of a conversation has not, the one right before or after it
-may have: a question is often named in one turn and answered in the next. So the best of the neighbours
-counts too, a little less.
+may have: a question is often named in one turn and answered in the next. Likewise a passage of a long text and
+those beside it. So the best of the neighbours counts too, a little less.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ best of them. Between these it keeps rows, not refs, so that each document is lo
 number as long as its table is there, which this holds on to; a row that dies meanwhile is still told.
 
 Of a document that has several passages the one that is nearest to the question speaks for it, however it was found:
-its row is the only one that is told.
+its row is the only one that is told. What stands right beside it in the document is told for the words that it has.
 
 Left to others: when to let the writer in between (`turns`).
 """
@@ -38,9 +38,10 @@ class Surroundings(NamedTuple):
     close: Places
     """The leading ones and what stands right beside them, ascending."""
     keys: list[bytes]
-    """Under which the pieces of the texts of the close ones are stored."""
-    beside_close: tuple[Places, Places]
-    """Of each close one, which close one stands right before it, and which after it; counted among them."""
+    """Under which the pieces of the texts of the close ones are stored, then those of the passages beside these."""
+    beside_close: tuple[Places, ...]
+    """Of each of these texts what stands right before it, and after it, counted among them: another of the close ones,
+    or a passage of the same document."""
     asking: NDArray[np.float32]
     """How much of each text are questions, 0..1."""
     named: NDArray[np.bool_]
@@ -148,16 +149,32 @@ class Look:
             close = np.unique(np.concatenate([close, *(beside[side][close] for side in (-1, 1))]))
             close = close[close >= 0]
             among_close = _places(close)
+            neighbours = among_close(beside[-1][close]), among_close(beside[1][close])
+            texts, beside_close = self._with_passages(every[close], neighbours)
             return Surroundings(
                 every,
                 len(new),
                 close,
-                table.keys(every[close]),
-                (among_close(beside[-1][close]), among_close(beside[1][close])),
+                table.keys(texts),
+                beside_close,
                 table.asking(every),
                 table.named(every, words, at),
                 beside,
             )
+
+    def _with_passages(
+        self, rows: Ids, neighbours: tuple[Places, ...]
+    ) -> tuple[Ids, tuple[Places, ...]]:
+        """Rows and after them the passages right before and after each in the same document; and by what stands beside
+        each, their `neighbours` and these passages, counted among all of them."""
+        if not self._rows.has_passages:
+            return rows, neighbours
+        passages = self._rows.passages_beside(rows)
+        more = np.concatenate(passages)
+        texts = np.concatenate([rows, more[more != NO_ROW]])
+        lends_nothing = np.full(len(texts) - len(rows), NO_ROW)
+        beside = (*neighbours, *map(_places(texts), passages))
+        return texts, tuple(np.concatenate([each, lends_nothing]) for each in beside)
 
 
 def most_alike(looks: Sequence[Look], limit: int) -> tuple[Ids, Vectors]:

@@ -185,6 +185,12 @@ class Rows:
         counts: Ids = 1 - self._passage.values[documents].astype(np.int64)
         return counts
 
+    def passages_beside(self, rows: Ids) -> tuple[Ids, Ids]:
+        """The rows of the passages right before and right after each in its document; `NO_ROW` where there is none."""
+        first = self.documents(rows)
+        last = first + self.passages(first) - 1
+        return np.where(rows > first, rows - 1, NO_ROW), np.where(rows < last, rows + 1, NO_ROW)
+
     def select(self, scope: Scope) -> Selection:
         """The rows in the scope."""
         if scope.labels:
