@@ -38,6 +38,7 @@ FACTS = {
     "wim": "Do NOT deploy on Fridays",
     "xia": 'wrote "hello" world on the board',
     "zoe": "the payment_handler works on gas",
+    "ola": "translates the documentation of the notifications",
 }
 
 
@@ -131,6 +132,9 @@ MISSPELT = {
     "a letter missing": ("orchstra", "qiu"),
     "a wrong letter": ("vitamen", "mia"),
     "a wrong ending": ("alergies peanut", "ned"),
+    "two letters swapped in an ending": ("documentatoin", "ola"),
+    "two letters swapped before an ending": ("notificatoins", "ola"),
+    "a letter missing in an ending": ("documentaion", "ola"),
 }
 
 

@@ -117,8 +117,12 @@ LEAVES: st.SearchStrategy[Clause] = st.one_of(
         st.lists(st.sampled_from(_whole()), min_size=1, max_size=3).map(tuple),
         st.booleans(),
     ),
-    st.builds(Near, st.sampled_from([stem for stem in _stems() if len(stem) > 3]), st.just(1)),
-    st.builds(Near, st.sampled_from([stem for stem in _stems() if len(stem) > 3]), st.just(2)),
+    st.builds(
+        Near,
+        st.sampled_from(["words", "exact"]),
+        st.sampled_from([stem for stem in _stems() if len(stem) > 3]),
+        st.sampled_from([1, 2]),
+    ),
     st.builds(
         Span, st.sampled_from(["born", "died"]), st.integers(0, 9), st.none() | st.integers(0, 9)
     ),
@@ -162,7 +166,8 @@ def test_words_are_as_far_apart_as_for_the_index(data: st.DataObject) -> None:
         [(row(f"d{at}", other, at + 1), f"d{at}", NEVER) for at, other in enumerate(others)]
     )
     for distance in (1, 2):
-        both.require_same(Scored(Near(one, distance), 1.0))
+        for field in ("words", "exact"):
+            both.require_same(Scored(Near(field, one, distance), 1.0))
 
 
 def test_a_document_of_any_length_weighs_the_same() -> None:
@@ -224,7 +229,11 @@ def test_a_snapshot_may_be_asked_while_documents_come() -> None:
 
     def ask(snapshot: NewestSnapshot) -> None:
         while not stop.is_set():
-            for clause in (Near("tea", 1), InOrder(("te",), begins=True), Term("words", "tea")):
+            for clause in (
+                Near("words", "tea", 1),
+                InOrder(("te",), begins=True),
+                Term("words", "tea"),
+            ):
                 counts.add(snapshot.count(clause))
 
     asking = threading.Thread(target=ask, args=(seen,))

@@ -43,9 +43,11 @@ class Part(_Clause, frozen=True, gc=False):
 
 
 class Near(_Clause, frozen=True, gc=False):
-    """Has a stem that `distance` edits lead to (one letter more, less, another, or two neighbours exchanged)."""
+    """Has a term in a field that `distance` edits lead to (one letter more, less, another, or two neighbours
+    exchanged)."""
 
-    stem: str
+    field: str
+    value: str
     distance: int
 
 

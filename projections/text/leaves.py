@@ -85,8 +85,9 @@ class Leaves:
     def _any_of(self, text: str, *, keep_stop_words: bool) -> Clause | None:
         """Any word of `text`, or emoji. A word like `X-4471-b` or `applyDiscount` is its words, and more where they
         stand together."""
-        stems: dict[str, None] = {}
-        stop_stems: dict[str, None] = {}
+        stems: dict[str, str] = {}
+        """Each with the word that it was cut off first."""
+        stop_stems: dict[str, str] = {}
         identifiers = dict.fromkeys(map(tuple, analysis.humps(text)))
         symbols: dict[str, None] = {}
         for chunk in analysis.spaced(analysis.normalise(text)).split():
@@ -95,14 +96,14 @@ class Leaves:
             plain = analysis.exact.analyze(chunk)
             for word, stem in zip(plain, analysis.stemming.analyze(chunk), strict=True):
                 telling += word not in analysis.STOP_WORDS
-                (stop_stems if word in analysis.STOP_WORDS else stems)[stem] = None
+                (stop_stems if word in analysis.STOP_WORDS else stems).setdefault(stem, word)
             if telling > 1:
                 identifiers[tuple(plain)] = None
         if not stems and keep_stop_words:
             stems = stop_stems
         clauses: list[Clause] = []
         for stem in self._rarest(stems, lambda stem: Term("words", stem)):
-            clauses += self._word(stem)
+            clauses += self._word(stem, stems[stem])
         clauses += [self._phrase(list(words)) for words in self._rarest(identifiers, InOrder)]
         clauses += [self._anywhere(symbol) for symbol in list(symbols)[:TERMS_MAX]]
         return Joined(should=tuple(clauses)) if clauses else None
@@ -117,14 +118,14 @@ class Leaves:
         counts = [self._having(documents(each)) or math.inf for each in every]
         return [every[at] for at in sorted(range(len(every)), key=counts.__getitem__)[:TERMS_MAX]]
 
-    def _word(self, stem: str) -> list[Clause]:
+    def _word(self, stem: str, word: str) -> list[Clause]:
         if analysis.is_unpaired(stem):
             return [self._anywhere(stem)]
         documents = Term("words", stem)
         if not self._is_said(stem):
             # Looked up all the same, in vain or among what has died: a part of a query that finds nothing is not one
             # that asks for nothing.
-            return self._misspelt(stem) or [documents]
+            return self._misspelt(stem, word) or [documents]
         idf = self._idf(self._having(documents))
         return [scored(documents, idf), scored(Term("repeated", stem), idf * REPEATED_SHARE)]
 
@@ -144,12 +145,12 @@ class Leaves:
             return True
         return self._having(Joined(must=(documents,), without=(_RETIRED,))) > 0
 
-    def _misspelt(self, stem: str) -> list[Clause]:
-        """The words that a word which no text has may have been meant for: one or two letters away."""
-        if not MISSPELT_LETTERS_MIN <= len(stem) <= MISSPELT_LETTERS_MAX or not stem.isalpha():
-            return []
-        near = Near(stem, 1 if len(stem) < MISSPELT_TWICE_LETTERS_MIN else 2)
-        having = self._having(near)
+    def _misspelt(self, stem: str, word: str) -> list[Clause]:
+        """The words that a word which no text has may have been meant for: one or two letters away, as they stand or
+        by their stem. A slip in an ending keeps it from being cut off, and one elsewhere has it cut off all the same.
+        """
+        near = Joined(should=(*_near("words", stem), *_near("exact", word)))
+        having = self._having(near) if near.should else 0
         return [scored(near, self._idf(having) * MISSPELT_SHARE)] if having else []
 
     # -- phrases, and what is no word
@@ -181,6 +182,12 @@ class Leaves:
 
     def _idf(self, having: int) -> float:
         return math.log(1 + (self._documents - having + 0.5) / (having + 0.5))
+
+
+def _near(field: str, term: str) -> list[Clause]:
+    if not MISSPELT_LETTERS_MIN <= len(term) <= MISSPELT_LETTERS_MAX or not term.isalpha():
+        return []
+    return [Near(field, term, 1 if len(term) < MISSPELT_TWICE_LETTERS_MIN else 2)]
 
 
 def scored(documents: Clause, score: float) -> Clause:

@@ -141,13 +141,13 @@ class NewestSnapshot:
                 return self._with_phrase(words, begins, among)
             case Part(needle):
                 return self._where(lambda entry: needle in entry.row.text, among)
-            case Near(stem, distance):
+            case Near(field, value, distance):
                 near = [
                     term
-                    for term in self._newest.terms("words")
-                    if OSA.distance(stem, term, score_cutoff=distance) <= distance
+                    for term in self._newest.terms(field)
+                    if OSA.distance(value, term, score_cutoff=distance) <= distance
                 ]
-                return self._with_any("words", near, among)
+                return self._with_any(field, near, among)
             case Span(field, low, high):
                 first = -math.inf if low is None else low
                 last = math.inf if high is None else high

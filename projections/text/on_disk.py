@@ -133,9 +133,9 @@ class OnDisk:
                 return self._phrase([*words], begins)
             case Part(needle):
                 return self._trigrams(needle)
-            case Near(stem, distance):
+            case Near(field, value, distance):
                 return tantivy.Query.fuzzy_term_query(
-                    schema, "words", stem, distance=distance, transposition_cost_one=True
+                    schema, field, value, distance=distance, transposition_cost_one=True
                 )
             case Span(field, low, high):
                 return tantivy.Query.range_query(
