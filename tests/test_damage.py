@@ -8,8 +8,10 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 import warnings
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 from mcp_types import TextContent
 
-from memlog.commands import CreateEntities, NewEntity
+from memlog.commands import CreateEntities, NewEntity, StoreMemory
 from memlog.context import Context
 from memlog.log import Damage
 from memlog.projects.project import DATABASES, LOG_FILE
@@ -245,6 +247,30 @@ def test_a_file_that_lacks_only_pages_nobody_wrote_is_opened(
     opened = Environment(file, DATABASES)
     assert file.stat().st_size == len(data) + PAGE
     opened.close()
+
+
+def test_a_log_that_this_process_has_open_is_looked_through_while_nobody_writes(
+    tmp_path: Path,
+) -> None:
+    """LMDB opens a file once in a process, so nothing else keeps the pages that are read from being used again."""
+    with closing(Store(tmp_path)) as store:
+        store.create("default")
+        project = store.project("default")
+
+        def write() -> None:
+            for number in range(50):
+                fact = StoreMemory(content=f"fact {number}")
+                project.execute(fact, Context(), lambda _: None)
+
+        write()
+        looking, head = verify_file(project.folder / LOG_FILE), project.head()
+        found = [next(looking)]
+        writing = threading.Thread(target=write)
+        writing.start()
+        writing.join(0.5)  # as far as it comes
+        found += looking
+        writing.join()
+        assert found == list(range(1, head + 1))
 
 
 def test_verify_on_the_command_line_tells_of_a_cut_and_how_to_restore(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import lmdb
 from memlog.errors import StorageError
 from memlog.log import Damage
 from memlog.repair.damage import examine
-from memlog.storage.gates import make_room_for_lock
+from memlog.storage.gates import Turn, make_room_for_lock
 from memlog.storage.pages import Pages
 from memlog.storage.proving import newest, unsound_metas
 
@@ -19,8 +19,8 @@ from memlog.storage.proving import newest, unsound_metas
 def verify_file(path: Path) -> Iterator[int | Damage]:
     """Each sound position of the log in the file, and a Damage for each unsound or missing one.
 
-    Reads every page and hash; others may write meanwhile. Promises to come back from any file, also
-    from one that LMDB cannot open or would die of.
+    Reads every page and hash; others may write meanwhile, unless this process has the file open. Promises to come
+    back from any file, also from one that LMDB cannot open or would die of.
     """
     with _opened(path) as pages:
         yield from examine(pages)
@@ -30,15 +30,15 @@ def verify_file(path: Path) -> Iterator[int | Damage]:
 def _opened(path: Path) -> Iterator[Pages]:
     """The newest commit, whose pages nobody uses again meanwhile.
 
-    Nothing but the meta pages is read through LMDB. Where LMDB takes the file for none, nobody writes to
-    it either.
+    Nothing but the meta pages is read through LMDB. Where LMDB takes the file for none, or this process has it open
+    already, nobody writes to it meanwhile.
     """
     try:
         environment = None if unsound_metas(path) else _snapshots(path)
     except lmdb.Error:
         environment = None
     if environment is None:
-        with closing(Pages(path)) as pages:
+        with Turn(path), closing(Pages(path)) as pages:
             yield pages
         return
     with closing(environment), newest(path, environment) as found:
