@@ -122,6 +122,23 @@ def test_who_does_not_wait_is_not_let_through_a_closed_gate() -> None:
         pass
 
 
+def test_a_gate_is_open_again_when_an_interrupt_ends_the_waiting_for_those_inside(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted() -> bool:
+        raise KeyboardInterrupt
+
+    gate = Gate()
+    gate.enter()
+    with monkeypatch.context() as patch:
+        patch.setattr(gate._changed, "wait", interrupted)
+        with pytest.raises(KeyboardInterrupt), gate.closed():
+            pass
+    gate.leave()
+    assert gate.try_enter()
+    gate.leave()
+
+
 def test_what_an_interrupt_left_inside_is_not_waited_for_at_the_end(tmp_path: Path) -> None:
     """Ctrl-C that comes when a thread has passed the gate, and nothing yet sees to its leaving."""
     environment = filled(tmp_path / "a.mdb")

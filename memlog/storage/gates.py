@@ -186,9 +186,10 @@ class Gate:
             while self._closed:
                 self._changed.wait()
             self._closed = True
-            while self._inside:
-                self._changed.wait()
         try:
+            with self._lock:
+                while self._inside:
+                    self._changed.wait()
             yield
         finally:
             with self._lock:
