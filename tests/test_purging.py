@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -497,6 +498,24 @@ def test_what_a_crash_left_of_a_rewriting_is_in_nobodys_way(store: Store) -> Non
     purge(store, "Jon")
     assert said(store) == set()
     assert not leftover.exists()
+
+
+def test_a_purge_that_fails_gives_the_disk_back_what_it_had_written(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = store.project("one")
+    do(project, create("Jon", "was a banker"))
+
+    def full(*_: object) -> bytes:
+        raise StorageError("No space left")
+
+    monkeypatch.setattr("memlog.projects.project._erased", full)
+    with pytest.raises(StorageError) as failed:
+        purge(store, "Jon")
+    assert not (project.folder / "rewriting").exists()
+    opened = [os.readlink(each) for each in Path("/proc/self/fd").glob("*") if each.is_symlink()]
+    assert not [each for each in opened if "rewriting" in each], failed
+    assert said(store) == {"Jon", "Jon: was a banker"}
 
 
 # -- over random histories

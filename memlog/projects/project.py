@@ -359,12 +359,11 @@ class Project:
                 (place(position), _erased(position, value) if position in positions else value)
                 for position, value in log.stored()
             )
-            fresh = Environment(path, DATABASES)
-            fresh.fill("log", rows)
-            fresh.fill("receipts", self._receipts(transaction).forgotten(self._clock()))
             generation = (self.generation + 1).to_bytes(4, "big")
-            fresh.fill("meta", [(GENERATION_KEY, generation)])
-            fresh.close()
+            with closing(Environment(path, DATABASES)) as fresh:
+                fresh.fill("log", rows)
+                fresh.fill("receipts", self._receipts(transaction).forgotten(self._clock()))
+                fresh.fill("meta", [(GENERATION_KEY, generation)])
             _prove(path.parent)
 
         self._environment.rewrite(fill)

@@ -100,7 +100,6 @@ def forget(project_id: str, home: Path) -> None:
 def _copy(entries: Sequence[tuple[int, bytes]], folder: Path) -> None:
     made = folder.with_name(f"{folder.name}.new")
     shutil.rmtree(made, ignore_errors=True)
-    copy = Environment(made / LOG_FILE, DATABASES)
-    copy.fill("log", ((place(position), value) for position, value in entries))
-    copy.close()
+    with closing(Environment(made / LOG_FILE, DATABASES)) as copy:
+        copy.fill("log", ((place(position), value) for position, value in entries))
     made.rename(folder)

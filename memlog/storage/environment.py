@@ -328,11 +328,13 @@ class Environment:
 
         def body(transaction: lmdb.Transaction) -> None:
             shutil.rmtree(folder, ignore_errors=True)
-            fill(transaction, fresh)
-            self.path.with_name(f"{self.path.name}-lock").unlink(missing_ok=True)
-            fresh.replace(self.path)
-            sync_folder(self.path.parent)
-            shutil.rmtree(folder, ignore_errors=True)
+            try:
+                fill(transaction, fresh)
+                self.path.with_name(f"{self.path.name}-lock").unlink(missing_ok=True)
+                fresh.replace(self.path)
+                sync_folder(self.path.parent)
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
 
         # In this order: who writes may have to follow another file.
         with self._writer, self._alone():

@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import unicodedata
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -128,11 +129,10 @@ class VectorCache:
         """Writes the file anew. Whoever has it open, this process or another, opens the new one when it next asks."""
 
         def fill(transaction: lmdb.Transaction, path: Path) -> None:
-            fresh = Environment(path, DATABASES)
-            for database in DATABASES:
-                cursor = transaction.cursor(db=self._environment.databases[database])
-                fresh.fill(database, ((bytes(key), bytes(value)) for key, value in cursor))
-            fresh.close()
+            with closing(Environment(path, DATABASES)) as fresh:
+                for database in DATABASES:
+                    cursor = transaction.cursor(db=self._environment.databases[database])
+                    fresh.fill(database, ((bytes(key), bytes(value)) for key, value in cursor))
 
         try:
             self._environment.rewrite(fill)
