@@ -108,8 +108,11 @@ def test_it_reads_well(tmp_path: Path) -> None:
     assert second["event"]["content"] == "Ann lives in 東京"
 
 
-def test_an_entry_that_json_cannot_say_to_the_byte_carries_its_bytes(tmp_path: Path) -> None:
-    """As one has that was stored before its event had all the fields of today."""
+@pytest.mark.parametrize("mended", [False, True])
+def test_an_entry_that_json_cannot_say_to_the_byte_carries_its_bytes(
+    tmp_path: Path, mended: bool
+) -> None:
+    """As one has that was stored, or put by a repair, before its event had all the fields of today."""
     store = Store(tmp_path / "here")
     store.create("default")
     folder = store.project("default").folder
@@ -120,8 +123,12 @@ def test_an_entry_that_json_cannot_say_to_the_byte_carries_its_bytes(tmp_path: P
         [time_us, "cmd_old", None, None, ["entity_created.v1", "ent_1", "Jon", "person"]]
     )
     link = codec.chain(chain, head + 1, sha256(body).digest())
+    value = bytes([codec.WRITTEN]) + link + body
+    if mended:
+        seal = sha256(place(head + 1) + link + body).digest()
+        value = bytes([codec.MENDED]) + link + seal + body
     environment = Environment(folder / LOG_FILE, DATABASES)
-    environment.fill("log", [(place(head + 1), bytes([codec.WRITTEN]) + link + body)])
+    environment.fill("log", [(place(head + 1), value)])
     environment.close()
     store = Store(tmp_path / "here")
     store.project("default").rebuild()

@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Meta
 
 from memlog import codec, events
-from memlog.codec import CHAIN_END, DIGEST_END, ERASED_BYTES, GENESIS, WRITTEN
+from memlog.codec import CHAIN_END, DIGEST_END, ERASED_BYTES, GENESIS, MENDED, WRITTEN
 from memlog.errors import InvalidParameter, MemlogError, Problem, refusal
 from memlog.projects.project import Project
 from memlog.times import LATEST_US
@@ -170,7 +170,8 @@ def _value(line: Line, chain: bytes) -> bytes:
         assert len(value) == ERASED_BYTES
         return value
     if line.stored is not None:
-        return bytes([WRITTEN]) + chain + base64.b64decode(line.stored, validate=True)
+        kind = bytes([MENDED if line.mended else WRITTEN])
+        return kind + chain + base64.b64decode(line.stored, validate=True)
     event = None if line.event is None else _event(line.event)
     if line.command is None or (event is None and not line.mended):
         raise ValueError("an entry has an event and a command, or is erased")
