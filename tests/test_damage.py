@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -22,11 +23,15 @@ from mcp_types import TextContent
 
 from memlog.commands import CreateEntities, NewEntity, StoreMemory
 from memlog.context import Context
+from memlog.events import ProjectCreated
 from memlog.log import Damage
-from memlog.projects.project import DATABASES, LOG_FILE
+from memlog.projects.project import DATABASES, LOG_FILE, clock_us
 from memlog.projects.store import Store
-from memlog.repair.damage import DAMAGED
+from memlog.repair import salvaging
+from memlog.repair.damage import DAMAGED, damages_in
+from memlog.repair.salvaging import salvage
 from memlog.repair.verifying import verify_file
+from memlog.storage import proving
 from memlog.storage.environment import Environment
 from memlog.storage.gates import Turn
 from memlog.storage.pages import Pages
@@ -231,6 +236,16 @@ def test_a_log_that_was_cut_is_refused_and_does_not_end_the_process(
     assert done.stdout.startswith(LOG_FILE)
 
 
+def lacking_a_page(sound: Path) -> bytes:
+    """The file, both of whose metas say that there is one page more."""
+    data = bytearray(sound.read_bytes())
+    for page in (0, 1):
+        at = page * PAGE + 16 + 24 + 96
+        last = int.from_bytes(data[at : at + 8], "little")
+        data[at : at + 8] = (len(data) // PAGE).to_bytes(8, "little") if last else data[at : at + 8]
+    return bytes(data)
+
+
 def test_a_file_that_lacks_only_pages_nobody_wrote_is_opened(
     sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -238,11 +253,7 @@ def test_a_file_that_lacks_only_pages_nobody_wrote_is_opened(
     monkeypatch.setattr(sys, "platform", "darwin")
     monkeypatch.delattr(os, "posix_fallocate", raising=False)  # macOS has none
     file = tmp_path / LOG_FILE
-    data = bytearray(sound.read_bytes())
-    for page in (0, 1):  # both metas say that there is one page more
-        at = page * PAGE + 16 + 24 + 96
-        last = int.from_bytes(data[at : at + 8], "little")
-        data[at : at + 8] = (len(data) // PAGE).to_bytes(8, "little") if last else data[at : at + 8]
+    data = lacking_a_page(sound)
     file.write_bytes(data)
     opened = Environment(file, DATABASES)
     assert file.stat().st_size == len(data) + PAGE
@@ -271,6 +282,35 @@ def test_a_log_that_this_process_has_open_is_looked_through_while_nobody_writes(
         found += looking
         writing.join()
         assert found == list(range(1, head + 1))
+
+
+def test_what_looks_damaged_while_others_write_is_looked_at_again_while_nobody_does(
+    sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / LOG_FILE
+    file.write_bytes(lacking_a_page(sound))
+    half_written = iter(["page 9 is not what it should be"])
+    monkeypatch.setattr(proving, "problem", lambda pages: next(half_written, problem(pages)))
+    Environment(file, DATABASES).close()
+    assert next(half_written, None) is None
+
+
+def test_nobody_writes_to_a_damaged_log_while_what_is_whole_of_it_is_looked_for(
+    sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else more would seem damaged than is, and be noted so."""
+    created = ProjectCreated(f"prj_{0:026}", "default", "")
+    source = tmp_path / created.project_id / LOG_FILE
+    source.parent.mkdir()
+    shutil.copy(sound, source)
+
+    def looked(pages: Pages) -> list[Damage]:
+        with source.open() as other, pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return damages_in(pages)
+
+    monkeypatch.setattr(salvaging, "damages_in", looked)
+    salvage(source, tmp_path / "salvaged", clock_us, created).close()
 
 
 def test_verify_on_the_command_line_tells_of_a_cut_and_how_to_restore(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from memlog.repair.damage import damages_in, mark, standing_in
 from memlog.repair.mending import whole_of
 from memlog.storage.environment import Environment
 from memlog.storage.errors import storage_error
+from memlog.storage.gates import Turn
 from memlog.storage.pages import Pages
 from memlog.storage.structure import Stamp, stamp
 from memlog.storage.tables import place
@@ -71,11 +72,12 @@ def salvage(
     same time.
     """
     try:
-        seen = stamp(os.stat(source))
-        with closing(Pages(source)) as pages:
+        # In its turn: who was writing has finished, and whoever is next finds the note.
+        with Turn(source), closing(Pages(source)) as pages:
+            seen = stamp(os.stat(source))
             whole = whole_of(pages, standing_in(pages), project)
             damages = damages_in(pages)
-        mark(source, damages)
+            mark(source, damages)
         kept = whole.whole if whole else 0
         beyond = [each for each in damages if each.position > kept] or damages
         problem = f"position {beyond[0].position}: {beyond[0].problem}" if beyond else "cut"

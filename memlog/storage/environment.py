@@ -103,7 +103,7 @@ class Environment:
             if proven:
                 self._known.ours = stamp(self._turn.stat())
                 require_sound(path, self._env, self._turn)
-            require_uncut(path, self._env)
+            require_uncut(path, self._env, self._turn)
             self._bytes = self._swept_at_bytes = self._turn.stat().st_size
             self._env.reader_check()
             self.identity = _identity(path)
@@ -301,8 +301,8 @@ class Environment:
         self._env.close()
         make_room_for_lock(self.path)
         self._env = _opened_alone(self.path, MAP_BYTES_START, len(self.databases))
-        require_uncut(self.path, self._env)
         turn, identity = Turn(self.path), _identity(self.path)
+        require_uncut(self.path, self._env, turn)
         self._turn.close()
         self._turn = turn
         with self._turn:

@@ -35,14 +35,11 @@ def require_metas(path: Path) -> None:
 
 def require_sound(path: Path, environment: lmdb.Environment, turn: Turn) -> None:
     """Looks through the newest commit of a file that is open, unless it is sealed. Raises CorruptedError."""
-    if is_sealed(path) or _problem(path, environment) is None:
-        return
-    with turn:  # nobody writes, so what was seen half written is not seen again
-        unsound = _problem(path, environment)
-    _require_none(unsound)
+    if not is_sealed(path):
+        _look_through(path, environment, turn)
 
 
-def require_uncut(path: Path, environment: lmdb.Environment) -> None:
+def require_uncut(path: Path, environment: lmdb.Environment, turn: Turn) -> None:
     """LMDB maps the file as long as it should be, and reading beyond its end ends the process.
 
     A file that lacks only what was never written is made longer. Raises CorruptedError for any other.
@@ -51,10 +48,17 @@ def require_uncut(path: Path, environment: lmdb.Environment) -> None:
     lacking = bytes_wanted - path.stat().st_size
     if lacking <= 0:
         return
-    with closing(Pages(path)) as pages:
-        _require_none(problem(pages))
+    _look_through(path, environment, turn)
     with path.open("ab") as file:  # at the end, wherever another process has brought it meanwhile
         file.write(bytes(lacking))
+
+
+def _look_through(path: Path, environment: lmdb.Environment, turn: Turn) -> None:
+    if _problem(path, environment) is None:
+        return
+    with turn:  # nobody writes, so what was seen half written is not seen again
+        unsound = _problem(path, environment)
+    _require_none(unsound)
 
 
 def _require_none(unsound: str | None) -> None:
