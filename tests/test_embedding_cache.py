@@ -361,17 +361,6 @@ def test_a_query_waits_for_no_other_process(cache: VectorCache) -> None:
         assert cached.query_vector("a").shape == (8,)
 
 
-def test_what_is_discarded_is_gone_from_disk_and_memory(cache: VectorCache) -> None:
-    hashing = Hashing()
-    cached = CachedEmbedder(hashing, cache)
-    cached.vectors(["a"])
-    cached.query_vector("a")
-    cached.discard(["a"])
-    assert cache.get_many(["a"]) == [None]
-    cached.query_vector("a")
-    assert hashing.asked == [["a"]] * 3
-
-
 # --- turns
 
 

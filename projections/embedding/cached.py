@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -122,14 +122,6 @@ class CachedEmbedder:
             with suppress(EmbeddingError), self._of_the_cache():
                 return self.cache.pieces(keys)
         return [None] * len(keys)
-
-    def discard(self, texts: Iterable[str]) -> None:
-        """Forgets the vectors of these texts, on disk and in the memory of this process."""
-        gone = [normal(text) for text in texts]
-        with self._queries_lock:
-            for text in gone:
-                self._forget(text)
-        self.cache.discard(gone)
 
     @contextmanager
     def _of_the_cache(self) -> Iterator[None]:
