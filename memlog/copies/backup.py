@@ -40,7 +40,13 @@ from memlog.errors import (
 )
 from memlog.log import Damage, Log
 from memlog.projects.folders import OURS
-from memlog.projects.project import DATABASES, GENERATION_KEY, LOG_FILE, Project
+from memlog.projects.project import (
+    DATABASES,
+    GENERATION_KEY,
+    LOG_FILE,
+    Project,
+    generation_row,
+)
 from memlog.projects.store import Store
 from memlog.storage.disk import led_to, make_private, sync_folder
 from memlog.storage.environment import Environment
@@ -100,9 +106,9 @@ class Copy:
 
     def begin(self, generation: int) -> None:
         """Says of an empty copy how often something had been erased from its log."""
-        stored, meta = generation.to_bytes(4, "big"), self._environment.databases["meta"]
+        meta = self._environment.databases["meta"]
         self._environment.write(
-            lambda transaction: transaction.put(GENERATION_KEY, stored, db=meta)
+            lambda transaction: transaction.put(*generation_row(generation), db=meta)
         )
 
     def add(

@@ -50,8 +50,9 @@ that version sees it no more."""
 LOG_FILE = "log.mdb"
 DATABASES = ("log", "now", "past", "receipts", "meta")
 VERSION_KEY, _REMOVED_KEY, _REMOVED = b"state_version", b"removed", b"1"
-_VERSION = STATE_VERSION.to_bytes(2, "big")
-GENERATION_KEY = b"generation"
+VERSION = STATE_VERSION.to_bytes(2, "big")
+"""What stands under `VERSION_KEY` in a log whose tables are of this version."""
+GENERATION_KEY, GENERATION_BYTES = b"generation", 4
 
 Answer = TypeVar("Answer")
 Kind = TypeVar("Kind", bound=Event)
@@ -75,6 +76,11 @@ class Outcome(msgspec.Struct, frozen=True):
     def events(self, kind: type[Kind]) -> Iterator[Kind]:
         """What was appended of a kind, in order."""
         return (entry.event for entry in self.entries if isinstance(entry.event, kind))
+
+
+def generation_row(generation: int) -> tuple[bytes, bytes]:
+    """What stands in `meta` of a log from which something was erased, or lost with its end, so often."""
+    return GENERATION_KEY, generation.to_bytes(GENERATION_BYTES, "big")
 
 
 def clock_us() -> int:
@@ -315,7 +321,7 @@ class Project:
 
         def body(transaction: lmdb.Transaction) -> None:
             meta = self._environment.databases["meta"]
-            if bytes(transaction.get(VERSION_KEY, b"", db=meta)) > _VERSION:
+            if bytes(transaction.get(VERSION_KEY, b"", db=meta)) > VERSION:
                 raise _other_version()
             for name in ("now", "past"):
                 transaction.drop(self._environment.databases[name], delete=False)
@@ -324,7 +330,7 @@ class Project:
             except DamagedLog as met:
                 raise self._soundness.noted(transaction, met) from met
             if not transaction.get(_REMOVED_KEY, db=meta):
-                transaction.put(VERSION_KEY, _VERSION, db=meta)
+                transaction.put(VERSION_KEY, VERSION, db=meta)
 
         self._environment.write(body)
 
@@ -359,11 +365,10 @@ class Project:
                 (place(position), _erased(position, value) if position in positions else value)
                 for position, value in log.stored()
             )
-            generation = (self.generation + 1).to_bytes(4, "big")
             with closing(Environment(path, DATABASES)) as fresh:
                 fresh.fill("log", rows)
                 fresh.fill("receipts", self._receipts(transaction).forgotten(self._clock()))
-                fresh.fill("meta", [(GENERATION_KEY, generation)])
+                fresh.fill("meta", [generation_row(self.generation + 1)])
             _prove(path.parent)
 
         self._environment.rewrite(fill)
@@ -431,7 +436,7 @@ class Project:
 
     def _require_present(self, transaction: lmdb.Transaction) -> None:
         meta = self._environment.databases["meta"]
-        if transaction.get(VERSION_KEY, db=meta) != _VERSION:  # one that was removed has none
+        if transaction.get(VERSION_KEY, db=meta) != VERSION:  # one that was removed has none
             if transaction.get(_REMOVED_KEY, db=meta):
                 raise ProjectNotFound(
                     "This project was deleted",

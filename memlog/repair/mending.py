@@ -18,7 +18,7 @@ from memlog import codec, events
 from memlog.codec import ERASED, GENESIS, MENDED, WRITTEN, Entry
 from memlog.decisions.fitting import by_present_names, fits, may_precede, missing_before
 from memlog.evolve import evolve
-from memlog.projects.project import STATE_VERSION, VERSION_KEY
+from memlog.projects.project import VERSION, VERSION_KEY
 from memlog.repair.damage import head
 from memlog.repair.piecing import Piece, Standing, pieces
 from memlog.repair.retelling import Told, retold
@@ -90,7 +90,7 @@ def mend(
 def tables_of(pages: Pages) -> Reader | None:
     """The present and the past as they were evolved; None where they are not whole, or of another version."""
     meta = _rows(pages, b"meta")
-    if meta is None or meta.get(VERSION_KEY) != STATE_VERSION.to_bytes(2, "big"):
+    if meta is None or meta.get(VERSION_KEY) != VERSION:
         return None
     now, past = _rows(pages, b"now"), _rows(pages, b"past")
     return None if now is None or past is None else Timeline(MemoryRows(now), MemoryRows(past))

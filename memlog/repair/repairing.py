@@ -22,7 +22,7 @@ from memlog.copies.taking_in import made
 from memlog.errors import Conflict, DamagedLog, InvalidParameter, StorageError, changed_meanwhile
 from memlog.events import ProjectCreated
 from memlog.log import Damage
-from memlog.projects.project import GENERATION_KEY, LOG_FILE, clock_us
+from memlog.projects.project import GENERATION_BYTES, GENERATION_KEY, LOG_FILE, clock_us
 from memlog.projects.receipts import forgotten
 from memlog.projects.store import Store
 from memlog.repair.damage import Lost, damaged, damages_in, lost, mark, noted, standing_in
@@ -33,7 +33,6 @@ from memlog.storage.errors import storage_error
 from memlog.storage.gates import Turn
 from memlog.storage.pages import Pages, Unreadable
 
-GENERATION_BYTES = 4
 RECEIPTS_TABLE, KEY_BYTES = b"receipts", 32
 
 
