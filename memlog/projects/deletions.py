@@ -47,12 +47,10 @@ class Deletions:
     def find(self, command_id: str | None, name: str) -> Project | None:
         """The project of this name that was deleted under this id, as it was. Raises Conflict where the id was used to
         delete another."""
+        if command_id is None:
+            return None
         known = self._known(command_id)
-        if (
-            command_id is not None
-            and known is not None
-            and canonical(known.name) != canonical(name)
-        ):
+        if known is not None and canonical(known.name) != canonical(name):
             raise used_for_another(command_id)
         return known
 
@@ -74,9 +72,7 @@ class Deletions:
         """Raises StorageError where a deletion with an id would be refused."""
         self._all()
 
-    def _known(self, command_id: str | None) -> Project | None:
-        if command_id is None:
-            return None
+    def _known(self, command_id: str) -> Project | None:
         digest = _digest(command_id)
         return next((each.project for each in self._all() if each.command == digest), None)
 
