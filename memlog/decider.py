@@ -39,7 +39,8 @@ from memlog.decisions import graph, memories, merging, saving, undoing
 from memlog.errors import ProjectArchived, ProjectExists, ProjectNotFound
 from memlog.events import Event, ProjectCreated, ProjectRestored
 from memlog.events import ProjectArchived as ProjectWasArchived
-from memlog.state import Project, State
+from memlog.rows import Project
+from memlog.state import State
 
 
 def decide(command: AnyCommand, state: State, context: Context) -> Iterator[Event]:

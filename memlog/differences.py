@@ -12,7 +12,8 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from memlog.canonical import text_of
-from memlog.state import Entity, Memory, Observation, Relation, State
+from memlog.rows import Entity, Memory, Observation, Relation
+from memlog.state import State
 
 Kind = Literal["entity", "observation", "relation", "memory"]
 How = Literal["added", "removed", "changed"]

@@ -11,7 +11,7 @@ from typing import assert_never
 
 import msgspec
 
-from memlog import state as tables
+from memlog import rows as tables
 from memlog.canonical import canonical
 from memlog.codec import Entry
 from memlog.decisions.restoring import restore
@@ -38,7 +38,8 @@ from memlog.events import (
     RelationAdded,
     RelationDeleted,
 )
-from memlog.state import Entity, Memory, Observation, Project, Relation, State, Status, encode_row
+from memlog.rows import Entity, Memory, Observation, Project, Relation, Status, encode_row
+from memlog.state import State
 from memlog.storage.tables import Timeline, place
 
 _PRESENT = b"\x01"

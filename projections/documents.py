@@ -22,7 +22,8 @@ import msgspec
 from memlog import events
 from memlog.canonical import canonical, strings
 from memlog.codec import Entry
-from memlog.state import Entity, Memory, Observation, Relation, State
+from memlog.rows import Entity, Memory, Observation, Relation
+from memlog.state import State
 from projections.passages import passages
 
 NEVER = 2**63 - 1

@@ -21,7 +21,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from memlog.errors import InvalidParameter, invalid_at, shorten
-from memlog.state import type_label
+from memlog.rows import type_label
 
 URI_CHARACTERS_MAX = 8_000
 """Twenty tags of a hundred characters, percent-encoded throughout, fit; nothing sensible is longer."""

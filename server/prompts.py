@@ -34,8 +34,8 @@ from mcp_types import (
 from memlog.canonical import text_of
 from memlog.closest import did_you_mean
 from memlog.errors import counted, shorten
+from memlog.rows import Memory
 from memlog.settings import Mode
-from memlog.state import Memory
 from memlog.times import iso
 from server.addresses import item_uri
 from server.answering.cutting import together, within_budget

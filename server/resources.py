@@ -31,7 +31,7 @@ from mcp_types import (
 from memlog.canonical import canonical_json
 from memlog.commands import MemoryId
 from memlog.errors import MemlogError, MemoryNotFound, NoActiveProject, invalid_at, shorten
-from memlog.state import Memory
+from memlog.rows import Memory
 from server.addresses import (
     BY_TAGS,
     BY_TYPE,

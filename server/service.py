@@ -27,8 +27,8 @@ from memlog.projects.project import Origin, Outcome, Project
 from memlog.projects.purging import Plan, Target
 from memlog.projects.recent import Recent
 from memlog.projects.store import Store
+from memlog.rows import Project as ProjectRow
 from memlog.settings import Settings
-from memlog.state import Project as ProjectRow
 from memlog.state import State
 from projections.documents import texts_about
 from projections.embeddings import Embeddings

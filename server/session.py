@@ -17,8 +17,8 @@ from memlog.errors import (
 )
 from memlog.projects.project import Origin, Project
 from memlog.projects.store import Wanted
+from memlog.rows import Project as ProjectRow
 from memlog.shell import command_line
-from memlog.state import Project as ProjectRow
 from server.rights.grants import EVERYTHING, Grant
 from server.service import Opened, Service
 

@@ -27,7 +27,8 @@ from memlog.commands import (
     Undo,
 )
 from memlog.projects.project import Project
-from memlog.state import Entity, State
+from memlog.rows import Entity
+from memlog.state import State
 from memlog.storage.tables import MemoryRows, Timeline
 from projections.analytics.counting import Counting
 from projections.analytics.projector import FILE, AnalyticsProjector

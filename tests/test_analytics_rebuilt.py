@@ -42,7 +42,8 @@ from memlog.commands import (
 from memlog.errors import MemlogError
 from memlog.events import MemoryStored
 from memlog.projects.project import Project
-from memlog.state import Entity, Relation, State
+from memlog.rows import Entity, Relation
+from memlog.state import State
 from projections.analytics.changes import Changes
 from projections.analytics.projector import AnalyticsProjector
 from projections.analytics.tables import Count, Counts, Effect, Order, Thread, Totals

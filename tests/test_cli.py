@@ -20,8 +20,8 @@ from memlog.commands import CreateEntities, NewEntity
 from memlog.context import Context
 from memlog.projects.project import clock_us
 from memlog.projects.store import Store, Wanted
+from memlog.rows import Project as ProjectRow
 from memlog.settings import SETTINGS, TOOLSETS
-from memlog.state import Project as ProjectRow
 from memlog.storage.tables import place
 from server.cli import COMMANDS, cli
 from server.registry import tools

@@ -42,7 +42,7 @@ from memlog.events import (
     RelationDeleted,
 )
 from memlog.events import ProjectArchived as ProjectWasArchived
-from memlog.state import Observation, decode_observation
+from memlog.rows import Observation, decode_observation
 from tests.specs import Given
 
 JON = EntityCreated("ent_1", "Jon", "person")
@@ -455,7 +455,7 @@ def test_a_command_about_one_fact_reads_no_more_where_there_are_many(
         return decode_observation(row)
 
     monkeypatch.setattr("memlog.state.decode_observation", counted)
-    monkeypatch.setattr("memlog.state._decode_said", counted)
+    monkeypatch.setattr("memlog.state.decode_said", counted)
 
     def read_of(count: int) -> int:
         nonlocal decoded

@@ -37,7 +37,7 @@ from memlog.errors import (
 )
 from memlog.log import Damage
 from memlog.projects.project import DATABASES, STATE_VERSION, VERSION_KEY, Origin, Outcome, Project
-from memlog.state import hashed
+from memlog.rows import hashed
 from memlog.storage.environment import Environment
 from memlog.storage.gates import READERS_MAX
 from memlog.storage.tables import place

@@ -34,7 +34,8 @@ from memlog.commands import (
 )
 from memlog.errors import StorageError
 from memlog.projects.project import Project
-from memlog.state import Observation, State
+from memlog.rows import Observation
+from memlog.state import State
 from projections.documents import Born, Change, Died, Document, Scope, changes
 from projections.protocol import Batch
 from projections.query import parse

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from memlog.canonical import canonical
-from memlog.state import State, decode_observation
+from memlog.rows import decode_observation
+from memlog.state import State
 
 
 def flaws(state: State) -> list[str]:

@@ -13,22 +13,23 @@ from memlog.canonical import canonical
 from memlog.decisions.memories import FACT
 from memlog.decisions.restoring import changed_at, restore
 from memlog.decisions.touching import row_positions
-from memlog.state import (
+from memlog.rows import (
     Entity,
     Memory,
     Relation,
-    State,
     decode_entity,
     decode_memory,
     decode_observation,
     decode_relation,
     entity_key,
+    facts_key,
     memory_key,
     name_key,
     observation_key,
     relation_key,
     touching_key,
 )
+from memlog.state import State
 
 TOUCHING_BYTES = len(touching_key(""))
 
@@ -173,7 +174,7 @@ class Later:
 
     def facts_born(self, entity_id: str, last: int) -> set[int]:
         """Where the living facts of an entity were added."""
-        living = self._living(observation_key(entity_id, 0)[:-8])
+        living = self._living(facts_key(entity_id))
         return {born for born in living.values() if born > last}
 
     def relations_born(self, name: str, last: int) -> set[int]:

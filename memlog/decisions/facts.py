@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from memlog.state import Observation, State
+from memlog.rows import Observation
+from memlog.state import State
 
 ID_MAX = 64
 """No id has more characters; and a key of LMDB no more than 511 bytes."""

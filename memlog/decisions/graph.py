@@ -53,7 +53,8 @@ from memlog.events import (
     RelationDeleted,
 )
 from memlog.ids import is_id
-from memlog.state import Entity, Relation, State
+from memlog.rows import Entity, Relation
+from memlog.state import State
 
 CREATE_IT = "Create it first with create_entities."
 FIND_IT = "Look for it with search_nodes: it may have another name."

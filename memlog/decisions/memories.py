@@ -22,7 +22,8 @@ from memlog.errors import (
 )
 from memlog.events import Event, MemoryDeleted, MemoryMerged, MemoryStored, MemorySuperseded
 from memlog.ids import is_id
-from memlog.state import Memory, State
+from memlog.rows import Memory
+from memlog.state import State
 
 FACT = "fact"
 IDS_COMPARED_MAX = 10_000

@@ -18,7 +18,8 @@ from memlog.events import (
     ObservationMoved,
     RelationDeleted,
 )
-from memlog.state import Entity, State
+from memlog.rows import Entity
+from memlog.state import State
 
 
 def rename_entity(command: RenameEntity, state: State) -> Iterator[Event]:

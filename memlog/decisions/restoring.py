@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from memlog.state import ROW_TYPES, Row, State, encode_row
+from memlog.rows import ROW_TYPES, Row, encode_row
+from memlog.state import State
 
 SOFT_FIELDS = frozenset({"updated_us"})
 

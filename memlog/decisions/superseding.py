@@ -18,7 +18,8 @@ from memlog.decisions.facts import ID_MAX, Facts
 from memlog.errors import Conflict, ObservationNotFound, Problem, Refusal, shorten
 from memlog.events import Event, ObservationDeleted, ObservationSuperseded
 from memlog.ids import is_id
-from memlog.state import Observation, State
+from memlog.rows import Observation
+from memlog.state import State
 
 
 def supersede(

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from memlog import state as tables
-from memlog.state import State, decode_entity, entity_key
+from memlog.rows import decode_entity, entity_key, memory_key, name_key, touching_key
+from memlog.state import State
 
 
 def entity_ids(name: str, state: State) -> list[str]:
     """The ids of the entities that have or ever had this name, the oldest first; also deleted ones."""
-    named = (version.value.decode() for version in state.versions(tables.name_key(name)))
+    named = (version.value.decode() for version in state.versions(name_key(name)))
     return list(dict.fromkeys(named))
 
 
 def gone_at(name: str, state: State) -> int | None:
     """Where an entity last lost this name, deleted or undone; None where none had it before the moment of `state`."""
-    ends = (version.until for version in state.versions(tables.name_key(name)))
+    ends = (version.until for version in state.versions(name_key(name)))
     past = [
         end for end in ends if end is not None and (not state.position or end <= state.position)
     ]
@@ -29,7 +29,7 @@ def gone_at(name: str, state: State) -> int | None:
 
 def came_after(position: int, name: str, state: State) -> int | None:
     """Where an entity first got this name after `position`; None where none did."""
-    begins = (version.since for version in state.versions(tables.name_key(name)))
+    begins = (version.since for version in state.versions(name_key(name)))
     return min((begin for begin in begins if begin > position), default=None)
 
 
@@ -50,7 +50,7 @@ def _merged_into(entity_id: str, state: State) -> set[str]:
     rows = [decode_entity(each.value) for each in state.versions(entity_key(entity_id))]
     found: set[str] = set()
     for name in rows[-1].aliases if rows else ():
-        bearers = list(state.versions(tables.name_key(name)))[::-1]
+        bearers = list(state.versions(name_key(name)))[::-1]
         for later, before in pairwise(bearers):
             bearer = later.value.decode()
             if before.until == later.since and (bearer == entity_id or bearer in found):
@@ -67,13 +67,13 @@ def entity_positions(entity_id: str, state: State) -> set[int]:
         found |= row_positions(table + encoded, state)
     first = min(found, default=0)
     for name in names:
-        touched = row_positions(tables.touching_key(name), state)
+        touched = row_positions(touching_key(name), state)
         found.update(each for each in touched if each >= first)
     return found
 
 
 def memory_positions(memory_id: str, state: State) -> set[int]:
-    return row_positions(tables.memory_key(memory_id), state)
+    return row_positions(memory_key(memory_id), state)
 
 
 def row_positions(prefix: bytes, state: State) -> set[int]:

@@ -12,7 +12,7 @@ import lmdb
 import msgspec
 
 from memlog.events import ProjectCreated
-from memlog.state import Project, encode_row, text_key
+from memlog.rows import Project, encode_row, text_key
 from memlog.storage.derived import derived
 from memlog.storage.environment import FileIdentity
 

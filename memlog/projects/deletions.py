@@ -19,7 +19,7 @@ import msgspec
 from memlog.canonical import canonical
 from memlog.errors import StorageError
 from memlog.projects.receipts import used_for_another
-from memlog.state import Project
+from memlog.rows import Project
 from memlog.storage.disk import write_whole
 from memlog.storage.errors import storage_error
 

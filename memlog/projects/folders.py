@@ -24,7 +24,7 @@ from memlog.errors import StorageError
 from memlog.ids import Prefix
 from memlog.projects.project import LOG_FILE
 from memlog.repair.damage import DAMAGED
-from memlog.state import Status
+from memlog.rows import Status
 from memlog.storage.disk import make_private, sync_folder
 from memlog.storage.structure import SEAL
 

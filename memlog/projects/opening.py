@@ -20,7 +20,7 @@ from memlog.projects.folders import Folders
 from memlog.projects.project import LOG_FILE, Project
 from memlog.projects.recent import Recent
 from memlog.repair.salvaging import salvage
-from memlog.state import text_key
+from memlog.rows import text_key
 from memlog.storage.errors import is_damage, storage_error
 from memlog.storage.gates import excluding_processes
 

@@ -19,7 +19,6 @@ import lmdb
 import msgspec
 
 from memlog import codec
-from memlog import state as tables
 from memlog.codec import Entry
 from memlog.commands import AnyCommand
 from memlog.context import Context
@@ -39,6 +38,7 @@ from memlog.projects import deletions
 from memlog.projects.rebuilding import digest, digest_rebuilt, evolve_all
 from memlog.projects.receipts import Receipts
 from memlog.repair.soundness import Soundness
+from memlog.rows import Project as ProjectRow
 from memlog.state import State
 from memlog.storage.environment import MAP_BYTES_START, Environment, FileIdentity
 from memlog.storage.tables import LmdbRows, Timeline, place
@@ -250,7 +250,7 @@ class Project:
             receipts = LmdbRows(transaction, self._environment.databases["receipts"])
             yield self._log(transaction), receipts.scan(b"")
 
-    def status(self) -> tables.Project | None:
+    def status(self) -> ProjectRow | None:
         """The project's own row, also of an archived one; None where it was removed or never made."""
         with self._snapshot() as transaction:
             if transaction.get(_REMOVED_KEY, db=self._environment.databases["meta"]):

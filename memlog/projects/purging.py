@@ -30,8 +30,9 @@ from memlog.decisions.touching import entity_ids
 from memlog.errors import InvalidParameter, Refusal, refuse
 from memlog.evolve import evolve
 from memlog.log import Log
+from memlog.rows import Entity, decode_entity, entity_key, memory_key, touching_key
 from memlog.scripts import UNSPACED
-from memlog.state import Entity, State, decode_entity, entity_key, memory_key, touching_key
+from memlog.state import State
 from memlog.storage.tables import MemoryRows, Timeline
 
 _LETTER = rf"[^\W_{UNSPACED}]"

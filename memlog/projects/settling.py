@@ -20,8 +20,8 @@ from memlog.projects.opening import OpenProjects
 from memlog.projects.project import LOG_FILE
 from memlog.repair.damage import mark
 from memlog.repair.salvaging import forget
-from memlog.state import Project as ProjectRow
-from memlog.state import Status
+from memlog.rows import Project as ProjectRow
+from memlog.rows import Status
 
 log = logging.getLogger("memlog.settling")
 

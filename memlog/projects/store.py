@@ -41,7 +41,7 @@ from memlog.projects.project import LOG_FILE, Origin, Outcome, Project, clock_us
 from memlog.projects.purging import Plan, Target, plan
 from memlog.projects.settling import Settling, left_out
 from memlog.repair.salvaging import forget
-from memlog.state import Project as ProjectRow
+from memlog.rows import Project as ProjectRow
 from memlog.state import State
 from memlog.storage.environment import FileIdentity
 from memlog.storage.errors import storage_error

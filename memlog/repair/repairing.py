@@ -28,7 +28,7 @@ from memlog.projects.store import Store
 from memlog.repair.damage import Lost, damaged, damages_in, lost, mark, noted, standing_in
 from memlog.repair.mending import Changed, Mended, whole_of
 from memlog.repair.piecing import Standing, pieces
-from memlog.state import Project as ProjectRow
+from memlog.rows import Project as ProjectRow
 from memlog.storage.errors import storage_error
 from memlog.storage.gates import Turn
 from memlog.storage.pages import Pages, Unreadable

@@ -16,16 +16,16 @@ import msgspec
 from memlog import events
 from memlog.codec import Entry
 from memlog.evolve import evolve
-from memlog.state import (
+from memlog.rows import (
     Entity,
     Memory,
     Observation,
-    State,
     decode_entity,
     decode_memory,
     decode_observation,
     decode_relation,
 )
+from memlog.state import State
 from memlog.storage.tables import MemoryRows, Reader, Timeline, place
 
 

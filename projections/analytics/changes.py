@@ -19,16 +19,16 @@ import msgspec
 from memlog.codec import Entry
 from memlog.commands import SAVED_OBSERVATION_MAX
 from memlog.decisions.saving import characters
-from memlog.state import (
+from memlog.rows import (
     ROW_TYPES,
     Entity,
     Memory,
     Observation,
     Relation,
-    State,
     observation_key,
     text_key,
 )
+from memlog.state import State
 from projections.analytics.tables import Counts, Effect, What
 
 _DECODE: dict[bytes, Callable[[bytes], Any]] = {

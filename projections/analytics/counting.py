@@ -14,7 +14,8 @@ from collections.abc import Callable, Collection
 from functools import partial
 
 from memlog.codec import Entry
-from memlog.state import State, encode_row
+from memlog.rows import encode_row
+from memlog.state import State
 from memlog.storage.tables import Timeline
 from projections.analytics import tables
 from projections.analytics.changes import Changes

@@ -31,7 +31,7 @@ from typing import Literal
 
 import msgspec
 
-from memlog.state import Row, text_key
+from memlog.rows import Row, text_key
 from memlog.storage.tables import Reader, newest_first, place
 
 _LAST = 2**64 - 1

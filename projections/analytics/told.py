@@ -16,7 +16,8 @@ from memlog.codec import Entry
 from memlog.commands import SAVED_OBSERVATION_MAX
 from memlog.decisions.saving import characters
 from memlog.events import EntityCreated, ObservationAdded, RelationAdded
-from memlog.state import State, text_key
+from memlog.rows import text_key
+from memlog.state import State
 from projections.analytics.tables import Counts, Effect
 
 

@@ -11,7 +11,8 @@ from memlog.decisions.memories import FACT, missing_memory
 from memlog.errors import EmbeddingError, refusal
 from memlog.events import MemoryMerged, MemoryStored
 from memlog.projects.project import Outcome
-from memlog.state import Memory, State, type_label
+from memlog.rows import Memory, type_label
+from memlog.state import State
 from projections.documents import Kind
 from projections.search.searcher import Hit
 from server.answering.cursors import Born, Position

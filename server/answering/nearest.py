@@ -11,7 +11,8 @@ from memlog.decisions.facts import Facts
 from memlog.decisions.graph import named_by_id
 from memlog.decisions.superseding import Superseded
 from memlog.errors import StorageError, invalid_at, shorten
-from memlog.state import Relation, State
+from memlog.rows import Relation
+from memlog.state import State
 from projections.analytics.tables import scope_of
 from server.answering.cutting import together, within_budget
 from server.service import Opened

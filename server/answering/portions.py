@@ -14,7 +14,8 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from memlog.errors import counted
-from memlog.state import Entity, Known, Observation, Relation, State, updated_us
+from memlog.rows import Entity, Observation, Relation, updated_us
+from memlog.state import Known, State
 from memlog.times import iso
 from server.advice import followable
 from server.answering.cutting import ANSWER_CHARACTERS, PORTION_CHARACTERS, together

@@ -20,7 +20,8 @@ from memlog.canonical import text_of
 from memlog.codec import Entry
 from memlog.decisions.memories import FACT
 from memlog.errors import DamagedLog
-from memlog.state import Entity, Memory, Observation, Relation, State
+from memlog.rows import Entity, Memory, Observation, Relation
+from memlog.state import State
 from projections.search.searcher import Hit
 from server.answering.packing import (
     CHARACTERS_PER_TOKEN,

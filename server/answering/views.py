@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, field
 
-from memlog import state
+from memlog import rows
 from memlog.codec import Entry
 from memlog.commands import RELATION_IMPORTANCE
 from memlog.errors import DamagedLog
@@ -69,7 +69,7 @@ class ProjectView(Result, frozen=True):
 
 
 def view_provenance(
-    row: state.Entity | state.Observation | state.Relation | state.Memory, blamed: State | None
+    row: rows.Entity | rows.Observation | rows.Relation | rows.Memory, blamed: State | None
 ) -> Provenance | None:
     """Which event brought it, as the log says that the state came with; None where nobody is `blamed`, or that entry is
     damaged."""
@@ -89,7 +89,7 @@ def view_provenance(
     )
 
 
-def view_relation(row: state.Relation, blamed: State | None = None) -> RelationView:
+def view_relation(row: rows.Relation, blamed: State | None = None) -> RelationView:
     return RelationView(
         id=row.id,
         source=row.source,
@@ -100,7 +100,7 @@ def view_relation(row: state.Relation, blamed: State | None = None) -> RelationV
     )
 
 
-def view_project(row: state.Project) -> ProjectView:
+def view_project(row: rows.Project) -> ProjectView:
     return ProjectView(
         id=row.id,
         name=row.name,

@@ -16,9 +16,9 @@ import click
 from memlog import __version__
 from memlog.errors import MemlogError, ProjectNotFound
 from memlog.projects.project import Project, clock_us
+from memlog.rows import Project as ProjectRow
 from memlog.settings import SETTINGS, Settings, load, unknown
 from memlog.shell import command_line
-from memlog.state import Project as ProjectRow
 from server.cli.common import (
     here,
     json_option,

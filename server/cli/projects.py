@@ -10,8 +10,8 @@ import click
 
 from memlog.commands import CreateProject
 from memlog.projects.store import Wanted
+from memlog.rows import Project as ProjectRow
 from memlog.settings import Settings
-from memlog.state import Project as ProjectRow
 from server.answering.views import view_project
 from server.cli.common import (
     Command,

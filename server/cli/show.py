@@ -9,8 +9,8 @@ import click
 
 from memlog.decisions.graph import missing_entity
 from memlog.errors import refusal
+from memlog.rows import Entity, Observation, Relation
 from memlog.settings import Settings
-from memlog.state import Entity, Observation, Relation
 from server.answering.moments import position_of
 from server.answering.portions import view_entity
 from server.answering.views import EntityView, Provenance, RelationView, view_relation

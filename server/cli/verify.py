@@ -15,9 +15,9 @@ from memlog.projects.store import Store
 from memlog.repair.damage import mark
 from memlog.repair.repairing import repair
 from memlog.repair.verifying import verify_file
+from memlog.rows import Project as ProjectRow
 from memlog.settings import Settings
 from memlog.shell import command_line
-from memlog.state import Project as ProjectRow
 from server.cli.common import (
     here,
     json_option,

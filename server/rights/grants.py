@@ -11,7 +11,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from memlog.state import text_key
+from memlog.rows import text_key
 
 Right = Literal["read", "write", "admin"]
 """Each holds those before it: read; write inside projects; make, archive, restore and delete projects."""

@@ -9,7 +9,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, field
 
-from memlog.state import Entity, State
+from memlog.rows import Entity
+from memlog.state import State
 from memlog.times import iso
 from projections.analytics.tables import Analytics, Counts, Order, Reason
 from server.answering.cutting import within_budget

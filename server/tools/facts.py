@@ -11,7 +11,7 @@ from msgspec import Meta, field
 from memlog.canonical import text_of
 from memlog.commands import StoreMemory, SupersedeMemory
 from memlog.projects.project import Outcome
-from memlog.state import Memory
+from memlog.rows import Memory
 from memlog.times import iso
 from projections.documents import thread_labels
 from projections.search.searcher import DEPTH

@@ -25,7 +25,8 @@ from memlog.events import (
     RelationDeleted,
 )
 from memlog.projects.project import Outcome
-from memlog.state import Relation, State
+from memlog.rows import Relation
+from memlog.state import State
 from server.advice import followable
 from server.answering.cutting import Room, said
 from server.answering.nearest import closest_names, closest_relations, deletion

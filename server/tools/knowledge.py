@@ -26,7 +26,8 @@ from memlog.errors import (
 )
 from memlog.events import EntityCreated, RelationAdded
 from memlog.projects.project import Outcome
-from memlog.state import Observation, State
+from memlog.rows import Observation
+from memlog.state import State
 from memlog.times import iso
 from server.answering.cursors import (
     Count,

@@ -12,7 +12,8 @@ from memlog.decisions.graph import texts_of
 from memlog.errors import shorten
 from memlog.events import ObservationAdded, ObservationDeleted, ObservationSuperseded
 from memlog.projects.project import Outcome
-from memlog.state import Observation, State
+from memlog.rows import Observation
+from memlog.state import State
 from server.answering.cutting import ANSWER_CHARACTERS, Room, each_fitting, said, within_budget
 from server.answering.nearest import closest_facts, deletion
 from server.registry import Call, Result, tool

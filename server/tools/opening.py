@@ -15,7 +15,8 @@ from msgspec import Meta, field
 from memlog.canonical import canonical
 from memlog.commands import ITEMS_MAX, EntityName
 from memlog.patience import held
-from memlog.state import Entity, State
+from memlog.rows import Entity
+from memlog.state import State
 from memlog.storage.gates import SMALL_CALLS
 from server.answering.cursors import Count, CursorText, Id, Position, read_cursor, write_cursor
 from server.answering.cutting import within_budget

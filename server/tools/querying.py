@@ -12,7 +12,8 @@ from memlog.canonical import canonical
 from memlog.closest import did_you_mean
 from memlog.commands import Share
 from memlog.errors import StorageError, shorten
-from memlog.state import Entity, State
+from memlog.rows import Entity
+from memlog.state import State
 from memlog.times import parse_iso
 from projections.documents import Kind, Scope, kind_label, thread_labels
 from server.answering.cursors import CursorText, Id, Limit, Position, read_cursor, write_cursor

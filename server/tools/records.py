@@ -13,8 +13,9 @@ from memlog.commands import ITEMS_MAX, CreateMemory, Tag, TypeName
 from memlog.errors import LimitExceeded, Problem, refusal, shorten
 from memlog.events import MemoryStored
 from memlog.projects.project import Outcome
+from memlog.rows import Memory, type_label
 from memlog.settings import Settings
-from memlog.state import Memory, State, type_label
+from memlog.state import State
 from memlog.times import iso
 from projections.documents import thread_labels
 from projections.search.searcher import DEPTH
