@@ -28,7 +28,7 @@ from memlog.log import Damage
 from memlog.projects.project import DATABASES, LOG_FILE, clock_us
 from memlog.projects.store import Store
 from memlog.repair import salvaging
-from memlog.repair.damage import DAMAGED, damages_in
+from memlog.repair.damage import DAMAGED, damages_in, mark, noted
 from memlog.repair.salvaging import salvage
 from memlog.repair.verifying import verify_file
 from memlog.storage import proving
@@ -311,6 +311,15 @@ def test_nobody_writes_to_a_damaged_log_while_what_is_whole_of_it_is_looked_for(
 
     monkeypatch.setattr(salvaging, "damages_in", looked)
     salvage(source, tmp_path / "salvaged", clock_us, created).close()
+
+
+def test_who_reads_the_note_of_a_damage_reads_all_of_it(tmp_path: Path) -> None:
+    mark(tmp_path / LOG_FILE, [Damage(7, "cut")])
+    with (tmp_path / f"{LOG_FILE}{DAMAGED}").open() as note:
+        mark(tmp_path / LOG_FILE, [Damage(1, "gone")])
+        assert json.load(note) == [{"position": 7, "problem": "cut"}]
+    found = noted(tmp_path / LOG_FILE)
+    assert found is not None and found.problem == "position 1: gone"
 
 
 def test_verify_on_the_command_line_tells_of_a_cut_and_how_to_restore(tmp_path: Path) -> None:

@@ -139,7 +139,9 @@ def mark(path: Path, damages: Sequence[Damage]) -> None:
     note = path.with_name(f"{path.name}{DAMAGED}")
     try:
         if damages:
-            note.write_bytes(msgspec.json.encode(damages))
+            draft = note.with_name(f"{note.name}.new")  # whoever reads the note reads all of it
+            draft.write_bytes(msgspec.json.encode(damages))
+            draft.replace(note)
         else:
             note.unlink(missing_ok=True)
     except OSError as error:
