@@ -29,6 +29,7 @@ from memlog.storage.pages import (
     TABLE,
     TREE,
     Pages,
+    Row,
     Tree,
     tree_of,
 )
@@ -41,7 +42,6 @@ SEAL = ".sealed"
 """Added to the name of a file: the file, beside it, that says how it was when it was closed."""
 
 Stamp = tuple[int, int, int]
-Row = tuple[bytes, bytes]
 
 log = logging.getLogger("memlog.structure")
 

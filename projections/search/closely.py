@@ -1,7 +1,7 @@
 """Looking closely at the best of what was found, and at what was written down right beside it.
 
 Everything here is a refinement: a document without vectors as yet, or without those of its pieces, is ordered
-by what else there is. Left to others: finding the candidates (`search`), what makes a score (`ranking`).
+by what else there is. Left to others: finding the candidates (`searcher`), what makes a score (`ranking`).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ the state before it or after it; a batch seen before changes nothing; an index t
 thrown away and found empty, for the log can always fill it again. Dead documents stay, marked with the
 span in which they lived.
 
-A search may look ahead of what is committed: `ahead` indexes the newest documents in memory.
+A search may look ahead of what is committed: `ahead` asks the newest documents in memory.
 
 What is left to others: `follow` drives it, and holds a file lock around refresh and apply; how text is
 cut into terms is `analysis`, which documents a batch leaves is `filling`, and how a query is

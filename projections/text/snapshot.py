@@ -1,4 +1,5 @@
-"""One committed state of the text index, and the two questions asked of it: by words and by part (`part`).
+"""One state of the texts, and the two questions asked of it: by words and by part (`part`). They are on disk, or the
+newest of them in memory (`layers`).
 
 **By words.** Each word of the query stands for the set of documents that have it, and weighs its idf (`leaves`). A
 document scores
@@ -11,7 +12,7 @@ them, so its ranks depend on how the log was cut into batches. Here an index tha
 rebuilt. It costs nothing: on three conversations of LoCoMo recall@1 / 10 / 50 is 34.7 / 64.7 / 78.9,
 against 31.6 / 63.6 / 78.6 with plain BM25, which punishes long turns too much.
 
-Operators join things, not texts (`query`): the texts that have any of the words are ranked as above, and of
+Operators join things, not texts (`things`): the texts that have any of the words are ranked as above, and of
 their entities those stay that satisfy the query with all their texts.
 """
 

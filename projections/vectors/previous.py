@@ -4,7 +4,7 @@ Promises: nothing is embedded for them but the question. They reach as far as th
 before, by their snapshot and the shared cache; what came later is found by words, and by meaning when the
 new vectors are there. Whoever searches never waits for another thread that opens them.
 
-Left to others: when they are wanted (`search`), when the new ones are complete (`follow`), and what may
+Left to others: when they are wanted (`questions`), when the new ones are complete (`follow`), and what may
 be removed (`folders`).
 """
 

@@ -5,9 +5,9 @@ its name:
 
     magic   8 bytes     b"memlogV1"
     header  <Q I Q Q Q  position, dimensions, bytes of the three sections
-    rows                the table, msgpack (vector_rows)
-    numbers             int8[rows][dimensions] (vector_index)
-    codes               FAISS's own format (vector_codes), or nothing while there are few rows
+    rows                the table, msgpack (`rows`)
+    numbers             int8[rows][dimensions] (`index`)
+    codes               FAISS's own format (`codes`), or nothing while there are few rows
     SHA-256 of all of the above, 32 bytes
 
 Promises: a file of that name was complete and synced before it got the name, so a crash leaves the
