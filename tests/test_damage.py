@@ -437,6 +437,23 @@ READING: dict[str, dict[str, Any]] = {
 }
 
 
+def test_a_damaged_project_that_was_deleted_is_gone_after_a_loss_of_power_too(
+    sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its log takes no mark that it was deleted: that it stands nowhere any more is all there is."""
+    home = tmp_path / "projects" / sound.parent.name
+    home.mkdir(parents=True)
+    shutil.copy(sound, home)
+    os.truncate(home / LOG_FILE, sound.stat().st_size // 3)
+    synced: list[Path] = []
+    monkeypatch.setattr("memlog.projects.folders.sync_folder", synced.append)
+    with closing(Store(tmp_path)) as store:
+        (row,) = store.projects("all")
+        store.delete(row.name)
+        assert not home.exists()
+    assert home.parent in synced
+
+
 def test_every_tool_that_reads_a_damaged_log_says_once_that_this_is_not_all(tmp_path: Path) -> None:
     holding_lines(tmp_path)
     log = next((tmp_path / "data").rglob(LOG_FILE))

@@ -156,9 +156,11 @@ class Folders:
         sync_folder(home.parent)
 
     def throw_away(self, folder: Path) -> None:
-        """Removes a folder at once, also where another process is writing an index into it."""
+        """Removes a folder at once, also where another process is writing an index into it; and for good, also after a
+        loss of power."""
         self.trash.mkdir(exist_ok=True)
         folder.rename(self.trash / self._new_id("prj"))
+        sync_folder(folder.parent)
         self.empty_trash()
 
     def empty_trash(self) -> None:
