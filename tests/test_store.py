@@ -345,6 +345,23 @@ def test_of_two_projects_of_one_name_the_one_that_holds_only_its_creation_gives_
         assert f"{full.id} is left out" not in caplog.text
 
 
+def test_a_project_whose_folder_cannot_be_moved_keeps_nobody_from_the_others(
+    store: Store, tmp_path: Path
+) -> None:
+    for name in ("stuck", "other"):
+        store.create(name)
+        remember(store.project(name), "Jon")
+    (tmp_path / "archive").write_bytes(b"")  # where a folder should be
+    with pytest.raises(StorageError, match="The change is done"):
+        store.archive("stuck")
+    store.close()
+    with closing(Store(tmp_path)) as again:
+        assert known(again, "other") == ["Jon"]
+        assert set(statuses(again)) == {"stuck", "other"}
+        (tmp_path / "archive").unlink()
+        assert statuses(again) == {"stuck": "archived", "other": "active"}
+
+
 @pytest.mark.parametrize("lost", ["nothing", "the catalogue"])
 def test_a_project_of_a_newer_memlog_keeps_nobody_from_the_others(
     store: Store, tmp_path: Path, lost: str

@@ -44,13 +44,14 @@ class Settling:
         self._clock = clock
 
     def settle_all(self, project_ids: set[str]) -> None:
-        """One that cannot be settled now, for it is of a newer memlog or of somebody else, keeps no other from it."""
+        """One that cannot be settled now, for it is of a newer memlog or of somebody else, or its folder cannot be
+        moved, keeps no other from it."""
         for project_id in sorted(project_ids):
             try:
                 self.settle(project_id)
                 self._catalog.settled(project_id)
-            except StorageError as error:
-                log.warning("project %s stays as it is: %s", project_id, error.message)
+            except (StorageError, OSError) as error:
+                log.warning("project %s stays as it is: %s", project_id, cause(error))
 
     def settle(self, project_id: str) -> None:
         """Makes the folder's place and the catalogue's row agree with the project's log."""
@@ -128,6 +129,11 @@ class Settling:
         """What is left of a log decides nothing but that there is a project, where nobody knows of it."""
         if self._catalog.with_id(row.id) is None and not self._has_namesake(row):
             self._catalog.write(row.id, row)
+
+
+def cause(error: StorageError | OSError) -> str:
+    """What kept a project from being settled."""
+    return error.message if isinstance(error, StorageError) else error.strerror or str(error)
 
 
 def left_out(project_id: str, stays: ProjectRow) -> str:

@@ -39,7 +39,7 @@ from memlog.projects.folders import CATALOG, Folders
 from memlog.projects.opening import OpenProjects
 from memlog.projects.project import LOG_FILE, Origin, Outcome, Project, clock_us
 from memlog.projects.purging import Plan, Target, plan
-from memlog.projects.settling import Settling, left_out
+from memlog.projects.settling import Settling, cause, left_out
 from memlog.repair.salvaging import forget
 from memlog.rows import Project as ProjectRow
 from memlog.state import State
@@ -428,9 +428,8 @@ class Store:
             self._settling.settle(project_id)
             self._catalog.settled(project_id)
         except (StorageError, OSError) as error:
-            cause = error.message if isinstance(error, StorageError) else error.strerror
             raise StorageError(
-                f"The change is done, but the list of projects could not be written: {cause}",
+                f"The change is done, but the list of projects could not be written: {cause(error)}",
                 suggestion="Free some space on the disk, or mend what keeps it from being written. The list "
                 "shows the change then; there is nothing to call again.",
             ) from error
