@@ -26,6 +26,7 @@ from memlog.log import Log
 from memlog.projects.project import DATABASES, STATE_VERSION, VERSION_KEY, Origin, Project
 from memlog.projects.purging import Target
 from memlog.projects.store import Store
+from memlog.rows import text_key
 from memlog.state import State
 from memlog.storage import environment, proving
 from memlog.storage.environment import Environment
@@ -343,6 +344,21 @@ def test_of_two_projects_of_one_name_the_one_that_holds_only_its_creation_gives_
         again.close()
         assert f"{empty.id} is left out" in caplog.text
         assert f"{full.id} is left out" not in caplog.text
+
+
+def test_a_row_of_the_catalogue_that_is_damaged_comes_back_from_the_log(
+    store: Store, tmp_path: Path
+) -> None:
+    for name in ("one", "two"):
+        store.create(name)
+        remember(store.project(name), "Jon")
+    catalog = store._catalog._environment
+    database = catalog.databases["projects"]
+    catalog.write(lambda transaction: transaction.put(text_key("one"), b"\xc1", db=database))
+    store.close()
+    with closing(Store(tmp_path)) as again:
+        assert statuses(again) == {"one": "active", "two": "active"}
+        assert known(again, "one") == ["Jon"]
 
 
 def test_a_project_whose_folder_cannot_be_moved_keeps_nobody_from_the_others(

@@ -40,12 +40,13 @@ class Catalog:
 
     def rows(self) -> list[Project]:
         with self._environment.read() as transaction:
-            return [_decode(value) for _, value in transaction.cursor(db=self._projects)]
+            rows = [_row(value) for _, value in transaction.cursor(db=self._projects)]
+        return [row for row in rows if row is not None]
 
     def row(self, name: str) -> Project | None:
         with self._environment.read() as transaction:
             value = transaction.get(text_key(name), db=self._projects)
-        return None if value is None else _decode(value)
+        return None if value is None else _row(value)
 
     def with_id(self, project_id: str) -> Project | None:
         return next((row for row in self.rows() if row.id == project_id), None)
@@ -61,9 +62,10 @@ class Catalog:
         """Makes `row` all that is said of the project; None: nothing is."""
 
         def body(transaction: lmdb.Transaction) -> None:
-            cursor = transaction.cursor(db=self._projects)
-            for key in [key for key, value in cursor if _decode(value).id == project_id]:
-                transaction.delete(key, db=self._projects)
+            found = [(key, _row(value)) for key, value in transaction.cursor(db=self._projects)]
+            for key, known in found:
+                if known is None or known.id == project_id:
+                    transaction.delete(key, db=self._projects)
             if row is not None:
                 transaction.put(text_key(row.name), encode_row(row), db=self._projects)
 
@@ -96,3 +98,11 @@ class Catalog:
 
     def close(self) -> None:
         self._environment.close()
+
+
+def _row(stored: bytes | memoryview) -> Project | None:
+    """None of what is damaged: it counts as lost, and the project's log brings it back."""
+    try:
+        return _decode(stored)
+    except ValueError:  # no MessagePack of a project, or no text
+        return None
