@@ -220,6 +220,18 @@ def test_undo_takes_back_the_last_command_and_of_a_thread_its_last(
         assert [row.name for row in state.entities()] == ["Jon"]
 
 
+def test_an_undo_of_what_another_took_away_says_how_to_go_further_back(
+    data_dir: Path, run: Run
+) -> None:
+    edge = {"from": "Gina", "to": "Jonathan", "relationType": "employs"}
+    with client_on(data_dir) as client:
+        client("create_relations", relations=[edge], threadId="hiring")
+        client("delete_relations", relations=[edge])
+    said = run("undo", "--thread", "hiring").output
+    assert said.rstrip().endswith("Pass --last 2 to go one command further back.")
+    assert "further back" not in run("undo", "--position", "9").output
+
+
 def test_undo_by_position_with_what_depends_on_it(run: Run, project: Callable[[], Project]) -> None:
     run("undo", "--position", "2", "--cascade")
     with project().read() as state:

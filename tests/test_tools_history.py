@@ -222,6 +222,22 @@ def test_undo_of_what_is_undone_already_says_that_there_is_nothing_to_undo(clien
     assert again["notice"] == "Nothing to undo: it is as it was before already."
 
 
+def test_undo_of_a_thread_whose_last_command_another_took_away_says_how_to_go_further_back(
+    client: Client,
+) -> None:
+    first, second = [{"from": "Jon", "to": "Gina", "relationType": kind} for kind in ("a", "b")]
+    client("create_relations", relations=[first], threadId="t1")
+    client("create_relations", relations=[second], threadId="t1")
+    client("delete_relations", relations=[second], threadId="t2")
+    nothing = client("undo", threadId="t1")
+    assert nothing["undone"] == []
+    assert nothing["notice"] == (
+        "Nothing to undo: it is as it was before already. Pass last=2 to go one command further back."
+    )
+    further = client("undo", threadId="t1", last=2)
+    assert [each["position"] for each in further["undone"]] == [2]
+
+
 def test_a_cascade_that_is_stuck_says_what_to_undo_first_and_that_helps(client: Client) -> None:
     client(
         "create_relations",

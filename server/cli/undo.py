@@ -25,7 +25,7 @@ from server.cli.common import (
 from server.cli.hints import spoken
 from server.cli.looking import open_existing, service_to_read
 from server.cli.stopping import stopped_in_words
-from server.tools.history import LAST_MAX, NOTHING_TO_UNDO
+from server.tools.history import LAST_MAX, nothing_to_undo
 
 STOPPED_MEANWHILE = (
     "It may be undone already, and another undo takes back one command more: `memlog log` tells."
@@ -71,14 +71,15 @@ def undo_command(
         _, opened = open_existing(service, project)
         require_thread(thread, opened)
         if dry_run:
-            _tell(opened.project.rehearse(command, service.store.context, _undone), True, as_json)
+            would = opened.project.rehearse(command, service.store.context, _undone)
+            _tell(would, command, True, as_json)
             return
         with stopped_in_words(lambda: here(spoken(STOPPED_MEANWHILE, project))):
             done = service.execute(opened, command, _undone, Origin(actor="memlog undo"))
-            _tell(done, False, as_json)
+            _tell(done, command, False, as_json)
 
 
-def _tell(undone: list[dict[str, Any]], dry_run: bool, as_json: bool) -> None:
+def _tell(undone: list[dict[str, Any]], command: Undo, dry_run: bool, as_json: bool) -> None:
     if as_json:
         print_json({"dryRun": dry_run, "undone": undone})
         return
@@ -86,7 +87,7 @@ def _tell(undone: list[dict[str, Any]], dry_run: bool, as_json: bool) -> None:
     for each in undone:
         say(f"{verb}: {each['position']} · {one_line(each['says'])}")
     if not undone:
-        say(NOTHING_TO_UNDO)
+        say(spoken(nothing_to_undo(command)))
 
 
 def _undone(outcome: Outcome) -> list[dict[str, Any]]:

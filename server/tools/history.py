@@ -244,7 +244,7 @@ def undo(call: Call, arguments: UndoArguments) -> UndoResult:
             else None,
             undone=shown,
             left_out=left_out,
-            notice=_undo_notice(left_out, len(positions)),
+            notice=_undo_notice(left_out, len(positions), command),
         )
 
     project, opened = call.open(arguments)
@@ -254,11 +254,18 @@ def undo(call: Call, arguments: UndoArguments) -> UndoResult:
     return call.execute(opened, command, answer, UndoResult)
 
 
-def _undo_notice(left_out: int, count: int) -> str | None:
+def _undo_notice(left_out: int, count: int, command: Undo) -> str | None:
     if not count:
-        return NOTHING_TO_UNDO
+        return nothing_to_undo(command)
     said = f"{left_out:,} of the {count:,} events concerned are not shown here: get_history tells them all."
     return said if left_out else None
+
+
+def nothing_to_undo(command: Undo) -> str:
+    """That it is as it was before; and how those before are reached, where the last ones were meant and are left."""
+    if command.position is not None or command.last == LAST_MAX:
+        return NOTHING_TO_UNDO
+    return f"{NOTHING_TO_UNDO} Pass last={command.last + 1} to go one command further back."
 
 
 # -- rename and merge
