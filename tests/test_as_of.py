@@ -173,6 +173,21 @@ def test_what_was_not_there_yet_is_said_to_have_come_later(
         client(tool, {**arguments, "asOf": 3})
 
 
+def test_between_two_lives_of_a_name_the_end_of_the_first_is_not_taken_for_the_beginning_of_the_second(
+    tmp_path: Path,
+) -> None:
+    with client_on(tmp_path) as client:
+        client(*_create("Ann", "Person", ["likes tea"]))
+        client("delete_entities", entityNames=["Ann"])
+        client(*_create("Ann", "Robot", []))
+        with pytest.raises(Refused) as refused:
+            client("get_observation_history", entityName="Ann", asOf=5)
+        assert refused.value.error["suggestion"] == (
+            "It came later, at position 6: ask as of then. "
+            'Its facts until position 5 are told with "asOf": 4.'
+        )
+
+
 def test_the_time_that_an_answer_gave_is_known_though_the_clock_was_set_back_since(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -219,7 +219,7 @@ def test_the_history_of_a_deleted_entity_names_a_moment_as_of_which_it_is_told(
         client("get_observation_history", entityName="Jon")
     advice = refused.value.error["suggestion"]
     assert advice.endswith(
-        'undo {"position": 5} brings it back. Its facts up to then are told with "asOf": 4.'
+        'undo {"position": 5} brings it back. Its facts until position 5 are told with "asOf": 4.'
     )
     told = client("get_observation_history", entityName="Jon", asOf=4)["history"]
     assert [row["content"] for row in told] == ["a"]

@@ -202,7 +202,7 @@ def _missing(name: str, state: State, at: int | None) -> Refusal:
     gone = gone_at(name, state)
     if gone is None:
         return kind, problem
-    then = f'{problem.suggestion} Its facts up to then are told with "asOf": {gone - 1}.'
+    then = f'{problem.suggestion} Its facts until position {gone} are told with "asOf": {gone - 1}.'
     return kind, msgspec.structs.replace(problem, suggestion=then)
 
 
