@@ -340,6 +340,15 @@ def test_what_is_not_there_is_refused_and_nothing_is_changed(store: Store) -> No
     assert store.project("one").generation == 0
 
 
+def test_the_beginning_of_an_id_names_no_memory(store: Store) -> None:
+    project = store.project("one")
+    do(project, StoreMemory(content="a secret"))
+    (memory_id,) = memory_ids(project)
+    with pytest.raises(MemoryNotFound) as refused:
+        store.purge("one", Target((), (memory_id[:-1],)))
+    assert refused.value.suggestion == f"Did you mean '{memory_id}'?"
+
+
 def test_a_damaged_log_is_not_purged(store: Store, tmp_path: Path) -> None:
     project = store.project("one")
     do(project, create("Jon", "was a banker"))

@@ -6,10 +6,12 @@ the log's length does.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import pairwise
 
 from memlog.rows import decode_entity, entity_key, memory_key, name_key, touching_key
 from memlog.state import State
+from memlog.storage.tables import Version
 
 
 def entity_ids(name: str, state: State) -> list[str]:
@@ -73,13 +75,19 @@ def entity_positions(entity_id: str, state: State) -> set[int]:
 
 
 def memory_positions(memory_id: str, state: State) -> set[int]:
-    return row_positions(memory_key(memory_id), state)
+    """All that happened to the memory of this very id, be it there or undone; nothing for the beginning of an id."""
+    key = memory_key(memory_id)
+    return _positions(each for each in state.versions(key) if each.key == key)
 
 
 def row_positions(prefix: bytes, state: State) -> set[int]:
     """Where rows under `prefix` came to be, changed or went."""
+    return _positions(state.versions(prefix))
+
+
+def _positions(versions: Iterable[Version]) -> set[int]:
     found = set()
-    for version in state.versions(prefix):
+    for version in versions:
         found.add(version.since)
         if version.until is not None:
             found.add(version.until)

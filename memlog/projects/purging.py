@@ -26,11 +26,11 @@ from memlog.codec import Entry
 from memlog.decisions.fitting import fits
 from memlog.decisions.graph import missing_entity
 from memlog.decisions.memories import FACT, missing_memory
-from memlog.decisions.touching import entity_ids
+from memlog.decisions.touching import entity_ids, memory_positions
 from memlog.errors import InvalidParameter, Refusal, refuse
 from memlog.evolve import evolve
 from memlog.log import Log
-from memlog.rows import Entity, decode_entity, entity_key, memory_key, touching_key
+from memlog.rows import Entity, decode_entity, entity_key, touching_key
 from memlog.scripts import UNSPACED
 from memlog.state import State
 from memlog.storage.tables import MemoryRows, Timeline
@@ -89,7 +89,7 @@ def _entities(target: Target, state: State) -> frozenset[str]:
         if not found and not _is_loose_end(name, state):
             missing.append(missing_entity(name, "entity", state))
     for memory_id in target.memories:
-        if state.memory(memory_id) is None and not any(state.versions(memory_key(memory_id))):
+        if not memory_positions(memory_id, state):
             missing.append(missing_memory(memory_id, "memory", state))
     refuse(missing)
     found_ids: set[str] = set()
