@@ -122,6 +122,23 @@ def test_history_of_a_memory(client: Client) -> None:
     ]
 
 
+def test_a_memory_whose_storing_was_undone_has_its_history_and_whoever_looks_for_it_is_told(
+    client: Client,
+) -> None:
+    memory_id = client("store_memory", content="lives in Seattle")["created"]["id"]
+    client("undo")
+    assert says(client("get_history", memoryId=memory_id)) == [
+        "what position 2 changed was undone",
+        "fact 'lives in Seattle' was stored",
+    ]
+    with pytest.raises(Refused) as refused:
+        client("forget_memory", id=memory_id)
+    advice = 'It was there until position 3: undo {"position": 3} brings it back.'
+    assert refused.value.error["suggestion"] == advice
+    client("undo", position=3)
+    client("forget_memory", id=memory_id)
+
+
 @pytest.mark.parametrize("since", ["yesterday", "2999-01-01", "9" * 5_000])
 def test_a_moment_that_is_none_is_refused_under_the_name_of_its_argument(
     client: Client, since: str

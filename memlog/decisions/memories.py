@@ -10,6 +10,7 @@ from memlog.canonical import canonical, text_of
 from memlog.commands import CreateMemory, ForgetMemory, StoreMemory, SupersedeMemory
 from memlog.context import Context
 from memlog.decisions.graph import named_by_id
+from memlog.decisions.touching import memory_positions
 from memlog.errors import (
     Conflict,
     LimitExceeded,
@@ -100,16 +101,24 @@ def _both(old: str, new: str, state: State) -> tuple[Memory, Memory]:
 
 
 def missing_memory(memory_id: str, path: str, state: State) -> Refusal:
-    meant = _meant(memory_id, state)
+    gone = max(memory_positions(memory_id, state), default=None)
     suggestion = (
-        f"Did you mean '{meant}'?"
-        if meant
-        else _of_another_kind(memory_id, state)
-        or "Pass an id as an answer gave it: mem_ and 26 characters. "
-        "Call search_memories or list_recent_memories to find it."
+        _how_to_find(memory_id, state)
+        if gone is None
+        else f'It was there until position {gone}: undo {{"position": {gone}}} brings it back.'
     )
     problem = f"Memory with ID {shorten(memory_id)} not found"
     return MemoryNotFound, Problem(path, problem, suggestion, shorten(memory_id))
+
+
+def _how_to_find(memory_id: str, state: State) -> str:
+    meant = _meant(memory_id, state)
+    if meant is not None:
+        return f"Did you mean '{meant}'?"
+    return _of_another_kind(memory_id, state) or (
+        "Pass an id as an answer gave it: mem_ and 26 characters. "
+        "Call search_memories or list_recent_memories to find it."
+    )
 
 
 def _of_another_kind(memory_id: str, state: State) -> str | None:

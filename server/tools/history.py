@@ -20,6 +20,7 @@ from memlog.commands import (
 )
 from memlog.decisions.facts import Facts
 from memlog.decisions.graph import missing_entity
+from memlog.decisions.memories import missing_memory
 from memlog.decisions.touching import memory_positions, positions_of_name
 from memlog.decisions.undoing import undone
 from memlog.errors import InvalidParameter, Problem, StorageError, refusal
@@ -32,7 +33,6 @@ from memlog.times import iso
 from projections.analytics.tables import scope_of
 from server.answering.cursors import Count, CursorText, Limit, read_cursor, write_cursor
 from server.answering.cutting import page_of, within_budget
-from server.answering.memories import require_memory
 from server.answering.moments import Since, position_of
 from server.answering.nearest import require_thread, silent_thread
 from server.answering.portions import OPEN_ALONE, cut_notice, portion, view_portion
@@ -171,8 +171,10 @@ def _entries(
 def _positions(wanted: GetHistory, state: State) -> set[int] | None:
     """Where what was asked for was touched; None where nothing in particular was asked for."""
     if wanted.memory_id is not None:
-        require_memory(wanted.memory_id, state, "memoryId")
-        return memory_positions(wanted.memory_id, state)
+        positions = memory_positions(wanted.memory_id, state)
+        if not positions:
+            raise refusal([missing_memory(wanted.memory_id, "memoryId", state)])
+        return positions
     if wanted.entity_name is None:
         return None
     positions = positions_of_name(wanted.entity_name, state)
