@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any, NamedTuple
 
+import anyio
 import msgspec
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
@@ -152,6 +153,9 @@ def build_server(
                 outcome, result = await in_thread(performed)
             else:
                 outcome, result = await read_in_thread(tool.name, performed)
+        except anyio.get_cancelled_exc_class():
+            outcome = CANCELLED
+            raise
         finally:
             on_called(tool.name, outcome, time.perf_counter() - began)
         on_answer()

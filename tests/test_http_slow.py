@@ -12,10 +12,13 @@ import anyio
 import anyio.to_thread
 import msgspec
 import pytest
+from mcp.server.lowlevel import Server
+from mcp_types import CallToolRequestParams
 
 from memlog.patience import Leave, held, require_patience, require_time
 from server import reading
 from server.addresses import GRAPH, GraphAddress
+from server.dispatch import build_server
 from server.http import direct, pace
 from server.http.app import App
 from server.registry import Arguments, Call, Result, Tool, tools
@@ -24,6 +27,7 @@ from server.rights import credentials
 from tests.asgi import LEGACY, MODERN, Answer, BySdk, Client, app_over, ask, request
 from tests.connected import run
 from tests.served import ENVELOPE, Era
+from tests.service import client_on
 
 BOTH_ERAS = pytest.mark.parametrize("era", [LEGACY, MODERN])
 DEADLINE_S = 30.0
@@ -350,3 +354,25 @@ def test_what_was_given_up_is_counted_as_such(scan: Scan, tmp_path: Path) -> Non
 
     run(scenario)
     assert b'memlog_calls_total{outcome="CANCELLED",tool="reads"} 1.0' in pages[0]
+
+
+@pytest.mark.parametrize("tool", ["read_graph", "create_entities"])
+def test_what_was_given_up_before_the_sdk_had_a_thread_for_it_is_counted_as_such(
+    tmp_path: Path, tool: str
+) -> None:
+    told: list[tuple[str, str]] = []
+
+    def called(tool: str, outcome: str, seconds: float) -> None:
+        told.append((tool, outcome))
+
+    async def scenario(server: Server[Any]) -> None:
+        entry = server.get_request_handler("tools/call")
+        assert entry is not None
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await entry.handler(None, CallToolRequestParams(name=tool, arguments={}))  # type: ignore[arg-type]
+
+    with client_on(tmp_path) as client:
+        server = build_server(client.session, client.tools, on_called=called)
+        run(lambda: scenario(server))
+    assert told == [(tool, "CANCELLED")]
