@@ -26,6 +26,8 @@ class Usage:
 
     def __init__(self, path: Path) -> None:
         self._environment = derived(path, ("accessed", "counted"))
+        self._writing = threading.Lock()
+        """Held by who writes: what is forgotten meanwhile would come back."""
         self._lock = threading.Lock()
         self._accessed: dict[str, int] = {}
         self._counted: Counter[str] = Counter()
@@ -55,22 +57,27 @@ class Usage:
 
     def forget(self, memory_ids: Iterable[str]) -> None:
         """These memories are gone."""
-        keys = [memory_id.encode() for memory_id in memory_ids]
-        with self._lock:
-            for key in keys:
-                self._accessed.pop(key.decode(), None)
+        gone = set(memory_ids)
 
         def body(transaction: lmdb.Transaction) -> None:
-            for key in keys:
-                transaction.delete(key, db=self._environment.databases["accessed"])
+            for memory_id in gone:
+                transaction.delete(memory_id.encode(), db=self._environment.databases["accessed"])
 
-        self._environment.write(body)
+        with self._writing:
+            with self._lock:
+                for memory_id in gone:
+                    self._accessed.pop(memory_id, None)
+            self._environment.write(body)
 
     def flush(self) -> None:
-        """Writes what is new; several processes add up. What the disk refuses is kept for the next time."""
+        """Writes what is new; several processes add up. Until it is on the disk it stays in memory, where it is told
+        from, and for the next time if the disk refuses it."""
+        with self._writing:
+            self._flush()
+
+    def _flush(self) -> None:
         with self._lock:
-            accessed, self._accessed = self._accessed, {}
-            counted, self._counted = self._counted, Counter()
+            accessed, counted = self._accessed.copy(), self._counted.copy()
         if not accessed and not counted:
             return
 
@@ -87,9 +94,10 @@ class Usage:
             self._environment.write(body)
         except (StorageError, OSError) as error:
             log.warning("what was read and refused cannot be noted now: %s", error)
-            with self._lock:
-                self._accessed = accessed | self._accessed
-                self._counted.update(counted)
+            return
+        with self._lock:
+            self._accessed = dict(self._accessed.items() - accessed.items())
+            self._counted -= counted
 
     def close(self) -> None:
         self.flush()

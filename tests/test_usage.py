@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import threading
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import closing, contextmanager
 from pathlib import Path
 
+import lmdb
 import pytest
 
 from memlog.projects.purging import Target
@@ -13,6 +16,8 @@ from server.usage import Usage
 from tests.service import client_on
 from tests.simulated_faults import Fault, Faults, installed
 from tests.test_failures import no_room_for_what_ends_a_commit
+
+DEADLINE_SECONDS = 30.0
 
 
 def test_what_one_process_counted_the_next_adds_to(tmp_path: Path) -> None:
@@ -48,6 +53,55 @@ def test_what_the_disk_refused_to_count_is_counted_the_next_time(tmp_path: Path)
     with closing(Usage(tmp_path / "usage.mdb")) as usage:
         assert usage.counted("saved") == 2
         assert usage.accessed_us("mem_1")
+
+
+@contextmanager
+def amid_a_write(usage: Usage) -> Iterator[None]:
+    """In here what was read and counted is on its way to the disk: handed over, and not there yet."""
+    under_way, over = threading.Event(), threading.Event()
+    write = usage._environment.write
+
+    def waiting(body: Callable[[lmdb.Transaction], None]) -> None:
+        under_way.set()
+        assert over.wait(DEADLINE_SECONDS)
+        write(body)
+
+    with pytest.MonkeyPatch.context() as patched, ThreadPoolExecutor(1) as threads:
+        patched.setattr(usage._environment, "write", waiting)
+        flushing = threads.submit(usage.flush)
+        assert under_way.wait(DEADLINE_SECONDS)
+        patched.undo()
+        try:
+            yield
+        finally:
+            over.set()
+        flushing.result(DEADLINE_SECONDS)
+
+
+def test_what_is_on_its_way_to_the_disk_is_told_meanwhile(tmp_path: Path) -> None:
+    with closing(Usage(tmp_path / "usage.mdb")) as usage:
+        usage.count("saved")
+        usage.read(["mem_1"])
+        with amid_a_write(usage):
+            usage.count("saved")
+            assert usage.accessed_us("mem_1")
+            assert usage.counted("saved") == 2
+        assert usage.counted("saved") == 2
+    with closing(Usage(tmp_path / "usage.mdb")) as usage:
+        assert usage.accessed_us("mem_1")
+        assert usage.counted("saved") == 2
+
+
+def test_a_memory_that_is_forgotten_while_its_time_is_written_is_not_known_again(
+    tmp_path: Path,
+) -> None:
+    with closing(Usage(tmp_path / "usage.mdb")) as usage, ThreadPoolExecutor(1) as threads:
+        usage.read(["mem_1"])
+        with amid_a_write(usage):
+            forgetting = threads.submit(usage.forget, ["mem_1"])
+            wait([forgetting], timeout=0.2)
+        forgetting.result(DEADLINE_SECONDS)
+        assert not usage.accessed_us("mem_1")
 
 
 def test_a_fact_is_stored_and_listed_where_nobody_can_tell_when_it_was_read(
