@@ -372,7 +372,6 @@ class _Rounds:
                 if (opened := known()) is not None:
                     self._catch_up_one(opened)
                 del opened
-            self._service.usage.flush()
 
     def _catch_up_one(self, opened: Opened) -> None:
         try:
