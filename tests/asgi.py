@@ -14,7 +14,7 @@ from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from memlog.settings import Settings
 from server.http.access import Access
 from server.http.app import App
-from server.http.connections import Door, Served
+from server.http.connection import Door, Served
 from server.service import Service
 from tests.served import ENVELOPE, Era
 

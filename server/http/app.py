@@ -37,7 +37,8 @@ from server.calls import Calls
 from server.dispatch import build_server
 from server.http.access import Access, client_of
 from server.http.bodies import Whole
-from server.http.connections import Connections, Door, Served
+from server.http.connection import Door, Served
+from server.http.connections import Connections
 from server.http.direct import Direct
 from server.http.errors import InJson, refused
 from server.http.hosts import KnownHosts, answering_pages

@@ -1,0 +1,187 @@
+"""One MCP server with the SDK's HTTP around it: what it is handed, and in which form.
+
+Promises that every request of a session is answered, where the SDK would keep one waiting, drop it without a word or
+fail: of two that share an id, one whose id is none, one of a session that ends. Which connections there are, and for
+how long, is left to `connections`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any, NamedTuple
+
+import anyio
+import msgspec
+from anyio.abc import TaskStatus
+from mcp.server.lowlevel import Server
+from mcp.server.streamable_http import check_accept_headers
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp_types import JSONRPCMessage, JSONRPCRequest, jsonrpc_message_adapter
+from pydantic_core import from_json
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Message, Scope, Send
+
+from server.calls import is_untraced
+from server.http.bodies import Whole
+from server.http.direct import Direct
+from server.http.errors import refused
+from server.rights.grants import Grant
+from server.stdio.wire import encode, fill_in, odd_id
+
+
+class Door(msgspec.Struct, frozen=True):
+    """Where a request came in: with which grant, and for which project alone, if for one."""
+
+    grant: Grant
+    project: str | None = None
+
+
+class Served(NamedTuple):
+    """A server, the short way to its tools, and who is told that its client begins to listen by another stream."""
+
+    server: Server[Any]
+    direct: Direct
+    listens_anew: Callable[[], None]
+
+
+class Connection:
+    """One server with the SDK's HTTP around it, and the short way past it where it may be taken."""
+
+    def __init__(self, door: Door, manager: StreamableHTTPSessionManager, served: Served) -> None:
+        self.door = door
+        self.client = ""
+        """Whose session it is."""
+        self.manager = manager
+        self.direct = served.direct
+        self._listens_anew = served.listens_anew
+        self._may_be_short = is_untraced(manager.app)
+        self.scope = anyio.CancelScope()
+        self.requests = 0
+        self._asked: set[str] = set()
+        self._stream: anyio.CancelScope | None = None
+        self._streaming = anyio.Lock()
+        self.opened_s = self.used_s = time.monotonic()
+
+    async def keep(self, *, task_status: TaskStatus[None]) -> None:
+        with self.scope:
+            async with self.manager.run():
+                task_status.started()
+                await anyio.sleep_forever()
+
+    async def handle(self, scope: Scope, receive: Whole, send: Send) -> None:
+        self.requests += 1
+        try:
+            if scope["method"] == "GET" and not self.manager.stateless and _wants_events(scope):
+                await self._listen(scope, receive, send)
+            elif not (self._may_be_short and await self.direct.take(scope, receive, send)):
+                await self._hand_on(scope, receive, send)
+        finally:
+            self.requests -= 1
+            self.used_s = time.monotonic()
+
+    async def _listen(self, scope: Scope, receive: Whole, send: Send) -> None:
+        """The newest stream takes the place of the one before. The SDK has one for each session and would refuse every
+        other; but that a client lost its network nobody here knows, for as long as the system keeps the connection."""
+        before, self._stream = self._stream, anyio.CancelScope()
+        if before is not None:
+            before.cancel()
+        begun = False
+
+        async def note(message: Message) -> None:
+            nonlocal begun
+            await send(message)
+            if not begun and message.get("status") == HTTPStatus.OK:
+                self._listens_anew()
+            begun = True
+
+        with self._stream as stream:
+            async with self._streaming:
+                await self._hand_over(scope, receive, note)
+        if not stream.cancelled_caught:
+            return
+        if begun:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        else:
+            await refused(HTTPStatus.CONFLICT, "Another stream took its place")(
+                scope, receive, send
+            )
+
+    async def _hand_on(self, scope: Scope, receive: Whole, send: Send) -> None:
+        """To the SDK. In a session it knows requests by their ids: of two with the same, one would never be answered,
+        and keep its place among the requests worked on."""
+        message = _message(receive.body)
+        odd = None if message is None else odd_id(message, receive.body)
+        if odd is not None:  # the SDK would drop it with 202
+            await refused(HTTPStatus.BAD_REQUEST, odd)(scope, receive, send)
+            return
+        if message is not None and fill_in(message):
+            receive.body = encode(message)
+        asked = None if self.manager.stateless else _request_id(message)
+        if asked is not None and asked in self._asked:
+            answer = refused(
+                HTTPStatus.CONFLICT,
+                f"A request with the id {asked[:100]!r} is still worked on in this session",
+                "Give each request an id of its own.",
+            )
+            await answer(scope, receive, send)
+            return
+        named = set() if asked is None else {asked}
+        self._asked |= named
+        try:
+            await self._hand_over(scope, receive, send)
+        finally:
+            self._asked -= named
+
+    async def _hand_over(self, scope: Scope, receive: Whole, send: Send) -> None:
+        """A session that ends before the SDK has taken a request is one that is not there: the SDK would answer 500,
+        and fail once more telling the session of it."""
+        told = False
+        failed: list[Message] = []
+
+        async def send_unless_failed(message: Message) -> None:
+            nonlocal told
+            if failed or message.get("status") == HTTPStatus.INTERNAL_SERVER_ERROR:
+                failed.append(message)
+                return
+            told = True
+            await send(message)
+
+        try:
+            await self.manager.handle_request(scope, receive, send_unless_failed)
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+            if not told:
+                await no_session()(scope, receive, send)
+            return
+        for message in failed:
+            await send(message)
+
+    def end(self) -> None:
+        self.scope.cancel()
+        self.direct.end()
+
+
+def no_session() -> Response:
+    return refused(
+        HTTPStatus.NOT_FOUND, "There is no such session", "Open a new one with `initialize`."
+    )
+
+
+def _wants_events(scope: Scope) -> bool:
+    _, has_events = check_accept_headers(Request(scope))
+    return has_events
+
+
+def _message(body: bytes) -> JSONRPCMessage | None:
+    """As the SDK reads it; None where this is none."""
+    try:
+        return jsonrpc_message_adapter.validate_python(from_json(body), by_name=False)
+    except ValueError:  # a ValidationError is one
+        return None
+
+
+def _request_id(message: JSONRPCMessage | None) -> str | None:
+    """None where this is no request."""
+    return str(message.id) if isinstance(message, JSONRPCRequest) else None
