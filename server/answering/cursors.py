@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from memlog.errors import InvalidParameter, Problem, invalid_at, refuse, shorten
-from server.input.wording import READ
+from server.input.kinds import READ
 
 MARK_BYTES = 6
 ARGUMENT_BYTES = 2

@@ -12,7 +12,7 @@ from msgspec import Meta
 from memlog.errors import InvalidParameter, invalid_at
 from memlog.projects.project import Project, clock_us
 from memlog.times import iso, parse_iso
-from server.input.wording import READ
+from server.input.kinds import READ
 
 MOMENT_CHARACTERS_MAX = 64
 POSITION_OR_TIME = "Pass a log position, as 12, or a time, as 2026-11-20T10:02:11Z or 2026-11-20."

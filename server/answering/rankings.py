@@ -17,7 +17,7 @@ from memlog.settings import Mode
 from projections.documents import Kind
 from projections.search.searcher import Found, Hit, Searcher
 from server.answering.cursors import Count, Position
-from server.input.wording import SEARCHED
+from server.input.kinds import SEARCHED
 
 DEEPER_TIMES = 4
 

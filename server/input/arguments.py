@@ -26,7 +26,8 @@ from memlog.blank import SHOWS_NOT
 from memlog.commands import only_finds
 from memlog.errors import InvalidParameter, invalid_at
 from server.input.diagnosis import LEVELS_MAX, Diagnosis, Place
-from server.input.wording import Reader, misread, reader
+from server.input.kinds import Reader, reader
+from server.input.wording import misread
 
 T = TypeVar("T", bound=msgspec.Struct)
 

@@ -4,7 +4,7 @@ This is the slow way, taken only when the quick one in `server.input.arguments` 
 end, for any JSON value, in a value in canonical spelling or in one error with every problem (of very
 many the first ones), its place and how to mend it. It judges what JSON can express: keys, types, sizes,
 ranges, patterns, choices, valid text, finite numbers and depth; that a text which is stored shows something; and
-what a type names a reader for (`wording.READ`), such as times. What a type asks beyond that (a set, a bound
+what a type names a reader for (`kinds.READ`), such as times. What a type asks beyond that (a set, a bound
 that is out of range itself, a tagged union, `__post_init__`) stays as it was sent and is left to the conversion that
 follows.
 """
@@ -36,8 +36,9 @@ from memlog.errors import (
     Problem,
     shorten,
 )
-from server.input import wording
-from server.input.wording import Words, bare
+from server.input import kinds, wording
+from server.input.kinds import bare
+from server.input.wording import Words
 
 COUNTED_MAX = 10_000
 """Problems, after which nothing more is looked at: a thousand lists of a thousand would take seconds."""
@@ -177,11 +178,11 @@ class Diagnosis:
             return value
         kind = bare(annotated)
         if isinstance(kind, mi.UnionType):
-            chosen = next((each for each in kind.types if wording.suits(each, value)), None)
+            chosen = next((each for each in kind.types if kinds.suits(each, value)), None)
             if chosen is None:
                 return self._mistyped(value, annotated, place)
             return self.walk(value, chosen, place)
-        if not wording.suits(kind, value):
+        if not kinds.suits(kind, value):
             return self._mistyped(value, annotated, place)
         if isinstance(value, (dict, list)) and self._too_deep(value, place):
             return value
@@ -199,7 +200,7 @@ class Diagnosis:
                 if not any(type(each) is type(value) and each == value for each in kind.values):
                     self.report(place, value, wording.not_one_of, kind.values, value)
             case mi.StrType():
-                value = wording.searchable(annotated, value)
+                value = kinds.searchable(annotated, value)
                 self._string(value, kind, annotated, place)
             case mi.IntType() | mi.FloatType():
                 return self._number(value, kind, place)
@@ -227,7 +228,7 @@ class Diagnosis:
                 name = field.encode_name
                 self.report(place.down(key), value, wording.twice, name, given[at], key)
             given.setdefault(at, key)
-            if value is None and not field.required and not wording.nullable(field.type):
+            if value is None and not field.required and not kinds.nullable(field.type):
                 continue  # models write null for "not given", and here it can say nothing else
             known = self.count
             within = self.walk(value, field.type, place.held(key, field, kind.cls))
@@ -255,7 +256,7 @@ class Diagnosis:
         """Report the keys of one item that were passed where its list belongs; one slip, one
         problem. Gives back the other strays."""
         for at, field in enumerate(kind.fields):
-            item = wording.item_of(field.type)
+            item = kinds.item_of(field.type)
             if at in given or not field.required or item is None:
                 continue
             inside = [key for key in strays if key in spellings(item.cls)]
@@ -319,7 +320,7 @@ class Diagnosis:
             return
         if kind.min_length and not place.finds and is_blank(text):
             self.report(place, ascii(text), blank_text, text, place.required)
-        read = wording.reader(annotated)
+        read = kinds.reader(annotated)
         if read is not None and (unlike := wording.misread(read, text, str(place))):
             self.report(place, text, lambda: unlike)
 
@@ -357,7 +358,7 @@ the right form are given."""
 _FREE = mi.AnyType()
 _FREE_DICT = mi.DictType(key_type=mi.StrType(), value_type=_FREE)
 _FAULTS = (
-    (wording.SURROGATE, wording.lone_surrogate),
+    (kinds.SURROGATE, wording.lone_surrogate),
     (CONTROL, control_character),
 )
 
@@ -365,7 +366,7 @@ _FAULTS = (
 def _fits(value: int, kind: mi.Type) -> bool:
     if isinstance(kind, mi.FloatType):
         return abs(value) <= sys.float_info.max
-    return wording.INTEGER_MIN <= value <= wording.INTEGER_MAX
+    return kinds.INTEGER_MIN <= value <= kinds.INTEGER_MAX
 
 
 def _outside(value: float, kind: mi.IntType | mi.FloatType) -> bool:

@@ -1,7 +1,7 @@
 """The words for what can be wrong with an argument, and how the right call would be written.
 
 Each function of the last part returns `(problem, suggestion)` for one kind of mistake. They look
-at the declared type only to name it and to sketch a value of it; whether something is wrong is
+at the declared type (`kinds`) only to name it and to sketch a value of it; whether something is wrong is
 decided in `server.input.diagnosis`. What comes back is valid Unicode of bounded length, whatever came.
 """
 
@@ -11,28 +11,28 @@ import difflib
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import inspect as mi
 
-from memlog.controls import CONTROL
 from memlog.errors import InvalidParameter, shorten
+from server.input.kinds import (
+    INTEGER_MAX,
+    INTEGER_MIN,
+    Reader,
+    bare,
+    members,
+    metadata,
+    reader,
+    suits,
+)
 
 Words = tuple[str, str | None]
 Sizeable = mi.StrType | mi.DictType | mi.ListType
 
-INTEGER_MIN, INTEGER_MAX = -(2**63), 2**64 - 1
-SURROGATE = re.compile("[\ud800-\udfff]")
 EMPTY = '"…"'
-READ = "read"
-"""In `Meta.extra`: what reads the text as something else, a time. Takes it and its place, raises InvalidParameter."""
-
-SEARCHED = "searched"
-"""In `Meta.extra`: true of a text that is only looked for. What no text may hold separates words in it."""
-
-Reader = Callable[[str, str], object]
 SKETCH_LEVELS_MAX = 4
 SKETCH_CHARACTERS_MAX = 200
 KEY_CHARACTERS_MAX = 64  # a longer key is no misspelling, and difflib is slow on long texts
@@ -63,66 +63,6 @@ ALSO_CALLED: dict[str, tuple[str, ...]] = {
 }
 """Keys that models know from other servers, and what they are here. Offered, never taken: what stands
 under a key that was not asked for must not be stored by a guess."""
-
-
-def bare(kind: mi.Type) -> mi.Type:
-    """`kind` without its annotations."""
-    while isinstance(kind, mi.Metadata):
-        kind = kind.type
-    return kind
-
-
-def members(kind: mi.Type) -> tuple[mi.Type, ...]:
-    """What a value of `kind` may be, null left out; annotations on the members are kept."""
-    inner = bare(kind)
-    if not isinstance(inner, mi.UnionType):
-        return (kind,)
-    found = (one for each in inner.types for one in members(each))
-    return tuple(each for each in found if not isinstance(bare(each), mi.NoneType))
-
-
-def item_of(kind: mi.Type) -> mi.StructType | None:
-    """The struct that a list of `kind` holds, if it holds nothing else."""
-    inner = bare(kind)
-    item = bare(inner.item_type) if isinstance(inner, mi.ListType) else None
-    return item if isinstance(item, mi.StructType) else None
-
-
-def nullable(kind: mi.Type) -> bool:
-    inner = bare(kind)
-    each = inner.types if isinstance(inner, mi.UnionType) else (inner,)
-    return any(isinstance(bare(one), (mi.NoneType, mi.AnyType)) for one in each)
-
-
-def integral(value: Any) -> bool:
-    """An integer, or a float that is one (10.0)."""
-    if isinstance(value, float):
-        return value.is_integer()
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-SUITS: dict[type[mi.Type], Callable[[Any], bool]] = {
-    mi.AnyType: lambda value: True,
-    mi.NoneType: lambda value: value is None,
-    mi.BoolType: lambda value: isinstance(value, bool),
-    mi.IntType: integral,
-    mi.FloatType: lambda value: isinstance(value, (int, float)) and not isinstance(value, bool),
-    mi.StrType: lambda value: isinstance(value, str),
-    mi.StructType: lambda value: isinstance(value, dict),
-    mi.DictType: lambda value: isinstance(value, dict),
-    mi.ListType: lambda value: isinstance(value, list),
-}
-
-
-def suits(kind: mi.Type, value: Any) -> bool:
-    """Whether `value` is of the JSON type that `kind` wants, whatever its size and content."""
-    kind = bare(kind)
-    if isinstance(kind, mi.UnionType):
-        return any(suits(each, value) for each in kind.types)
-    if isinstance(kind, mi.LiteralType):
-        return any(type(each) is type(value) for each in kind.values)
-    test = SUITS.get(type(kind))
-    return value is not None if test is None else test(value)
 
 
 # --- naming types and values -------------------------------------------------------------------
@@ -206,30 +146,8 @@ def sketch(kind: mi.Type, levels: int = SKETCH_LEVELS_MAX) -> Any:
 
 
 def _examples(kind: mi.Type) -> Iterator[list[Any]]:
-    told = (each.extra_json_schema or {} for each in _annotations(kind))
+    told = (each.extra_json_schema or {} for each in metadata(kind))
     return (each["examples"] for each in told if each.get("examples"))
-
-
-def _annotations(kind: mi.Type) -> Iterator[mi.Metadata]:
-    while isinstance(kind, mi.Metadata):
-        yield kind
-        kind = kind.type
-    if isinstance(kind, mi.UnionType):
-        for each in kind.types:
-            yield from _annotations(each)
-
-
-def reader(kind: mi.Type) -> Reader | None:
-    """Who reads a text of this type, if it says more than a text."""
-    readers = ((each.extra or {}).get(READ) for each in _annotations(kind))
-    return next(filter(None, readers), None)
-
-
-def searchable(kind: mi.Type, text: str) -> str:
-    """A text of this type, where it is only looked for without what no text may hold."""
-    if not any((each.extra or {}).get(SEARCHED) for each in _annotations(kind)):
-        return text
-    return CONTROL.sub(" ", SURROGATE.sub(" ", text))
 
 
 def misread(read: Reader, text: str, path: str = "it") -> Words | None:

@@ -31,7 +31,7 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from memlog.errors import shorten
-from server.input.wording import SURROGATE
+from server.input.kinds import SURROGATE
 from server.stdio.faults import internal_error, problems_of
 from server.stdio.lines import EDGE_BYTES, Oversized
 

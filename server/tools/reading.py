@@ -37,7 +37,7 @@ from server.answering.portions import (
 )
 from server.answering.rankings import Deep, ranked
 from server.answering.views import Blame, EntityView, RelationView, view_relation
-from server.input.wording import SEARCHED
+from server.input.kinds import SEARCHED
 from server.registry import Arguments, Call, Result, WroteThread, tool
 
 GRAPH_KINDS: frozenset[Kind] = frozenset({"entity", "observation"})
