@@ -8,7 +8,6 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, field
 
-from memlog.canonical import canonical
 from memlog.closest import did_you_mean
 from memlog.commands import Share
 from memlog.errors import StorageError, shorten
@@ -104,8 +103,10 @@ def query_nodes(call: Call, arguments: QueryNodes) -> QueryNodesResult:
 
 def _lacking(wanted: str | None, state: State) -> str | None:
     """That no entity is of the type asked for, and which was perhaps meant."""
-    known = {_kind(row.entity_type): row.entity_type for row in state.entities()} if wanted else {}
-    if wanted is None or _kind(wanted) in known:
+    if wanted is None:
+        return None
+    known = {kind_label(row.entity_type): row.entity_type for row in state.entities()}
+    if kind_label(wanted) in known:
         return None
     return together(
         f"No entity has the type '{shorten(wanted)}'.", did_you_mean(wanted, known.values())
@@ -117,19 +118,16 @@ def _moment(text: str | None, path: str) -> int:
 
 
 def _fits(row: Entity, wanted: QueryNodes) -> bool:
+    kind = wanted.entity_type
     low, high = wanted.min_importance, wanted.max_importance
     sure, unsure = wanted.min_confidence, wanted.max_confidence
     return (
-        (wanted.entity_type is None or _kind(row.entity_type) == _kind(wanted.entity_type))
+        (kind is None or kind_label(row.entity_type) == kind_label(kind))
         and (low is None or row.importance >= low)
         and (high is None or row.importance <= high)
         and (sure is None or row.confidence >= sure)
         and (unsure is None or row.confidence <= unsure)
     )
-
-
-def _kind(entity_type: str) -> str:
-    return canonical(entity_type).casefold()
 
 
 def _few(wanted: QueryNodes, opened: Opened, at: int | None) -> frozenset[str] | None:
