@@ -39,18 +39,18 @@ def within_budget(
 def page_of(items: Iterable[Item], limit: int | None) -> tuple[list[Item], bool]:
     """So many of the items where the caller asked for a number, else what an answer holds; and whether there are
     more."""
+    if limit:
+        some = list(islice(items, limit + 1))
+        return some[:limit], len(some) > limit
     taken = 0
 
-    def counted() -> Iterator[Item]:
+    def looked_at() -> Iterator[Item]:
         nonlocal taken
         for item in items:
             taken += 1
             yield item
 
-    if limit:
-        some = list(islice(counted(), limit + 1))
-        return some[:limit], taken > limit
-    page = list(within_budget(counted()))
+    page = list(within_budget(looked_at()))
     return page, taken > len(page)
 
 
