@@ -41,7 +41,7 @@ from server.http.connection import Door, Served
 from server.http.connections import Connections
 from server.http.direct import Direct
 from server.http.errors import InJson, refused
-from server.http.hosts import KnownHosts, answering_pages
+from server.http.hosts import METHODS, KnownHosts, answering_pages
 from server.http.limits import Limits, Rates
 from server.http.logs import Logged
 from server.http.metrics import CONTENT_TYPE, Metrics
@@ -58,7 +58,6 @@ from server.session import Session, made_by_hand
 from server.stdio.faults import guard
 from server.threads import NoThread, in_thread
 
-METHODS = ["POST", "GET", "DELETE"]
 WITHOUT_SLASH = "Leave out the slash at the end."
 WATCHING_MAX = 2
 """Threads for those who watch the server, who wait behind no client."""

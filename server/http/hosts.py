@@ -24,6 +24,9 @@ from memlog.errors import InvalidParameter
 from memlog.settings import Settings
 from server.http.errors import refused
 
+METHODS = ("POST", "GET", "DELETE")
+"""Of requests to MCP."""
+
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _ANY_PORT = ":*"
 
@@ -104,7 +107,7 @@ def answering_pages(app: ASGIApp, settings: Settings) -> ASGIApp:
     return CORSMiddleware(
         app,
         allow_origin_regex="|".join(map(_as_regex, settings.allowed_origins)),
-        allow_methods=["POST", "GET", "DELETE"],
+        allow_methods=METHODS,
         allow_headers=["*"],
         expose_headers=[MCP_SESSION_ID_HEADER, "WWW-Authenticate", "Retry-After"],
     )
