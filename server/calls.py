@@ -35,6 +35,7 @@ from mcp_types.methods import validate_client_request
 from mcp_types.version import LATEST_MODERN_VERSION
 from opentelemetry.trace import ProxyTracerProvider, get_tracer_provider
 
+from memlog.patience import Impatient
 from memlog.projects.project import Origin
 from server.dispatch import COMMAND_ID_META, UNFORESEEN, Answer, perform
 from server.listing import SharedListings
@@ -280,7 +281,9 @@ class Calls:
             return Told(form.result(bytes(request.id), answer), answer.outcome)
         except MCPError as error:
             told = error.error
-        except Exception as error:
+        except Impatient:
+            raise
+        except BaseException as error:  # where a library panics it is no Exception
             told = internal_error(error)
         return self.refused(call, form, told)
 

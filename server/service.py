@@ -381,6 +381,6 @@ class _Rounds:
                 log.warning(
                     "a projection is behind, the next search tries again: %s", error.message
                 )
-        except Exception:
+        except BaseException:  # where a library panics it is no Exception; this thread goes on
             log.exception("a projection is behind, the next search tries again")
         self._service.busy()

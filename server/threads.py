@@ -16,6 +16,8 @@ import anyio.to_thread
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR
 
+from memlog.patience import Impatient
+
 Result = TypeVar("Result")
 
 logger = logging.getLogger(__name__)
@@ -32,6 +34,10 @@ class NoThread(MCPError):
                 "suggestion": "Send it again in a moment, or raise the limit of processes (ulimit -u)."
             },
         )
+
+
+class Panic(Exception):
+    """Of a library. What arrives of it is no Exception, and would end the event loop instead of one call."""
 
 
 class Crew(ThreadPoolExecutor):
@@ -54,13 +60,18 @@ async def in_thread(
     limiter: anyio.CapacityLimiter | None = None,
     abandon_on_cancel: bool = False,
 ) -> Result:
-    """What `run` returns, run by a thread. Raises NoThread where none is to be had."""
+    """What `run` returns, run by a thread. Raises NoThread where none is to be had, and Panic."""
     begun = False
 
     def begin() -> Result:
         nonlocal begun
         begun = True
-        return run()
+        try:
+            return run()
+        except (Exception, Impatient):
+            raise
+        except BaseException as error:
+            raise Panic(str(error)) from error
 
     try:
         return await anyio.to_thread.run_sync(

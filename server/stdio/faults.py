@@ -81,7 +81,7 @@ class FaultBoundary:
         return False
 
 
-def internal_error(error: Exception) -> ErrorData:
+def internal_error(error: BaseException) -> ErrorData:
     """What a client may know of `error`: a reference, under which the log has all of it."""
     reference = secrets.token_hex(4)
     logger.error("internal error %s", reference, exc_info=error)
