@@ -1,10 +1,10 @@
 """Plain calls of tools, past the SDK's models: what is one, and the bytes that answer it.
 
 What the SDK does with a call (four passes of pydantic, a task, a thread lent for it) takes longer than most
-tools. So a message that is plainly a call of a tool is decoded and answered here, for stdio (`direct`) and for HTTP
-(`http.direct`), by threads that are kept. Promises the very bytes that the SDK's way gives, for errors too.
-Whatever the SDK's models might refuse or understand otherwise is not plain, and left to them; so are all calls
-where somebody traces. Running a tool is left to `dispatch`.
+tools. So a message that is plainly a call of a tool is decoded and answered here, for stdio (`direct`, `solo`) and for
+HTTP (`http.direct`), by threads that are kept or by whoever read it. Promises the very bytes that the SDK's
+way gives, for errors too. Whatever the SDK's models might refuse or understand otherwise is not plain, and left to
+them; so are all calls where somebody traces. Running a tool is left to `dispatch`.
 """
 
 from __future__ import annotations

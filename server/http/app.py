@@ -65,7 +65,7 @@ WATCHING_MAX = 2
 LOOKS_MAX = 3
 LOOK_AGAIN_SECONDS = 0.4
 """Where something is late `/readyz` looks again: of what other processes wrote an idle server learns as it is asked,
-and it is there in a moment. Longer than the follower waits for a quiet one (`QUIET_SECONDS`)."""
+and it is there in a moment. Longer than the follower waits for a quiet one (`service.QUIET_SECONDS`)."""
 
 _ADDRESS = TypeAdapter(AnyHttpUrl, config=ConfigDict(url_preserve_empty_path=True))
 """An address as it was written: clients compare issuers letter by letter (RFC 8414), slash or no slash."""

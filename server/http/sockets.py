@@ -2,7 +2,7 @@
 
 uvicorn's own protocol waits without end for the head of a request and for a client to read. Here both
 have a time, after which the connection is cut; and so has a network that is gone without a word, of which the system
-would tell after a quarter of an hour. Bodies and the time of requests are left to `limits`.
+would tell after a quarter of an hour. Bodies are left to `bodies`, the time of requests to `limits`.
 
 Where all places are taken, whoever comes takes that of a connection that nobody was let in with, the oldest of these,
 or else of the one that was idle for longest. So nobody is kept out by who only connects.

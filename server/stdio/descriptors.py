@@ -1,7 +1,7 @@
-"""The descriptors of stdin and stdout, as `prelude` and `transport` use them.
+"""The descriptors of stdin and stdout, and how one of them is read and written.
 
 Promises that nothing but messages reaches the wire, and that a write neither blocks nor needs the
-mode of a description that others share to be changed. What to write, and when, is left to the two.
+mode of a description that others share to be changed. What to write, and when, is left to those who do.
 Imports nothing that takes time. POSIX only.
 """
 

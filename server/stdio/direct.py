@@ -3,7 +3,7 @@
 A line that is plainly a call of a tool (`calls`) is answered here. `take` leaves to the SDK, besides, every other
 method and each call until the SDK itself has answered an `initialize` (so all of the era without a handshake), and
 everything where somebody traces.
-Writing is left to `transport`.
+Writing is left to `outbox`.
 """
 
 from __future__ import annotations

@@ -4,11 +4,13 @@ Promises one answer for every request that arrived, whole and in one piece, also
 closes stdin, reads slowly or sends nonsense, and when SIGTERM or SIGINT ends the process: calls in
 flight are finished, their answers written, `on_close` called. Nothing else reaches the wire: while
 serving, fd 0 is the null device and fd 1 is stderr, so stray prints of handlers and children do no
-harm. Messages are left to `wire`, exceptions to `faults`, both protocol eras to the SDK but for the
-plain calls that `direct` takes, and what a `prelude` has read and answered before is taken from there.
+harm. Messages are left to `wire`, writing to `outbox`, exceptions to `faults`, both protocol eras to the
+SDK but for the plain calls that `direct` takes, and what a `prelude` has read and answered before is
+taken from there.
 
 The SDK's own stdio transport hops through a worker thread for each read, write and flush; here the
-event loop waits for the descriptors itself, which halves the time of a call. POSIX only.
+event loop waits for the descriptors itself, which halves the time of a call, or one thread does all (`solo`). POSIX
+only.
 """
 
 from __future__ import annotations

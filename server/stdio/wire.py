@@ -4,8 +4,8 @@ Promises that a line which is no message is refused in words, under the id of th
 tried to be wherever that id can be read with certainty, so that no client waits for an answer
 that never comes. A wrong guess would be worse than none: it would answer another request, so an
 id counts only next to the `method` that makes the line a request.
-Cutting the lines is left to `lines`, what to do with a message to the SDK, when to read and write to
-`transport`.
+Cutting the lines is left to `lines`, what to do with a message to the SDK, reading to `transport`, writing to
+`outbox`.
 """
 
 from __future__ import annotations
