@@ -19,6 +19,7 @@ from memlog.settings import Settings
 from projections.analytics.tables import Count, Totals
 from server.cli.common import (
     json_option,
+    new_table,
     one_line,
     open_console,
     print_json,
@@ -209,9 +210,7 @@ def _print(report: Report, console: Console) -> None:
 
 
 def _metrics_table(metrics: Iterable[Metric]) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, header_style="bold")
+    table = new_table()
     for column in ("metric", "value", "target", ""):
         justify: JustifyMethod = "left" if column == "metric" else "right"
         table.add_column(column, justify=justify, overflow="fold")
@@ -224,10 +223,9 @@ def _metrics_table(metrics: Iterable[Metric]) -> Table:
 
 def _bars(heading: str, numbers: Mapping[str, int]) -> Table:
     """The first of them as bars, the longest as long as fits; and how many are not shown."""
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, header_style="bold")
+    table = new_table()
     table.add_column(heading, max_width=40, no_wrap=True)
     table.add_column("", justify="right")
     table.add_column("")
