@@ -10,6 +10,8 @@ import socket
 from collections.abc import Mapping
 from typing import Any, Self
 
+from bench import wire
+
 HOST = "127.0.0.1"
 PROTOCOL = "2026-07-28"
 ANSWER_SECONDS_MAX = 60.0
@@ -70,20 +72,17 @@ class Connection:
         return answer
 
 
-def body_of(answer: bytes) -> Any:
+def body_of(answer: bytes) -> bytes:
     """What an answer says. Raises ValueError for any but a success."""
     head, _, body = answer.partition(_HEAD_END)
     if not head.startswith(b"HTTP/1.1 200 "):
         raise ValueError(f"the server answered {answer[:500]!r}")
-    return json.loads(body)
+    return body
 
 
 def result_of(answer: bytes) -> dict[str, Any]:
     """What a call gave. Raises ValueError for an error, which no benchmark is to measure."""
-    result: dict[str, Any] | None = body_of(answer).get("result")
-    if result is None or result.get("isError"):
-        raise ValueError(f"the server answered {answer[:500]!r}")
-    return result
+    return wire.result_of(body_of(answer))
 
 
 def _length(answer: bytes) -> int | None:
