@@ -16,7 +16,7 @@ from bench.rows import Section, at_most_times, floor, row
 from bench.timing import Step, beside
 from bench.world import World, batches
 from memlog.commands import AddObservations, EntityObservations, NewObservation
-from server.dispatch import run as run_tool
+from server.dispatch import perform
 from server.registry import Call, tools
 from server.service import Service
 from server.session import Session
@@ -72,7 +72,7 @@ def _step(
 ) -> Step:
     tool, call = tools(["graph"])[name], Call(Session(service, "past"))
     return Step(
-        lambda given: run_tool(tool, call, given),
+        lambda given: perform(tool, call, given).as_result(),
         after=_found,
         before=lambda number: {**arguments(number), **moment},
     )

@@ -19,7 +19,7 @@ from bench.search import BARE_TEXT, BARE_VECTORS, MODEL
 from bench.timing import Step, beside
 from bench.wire import Server, result_of
 from bench.world import Prepared, World
-from server.dispatch import run as run_tool
+from server.dispatch import perform
 from server.registry import Call, tools
 from server.service import Service
 from server.session import Session
@@ -147,7 +147,7 @@ def _over_stdio(kind: Kind, server: Server, count: int) -> Step:
 def _in_process(kind: Kind, call: Call) -> Step:
     tool = tools(["graph", "records"])[kind.tool]
     return Step(
-        lambda arguments: run_tool(tool, call, arguments),
+        lambda arguments: perform(tool, call, arguments).as_result(),
         lambda result: _check(kind, result.structured_content),
         kind.arguments,
     )

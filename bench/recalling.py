@@ -19,7 +19,7 @@ from rich.table import Table
 from bench.console import open_console
 from bench.locomo import Conversation, conversations, empty_service, store
 from server.answering.packing import CHARACTERS_PER_TOKEN
-from server.dispatch import run
+from server.dispatch import perform
 from server.registry import Call, tools
 from server.service import Service
 from server.session import Session
@@ -70,7 +70,7 @@ class _Client:
         self._tools = tools(("graph", "history"), read_only=True)
 
     def answer(self, name: str, arguments: Mapping[str, Any]) -> str:
-        result = run(self._tools[name], Call(self._session), arguments)
+        result = perform(self._tools[name], Call(self._session), arguments).as_result()
         text: str = result.content[0].text  # type: ignore[union-attr]
         if result.is_error:
             raise ValueError(text)

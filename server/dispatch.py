@@ -214,11 +214,6 @@ class Answer(NamedTuple):
         )
 
 
-def run(tool: Tool, call: Call, arguments: Mapping[str, Any] | None) -> CallToolResult:
-    """`perform`, as the SDK has results."""
-    return perform(tool, call, arguments).as_result()
-
-
 def perform(tool: Tool, call: Call, arguments: Mapping[str, Any] | None) -> Answer:
     """Runs one tool to its end, whatever that is."""
     decoded: msgspec.Struct | None = None

@@ -22,7 +22,7 @@ import msgspec
 from memlog.errors import MemlogError
 from memlog.projects.project import Origin
 from memlog.settings import Settings
-from server.dispatch import run
+from server.dispatch import perform
 from server.input.schemas import input_schema
 from server.registry import Call, Tool, tools
 from server.service import Service
@@ -172,7 +172,9 @@ class Fuzz:
         command_id = f"c{self.counts.total()}" if self._dice.random() < 0.2 else None
         begun, worked = time.perf_counter(), time.thread_time()
         try:
-            result = run(tool, Call(self._session, Origin(command_id=command_id)), arguments)
+            result = perform(
+                tool, Call(self._session, Origin(command_id=command_id)), arguments
+            ).as_result()
         except Exception as error:
             raise AssertionError(f"{shown}\nraised {error!r}") from error
         seconds = time.perf_counter() - begun

@@ -9,7 +9,7 @@ from typing import Any
 
 from memlog.projects.project import Origin
 from memlog.settings import Settings
-from server.dispatch import run
+from server.dispatch import perform
 from server.registry import Call, tools
 from server.service import Service
 from server.session import Session
@@ -38,7 +38,7 @@ class Client:
 
     def as_command(self, command_id: str | None, name: str, arguments: Any) -> dict[str, Any]:
         call = Call(self.session, Origin(command_id=command_id))
-        result = run(self.tools[name], call, arguments)
+        result = perform(self.tools[name], call, arguments).as_result()
         self.texts.append(result.content[0].text)  # type: ignore[union-attr]
         answer: dict[str, Any] = result.structured_content or {}
         if result.is_error:

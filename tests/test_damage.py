@@ -37,7 +37,7 @@ from memlog.storage.gates import Turn
 from memlog.storage.pages import Pages
 from memlog.storage.structure import SEAL, is_sealed, problem
 from server.answering.findings import findings
-from server.dispatch import run
+from server.dispatch import perform
 from server.registry import Call
 from tests.command_line import CommandLine, holding_lines, lines_of
 from tests.served import REPOSITORY, environment, served
@@ -459,13 +459,15 @@ def test_every_tool_that_reads_a_damaged_log_says_once_that_this_is_not_all(tmp_
     log = next((tmp_path / "data").rglob(LOG_FILE))
     with client_on(tmp_path / "data") as client:
         for tool, arguments in READING.items():
-            assert "damaged" not in str(run(client.tools[tool], Call(client.session), arguments))
+            assert "damaged" not in str(
+                perform(client.tools[tool], Call(client.session), arguments).as_result()
+            )
     os.truncate(log, log.stat().st_size // 3)
     with client_on(tmp_path / "data") as client:
         offered = {tool for tool, each in client.tools.items() if not each.writes}
         assert offered - {"list_projects", "get_current_project", "switch_project"} == set(READING)
         for tool, arguments in READING.items():
-            result = run(client.tools[tool], Call(client.session), arguments)
+            result = perform(client.tools[tool], Call(client.session), arguments).as_result()
             answer: dict[str, Any] = result.structured_content or {}
             assert answer["notice"].count("damaged, it is whole up to position") == 1, tool
             assert not [each for each in result.content[1:] if isinstance(each, TextContent)], tool
@@ -658,7 +660,7 @@ def test_who_finds_nothing_in_a_damaged_log_is_told_so_too(tmp_path: Path) -> No
     with client_on(tmp_path / "data") as client:
 
         def told(tool: str, **arguments: Any) -> str:
-            result = run(client.tools[tool], Call(client.session), arguments)
+            result = perform(client.tools[tool], Call(client.session), arguments).as_result()
             assert result.is_error
             return " ".join(each.text for each in result.content if isinstance(each, TextContent))
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from server.answering.cutting import ANSWER_CHARACTERS, PORTION_CHARACTERS
-from server.dispatch import run
+from server.dispatch import perform
 from server.registry import Call
 from tests.served import served
 from tests.service import Client, Refused, client_on
@@ -245,7 +245,7 @@ def test_projects_come_in_pages_and_the_bare_text_says_so(empty: Client) -> None
     assert [each["name"] for page in told for each in page["projects"]] == [
         f"p{n:02}" for n in range(20)
     ]
-    answer = run(empty.tools["list_projects"], Call(empty.session), {})
+    answer = perform(empty.tools["list_projects"], Call(empty.session), {}).as_result()
     assert [content.text for content in answer.content[1:]] == [told[0]["notice"]]  # type: ignore[union-attr]
     assert told[0]["nextCursor"] in told[0]["notice"]
 
@@ -353,9 +353,9 @@ def test_problems_that_are_long_do_not_fill_a_context(empty: Client) -> None:
         }
         for n in range(100)
     ]
-    result = run(
+    result = perform(
         empty.tools["save_memory"], Call(empty.session), {"entities": saved, "threadId": "t"}
-    )
+    ).as_result()
     answer = result.structured_content or {}
     assert answer["error"]["message"].startswith("200 problems")
     assert size(answer) <= NEAR

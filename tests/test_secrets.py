@@ -90,10 +90,10 @@ def positions(client: Client) -> int:
 
 
 def texts_of(client: Client, tool: str, arguments: dict[str, Any]) -> list[str]:
-    from server.dispatch import run
+    from server.dispatch import perform
     from server.registry import Call
 
-    result = run(client.tools[tool], Call(client.session), arguments)
+    result = perform(client.tools[tool], Call(client.session), arguments).as_result()
     return [block.text for block in result.content if block.type == "text"]
 
 
