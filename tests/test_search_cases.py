@@ -145,6 +145,10 @@ def test_a_typing_error_does_not_hide_it(client: Client, case: str, mode: Mode) 
     assert best(client, query, mode) == name
 
 
+def test_a_word_with_another_meaning_is_no_slip(client: Client) -> None:
+    assert best(client, "unadopted", "text") is None
+
+
 MEANT = {
     "another word for it": ("musical instrument", "qiu"),
     "a kind of it": ("pets", "fay"),

@@ -149,7 +149,8 @@ class Leaves:
         """The words that a word which no text has may have been meant for: one or two letters away, as they stand or
         by their stem. A slip in an ending keeps it from being cut off, and one elsewhere has it cut off all the same.
         """
-        near = Joined(should=(*_near("words", stem), *_near("exact", word)))
+        slips = 1 if len(stem) < MISSPELT_TWICE_LETTERS_MIN else 2
+        near = Joined(should=(*_near("words", stem, slips), *_near("exact", word, slips)))
         having = self._having(near) if near.should else 0
         return [scored(near, self._idf(having) * MISSPELT_SHARE)] if having else []
 
@@ -184,10 +185,10 @@ class Leaves:
         return math.log(1 + (self._documents - having + 0.5) / (having + 0.5))
 
 
-def _near(field: str, term: str) -> list[Clause]:
+def _near(field: str, term: str, slips: int) -> list[Clause]:
     if not MISSPELT_LETTERS_MIN <= len(term) <= MISSPELT_LETTERS_MAX or not term.isalpha():
         return []
-    return [Near(field, term, 1 if len(term) < MISSPELT_TWICE_LETTERS_MIN else 2)]
+    return [Near(field, term, slips)]
 
 
 def scored(documents: Clause, score: float) -> Clause:
