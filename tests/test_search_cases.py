@@ -245,6 +245,20 @@ def test_what_two_sentences_of_a_long_text_say_counts_wherever_it_is_cut(tmp_pat
     assert min(told_by) > 0.9 * max(told_by)
 
 
+def test_nothing_answers_better_word_by_word_than_what_holds_the_question(tmp_path: Path) -> None:
+    short, long = (
+        "water that was cold is drunk there",
+        f"{MATTERS[3]} Cold water drips in the cellar.",
+    )
+    with client_on(tmp_path, embedder="minilm") as opened:
+        for fact in (short, long, MATTERS[0]):
+            entity = {"name": "house", "entityType": "place", "observations": [fact]}
+            opened("create_entities", entities=[entity], ifExists="merge", threadId=fact)
+        hits = opened.service.open("default").searcher.search("cold water").hits
+    answering = {hit.part > 0: hit.late for hit in hits if hit.bm25 > 0}
+    assert answering[True] >= answering[False] > 0
+
+
 @pytest.mark.parametrize("mode", ["text", "hybrid"])
 def test_a_name_that_differs_by_a_stop_word_from_ever_so_many_is_found_by_it(
     tmp_path: Path, mode: Mode

@@ -65,6 +65,7 @@ def ordered_closely(
         stored = asked.meaning.embedder.pieces(around.keys)
         answering = interaction(asked.pieces, asked.counted, stored, around.beside_close)
         late[around.close] = answering[: len(around.close)]
+        _raise_holders(late, candidates, every)
     close = np.zeros(len(every), np.bool_)
     close[around.close] = True
     # Of those that have no vector as yet, the first few would have been looked at.
@@ -80,6 +81,14 @@ def ordered_closely(
         asking=around.asking,
     )
     return _ranked(candidates, every, late, features)
+
+
+def _raise_holders(late: Scores, candidates: Candidates, places: Places) -> None:
+    """What has the words of the query and holds it as it was typed has every word of it: word by word, nothing that was
+    looked at answers better."""
+    holds = (candidates.part[places] > 0) & (candidates.bm25[places] > 0) & ~np.isnan(late)
+    if holds.any():
+        late[holds] = np.nanmax(late)
 
 
 def _features(candidates: Candidates, places: Places, **looked_at: Any) -> Features:
