@@ -1,4 +1,4 @@
-"""From the registry to MCP: the tools listed, and each call decoded, run and answered.
+"""From the registry to MCP: each call decoded, run and answered.
 
 A tool that fails is a result with `isError`, never a protocol error; what was not foreseen is left to
 `faults`. Tools run in worker threads, so a slow one holds up nobody.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import anyio
@@ -25,24 +25,19 @@ from mcp_types import (
     PaginatedRequestParams,
     ResourceLink,
     TextContent,
-    ToolAnnotations,
-)
-from mcp_types import (
-    Tool as ListedTool,
 )
 
 from memlog import __version__
 from memlog.closest import did_you_mean
 from memlog.errors import DamagedLog, MemlogError, StorageError
 from memlog.projects.project import Origin
-from server.advice import descriptions
 from server.answering.cutting import together
 from server.completions import Completions
 from server.input.arguments import decode
-from server.input.schemas import input_schema, output_schema
+from server.listing import offered
 from server.prompts import Prompts
 from server.reading import read_in_thread, settled
-from server.refusals import Described, describe, foreseen, refuse_cursor
+from server.refusals import describe, foreseen, refuse_cursor
 from server.registry import Call, Link, Result, Tool
 from server.resources import JSON, Resources
 from server.rights.credentials import judge
@@ -74,41 +69,6 @@ Called = Callable[[str, str, float], None]
 Context = ServerRequestContext[Any, Any]
 
 
-@cache
-def listed(tool: Tool) -> ListedTool:
-    """The tool as `tools/list` shows it."""
-    return ListedTool(
-        name=tool.name,
-        title=tool.title,
-        description=tool.description,
-        input_schema=input_schema(tool.arguments),
-        output_schema=answer_schema(tool),
-        annotations=ToolAnnotations(
-            read_only_hint=not tool.writes,
-            destructive_hint=tool.destructive,
-            idempotent_hint=tool.idempotent,
-            open_world_hint=False,
-        ),
-    )
-
-
-def answer_schema(tool: Tool) -> dict[str, Any]:
-    """That of the result or of an error: clients on the TypeScript SDK 1.x hold both to it."""
-    schema = result_schema(tool)
-    schema["properties"] = {**schema["properties"], "error": output_schema(Described)}
-    required = schema.pop("required")  # each result has some: it names its project
-    return {**schema, "anyOf": [{"required": required}, {"required": ["error"]}]}
-
-
-def result_schema(tool: Tool) -> dict[str, Any]:
-    """That of the result, and the warnings that any writing tool may add to its own."""
-    schema = output_schema(tool.result)
-    if tool.writes:
-        warnings = {"warnings": {"type": "array", "items": {"type": "string"}}}
-        schema["properties"] = {**schema["properties"], **warnings}
-    return schema
-
-
 def build_server(
     session: Session,
     tools: Mapping[str, Tool],
@@ -121,12 +81,7 @@ def build_server(
     `on_answer` is called after each listing or call of a tool: the first is the moment to load what the client
     need not wait for.
     """
-    offered = [
-        listed(tool)
-        if description == tool.description
-        else listed(tool).model_copy(update={"description": description})
-        for tool, description in zip(tools.values(), descriptions(tools), strict=True)
-    ]
+    shown = offered(tools)
 
     async def list_tools(
         context: Context, params: PaginatedRequestParams | None
@@ -134,7 +89,7 @@ def build_server(
         if params is not None:
             refuse_cursor(params)
         on_answer()
-        return ListToolsResult(tools=offered)
+        return ListToolsResult(tools=shown)
 
     async def call_tool(context: Context, params: CallToolRequestParams) -> CallToolResult:
         tool = tools.get(params.name)

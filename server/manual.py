@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from memlog.settings import SETTINGS, TOOLSETS, Settings, allowed
-from server.dispatch import listed, result_schema
+from server.listing import listed, result_schema
 from server.registry import Tool, tools
 
 Schema = dict[str, Any]

@@ -11,7 +11,7 @@ from typing import Any
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
-from server.dispatch import answer_schema
+from server.listing import answer_schema
 from tests.mistakes import MISTAKES, Mistake
 from tests.service import Client, Refused, client_on
 

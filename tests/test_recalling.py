@@ -25,7 +25,7 @@ from memlog.commands import (
 from memlog.context import Context
 from memlog.projects.store import Store
 from memlog.times import parse_iso
-from server.dispatch import listed
+from server.listing import listed
 from tests.service import Client, Refused, client_on
 
 JON = {

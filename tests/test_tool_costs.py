@@ -11,7 +11,7 @@ import json
 import pytest
 
 from memlog.settings import TOOLSETS
-from server.dispatch import listed
+from server.listing import listed
 from server.registry import Tool, tools
 
 CHARACTERS_PER_TOKEN = 4
