@@ -23,6 +23,7 @@ from memlog.errors import (
     StorageError,
 )
 from memlog.log import Log
+from memlog.projects.catalog import Catalog
 from memlog.projects.project import DATABASES, STATE_VERSION, VERSION_KEY, Origin, Project
 from memlog.projects.purging import Target
 from memlog.projects.store import Store
@@ -127,6 +128,44 @@ def test_a_deleted_project_is_gone_and_its_name_free(store: Store, tmp_path: Pat
     assert not store.knows("one")
     store.create("one")
     assert known(store, "one") == []
+
+
+def told_anywhere(folder: Path, text: str) -> list[Path]:
+    return [
+        each for each in folder.rglob("*") if each.is_file() and text.encode() in each.read_bytes()
+    ]
+
+
+def test_no_file_holds_a_byte_of_what_a_deleted_project_was_called(
+    store: Store, tmp_path: Path
+) -> None:
+    store.create("one")
+    store.create("xyzzy", "plugh of old")
+    store.archive("xyzzy")
+    assert told_anywhere(tmp_path, "plugh") != []
+    store.delete("xyzzy")
+    assert told_anywhere(tmp_path, "xyzzy") == told_anywhere(tmp_path, "plugh") == []
+    assert statuses(store) == {"one": "active"}
+    store.create("xyzzy")
+    assert statuses(store) == {"one": "active", "xyzzy": "active"}
+
+
+def test_what_a_project_was_called_is_gone_also_where_its_deletion_was_cut_short(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.create("xyzzy", "plugh of old")
+
+    def die(_: Catalog) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as dying:
+        dying.setattr(Catalog, "clear", die)
+        with pytest.raises(KeyboardInterrupt):
+            store.delete("xyzzy")
+    store.close()
+    assert told_anywhere(tmp_path, "plugh") != []
+    Store(tmp_path).close()
+    assert told_anywhere(tmp_path, "xyzzy") == told_anywhere(tmp_path, "plugh") == []
 
 
 @pytest.mark.parametrize("how", ["delete", "purge"])

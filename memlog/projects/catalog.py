@@ -6,6 +6,7 @@ another process put in its place is followed. Leaves to the store what stands in
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import lmdb
@@ -14,16 +15,19 @@ import msgspec
 from memlog.events import ProjectCreated
 from memlog.rows import Project, encode_row, text_key
 from memlog.storage.derived import derived
-from memlog.storage.environment import FileIdentity
+from memlog.storage.environment import Environment, FileIdentity
+from memlog.storage.errors import storage_error
+from memlog.storage.tables import LmdbRows
 
-_PENDING = b"pending"
+DATABASES = ("projects", "meta")
+_PENDING, _REMOVED = b"pending", b"removed"
 
 _decode = msgspec.msgpack.Decoder(Project).decode
 
 
 class Catalog:
     def __init__(self, path: Path) -> None:
-        self._environment = derived(path, ("projects", "meta"))
+        self._environment = derived(path, DATABASES)
 
     @property
     def _projects(self) -> lmdb._Database:
@@ -59,17 +63,39 @@ class Catalog:
         return ProjectCreated(project_id, known.name, known.description)
 
     def write(self, project_id: str, row: Project | None) -> None:
-        """Makes `row` all that is said of the project; None: nothing is."""
+        """Makes `row` all that is said of the project; None: nothing is, but in free pages until `clear`."""
 
         def body(transaction: lmdb.Transaction) -> None:
             found = [(key, _row(value)) for key, value in transaction.cursor(db=self._projects)]
-            for key, known in found:
-                if known is None or known.id == project_id:
-                    transaction.delete(key, db=self._projects)
+            said = [key for key, known in found if known is None or known.id == project_id]
+            for key in said:
+                transaction.delete(key, db=self._projects)
             if row is not None:
                 transaction.put(text_key(row.name), encode_row(row), db=self._projects)
+            elif said:
+                transaction.put(_REMOVED, b"", db=self._meta)
 
         self._environment.write(body)
+
+    def clear(self) -> None:
+        """Writes the file anew where a project was removed from it: then no page holds what that was called.
+
+        Raises StorageError; then the next call does it.
+        """
+        with self._environment.read() as transaction:
+            if transaction.get(_REMOVED, db=self._meta) is None:
+                return
+
+        def fill(transaction: lmdb.Transaction, path: Path) -> None:
+            with closing(Environment(path, DATABASES)) as fresh:
+                for name in DATABASES:
+                    rows = LmdbRows(transaction, self._environment.databases[name]).scan(b"")
+                    fresh.fill(name, (row for row in rows if row[0] != _REMOVED))
+
+        try:
+            self._environment.rewrite(fill)
+        except OSError as error:
+            raise storage_error(self._environment.path, error) from error
 
     # -- changes under way
 

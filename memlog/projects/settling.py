@@ -87,6 +87,7 @@ class Settling:
         if row is not None and self._has_namesake(row):
             row = None
         self._catalog.write(project_id, row)
+        self._catalog.clear()  # last: what was thrown away has made room for it
 
     def _brought_back(self, project_id: str) -> Path | None:
         """The folder that was put aside, where it was, because nothing took its place."""
