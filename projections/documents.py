@@ -40,6 +40,8 @@ WORDED_ONLY: frozenset[Kind] = frozenset({"relation"})
 NAMES_MAX = 8
 """Of the names that an entity had before, a question may call it by so many, the last ones."""
 
+_FORMERLY = ", formerly "
+
 
 class Scope(NamedTuple):
     """Which documents are searched: those alive `at` a position (None: now), of one of `kinds`, with every one of
@@ -185,10 +187,11 @@ def texts_about(
     ids: Collection[str], entries: Iterable[Entry], state_at: Callable[[int], State]
 ) -> set[str]:
     """Every text under which entities, their observations, or memories with these ids were ever found, and the passages
-    of each."""
+    of each; and of an entity the text without former names, for earlier versions of memlog embedded that."""
     every = (each.document for each in changes(entries, state_at) if isinstance(each, Born))
     about = (each for each in every if not {each.ref, each.entity}.isdisjoint(ids))
-    return {text for document in about for text in (document.text, *document.passages)}
+    found = ((each.text, each.text.partition(_FORMERLY)[0], *each.passages) for each in about)
+    return {text for texts in found for text in texts}
 
 
 def _differences(position: int, state_at: Callable[[int], State]) -> Iterator[Change]:
@@ -250,7 +253,7 @@ def _entity(
 ) -> Document:
     text, labels = f"{name} ({kind})", (kind_label(kind), *thread_labels(thread))
     if aliases:
-        text = f"{text}, formerly {', '.join(aliases)}"
+        text = f"{text}{_FORMERLY}{', '.join(aliases)}"
     names = (name, *aliases[-NAMES_MAX:])
     return Document("entity", entity_id, entity_id, text, labels, born, names)
 

@@ -151,6 +151,24 @@ def test_no_file_of_the_data_directory_holds_a_byte_of_what_was_purged(tmp_path:
             client.as_command("cmd-2", *COMMAND_2)
 
 
+def test_vectors_that_an_earlier_version_made_of_a_name_are_erased_too(tmp_path: Path) -> None:
+    """It embedded an entity without the names that it had before."""
+    with client_on(tmp_path) as client:
+        made = [{"name": SECRETS[0], "entityType": "person"}]
+        client("create_entities", entities=made)
+        client("rename_entity", name=SECRETS[0], newName=SECRETS[1])
+    texts = [f"{SECRETS[1]} (person)"]
+    cache = VectorCache(tmp_path / "embeddings" / "some-key.mdb")
+    cache.put_many(texts, np.ones((1, 4), np.float32))
+    cache.close()
+    purge = ("purge", "default", "--entity", SECRETS[1], "--yes")
+    assert CommandLine(tmp_path)(*purge).code == 0
+    cache = VectorCache(tmp_path / "embeddings" / "some-key.mdb")
+    (left,) = cache.get_many(texts)
+    assert left is None
+    cache.close()
+
+
 def test_a_purge_that_is_killed_once_the_log_is_written_anew_leaves_nothing_in_the_indexes(
     tmp_path: Path,
 ) -> None:
