@@ -320,6 +320,11 @@ def test_a_log_that_was_put_aside_is_named_since_it_still_holds_what_was_erased(
         0,
         f"Warning: {aside} is a log put aside, and may still hold it; it is yours to remove.\n",
     )
+    deleted = CommandLine(tmp_path / "deleted")
+    shutil.copytree(old, tmp_path / "deleted")
+    named = purged.stderr.replace(str(old), str(tmp_path / "deleted"))
+    assert deleted("projects", "delete", "default", "--yes").stderr == named
     shutil.rmtree(aside)
     assert holding(old, SECRETS[:1]) == set()
     assert memlog("purge", "default", "--entity", SECRETS[1], "--yes").stderr == ""
+    assert memlog("projects", "delete", "default", "--yes").stderr == ""

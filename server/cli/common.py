@@ -354,6 +354,15 @@ def say(text: str, *, err: bool = False) -> None:
     click.echo(safe(text), err=err)
 
 
+def warn_of_put_aside(store: Store) -> None:
+    """Where something was erased: which logs nobody looked into may have it still."""
+    for folder in store.put_aside():
+        say(
+            f"Warning: {folder} is a log put aside, and may still hold it; it is yours to remove.",
+            err=True,
+        )
+
+
 def positions_in_words(positions: Sequence[int]) -> str:
     """The runs of them, as a person would write them."""
     found = [f"{run[0]} to {run[-1]}" if run[1:] else f"{run[0]}" for run in runs(positions)]

@@ -25,6 +25,7 @@ from server.cli.common import (
     safe,
     say,
     service_of,
+    warn_of_put_aside,
     with_settings,
 )
 from server.cli.looking import service_to_read, to_look_around
@@ -170,4 +171,6 @@ def delete(settings: Settings, name: str, yes: bool) -> ProjectRow:
         service.store.find(name)
         if not yes:
             confirm(f"Delete project '{name}' and its history for good?")
-        return service.delete(name, wait=True)
+        row = service.delete(name, wait=True)
+        warn_of_put_aside(service.store)
+    return row

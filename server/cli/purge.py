@@ -23,6 +23,7 @@ from server.cli.common import (
     print_json,
     progress_bar,
     say,
+    warn_of_put_aside,
     with_settings,
 )
 from server.cli.looking import service_to_read
@@ -80,11 +81,7 @@ def purge_command(
         with stopped_in_words(lambda: STOPPED_MEANWHILE):
             erased = service.purge(project, target, confirmed=None if yes else planned)
         behind = _indexed(service, project, erased, hidden=as_json)
-        for folder in service.store.put_aside():
-            say(
-                f"Warning: {folder} is a log put aside, and may still hold it; it is yours to remove.",
-                err=True,
-            )
+        warn_of_put_aside(service.store)
     if as_json:
         print_json(_report(erased, others, behind))
         return
