@@ -191,6 +191,22 @@ def test_a_deleted_project_is_gone_for_good(client: Client) -> None:
     assert client("search_nodes", query="banker")["entities"] == []
 
 
+def test_who_deletes_a_project_is_told_where_it_may_stand_still(
+    client: Client, tmp_path: Path
+) -> None:
+    for name in ("one", "two"):
+        client("create_project", name=name)
+    assert client("delete_project", name="one")["message"] == (
+        "Deleted project 'one' and all its data"
+    )
+    aside = tmp_path / "replaced" / "prj_1"
+    aside.mkdir(parents=True)
+    (aside / "log.mdb").touch()
+    message = client("delete_project", name="two")["message"]
+    assert message.startswith("Deleted project 'two' and all its data, but for what logs hold")
+    assert "`replaced`" in message
+
+
 @pytest.mark.parametrize("tool", ["read_graph", "get_current_project", "switch_project"])
 def test_the_usual_project_that_somebody_deleted_does_not_come_back_by_a_look(
     client: Client, tool: str

@@ -22,6 +22,12 @@ from server.session import Session
 _NAMED = 'Name one in each call: {"project": "…"}.'
 """In place of switching to one, where no session remembers it."""
 
+_PUT_ASIDE = (
+    ", but for what logs hold that a restore or a repair put aside: they stand in the folder `replaced` of the data "
+    "directory"
+)
+"""Nobody looks into them."""
+
 
 class Nothing(Arguments, frozen=True):
     """No arguments."""
@@ -165,7 +171,8 @@ def delete_project(call: Call, arguments: Named) -> ProjectResult:
     with call.session.reaching(arguments.name):
         row = call.service.delete(arguments.name, call.origin)
     _leave(row, call.session)
-    return _result(row, f"Deleted project '{row.name}' and all its data")
+    kept = _PUT_ASIDE if call.service.store.put_aside() else ""
+    return _result(row, f"Deleted project '{row.name}' and all its data{kept}")
 
 
 def _leave(gone: ProjectRow, session: Session) -> None:
