@@ -187,7 +187,8 @@ def perform(tool: Tool, call: Call, arguments: Mapping[str, Any] | None) -> Answ
         stored = isinstance(error, StorageError)
         project = _project_of(tool, decoded, call.session) if stored else ""
         where = {"project": call.project} if call.project else {}  # in another it may be there
-        failure = {"error": describe(error, call.session, project), **where, **tool.beside(error)}
+        beside = tool.beside(call, arguments, error)
+        failure = {"error": describe(error, call.session, project), **where, **beside}
         damage = None if damaged else call.damage
         more = () if damage is None else (damage.message,)  # what is not found may be what was lost
         return Answer(failure, failure, more, outcome=error.code)

@@ -102,6 +102,7 @@ class Call(msgspec.Struct):
 
 
 Handler = Callable[[Call, Any], Result]
+Unfit = Callable[[Call, Mapping[str, Any] | None, MemlogError], dict[str, Any]]
 
 
 class Tool(msgspec.Struct, frozen=True):
@@ -120,7 +121,7 @@ class Tool(msgspec.Struct, frozen=True):
     idempotent: bool
     bare: Callable[[Any], Any] | None
     links: Callable[[Any], Iterable[Link]] | None
-    unfit: Callable[[MemlogError], dict[str, Any]] | None
+    unfit: Unfit | None
 
     @property
     def right(self) -> Right:
@@ -129,11 +130,13 @@ class Tool(msgspec.Struct, frozen=True):
             return "read"
         return "admin" if self.toolset == "projects" else "write"
 
-    def beside(self, error: MemlogError) -> dict[str, Any]:
+    def beside(
+        self, call: Call, arguments: Mapping[str, Any] | None, error: MemlogError
+    ) -> dict[str, Any]:
         """What the answer says beside `error`."""
         if self.unfit is None or not isinstance(error, (InvalidParameter, LimitExceeded)):
             return {}
-        return self.unfit(error)
+        return self.unfit(call, arguments, error)
 
     def call(self, call: Call, arguments: msgspec.Struct) -> Result:
         """Runs the tool; the thread that the arguments name is recorded on every event."""
@@ -156,7 +159,7 @@ def tool(
     idempotent: bool = True,
     bare: Callable[[Any], Any] | None = None,
     links: Callable[[Any], Iterable[Link]] | None = None,
-    unfit: Callable[[MemlogError], dict[str, Any]] | None = None,
+    unfit: Unfit | None = None,
     in_project: bool = True,
     thread_required: bool = False,
 ) -> Callable[[_Handler], _Handler]:
@@ -164,8 +167,8 @@ def tool(
 
     A tool that works inside a project takes `project` beside the fields of that type, one that writes
     takes `threadId`. `bare` picks the part of the result that stands alone in the text, where the
-    contract wants it so; `links` names the resources that the result leads to; `unfit` gives what clients look for
-    beside the error where the request itself was wrong, whoever found that.
+    contract wants it so; `links` names the resources that the result leads to; `unfit` is told of each request that was
+    itself wrong, whoever found that, with the arguments as they came, and gives what clients look for beside the error.
     """
 
     def declare(handler: _Handler) -> _Handler:

@@ -259,6 +259,12 @@ def test_stats_tell_totals_and_metrics_with_their_targets(tmp_path: Path) -> Non
         with pytest.raises(Refused):
             lonely = {"name": "Ann", "entityType": "Person", "observations": [], "relations": []}
             client("save_memory", entities=[lonely], threadId="other")
+        with pytest.raises(Refused):
+            client("save_memory", entities=[], threadId="other")
+        wordy = {**PORTFOLIO["entities"][0], "observations": ["x" * 151]}
+        for named in ({}, {"project": "default"}, {"project": "nowhere"}, {"project": 7}):
+            with pytest.raises(Refused):
+                client("save_memory", entities=[wordy], threadId="other", **named)
         create(client, "Draft", threadId="other")
         client(
             "add_observations",
@@ -282,7 +288,7 @@ def test_stats_tell_totals_and_metrics_with_their_targets(tmp_path: Path) -> Non
     assert measured == {
         "relation coverage": (75.0, False),
         "observation atomicity": (87.5, False),
-        "save_memory error rate": (50.0, False),
+        "save_memory error rate": (83.33, False),
         "relations per entity": (1.0, False),
     }
     assert [each["target"] for each in report["metrics"]] == ["100 %", "100 %", "< 10 %", "> 2.0"]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -15,7 +16,6 @@ from memlog.decisions.graph import missing_entity
 from memlog.decisions.saving import quality_score, unchanged, warnings
 from memlog.decisions.touching import gone_at
 from memlog.errors import (
-    InvalidParameter,
     MemlogError,
     ObservationNotFound,
     Problem,
@@ -64,8 +64,13 @@ class SaveMemoryResult(Result, frozen=True, omit_defaults=False):
     """Only where it was refused."""
 
 
-def _unsaved(error: MemlogError) -> dict[str, Any]:
-    """The fields that clients of save_memory look for, where it was refused."""
+def _unsaved(call: Call, arguments: Mapping[str, Any] | None, error: MemlogError) -> dict[str, Any]:
+    """The fields that clients of save_memory look for, where it was refused; which is counted, where it is known for
+    which project it was meant."""
+    named = (arguments or {}).get("project")
+    with suppress(MemlogError):
+        name = call.session.project_name(named if isinstance(named, str) else None)
+        call.service.usage.count(saves_key(call.service.store.find(name).id, refused=True))
     return {
         "success": False,
         "created": {"entities": 0, "relations": 0},
@@ -112,13 +117,8 @@ def save_memory(call: Call, arguments: SaveMemory) -> SaveMemoryResult:
         )
 
     project, opened = call.open(arguments)
-    usage = call.service.usage
-    try:
-        result = call.execute(opened, arguments, answer, SaveMemoryResult)
-    except InvalidParameter:
-        usage.count(saves_key(opened.project_id, refused=True))
-        raise
-    usage.count(saves_key(opened.project_id, refused=False))
+    result = call.execute(opened, arguments, answer, SaveMemoryResult)
+    call.service.usage.count(saves_key(opened.project_id, refused=False))
     return result
 
 
