@@ -13,7 +13,7 @@ entity that of its type.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple, TypeVar, assert_never, get_args
 
@@ -22,7 +22,7 @@ import msgspec
 from memlog import events
 from memlog.canonical import canonical, strings
 from memlog.codec import Entry
-from memlog.rows import Entity, Memory, Observation, Relation
+from memlog.rows import Entity, Memory, Observation, Relation, decode_observation
 from memlog.state import State
 from projections.passages import passages
 
@@ -197,7 +197,9 @@ def texts_about(
 def _differences(position: int, state_at: Callable[[int], State]) -> Iterator[Change]:
     """What an entry that works on rows of any kind ended and began: its documents before and after."""
     before, after = state_at(position - 1), state_at(position)
-    ended, begun = _touched(position, before, after), _touched(position, after, after)
+    keys = after.touched(position)
+    facts = _facts_found_otherwise(keys, before, after)
+    ended, begun = (_touched(keys, facts, state, position) for state in (before, after))
     for ref, document in ended.items():
         if ref not in begun or not _alike(document, begun[ref]):
             yield Died(ref, position)
@@ -211,11 +213,43 @@ def _alike(one: Document, other: Document) -> bool:
     return (one.entity, one.text, one.labels) == (other.entity, other.text, other.labels)
 
 
-def _touched(position: int, state: State, after: State) -> dict[str, Document]:
+def _facts_found_otherwise(
+    keys: Sequence[bytes], before: State, after: State
+) -> dict[str, list[bytes] | None]:
+    """By entity with a row among `keys`: the keys of its facts that are there too, in order of birth; None for all its
+    facts, where it came, went or got another name, which is in the text of each."""
+    facts: dict[str, list[bytes] | None] = {}
+    for key in sorted(keys):  # the row of an entity before its facts
+        entity_id = _id_in(key)
+        if key[:1] == b"E":
+            renamed = _name(entity_id, before) != _name(entity_id, after)
+            facts[entity_id] = None if renamed else []
+        elif key[:1] == b"O":
+            some = facts.setdefault(entity_id, [])
+            if some is not None:
+                some.append(key)
+    return facts
+
+
+def _id_in(key: bytes) -> str:
+    return key[1:31].decode("ascii", "replace")
+
+
+def _name(entity_id: str, state: State) -> str | None:
+    entity = state.entity(entity_id)
+    return None if entity is None else entity.name
+
+
+def _touched(
+    keys: Sequence[bytes],
+    facts: Mapping[str, Sequence[bytes] | None],
+    state: State,
+    position: int,
+) -> dict[str, Document]:
     """The documents, as `state` has them, of all things whose rows the entry changed."""
     found: dict[str, Document] = {}
-    for key in after.touched(position):
-        kind, name = key[:1], key[1:31].decode("ascii", "replace")
+    for key in keys:
+        kind, name = key[:1], _id_in(key)
         if kind == b"M":
             memory = state.memory(name)
             if memory is not None and memory.active:
@@ -225,17 +259,24 @@ def _touched(position: int, state: State, after: State) -> dict[str, Document]:
             if relation is not None:
                 found[name] = _relation(name, relation, relation.thread, state, position)
         elif kind in (b"E", b"O") and name not in found:  # once, however many of its facts changed
-            found.update(_of_entity(name, state, position))
+            found.update(_of_entity(name, facts[name], state, position))
     return found
 
 
-def _of_entity(entity_id: str, state: State, position: int) -> Iterator[tuple[str, Document]]:
-    """An entity and all its observations: a name that changed is in the text of each."""
+def _of_entity(
+    entity_id: str, facts: Sequence[bytes] | None, state: State, position: int
+) -> Iterator[tuple[str, Document]]:
+    """An entity and its observations under some keys, or all of them."""
     entity = state.entity(entity_id)
     if entity is None:
         return
     yield entity_id, _described(entity, position)
-    for row in state.observations(entity_id):
+    if facts is None:
+        rows = state.observations(entity_id)
+    else:
+        stored = map(state.row, facts)
+        rows = [decode_observation(row) for row in stored if row is not None]
+    for row in rows:
         yield row.id, _told(row, entity.name, position)
 
 

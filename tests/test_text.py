@@ -30,6 +30,7 @@ from memlog.commands import (
     DeleteObservations,
     NewEntity,
     ObservationDeletion,
+    RenameEntity,
     Undo,
 )
 from memlog.errors import StorageError
@@ -572,11 +573,11 @@ def test_what_a_repair_left_without_its_entity_is_born_once_when_that_is_there_a
     assert len(living) == 2
 
 
-def test_an_undo_reads_the_facts_of_an_entity_once_however_many_of_them_come_back(
+def test_an_undo_reads_all_facts_of_an_entity_only_where_its_name_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     facts = [f"fact {number}" for number in range(20)]
-    deletion = ObservationDeletion(entity_name="Jon", observations=facts)
+    deletion = ObservationDeletion(entity_name="Jon", observations=facts[:5])
     read: list[str] = []
     whole = State.observations
 
@@ -588,13 +589,21 @@ def test_an_undo_reads_the_facts_of_an_entity_once_however_many_of_them_come_bac
     do(project, CreateProject(name="one"))
     jon = NewEntity(name="Jon", entity_type="person", observations=facts)
     do(project, CreateEntities(entities=[jon]))
+    do(project, RenameEntity(name="Jon", new_name="John"))
     do(project, DeleteObservations(deletions=[deletion]))
-    before = project.head()
-    do(project, Undo())
     monkeypatch.setattr(State, "observations", counted)
-    with project.snapshot() as (log, state_at):
-        came_back = [*changes(log.read(before), state_at)]
-    assert len(came_back) == len(facts)
+
+    def brought() -> list[Change]:
+        before = project.head()
+        do(project, Undo())
+        with project.snapshot() as (log, state_at):
+            return [*changes(log.read(before), state_at)]
+
+    assert [each.document.text for each in brought() if isinstance(each, Born)] == [
+        f"John: {fact}" for fact in facts[:5]
+    ]
+    assert not read
+    assert len(brought()) == 2 * (1 + len(facts)), "each document ended, and one began for it"
     assert len(read) == 2, "before the undo and after it"
     project.close()
 
