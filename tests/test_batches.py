@@ -181,6 +181,12 @@ CASCADES: dict[str, Case] = {
         ),
         Undo(position=2, cascade=True),
     ),
+    "undoing what was taken back and brought back again and again": lambda n: (
+        big(1),
+        AddObservations(observations=[addition("a new fact")]),
+        *(Undo(position=position) for position in range(4, 4 + n)),
+        Undo(position=4),
+    ),
     "undoing an entity and the names that it got since": lambda n: (
         big(1),
         *(RenameEntity(name=name, new_name=other) for name, other in pairwise(["big", *named(n)])),

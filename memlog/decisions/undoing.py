@@ -75,6 +75,7 @@ class _Undos:
         self.later = Later(state)
         self._head = context.head()
         self._spans: dict[int, tuple[int, int] | None] = {}
+        self._given_back: dict[bytes, dict[tuple[int, int], int]] = {}
         self._undone: set[int] = set()
         self._standing: set[int] = set()
         self._seen_from = self._head + 1
@@ -99,15 +100,20 @@ class _Undos:
 
     def _undo_of(self, span: tuple[int, int]) -> Entry | None:
         """The latest undo of what happened there, found by the rows that it gave back."""
-        state = self.later.state
         first, last = span
-        keys = {key for position in range(first, last + 1) for key in state.touched(position)}
-        later = {
-            position for key in keys for position in row_positions(key, state) if position > last
-        }
-        undos = (position for position in later if self.span(position) == span)
-        latest = max(undos, default=None)
-        return None if latest is None else self.context.entry_at(latest)
+        touched = map(self.later.state.touched, range(first, last + 1))
+        keys = {key for each in touched for key in each}
+        latest = max((self._undos_at(key).get(span, 0) for key in keys), default=0)
+        return self.context.entry_at(latest) if latest else None
+
+    def _undos_at(self, key: bytes) -> dict[tuple[int, int], int]:
+        """The latest undo of each span that gave back the row, by span. Read once: a row that was undone and brought
+        back again and again has as many."""
+        if key not in self._given_back:
+            positions = sorted(row_positions(key, self.later.state))
+            spans = ((self.span(position), position) for position in positions)
+            self._given_back[key] = {span: position for span, position in spans if span is not None}
+        return self._given_back[key]
 
     def there(self, positions: set[int], last: int) -> tuple[set[int], set[int]]:
         """Those of `positions`, beyond `last`, that are not undone: commands, and undos that stand."""
