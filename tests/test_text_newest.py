@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 import tantivy
 from hypothesis import given, settings
@@ -131,6 +132,15 @@ LEAVES: st.SearchStrategy[Clause] = st.one_of(
 SCORED = st.builds(Scored, LEAVES, st.integers(1, 9_000).map(lambda parts: parts / 1024))
 LISTS = st.lists(SCORED, max_size=3).map(tuple)
 CLAUSES = SCORED | st.builds(Joined, LISTS, LISTS, LISTS)
+
+
+def test_a_beginning_is_looked_for_among_the_terms_and_not_text_by_text() -> None:
+    newest = Newest()
+    newest.add(row("d1", "tea coffee"), "d1", NEVER)
+    newest.add(row("d2", "coffees"), "d2", NEVER)
+    newest.add(row("d3", "the tea"), "d3", NEVER)
+    newest.entries[:] = [msgspec.structs.replace(each, tokens=[]) for each in newest.entries]
+    assert newest.snapshot().having(InOrder(("cof",), begins=True)) == [0, 1]
 
 
 @given(documents(), st.lists(CLAUSES | st.builds(Joined, LISTS, LISTS, LISTS), max_size=12))

@@ -184,6 +184,9 @@ class NewestSnapshot:
 
     def _with_phrase(self, words: Sequence[str], begins: bool, among: Collection[int]) -> Scores:
         whole = list(words[:-1] if begins else words)
+        if not whole:  # a query may have hundreds of beginnings, and a text thousands of words
+            begun = [term for term in self._newest.terms("exact") if term.startswith(words[-1])]
+            return self._with_any("exact", begun, among)
         for word in whole:
             among = self._with_any("exact", (word,), among).keys()
 
