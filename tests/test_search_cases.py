@@ -39,6 +39,8 @@ FACTS = {
     "xia": 'wrote "hello" world on the board',
     "zoe": "the payment_handler works on gas",
     "ola": "translates the documentation of the notifications",
+    "ben": "the budget for the move is 48,500 EUR",
+    "eva": "the invoice came to 1234567 yen",
 }
 
 
@@ -116,6 +118,10 @@ CASES = {
     "a name": ("qiu", "qiu"),
     "a name and a word": ("qiu violin", "qiu"),
     "a part of a word": ("orchest", "qiu"),
+    "a number that is written by thousands": ("is anything 48500?", "ben"),
+    "a number by thousands as it is written": ("48,500", "ben"),
+    "a number by thousands that is written in one": ("1,234,567", "eva"),
+    "a number by thousands as others write it": ("something of 1.234.567 yen", "eva"),
 }
 
 
@@ -177,7 +183,8 @@ def test_no_score_of_what_was_found_says_that_it_matches_nothing(
 
 @pytest.mark.parametrize("mode", ["text", "hybrid", "semantic"])
 def test_what_is_kept_out_does_not_come(client: Client, mode: Mode) -> None:
-    found = client("search_nodes", query="person NOT (dark OR auth)", mode=mode)["entities"]
+    query = "person NOT (dark OR auth)"
+    found = client("search_nodes", query=query, mode=mode, limit=len(FACTS))["entities"]
     names = {entity["name"] for entity in found}
     assert names == set(FACTS) - {"ada", "dan", "eve"}
 

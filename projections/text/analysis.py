@@ -75,6 +75,7 @@ _VOWELS = _class_of(code for code in _MARKS if not unicodedata.combining(chr(cod
 _WORD = re.compile(f"(?:[^\\W_]|[{_VOWELS}])+")
 _RUN = re.compile(r"[^\W_]+")
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})")
+_GROUPED = re.compile(r"(?<![0-9])[0-9]{1,3}(?:([.,'])[0-9]{3})(?:\1[0-9]{3})*(?![0-9])")
 _UNSEEN = re.compile(f"[{IGNORABLE}]+")
 _SPACE_OF_NO_WIDTH = "\u200b"
 """Of those nobody sees the one that stands between words."""
@@ -144,6 +145,17 @@ def humps(text: str) -> list[list[str]]:
         return []
     found = filter(_HUMP.search, _RUN.findall(text))
     return [_HUMP.sub(" ", word).lower().split() for word in found]
+
+
+def ungrouped(chunk: str) -> list[str]:
+    """The numbers in a chunk that are written by thousands, as `48,500` is, in one."""
+    return [re.sub("[^0-9]", "", each.group()) for each in _GROUPED.finditer(chunk)]
+
+
+def grouped(number: str) -> list[str]:
+    """The thousands of a number of more than three digits, as `48,500` has them for its words."""
+    first = len(number) % 3 or 3
+    return [number[:first], *(number[at : at + 3] for at in range(first, len(number), 3))]
 
 
 def repeated(found: list[str]) -> str:

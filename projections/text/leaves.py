@@ -99,6 +99,7 @@ class Leaves:
                 (stop_stems if word in analysis.STOP_WORDS else stems).setdefault(stem, word)
             if telling > 1:
                 identifiers[tuple(plain)] = None
+            stems |= {number: number for number in analysis.ungrouped(chunk)}
         if not stems and keep_stop_words:
             stems = stop_stems
         clauses: list[Clause] = []
@@ -125,7 +126,7 @@ class Leaves:
         if not self._is_said(stem):
             # Looked up all the same, in vain or among what has died: a part of a query that finds nothing is not one
             # that asks for nothing.
-            return self._misspelt(stem, word) or [documents]
+            return self._meant(stem, word) or [documents]
         idf = self._idf(self._having(documents))
         return [scored(documents, idf), scored(Term("repeated", stem), idf * REPEATED_SHARE)]
 
@@ -145,10 +146,14 @@ class Leaves:
             return True
         return self._having(Joined(must=(documents,), without=(_RETIRED,))) > 0
 
-    def _misspelt(self, stem: str, word: str) -> list[Clause]:
-        """The words that a word which no text has may have been meant for: one or two letters away, as they stand or
-        by their stem. A slip in an ending keeps it from being cut off, and one elsewhere has it cut off all the same.
+    def _meant(self, stem: str, word: str) -> list[Clause]:
+        """What a word that no text has may have been meant for: words one or two letters away, as they stand or by
+        their stem; of a number the same by thousands.
+
+        A slip in an ending keeps it from being cut off, and one elsewhere has it cut off all the same.
         """
+        if word.isdecimal() and len(word) <= MISSPELT_LETTERS_MAX:
+            return [self._phrase(analysis.grouped(word))]
         slips = 1 if len(stem) < MISSPELT_TWICE_LETTERS_MIN else 2
         near = Joined(should=(*_near("words", stem, slips), *_near("exact", word, slips)))
         having = self._having(near) if near.should else 0
