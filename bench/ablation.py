@@ -32,7 +32,9 @@ def _with(changes: Changes) -> Iterator[None]:
             setattr(where, name, value)
 
 
-def _unknown(asked: object, weight: object, stored: list[bytes | None], beside: object) -> Any:
+def _unknown(
+    asked: object, weight: object, stored: list[bytes | None], beside: object, said: object
+) -> Any:
     return np.full(len(stored), np.nan, np.float32)
 
 
@@ -40,8 +42,8 @@ def _as_embedded(own: object, asked: object, counted: object) -> None:
     """Leaves the question the vector that the model gave it."""
 
 
-def _alike(asked: Any, weight: Any, stored: Any, beside: Any) -> Any:
-    return late.interaction(asked, np.ones_like(weight), stored, beside)
+def _alike(asked: Any, weight: Any, stored: Any, beside: Any, said: Any) -> Any:
+    return late.interaction(asked, np.ones_like(weight), stored, beside, said)
 
 
 def _nobody(rows: Rows, among: Any, at: int | None) -> Any:

@@ -41,6 +41,10 @@ FACTS = {
     "ola": "translates the documentation of the notifications",
     "ben": "the budget for the move is 48,500 EUR",
     "eva": "the invoice came to 1234567 yen",
+    "lee": "2025-03-17: the lease of the flat was signed",
+    "ron": "the neighbours moved out of the house on March 21st, 2025",
+    "sue": "the roof was mended (04.11.2024)",
+    "ted": "the call began at 2024-06-05T10:30Z",
 }
 
 
@@ -122,6 +126,15 @@ CASES = {
     "a number by thousands as it is written": ("48,500", "ben"),
     "a number by thousands that is written in one": ("1,234,567", "eva"),
     "a number by thousands as others write it": ("something of 1.234.567 yen", "eva"),
+    "a day by its month": ("what happened on 17 March 2025?", "lee"),
+    "a day by its month before it": ("March 17th, 2025", "lee"),
+    "a day of a month, of no year": ("anything on the 17th of March?", "lee"),
+    "a day in the order of the standard": ("2025-03-21", "ron"),
+    "a day in the order of the standard, told day first": ("2024-11-04", "sue"),
+    "a day by its month, told day first": ("Nov 4, 2024", "sue"),
+    "a day first": ("17.03.2025", "lee"),
+    "a day to which a time is told": ("what was on 5 June 2024", "ted"),
+    "a month by its name": ("June 2024", "ted"),
 }
 
 
@@ -130,6 +143,25 @@ CASES = {
 def test_it_comes_first(client: Client, case: str, mode: Mode) -> None:
     query, name = CASES[case]
     assert best(client, query, mode) == name
+
+
+@pytest.mark.parametrize("mode", ["text", "hybrid"])
+@pytest.mark.parametrize(
+    ("query", "days"),
+    [("who was met on 7 March 2025?", {7}), ("who was met in March 2025?", set(range(1, 13)))],
+)
+def test_of_much_that_is_alike_but_for_its_date_that_of_the_date_comes_first(
+    tmp_path: Path, mode: Mode, query: str, days: set[int]
+) -> None:
+    with client_on(tmp_path, embedder="minilm") as opened:
+        for month in (2, 3, 4):
+            for day in range(1, 13):
+                fact = f"2025-{month:02}-{day:02}: met the team"
+                entity = {"name": f"{month}/{day}", "entityType": "note", "observations": [fact]}
+                opened("create_entities", entities=[entity], threadId=f"{month} {day}")
+        found = opened("search_nodes", query=query, mode=mode)["entities"]
+    names = [entity["name"] for entity in found[: len(days)]]
+    assert set(names) == {f"3/{day}" for day in days}
 
 
 MISSPELT = {

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from projections.search.candidates import NO_ROW, Candidates, Places
-from projections.search.late import interaction
+from projections.search.late import date_pieces, interaction
 from projections.search.questions import Posed
 from projections.search.ranking import LENT_REACH, Features, Scores, scores
 from projections.text import analysis
@@ -43,9 +43,10 @@ def ordered_closely(
     candidates: Candidates,
     look: Look,
     asked: Posed,
+    dated: frozenset[str],
 ) -> Ranking:
     """The candidates and what came in beside them, which they are told. What the pieces of the query count is known,
-    where there are any."""
+    where there are any; and which documents are `dated` as the query says, in whatever words."""
     first = ordered(candidates).places
     rows = candidates.row[first]
     around = look.surroundings(
@@ -63,7 +64,11 @@ def ordered_closely(
     late = np.full(len(every), np.nan, np.float32)
     if asked.pieces is not None and asked.counted is not None:
         stored = asked.meaning.embedder.pieces(around.keys)
-        answering = interaction(asked.pieces, asked.counted, stored, around.beside_close)
+        close_ones = every[around.close].tolist()
+        named = np.zeros(len(stored), np.bool_)
+        named[: len(close_ones)] = [candidates.refs[place] in dated for place in close_ones]
+        said = np.outer(named, date_pieces(asked.pieces)) if named.any() else None
+        answering = interaction(asked.pieces, asked.counted, stored, around.beside_close, said)
         late[around.close] = answering[: len(around.close)]
         _raise_holders(late, candidates, every)
     close = np.zeros(len(every), np.bool_)

@@ -13,21 +13,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from projections.embedding.pieces import Asked, unpack
 from projections.search.candidates import Places
 from projections.search.ranking import Scores
+from projections.text import analysis
+from projections.text.dates import dates
 
 COSINE_FLOOR = 0.4
 BESIDE_SHARE = 0.9
 
 
 def interaction(
-    asked: Asked, weight: Scores, stored: Sequence[bytes | None], beside: Iterable[Places]
+    asked: Asked,
+    weight: Scores,
+    stored: Sequence[bytes | None],
+    beside: Iterable[Places],
+    said: NDArray[np.bool_] | None = None,
 ) -> Scores:
     """The score 0..1 of each text, float32 (texts,); NaN for those whose pieces are not `stored`.
 
-    `beside` holds arrays (texts,) of the place of a neighbour among these texts, -1 where there is none.
+    `beside` holds arrays (texts,) of the place of a neighbour among these texts, -1 where there is none; `said`
+    (texts, pieces) says which pieces of the question a text is known to have, in whatever words.
     """
     scores = np.full(len(stored), np.nan, np.float32)
     places = np.array([place for place, text in enumerate(stored) if text], np.int64)
@@ -40,9 +48,22 @@ def interaction(
     best = np.zeros((len(stored) + 1, cosines.shape[1]), np.float32)
     best[places] = np.maximum.reduceat(cosines, pieces.starts, axis=0)
     best = np.maximum(best - COSINE_FLOOR, 0.0) / (1.0 - COSINE_FLOOR)
+    if said is not None:
+        best[:-1][said[:, counting]] = 1.0
     with_beside = best[:-1]
     for neighbours in beside:
         with_beside = np.maximum(with_beside, BESIDE_SHARE * best[neighbours])
     counted = weight[counting] / weight[counting].sum()
     scores[places] = (with_beside @ counted)[places]
     return scores
+
+
+def date_pieces(asked: Asked) -> NDArray[np.bool_]:
+    """Which pieces of the question name a date, (pieces,)."""
+    plain = map(analysis.spaced, map(analysis.normalise, asked.words))
+    spoken = {
+        number: word for number, word in zip(asked.numbers, plain, strict=True) if word.isalnum()
+    }
+    numbers = list(spoken)
+    places = [place for date in dates([*spoken.values()]) for place in date.places]
+    return np.isin(asked.numbers, [numbers[place] for place in places])

@@ -72,12 +72,13 @@ class Found(msgspec.Struct, frozen=True):
 
 class _Worded(NamedTuple):
     """What has the words, and what has the query as a part, each best first; whether there may be more further
-    down; and where they were looked for."""
+    down; where they were looked for; and which of those that have words have a date that the query names."""
 
     words: list[TextHit]
     parts: list[TextHit]
     deeper: bool
     text: TextProjector | None = None
+    dated: frozenset[str] = frozenset()
 
 
 _NOTHING = _Worded([], [], False)
@@ -123,7 +124,8 @@ class Searcher:
         scope, depth = Scope(at, kinds, labels, since), max(DEPTH, depth)
         parsed = parse(query)
         by_words = partial(self._by_words, query, parsed, scope, depth)
-        if mode == "text" or not parsed.is_plain or not query.strip():
+        means_nothing = mode == "hybrid" and not any(map(str.isalnum, query))
+        if mode == "text" or not parsed.is_plain or not query.strip() or means_nothing:
             worded = by_words()
             return Found(_hits_by_words(worded), None, worded.deeper)
         words = Meanwhile(by_words)
@@ -187,7 +189,8 @@ def _found_in(text: TextProjector, query: str, parsed: Query, scope: Scope, dept
     deeper = depth in (len(words), len(parts))
     if parsed.is_plain and len(words) == depth:
         words += _by_words_of_parts(text, parsed, scope, words, parts)
-    return _Worded(words, parts, deeper, text)
+    dated = text.dated(parsed, scope, frozenset(hit.thing for hit in words))
+    return _Worded(words, parts, deeper, text, dated)
 
 
 def _by_words_of_parts(
@@ -230,7 +233,7 @@ def _by_meaning(query: str, worded: _Worded, near: _Near, scope: Scope, depth: i
 
         rarity = partial(worded.text.rarity, at=scope.at)
         asked = asked._replace(counted=weights(asked.pieces, rarity))
-    closely = ordered_closely(query, candidates, near.look, asked)
+    closely = ordered_closely(query, candidates, near.look, asked, worded.dated)
     return Found(_hits(candidates, closely), asked.notice, deeper)
 
 

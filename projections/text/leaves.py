@@ -13,17 +13,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import TypeVar
 
 from memlog.patience import require_time
 from projections.query import Leaf, Phrase, Prefix, Words
 from projections.text import analysis
 from projections.text.clauses import Clause, InOrder, Joined, Near, Part, Scored, Span, Term
+from projections.text.dates import dates, naming
 from projections.text.layers import Searching
 from projections.text.rows import RETIRED
 
 TERMS_MAX = 64
 """Of one run of plain words so many distinct ones are looked up: of more, the rarest."""
+
+DATES_MAX = 8
+"""Of the dates that a query names, so many."""
 
 PREFIX_MAX = 64
 """Characters of a prefix that count; the index refuses expressions of more than 1,000 states."""
@@ -69,6 +74,18 @@ class Leaves:
                 words[-1:] = [word[:PREFIX_MAX] for word in words[-1:]]
                 return self._phrase(words, begins=True) if words else self._symbols(text)
 
+    def dated(self, text: str) -> Clause | None:
+        """What has a date that the words of `text` name, however it is written; None where they name none. It weighs
+        what they do and what the date does: who has all of it in other words has more than who has most of the words.
+        """
+        words = _exact(text)
+        found: list[Clause] = []
+        for date in islice(dates(words), DATES_MAX):
+            documents = naming(date)
+            weight = sum(self.rarity(words[place]) for place in date.places)
+            found.append(scored(documents, weight + self._idf(self._having(documents))))
+        return Joined(should=tuple(found)) if found else None
+
     def rarity(self, word: str) -> float:
         """The idf of a word as a search by words counts it, a share of it where no text has the word; 0 of stop words
         and of what is no word."""
@@ -107,6 +124,9 @@ class Leaves:
             clauses += self._word(stem, stems[stem])
         clauses += [self._phrase(list(words)) for words in self._rarest(identifiers, InOrder)]
         clauses += [self._anywhere(symbol) for symbol in list(symbols)[:TERMS_MAX]]
+        dated = self.dated(text)
+        if dated is not None:
+            clauses.append(dated)
         return Joined(should=tuple(clauses)) if clauses else None
 
     def _rarest(
@@ -169,14 +189,15 @@ class Leaves:
         return Joined(must=every) if every else None
 
     def _anywhere(self, needle: str) -> Clause:
-        anywhere = Part(needle)
-        return scored(anywhere, self._idf(self._having(anywhere)))
+        return self._weighed(Part(needle))
 
     def _phrase(self, words: list[str], *, begins: bool = False) -> Clause:
         if len(words) == 1 and not begins and analysis.is_unpaired(words[0]):
             return self._anywhere(words[0])
-        phrase = InOrder(tuple(words), begins)
-        return scored(phrase, self._idf(self._having(phrase)))
+        return self._weighed(InOrder(tuple(words), begins))
+
+    def _weighed(self, documents: Clause) -> Clause:
+        return scored(documents, self._idf(self._having(documents)))
 
     # -- counting
 

@@ -130,6 +130,11 @@ class TextProjector:
         with _speaking_of(self._path):
             return self._searched().search(query, scope, limit, of)
 
+    def dated(self, query: Query, scope: Scope, of: frozenset[str]) -> frozenset[str]:
+        """Which documents of these things have a date that the query names, as `TextSnapshot.dated` says."""
+        with _speaking_of(self._path):
+            return self._searched().dated(query, scope, of)
+
     def substring(self, needle: str, scope: Scope = NOW, *, limit: int) -> list[TextHit]:
         """Documents whose text holds `needle`, case and width aside; scores as in `part.part_score`.
 

@@ -77,6 +77,15 @@ class TextSnapshot:
         sought = _Sought(self, Joined(should=tuple(any_of)), clause, scope)
         return best_of_things(root, sought, limit)
 
+    def dated(self, query: Query, scope: Scope, of: frozenset[str]) -> frozenset[str]:
+        """Of a query of words alone: the refs of the documents of these things that have a date which it names."""
+        root = query.root
+        asked = self._leaves(scope.at).dated(root.text) if isinstance(root, Words) else None
+        if asked is None:
+            return frozenset()
+        found = self.texts.having(_narrowed([asked, *_among(of)], scope))
+        return frozenset(head.ref for head in self.texts.heads(found))
+
     def substring(self, needle: str, scope: Scope, limit: int) -> list[TextHit]:
         needle = analysis.normalise(needle)
         if not needle or limit < 1:
