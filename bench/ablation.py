@@ -1,6 +1,6 @@
 """Hybrid search without one of its parts, or with another number in its place, for `quality`.
 
-A variant changes the numbers of `ranking`, `late`, `weighing` and `closely` in this process while it is entered.
+A variant changes the numbers of `ranking`, `late`, `weighing`, `closely` and `leaves` in this process while it is entered.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from projections.search import closely, late, ranking, weighing
+from projections.text import leaves
 from projections.vectors.rows import Rows
 
 Changes = Mapping[tuple[ModuleType | type, str], Any]
@@ -56,6 +57,7 @@ NO_LENDING: Changes = {(ranking, "LENT_SHARE"): 0.0}
 NO_COMPANIONS: Changes = {(Rows, "companions"): _nobody}
 NO_NAMES: Changes = {(ranking, "NAMED_BONUS"): 0.0}
 NO_ASKING: Changes = {(ranking, "ASKING_DEDUCTION"): 0.0}
+NO_DATES: Changes = {(leaves, "DATES_MAX"): 0}
 
 _CHANGES: Mapping[str, Changes] = {
     "as it is": {},
@@ -69,6 +71,7 @@ _CHANGES: Mapping[str, Changes] = {
     "no neighbours at all": {**NO_LENDING, **NO_COMPANIONS, (late, "BESIDE_SHARE"): 0.0},
     "names in the question count nothing": NO_NAMES,
     "questions are no worse": NO_ASKING,
+    "dates in the question are words like others": NO_DATES,
     "looking at 20": {(closely, "CLOSE_MAX"): 20},
     "looking at 75": {(closely, "CLOSE_MAX"): 75},
     "words and meaning alone": {
@@ -78,6 +81,7 @@ _CHANGES: Mapping[str, Changes] = {
         **NO_COMPANIONS,
         **NO_NAMES,
         **NO_ASKING,
+        **NO_DATES,
     },
 }
 
