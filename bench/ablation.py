@@ -1,6 +1,7 @@
 """Hybrid search without one of its parts, or with another number in its place, for `quality`.
 
-A variant changes the numbers of `ranking`, `late`, `weighing`, `closely` and `leaves` in this process while it is entered.
+A variant changes the numbers of `ranking`, `late`, `weighing`, `closely` and `leaves` in this process while it is
+entered.
 """
 
 from __future__ import annotations
