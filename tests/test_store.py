@@ -215,6 +215,30 @@ def test_a_project_that_another_process_is_moving_is_found(store: Store, tmp_pat
     assert found == [row]
 
 
+def test_after_a_deletion_nobody_waits_for_who_is_at_another_project(
+    store: Store, tmp_path: Path
+) -> None:
+    store.create("one")
+    store.create("two")
+    project = store.project("one")
+    assert _run_in_child(tmp_path, "store.delete('two')") == ""
+    with ThreadPoolExecutor() as threads, store._open.locked("a third"):
+        assert threads.submit(store.project, "one").result(timeout=10) is project
+
+
+def test_a_project_whose_folder_is_away_stays_known_while_another_is_deleted(
+    store: Store, tmp_path: Path
+) -> None:
+    row = store.create("one")
+    store.create("two")
+    folder, elsewhere = tmp_path / "projects" / row.id, tmp_path / "elsewhere"
+    folder.rename(elsewhere)
+    store.delete("two")
+    assert store.knows("one")
+    elsewhere.rename(folder)
+    assert statuses(store) == {"one": "active"}
+
+
 def test_who_wrote_nothing_in_the_end_goes_on_behind_what_another_process_wrote(
     store: Store, tmp_path: Path
 ) -> None:

@@ -359,8 +359,13 @@ class Store:
         """What is seen in the catalogue. One that was lost, or has another in its place, agrees with the logs first."""
         self._folders.require_there()
         seen = look(self._catalog)  # which opens the file anew where another stands there
-        if self._catalog.identity == self._agreed:
+        identity = self._catalog.identity
+        if identity == self._agreed:
             return seen
+        # It was written anew, for one was deleted.
+        if not self._unlisted() - self._catalog.pending():
+            self._agreed = identity
+            return look(self._catalog)
         with self._open.locked():  # nobody else is at it
             if self._catalog.identity != self._agreed:
                 self._agree()
