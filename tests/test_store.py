@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import signal
 import threading
@@ -165,6 +166,28 @@ def test_what_a_project_was_called_is_gone_also_where_its_deletion_was_cut_short
     store.close()
     assert told_anywhere(tmp_path, "plugh") != []
     Store(tmp_path).close()
+    assert told_anywhere(tmp_path, "xyzzy") == told_anywhere(tmp_path, "plugh") == []
+
+
+def test_where_the_disk_is_full_a_deletion_is_done_and_what_the_project_was_called_goes_later(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where another process has the log open, so that no room is made."""
+    store.create("one")
+    store.create("xyzzy", "plugh of old")
+
+    def no_room(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr(environment.Environment, "rewrite", no_room)
+        assert store.delete("xyzzy").name == "xyzzy"
+        assert statuses(store) == {"one": "active"}
+        with pytest.raises(ProjectExists):
+            store.create("one")
+        assert store.archive("one").status == "archived"
+    assert told_anywhere(tmp_path, "plugh") != []
+    assert statuses(store) == {"one": "archived"}
     assert told_anywhere(tmp_path, "xyzzy") == told_anywhere(tmp_path, "plugh") == []
 
 

@@ -48,10 +48,21 @@ class Settling:
         moved, keeps no other from it."""
         for project_id in sorted(project_ids):
             try:
-                self.settle(project_id)
-                self._catalog.settled(project_id)
+                self.end(project_id)
             except (StorageError, OSError) as error:
                 log.warning("project %s stays as it is: %s", project_id, cause(error))
+
+    def end(self, project_id: str) -> None:
+        """Settles a change, which is pending no more then: but where the disk has no room for a catalogue in which no
+        page tells of what was removed. Then all is as it should be but for that, and whoever lists projects tries
+        again."""
+        self.settle(project_id)
+        try:
+            self._catalog.clear()  # last: what was thrown away has made room for it
+        except StorageError as error:
+            log.warning("what deleted projects were called is not erased yet: %s", error.message)
+            return
+        self._catalog.settled(project_id)
 
     def settle(self, project_id: str) -> None:
         """Makes the folder's place and the catalogue's row agree with the project's log."""
@@ -87,7 +98,6 @@ class Settling:
         if row is not None and self._has_namesake(row):
             row = None
         self._catalog.write(project_id, row)
-        self._catalog.clear()  # last: what was thrown away has made room for it
 
     def _brought_back(self, project_id: str) -> Path | None:
         """The folder that was put aside, where it was, because nothing took its place."""

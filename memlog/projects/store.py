@@ -422,16 +422,14 @@ class Store:
             try:
                 yield
             except BaseException:
-                self._settling.settle(project_id)
-                self._catalog.settled(project_id)
+                self._settling.end(project_id)
                 raise
             self._settle_done(project_id)
 
     def _settle_done(self, project_id: str) -> None:
         """Settles a change that is in the log already. Raises StorageError, which says so, where the disk fails."""
         try:
-            self._settling.settle(project_id)
-            self._catalog.settled(project_id)
+            self._settling.end(project_id)
         except (StorageError, OSError) as error:
             raise StorageError(
                 f"The change is done, but the list of projects could not be written: {cause(error)}",
