@@ -11,15 +11,16 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from filelock import FileLock, Timeout
 
 from memlog.errors import EmbeddingError
+from memlog.storage.environment import Environment
 from projections import embeddings
 from projections.embedding import CachedEmbedder, VectorCache
 from projections.embedding.cached import QUERIES_MAX
@@ -64,6 +65,25 @@ def cache(tmp_path: Path) -> Iterator[VectorCache]:
 
 
 # --- on disk
+
+
+def test_two_caches_may_be_written_anew_at_once(
+    cache: VectorCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two embedders: one process takes out what was purged, another what a deleted project had."""
+    cache.put_many(["a"], np.ones((1, 8), np.float32))
+    make = Environment.fill
+
+    def while_another_is_written(*arguments: Any, **options: Any) -> None:
+        make(*arguments, **options)
+        monkeypatch.setattr(Environment, "fill", make)
+        with closing(VectorCache(tmp_path / "embeddings" / "another.mdb")) as another:
+            another.compact()
+
+    monkeypatch.setattr(Environment, "fill", while_another_is_written)
+    cache.compact()
+    (kept,) = cache.get_many(["a"])
+    assert kept is not None
 
 
 def test_a_vector_comes_back_rounded_to_half_precision_and_others_are_absent(
@@ -206,7 +226,7 @@ def test_a_cache_that_was_damaged_is_followed_once_another_process_began_it_anew
 
 FOLLOW_WITHOUT_FILES = """
 import os, resource, subprocess, sys
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 import numpy as np
 from memlog.errors import StorageError

@@ -501,7 +501,7 @@ def test_the_passages_of_a_long_text_go_with_it(
 def test_what_a_crash_left_of_a_rewriting_is_in_nobodys_way(store: Store) -> None:
     project = store.project("one")
     do(project, create("Jon"))
-    leftover = project.folder / "rewriting"
+    leftover = project.folder / "log.mdb.rewriting"
     leftover.mkdir()
     (leftover / "log.mdb").write_bytes(b"half")
     purge(store, "Jon")
@@ -521,7 +521,7 @@ def test_a_purge_that_fails_gives_the_disk_back_what_it_had_written(
     monkeypatch.setattr("memlog.projects.project._erased", full)
     with pytest.raises(StorageError) as failed:
         purge(store, "Jon")
-    assert not (project.folder / "rewriting").exists()
+    assert not (project.folder / "log.mdb.rewriting").exists()
     opened = [os.readlink(each) for each in Path("/proc/self/fd").glob("*") if each.is_symlink()]
     assert not [each for each in opened if "rewriting" in each], failed
     assert said(store) == {"Jon", "Jon: was a banker"}

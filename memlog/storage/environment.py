@@ -55,8 +55,8 @@ CLOSING_SECONDS_MAX, CLOSING_POLL_SECONDS = 5.0, 0.02
 _open: WeakSet[Environment] = WeakSet()
 _opening = threading.Lock()
 
-REWRITING = "rewriting"
-"""The folder, beside a file, in which another is made to take its place."""
+REWRITING = ".rewriting"
+"""Added to the name of a file: the folder, beside it, in which another is made to take its place."""
 
 
 class _Replaced(Exception):
@@ -323,7 +323,7 @@ class Environment:
         transaction whether the file `was_replaced`, and whoever opens it must not do so meanwhile, for
         the lock file that says which pages are current is replaced just before.
         """
-        folder = self.path.parent / REWRITING
+        folder = self.path.with_name(f"{self.path.name}{REWRITING}")
         fresh = folder / self.path.name
 
         def body(transaction: lmdb.Transaction) -> None:
