@@ -191,6 +191,25 @@ def test_where_the_disk_is_full_a_deletion_is_done_and_what_the_project_was_call
     assert told_anywhere(tmp_path, "xyzzy") == told_anywhere(tmp_path, "plugh") == []
 
 
+def test_a_project_for_whose_log_the_disk_had_no_room_is_not_there_as_a_damaged_one(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_it = environment.Environment.__init__
+
+    def half_made(_: object, path: Path, *arguments: object, **options: object) -> None:
+        monkeypatch.setattr(environment.Environment, "__init__", open_it)
+        path.parent.mkdir(parents=True)
+        path.write_bytes(bytes(4096))
+        raise StorageError("No space left on device")
+
+    monkeypatch.setattr(environment.Environment, "__init__", half_made)
+    with pytest.raises(StorageError, match="No space left"):
+        store.create("one")
+    assert statuses(store) == {}
+    assert list((tmp_path / "projects").iterdir()) == []
+    assert store.create("one").name == "one"
+
+
 @pytest.mark.parametrize("how", ["delete", "purge"])
 def test_a_file_that_is_removed_for_good_is_let_go_of(store: Store, how: str) -> None:
     """What was in it would be on the disk as long as this process has it open."""

@@ -151,10 +151,21 @@ class Store:
             known = self._catalog.row(name)
             if known is not None and self._is_there(known):
                 return self._made_before(known, command, origin)
-            project = self._open.new(project_id)
             context = msgspec.structs.replace(self.context, new_id=lambda _: project_id)
-            project.execute(command, context, _as_it_is, origin)
+            try:
+                self._open.new(project_id).execute(command, context, _as_it_is, origin)
+            except StorageError:
+                self._throw_away_unmade(project_id)
+                raise
         return self.find(name)
+
+    def _throw_away_unmade(self, project_id: str) -> None:
+        """What the disk took of a log that could not be begun: it would be taken for one that was damaged."""
+        self._open.forget(project_id)
+        folder = self._folders.home(project_id)
+        if folder.exists():
+            with suppress(OSError):
+                self._folders.throw_away(folder)
 
     def _made_before(self, row: ProjectRow, command: CreateProject, origin: Origin) -> ProjectRow:
         """The project, if it was this very command that made it. Raises ProjectExists."""
