@@ -32,7 +32,7 @@ from mcp_types import (
     RequestId,
 )
 from mcp_types.methods import validate_client_request
-from mcp_types.version import LATEST_MODERN_VERSION
+from mcp_types.version import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
 from opentelemetry.trace import ProxyTracerProvider, get_tracer_provider
 
 from memlog.patience import Impatient
@@ -184,9 +184,13 @@ class Form(Protocol):
 
 
 class HandshakeForm:
-    """As on stdio and in sessions: pydantic's JSON."""
+    """As on stdio and in sessions: pydantic's JSON, in the revision of the protocol that was agreed on."""
+
+    def __init__(self, version: str = LATEST_HANDSHAKE_VERSION) -> None:
+        self._version = version
 
     def result(self, request_id: bytes, answer: Answer) -> bytes:
+        answer = answer.within(self._version)
         structured = _encode_json(answer.structured)
         content = _content(answer, structured, _encode_json)
         if _LARGE_FLOAT.search(structured):

@@ -26,6 +26,7 @@ from mcp_types import (
     ResourceLink,
     TextContent,
 )
+from mcp_types.version import is_version_at_least
 
 from memlog import __version__
 from memlog.closest import did_you_mean
@@ -47,6 +48,9 @@ from server.threads import in_thread
 
 COMMAND_ID_META = "memlog/commandId"
 """A key in a call's `_meta`: the client's own id for a command, with which a retry is safe."""
+
+LINKS_SINCE = "2025-06-18"
+"""The revision of the protocol that brought links into the results of tools. Clients before it take no such result."""
 
 UNFORESEEN = "INTERNAL_ERROR"
 """The outcome of a call that ended in an exception."""
@@ -100,7 +104,7 @@ def build_server(
 
         def performed() -> tuple[str, CallToolResult]:
             answer = perform(tool, call, params.arguments)
-            return answer.outcome, answer.as_result()
+            return answer.outcome, answer.within(context.protocol_version).as_result()
 
         outcome, began = UNFORESEEN, time.perf_counter()
         try:
@@ -151,6 +155,11 @@ class Answer(NamedTuple):
     @property
     def failed(self) -> bool:
         return self.outcome != "ok"
+
+    def within(self, protocol_version: str) -> Answer:
+        """What of it this revision has a form for: results name the URIs that links repeat."""
+        has_links = is_version_at_least(protocol_version, LINKS_SINCE)
+        return self if has_links else self._replace(links=())
 
     def as_result(self) -> CallToolResult:
         structured = msgspec.to_builtins(self.structured)

@@ -25,7 +25,7 @@ from tests.service import Refused
 REPOSITORY = Path(__file__).parents[1]
 DEADLINE_S = 60.0
 
-Era = Literal["2024-11-05", "2025-11-25", "2026-07-28"]
+Era = Literal["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
 Message = dict[str, Any]
 
 ENVELOPE = {

@@ -117,6 +117,36 @@ def test_every_tool_answers_the_same_bytes_on_the_short_way_and_on_the_sdks(
         assert masked(one) == masked(other)
 
 
+NOTE = {"type": "note", "content": "tea", "source": "s", "confidence": 1}
+
+
+def kinds(answer: Message) -> list[str]:
+    """Of the contents of a result."""
+    return [each["type"] for each in answer["result"]["content"]]
+
+
+@pytest.mark.parametrize("meta", [{}, {"unheard.of/key": 1}], ids=["short", "sdk"])
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        ("2024-11-05", ["text"]),
+        ("2025-03-26", ["text"]),
+        ("2025-06-18", ["text", "resource_link"]),
+        ("2025-11-25", ["text", "resource_link"]),
+    ],
+)
+def test_links_come_in_the_revisions_that_have_them(
+    version: Era, expected: list[str], meta: Message, tmp_path: Path
+) -> None:
+    listing = call(2, "memory_list")
+    listing["params"]["_meta"] = meta
+    with served(tmp_path, era=version) as server:
+        server.write(line(call(1, "memory_create", **NOTE)))
+        server.read_line()
+        server.write(line(listing))
+        assert kinds(json.loads(server.read_line())) == expected
+
+
 texts = st.text(st.characters(codec="utf-8"))
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | texts,

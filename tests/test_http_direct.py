@@ -30,7 +30,7 @@ from server.session import Session
 from tests.asgi import LEGACY, MODERN, Answer, BySdk, Client, app_over, ask
 from tests.connected import run
 from tests.served import ENVELOPE, Era
-from tests.test_direct import WRONG, answers, filled_in, masked
+from tests.test_direct import NOTE, WRONG, answers, filled_in, kinds, masked
 from tests.test_stdio import ROUND
 
 ERAS = pytest.mark.parametrize("era", [LEGACY, "2024-11-05", MODERN])
@@ -92,6 +92,31 @@ def test_every_tool_answers_the_same_on_the_short_way_and_on_the_sdks(
     assert sum(b'"isError":true' in each.body for each in short) >= 8
     for one, other in zip(short, long, strict=True):
         alike(one, other)
+
+
+@pytest.mark.parametrize("kind", [App, BySdk])
+@pytest.mark.parametrize("stateless", [False, True])
+@pytest.mark.parametrize(
+    ("era", "expected"),
+    [
+        ("2025-03-26", ["text"]),
+        ("2025-06-18", ["text", "resource_link"]),
+        (MODERN, ["text", "resource_link"]),
+    ],
+)
+def test_links_come_in_the_revisions_that_have_them(
+    era: Era, expected: list[str], stateless: bool, kind: type[App], tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        async with app_over(tmp_path, kind, http_stateless=stateless, project="default") as app:
+            client = Client(app, era)
+            await client.open()
+            if era == "2025-03-26":
+                del client.headers["mcp-protocol-version"]  # which came with the next revision
+            await client.call("memory_create", NOTE)
+            assert kinds((await client.call("memory_list", {})).json) == expected
+
+    run(scenario)
 
 
 @example(Answered({"small": 1e-05, "smaller": -9.9e-05}, None, (), (), "ok"))

@@ -112,11 +112,12 @@ class Connections:
                     start = message
                     return
                 if start is not None:
-                    if _accepts(message):
+                    version = _agreed(message)
+                    if version is not None:
                         opened = Headers(raw=start["headers"])[MCP_SESSION_ID_HEADER]
                         self._make_room(client)
                         self._sessions[opened] = connection
-                        connection.direct.open(opened)
+                        connection.direct.open(opened, version)
                     else:
                         del MutableHeaders(raw=start["headers"])[MCP_SESSION_ID_HEADER]
                     await send(start)
@@ -183,7 +184,7 @@ class Connections:
         async with self._sharing:
             if door not in self._shared:
                 connection = await self._open(door, lasting=False)
-                connection.direct.open(None)
+                connection.direct.open(None, None)
                 self._shared[door] = connection
             return self._shared[door]
 
@@ -229,13 +230,13 @@ def _begun_anew(scope: Scope) -> Scope:
     return {**scope, "headers": [each for each in scope["headers"] if each[0] != resumed]}
 
 
-def _accepts(message: Message) -> bool:
-    """Whether this is the body of an answer to `initialize` that is no error."""
+def _agreed(message: Message) -> str | None:
+    """The revision of the protocol that this body of an answer to `initialize` agrees to; None if it is an error."""
     try:
         answer = msgspec.json.decode(message.get("body", b""), type=_Opening)
     except msgspec.MsgspecError:
-        return False
-    return "protocolVersion" in answer.result
+        return None
+    return answer.result.get("protocolVersion")
 
 
 class _Opening(msgspec.Struct):

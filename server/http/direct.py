@@ -34,7 +34,14 @@ from mcp.shared.inbound import (
     MCP_PROTOCOL_VERSION_HEADER,
 )
 from mcp.shared.jsonrpc_dispatcher import cancelled_request_id_from_params
-from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCNotification, RequestId
+from mcp_types import (
+    DEFAULT_NEGOTIATED_VERSION,
+    INTERNAL_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCNotification,
+    RequestId,
+)
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_MODERN_VERSION
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
@@ -55,7 +62,6 @@ ACCEPT_BYTES_MAX = 200
 
 _JSON = b"application/json"
 _HANDSHAKE_VERSIONS = {None, *(version.encode() for version in HANDSHAKE_PROTOCOL_VERSIONS)}
-_HANDSHAKE = HandshakeForm()
 
 _Header = tuple[bytes, bytes]
 
@@ -94,17 +100,20 @@ class Direct:
         self._on_called = on_called
         self._enveloped = EnvelopedForm(server)
         self._session: list[_Header] | None = None
+        self._agreed: HandshakeForm | None = None
         self._running: set[_Running] = set()
 
-    def open(self, session_id: str | None) -> None:
-        """The SDK takes calls of the handshake era, in this session or without one."""
+    def open(self, session_id: str | None, version: str | None) -> None:
+        """The SDK takes calls of the handshake era, in this session, of this revision of the protocol, or without one:
+        then each says its own."""
+        self._agreed = None if version is None else HandshakeForm(version)
         named = [] if session_id is None else [(MCP_SESSION_ID_HEADER, session_id)]
         self._session = [(name.encode(), value.encode()) for name, value in named]
 
     def end(self) -> None:
         """Whoever waits in the session waits no more."""
         for each in self._running:
-            if each.form is _HANDSHAKE:
+            if isinstance(each.form, HandshakeForm):
                 _settle(each.told, None)
 
     async def take(self, scope: Scope, receive: Whole, send: Send) -> bool:
@@ -127,7 +136,8 @@ class Direct:
         if call is None or call.tool not in self._calls:
             self._hear(receive.body)
             return False
-        await self._answer_in_session(call, self._session, receive, send)
+        form = self._agreed or _unagreed(version)
+        await self._answer_in_session(call, form, self._session, receive, send)
         return True
 
     async def _answer_enveloped(self, call: PlainCall, receive: Receive, send: Send) -> None:
@@ -139,9 +149,14 @@ class Direct:
         await _send(send, status, headers, told.message)
 
     async def _answer_in_session(
-        self, call: PlainCall, session: list[_Header], receive: Receive, send: Send
+        self,
+        call: PlainCall,
+        form: HandshakeForm,
+        session: list[_Header],
+        receive: Receive,
+        send: Send,
     ) -> None:
-        told = await self._told(call, _HANDSHAKE, receive)
+        told = await self._told(call, form, receive)
         status, message = (500, _ENDED) if told is None else (200, told.message)
         length = str(len(message)).encode()
         headers = [(b"content-type", _JSON), *session, (b"content-length", length)]
@@ -245,6 +260,11 @@ class Direct:
             for each in self._running:
                 if request_id is not None and each.call.id == coerce_request_id(request_id):
                     each.cancelled = True
+
+
+def _unagreed(version: bytes | None) -> HandshakeForm:
+    """The form of the revision that a header names; without one, that which the protocol says to assume."""
+    return HandshakeForm(DEFAULT_NEGOTIATED_VERSION if version is None else version.decode())
 
 
 def _plain_headers(scope: Scope) -> dict[bytes, bytes] | None:

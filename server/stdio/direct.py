@@ -26,8 +26,6 @@ from server.stdio.lines import Oversized
 from server.stdio.pending import Pending
 from server.threads import Crew, NoThread
 
-_FORM = HandshakeForm()
-
 
 class Ran(NamedTuple):
     """A call that was run: its answer, empty where nobody wanted it any more, and whether the tool gave it."""
@@ -49,6 +47,7 @@ class Direct:
         self._working = Pending()
         self._cancelled: set[RequestId] = set()
         self._opened = False
+        self._form = HandshakeForm()
         self._has_answered = False
         self.on_quiet: Callable[[], None] = lambda: None
         """Called when the last call at work is finished."""
@@ -66,8 +65,9 @@ class Direct:
         self._loop = asyncio.get_running_loop()
 
     def sent(self, message: JSONRPCMessage) -> None:
-        """The SDK's next message: once it has accepted a handshake, calls may come here."""
+        """The SDK's next message: once it has accepted a handshake, calls may come here, in the form agreed on."""
         if isinstance(message, JSONRPCResponse) and "protocolVersion" in message.result:
+            self._form = HandshakeForm(message.result["protocolVersion"])
             self._opened = self._untraced
 
     def take(self, line: bytearray | Oversized) -> bool:
@@ -116,7 +116,7 @@ class Direct:
         """Runs a call to its end, in any thread."""
         if call.id in self._cancelled:
             return Ran(call.id, b"", False)
-        told = self._calls.answer(call, _FORM)
+        told = self._calls.answer(call, self._form)
         return Ran(call.id, told.message + b"\n", told.outcome != UNFORESEEN)
 
     def send(self, ran: Ran) -> bytes | None:
