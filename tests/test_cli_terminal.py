@@ -16,24 +16,30 @@ from memlog.commands import CreateEntities, CreateRelations, NewEntity, NewRelat
 from memlog.projects.project import Origin
 from memlog.projects.store import Store
 from server.cli.common import SafeFormatter
+from server.http.logs import JsonLines
 from tests.command_line import CommandLine, Line, written
 from tests.served import DEADLINE_S, environment, run_memlog
 
 CLEAR, TITLE, BACK = "\x1b[2J", "\x9d0;owned\x9c", "was\rwill be"
+TURNED = "\u2067drawkcab\u202e\u2028\u2029"
 EVIL = f"Jon{CLEAR}{TITLE}"
-OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
 @pytest.fixture
 def memlog(tmp_path: Path) -> CommandLine:
     """Over a log that an import of an older version left with control characters."""
     store = Store(tmp_path / "data")
-    store.create("default", f"the [bold]old[/] one{CLEAR}")
+    store.create("default", f"the [bold]old[/] one{CLEAR}\u202e")
     project, context = store.project("default"), store.context
-    jon = NewEntity(name=EVIL, entity_type=f"person{CLEAR}", observations=[f"dances{CLEAR}", BACK])
+    jon = NewEntity(
+        name=EVIL,
+        entity_type=f"person{CLEAR}{TURNED}",
+        observations=[f"dances{CLEAR}", BACK, TURNED],
+    )
     knows = NewRelation(source=EVIL, target="Gina", relation_type=f"knows{TITLE}")
     for command in (CreateEntities(entities=[jon]), CreateRelations(relations=[knows])):
-        project.execute(command, context, lambda _: None, Origin(thread=f"one{CLEAR}"))
+        project.execute(command, context, lambda _: None, Origin(thread=f"one{CLEAR}{TURNED}"))
     store.close()
     return CommandLine(tmp_path / "data")
 
@@ -119,6 +125,15 @@ def test_a_message_of_the_log_to_stderr_obeys_nothing() -> None:
     record = logging.LogRecord("memlog", logging.WARNING, "", 0, "%s is behind", (EVIL,), None)
     told = SafeFormatter("%(levelname)s: %(message)s").format(record)
     assert told == "WARNING: Jon\\u001b[2J\\u009d0;owned\\u009c is behind"
+
+
+def test_a_line_of_the_log_over_http_obeys_nothing() -> None:
+    path = f"/{TITLE}\x7f\x85{TURNED}"  # which anybody can ask for
+    record = logging.LogRecord("memlog.http", logging.INFO, "", 0, "404 Not Found", None, None)
+    record.fields = {"path": path}
+    line = JsonLines().format(record)
+    assert json.loads(line)["path"] == path
+    assert line.isprintable()
 
 
 def test_commands_print_in_one_way() -> None:

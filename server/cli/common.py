@@ -6,7 +6,6 @@ import functools
 import json
 import logging
 import math
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from memlog.controls import safe
 from memlog.errors import EmbeddingError, StorageError
 from memlog.runs import runs
 from memlog.settings import LogLevel, Settings, load
@@ -39,9 +39,6 @@ LEVELS: dict[LogLevel, int] = {
 }
 
 Command = Callable[..., Any]
-
-_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""Every control character but tab and line feed. A log may hold some: older versions imported them."""
 
 COLUMNS_MIN = 40
 """Of a table: in fewer, as where nobody set how many there are and COLUMNS is 0, it would leave out what it shows."""
@@ -329,14 +326,6 @@ def indexed(service: Service, project: str, names: Iterable[str], progress: Prog
 class SafeFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         return safe(super().format(record))
-
-
-def safe(text: str) -> str:
-    """`text` with control characters as JSON spells them, so that a terminal shows and obeys none.
-
-    A text in a table is made safe before: columns are measured, and a control character has no width.
-    """
-    return _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def one_line(text: str) -> str:

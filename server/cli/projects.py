@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from memlog.commands import CreateProject
+from memlog.controls import safe
 from memlog.projects.store import Wanted
 from memlog.rows import Project as ProjectRow
 from memlog.settings import Settings
@@ -22,7 +23,6 @@ from server.cli.common import (
     one_line,
     open_console,
     print_json,
-    safe,
     say,
     service_of,
     warn_of_put_aside,

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from server.cli.common import safe
+from memlog.controls import safe
 
 
 class Terminal(Console):

@@ -13,6 +13,7 @@ import msgspec
 
 from memlog.closest import did_you_mean
 from memlog.commands import ProjectName
+from memlog.controls import safe
 from memlog.errors import InvalidParameter, MemlogError, shorten
 from memlog.settings import TOOLSETS, Settings
 from memlog.shell import command_line
@@ -29,7 +30,6 @@ from server.cli.common import (
     new_table,
     open_console,
     print_json,
-    safe,
     say,
     store_of,
     with_settings,

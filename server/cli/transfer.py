@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from memlog.blank import is_blank
-from memlog.controls import CONTROL
+from memlog.controls import CONTROL, safe
 from memlog.copies import chronicle, taking_in, transfer
 from memlog.errors import DamagedLog, MemlogError, ProjectExists, counted
 from memlog.projects.project import Origin, Outcome
@@ -25,7 +25,6 @@ from server.cli.common import (
     print_json,
     progress_bar,
     project_option,
-    safe,
     say,
     service_of,
     store_of,

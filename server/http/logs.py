@@ -1,7 +1,8 @@
 """The log of an HTTP server: a JSON object a line on stderr, with the id of the request it belongs to.
 
 The id is the client's `X-Request-Id` where that is short and plain, else made here; it comes back with
-the answer. Neither tokens nor what is stored is logged; paths are, and they may name projects.
+the answer. Neither tokens nor what is stored is logged; paths are, and they may name projects. Whatever stands in one,
+a line is one line, and nothing in it is obeyed by a terminal.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from memlog.controls import safe
 from memlog.times import iso
 from server.http.errors import refused
 from server.stdio.unread import stderr_handler
@@ -53,7 +55,7 @@ class JsonLines(logging.Formatter):
         line |= getattr(record, "fields", {})
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False)
+        return safe(json.dumps(line, ensure_ascii=False))
 
 
 def log_json_to_stderr(level: int) -> None:
