@@ -41,6 +41,7 @@ from server.addresses import item_uri
 from server.answering.cutting import together, within_budget
 from server.answering.findings import Group, findings
 from server.answering.memories import MEMORY_KINDS, found_memories
+from server.answering.packing import one_line
 from server.answering.rankings import Deep, ranked
 from server.input.arguments import decode
 from server.reading import read_in_thread
@@ -202,7 +203,8 @@ class Prompts:
         _, opened = self._session.project(project)
         with opened.read() as state:
             found = list(islice(state.labels(), LABELS_READ_MAX))
-        used = {label.removeprefix("type:") for label in found if label.startswith("type:")}
+        types = (each.removeprefix("type:") for each in found if each.startswith("type:"))
+        used = set(map(one_line, types))
         alike = {kind.casefold() for kind in used}
         return ", ".join(sorted(used | (TYPES_OFTEN_USED - alike)))
 
@@ -220,9 +222,10 @@ def _recalled(
     if groups:
         yield "From the knowledge graph:"
         yield "\n".join(
-            f"- {group.name} ({group.kind})"
+            f"- {one_line(group.name)} ({one_line(group.kind)})"
             + "".join(
-                f"\n  - {line} ({day})" for line, day in zip(group.lines, group.days, strict=True)
+                f"\n  - {_within(line, 4)} ({day})"
+                for line, day in zip(group.lines, group.days, strict=True)
             )
             for group in groups
         )
@@ -243,10 +246,15 @@ def _recalled(
 
 
 def _record(row: Memory, uri: str) -> str:
-    about = [row.memory_type, uri, iso(row.created_us), f"confidence {row.confidence:g}"]
+    about = [one_line(row.memory_type), uri, iso(row.created_us), f"confidence {row.confidence:g}"]
     if row.tags:
         about.append(f"tags {', '.join(row.tags)}")
-    return f"[{' | '.join(about)}]\n{text_of(row.content)}"
+    return f"[{' | '.join(about)}]\n  {_within(text_of(row.content), 2)}"
+
+
+def _within(text: str, spaces: int) -> str:
+    """A stored text as a part of a prompt, whose lines begin further to the left: none of its own looks like one."""
+    return f"\n{' ' * spaces}".join(text.splitlines())
 
 
 def _arguments(prompt: Prompt, given: Given) -> dict[str, str]:

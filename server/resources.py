@@ -48,6 +48,7 @@ from server.addresses import (
     read_address,
 )
 from server.answering.memories import require_memory
+from server.answering.packing import one_line
 from server.answering.portions import view_entity
 from server.answering.views import view_relation
 from server.input.arguments import decode
@@ -269,7 +270,7 @@ def _require_number(limit: int | str | None) -> None:
 
 def record_name(row: Memory) -> str:
     """The type of a record and the beginning of what it says."""
-    return f"{row.memory_type}: {headline(row.content)}"
+    return f"{one_line(row.memory_type)}: {headline(row.content)}"
 
 
 def headline(content: str | dict[str, Any]) -> str:
@@ -277,7 +278,7 @@ def headline(content: str | dict[str, Any]) -> str:
     if isinstance(content, dict):
         named = (content[key] for key in NAMING_KEYS if isinstance(content.get(key), str))
         content = next(named, None) or canonical_json(content)
-    text = " ".join(content.split())
+    text = one_line(content)
     if len(text) <= HEADLINE_CHARACTERS_MAX:
         return text
     return text[:HEADLINE_CHARACTERS_MAX].rstrip() + "…"

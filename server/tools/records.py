@@ -30,6 +30,7 @@ from server.answering.memories import (
 )
 from server.answering.moments import AsOf, NewSince, beyond, position_of
 from server.answering.nearest import silent_thread
+from server.answering.packing import one_line
 from server.answering.rankings import Deep, QueryText, ranked
 from server.answering.views import Blame, Provenance, view_provenance
 from server.registry import Arguments, Call, Link, Result, WroteThread, tool
@@ -133,7 +134,7 @@ class _RecordsCursor(Deep):
 
 
 def _links(result: RecordsResult) -> list[Link]:
-    return [Link(view.uri, f"{view.type} {view.id}") for view in result.results]
+    return [Link(view.uri, f"{one_line(view.type)} {view.id}") for view in result.results]
 
 
 @tool("records", "Search records", links=_links)
