@@ -169,6 +169,16 @@ def test_the_doctor_says_what_is_set_and_where_and_keeps_secrets(remembered: Com
     assert "swordfish" not in remembered("doctor", OPENAI_API_KEY="sk-swordfish").stdout
 
 
+def test_the_doctor_shows_no_credential_that_stands_in_an_address(remembered: CommandLine) -> None:
+    addresses = {
+        "MEMLOG_EMBEDDER_URL": "http://127.0.0.1:8080/v1?api-key=swordfish",
+        "MEMLOG_OAUTH_ISSUER": "https://jon:swordfish@example.com/issuer",
+    }
+    settings = remembered("doctor", "--json", **addresses).json["settings"]
+    assert settings["embedder_url"]["value"] == "http://127.0.0.1:8080/v1?…"
+    assert settings["oauth_issuer"]["value"] == "https://…@example.com/issuer"
+
+
 def test_what_it_makes_for_the_memory_is_for_its_owner_alone(tmp_path: Path) -> None:
     memlog = CommandLine(tmp_path / "made" / "data")
     memlog("projects", "create", "default")

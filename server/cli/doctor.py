@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -36,6 +37,8 @@ from server.rights.tokens import OF_OTHERS, Tokens, tokens_path
 from server.service import Opened, Service
 
 PACKAGES = ("mcp", "lmdb", "tantivy", "faiss-cpu", "onnxruntime", "msgspec", "anyio")
+
+_WITH_CREDENTIALS = re.compile(r"(://)[^/?#]*(?=@)|(\?).*")
 
 
 @click.command("doctor")
@@ -88,9 +91,14 @@ def _settings(settings: Settings, data_dir: Any) -> dict[str, dict[str, str]]:
     for setting in SETTINGS:
         value = getattr(settings, setting.field)
         text = ",".join(value) if isinstance(value, tuple) else str(value)
-        hidden = "(set)" if setting.secret and value else text
+        hidden = "(set)" if setting.secret and value else _without_credentials(text)
         shown[setting.field] = {"value": hidden, "from": origins[setting.field]}
     return shown
+
+
+def _without_credentials(text: str) -> str:
+    """An address without user, password and what stands behind `?`, where some services want a key."""
+    return _WITH_CREDENTIALS.sub(r"\1\2…", text) if "://" in text else text
 
 
 def _data_dir(folder: Path) -> dict[str, str]:
