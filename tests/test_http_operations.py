@@ -321,11 +321,13 @@ def test_what_watches_a_server_all_day_is_not_in_its_log_while_it_is_well(
 
 
 def test_what_libraries_tell_of_themselves_is_not_in_the_log(tmp_path: Path) -> None:
-    """The loader of faiss names each variant that it did not find, with the exception."""
-    with served_http(tmp_path, MEMLOG_EMBEDDER="minilm") as server:
+    """The loader of faiss names each variant that it did not find, with the exception; filelock each look at an index,
+    which whoever may connect has taken by asking whether the server is ready."""
+    with served_http(tmp_path, MEMLOG_EMBEDDER="minilm", MEMLOG_LOG_LEVEL="debug") as server:
         client = HttpClient(server)
         client("store_memory", content="was a banker")
         client("search_nodes", query="money", mode="semantic")
+        server.get("/readyz")
         assert {line["logger"] for line in server.log()} == {"memlog.http"}
 
 

@@ -63,8 +63,8 @@ def log_json_to_stderr(level: int) -> None:
     handler.setFormatter(JsonLines())
     logging.basicConfig(level=level, handlers=[handler], force=True)
     # Each request is one line of ours. The loader of faiss would tell which variants it tried,
-    # and the last of these log every answer that it streams.
-    for chatty in ("mcp", "uvicorn", "faiss", "sse_starlette"):
+    # and of the last two one logs every answer that it streams, the other every look at an index.
+    for chatty in ("mcp", "uvicorn", "faiss", "asyncio", "sse_starlette", "filelock"):
         logging.getLogger(chatty).setLevel(max(level, logging.WARNING))
     # It would repeat a foreign Host or Origin whole, from whoever connects; our line has the status.
     logging.getLogger("mcp.server.transport_security").setLevel(logging.ERROR)
