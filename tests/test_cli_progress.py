@@ -67,3 +67,17 @@ def test_how_many_projects_are_done_is_shown_meanwhile(data_dir: Path, command: 
     said = shown(data_dir, *arguments)
     assert b"projects" in said
     assert f"{PROJECTS}/{PROJECTS}".encode() in said
+
+
+@pytest.mark.parametrize("command", ["backup FOLDER", "verify"])
+def test_a_name_is_shown_as_it_is_whatever_brackets_it_has(tmp_path: Path, command: str) -> None:
+    names = ["[/]end", "[link=https://example.com]there[/link]", "a\nb"]
+    store = Store(tmp_path / "data")
+    for name in names:
+        store.create(name)
+    store.close()
+    said = shown(tmp_path / "data", *command.replace("FOLDER", str(tmp_path / "backup")).split())
+    for name in names[:2]:
+        assert name.encode() in said
+    assert b"a\\u000ab" in said
+    assert b"\x1b]8;" not in said  # a link

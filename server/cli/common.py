@@ -101,7 +101,7 @@ def confirm(question: str) -> None:
     if sys.stdin is None:
         say(f"{question} Nobody can answer, stdin is closed: --yes answers for scripts.", err=True)
         raise click.Abort
-    click.confirm(question, abort=True, err=True)
+    click.confirm(safe(question), abort=True, err=True)
 
 
 class Helpful(click.Group):
@@ -275,7 +275,7 @@ def progress_bar(*, hidden: bool = False) -> Iterator[Progress]:
 
     console = open_console(stderr=True)
     with Progress(
-        TextColumn("{task.description:<9}"),
+        TextColumn("{task.description:<9}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
@@ -289,7 +289,7 @@ def new_bar(progress: Progress, name: str, total: int | None) -> TaskID:
     """One bar more. Of many the first stays and the last few: with each that comes all are drawn again."""
     for gone in progress.task_ids[1:-BARS_LAST]:
         progress.remove_task(gone)
-    return progress.add_task(name, total=total)
+    return progress.add_task(one_line(name), total=total)
 
 
 def bar_for(progress: Progress) -> Callable[[str, int, int], None]:
