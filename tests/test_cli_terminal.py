@@ -152,6 +152,14 @@ def test_doctor_shows_brackets_in_names_as_they_are(tmp_path: Path) -> None:
     assert "project v[red]1: status active" in memlog("doctor").stdout
 
 
+def test_a_word_between_colons_in_a_name_is_shown_as_it_is(tmp_path: Path) -> None:
+    memlog = CommandLine(tmp_path)
+    assert memlog("projects", "create", "v:key:1").code == 0
+    assert memlog("token", "new", "laptop", "--project", "v:key:1").code == 0
+    assert "project v:key:1: status active" in memlog("doctor").stdout
+    assert "v:key:1" in memlog("token", "list").stdout
+
+
 @pytest.mark.parametrize("command", ["projects", "stats", "token list"])
 def test_in_a_narrow_terminal_nothing_of_a_table_is_left_out(
     memlog: CommandLine, command: str

@@ -364,7 +364,7 @@ def open_console(*, stderr: bool = False) -> Console:
     """Where coloured text and tables are printed."""
     from server.cli.terminal import Terminal
 
-    console = Terminal(stderr=stderr, highlight=False, soft_wrap=True)
+    console = Terminal(stderr=stderr, highlight=False, emoji=False, soft_wrap=True)
     console.width = max(console.width, COLUMNS_MIN)
     return console
 
