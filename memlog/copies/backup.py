@@ -249,6 +249,7 @@ def _continued(project: Project, name: str, folder: Path, progress: Progress) ->
             copy.add(_counted(entries, name, head, progress), receipts)
             copy.verify()
             sync_folder(target)
+            sync_folder(folder)
             how: Any = "whole" if position == 0 else "continued" if head > position else "unchanged"
             return Copied(project.folder.name, name, head, head - position, how)
 

@@ -154,6 +154,7 @@ def _staged(store: Store, copied: Path) -> Iterator[Path]:
             ) from error
         with closing(Copy(staged, copied)) as copy:
             copy.verify()
+        sync_folder(staged)
         yield staged
 
 

@@ -21,6 +21,7 @@ from memlog.projects.project import LOG_FILE, Project
 from memlog.projects.recent import Recent
 from memlog.repair.salvaging import salvage
 from memlog.rows import text_key
+from memlog.storage.disk import sync_folder
 from memlog.storage.errors import is_damage, storage_error
 from memlog.storage.gates import excluding_processes
 
@@ -66,8 +67,15 @@ class OpenProjects:
             return project
 
     def new(self, project_id: str) -> Project:
-        """One that is to be made: its log is empty."""
-        return self._put(project_id, Project(self._folders.home(project_id), clock=self._clock))
+        """One that is to be made: its log is empty, and on the disk. Raises StorageError."""
+        home = self._folders.home(project_id)
+        project = self._put(project_id, Project(home, clock=self._clock))
+        try:
+            sync_folder(home)
+            sync_folder(home.parent)
+        except OSError as error:
+            raise storage_error(home / LOG_FILE, error) from error
+        return project
 
     def file_of(self, project_id: str) -> Path:
         """Its log. Raises ProjectNotFound, DamagedLog where it is gone."""
