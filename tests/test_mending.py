@@ -385,6 +385,25 @@ def whole(found: list[Piece]) -> list[tuple[int, bytes | None]]:
 
 
 @given(data=st.data())
+def test_what_was_erased_stays_so_where_a_backup_has_it_and_what_was_lost_comes_back(
+    history: History, data: st.DataObject
+) -> None:
+    """In whatever order the log and the backup, or an old page of either, are looked through."""
+    position, value = data.draw(st.sampled_from(history.stored))
+    time_us = history.entries[position - 1].time_us
+    erased = codec.erase(position, value, time_us)
+    lost = codec.mend(position, value[1:CHAIN_END], time_us)
+    for there, stays in (
+        ({value, erased}, erased),
+        ({value, lost}, value),
+        ({erased, lost}, erased),
+    ):
+        found = pieces(standing(history) | {position: there})
+        assert found[position - 1].value == stays
+        assert [piece.link for piece in found] == [each[1:CHAIN_END] for _, each in history.stored]
+
+
+@given(data=st.data())
 def test_one_wrong_byte_is_made_right_wherever_it_is(history: History, data: st.DataObject) -> None:
     position, value = data.draw(st.sampled_from(history.stored))
     at = data.draw(st.integers(1, len(value) - 1))

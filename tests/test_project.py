@@ -211,6 +211,20 @@ def test_the_state_can_be_read_as_of_any_position(project: Project) -> None:
     assert [texts(project, "Jon", at) for at in (1, 2, 3, 4)] == [[], [], ["a"], ["a", "b"]]
 
 
+def test_what_is_known_of_several_is_of_each_and_nothing_of_one_that_is_gone(
+    project: Project,
+) -> None:
+    """As a search asks whose index is ahead of the state, or behind it."""
+    run(project, create("Jon", "lives here"))
+    run(project, create("Gina", "dances"))
+    run(project, CreateRelations(relations=[NewRelation("Jon", "Gina", "knows")]))
+    with project.read() as state:
+        jon, gina = list(state.entities())
+        known = list(state.known(["ent_gone", jon.id, "ent_gone", gina.id]))
+        assert known == [None, state.known_of(jon), None, state.known_of(gina)]
+        assert [each.observations[0].content for each in known if each] == ["lives here", "dances"]
+
+
 def test_a_position_that_is_not_there_yet_is_refused(project: Project) -> None:
     with pytest.raises(InvalidParameter, match="ends at 1"), project.read(at=2):
         pass
