@@ -363,6 +363,22 @@ def test_the_doctor_names_a_project_whose_log_was_cut(tmp_path: Path, status: st
     assert "damaged" in told["error"] and "`memlog repair default`" in told["hint"]
 
 
+def test_what_is_left_of_a_log_that_was_cut_moves_no_folder_and_renames_nothing(
+    tmp_path: Path,
+) -> None:
+    """That the project was archived stood at the end of its log."""
+    holding_lines(tmp_path)
+    with closing(Store(tmp_path / "data")) as store:
+        known = store.archive("default")
+    (log,) = (tmp_path / "data").rglob(LOG_FILE)
+    os.truncate(log, log.stat().st_size // 3)
+    with closing(Store(tmp_path / "data")) as store:
+        store.rebuild_catalog()
+        assert store.projects("all") == [known]
+        assert store.by_id(known.id).damage is not None
+    assert log.exists()
+
+
 def test_a_server_on_a_cut_log_says_so_and_serves_the_other_projects(tmp_path: Path) -> None:
     memlog: CommandLine = holding_lines(tmp_path)
     assert memlog("backup", tmp_path / "backup").code == 0
