@@ -233,6 +233,26 @@ def test_on_the_command_line_a_history_becomes_the_project_it_was(tmp_path: Path
     assert "restored, 9 entries" in fourth("import", file).stdout  # nothing was in there
 
 
+def test_a_history_takes_the_place_of_no_project_that_is_behind_it_or_went_another_way(
+    tmp_path: Path,
+) -> None:
+    memlog, other = holding_lines(tmp_path), CommandLine(tmp_path / "other")
+    early, later = tmp_path / "early.jsonl", tmp_path / "later.jsonl"
+    ann = written_lines(tmp_path / "ann.jsonl", [{**JON, "name": "Ann"}])
+    bob = written_lines(tmp_path / "bob.jsonl", [{**JON, "name": "Bob"}])
+    assert memlog("export", "--full", early).code == 0
+    assert memlog("import", ann).code == 0
+    assert memlog("export", "--full", later).code == 0
+    assert other("import", early).code == 0
+    for said in ("is there, and behind: it ends at position 9 of ", "exists already"):
+        there = other("export", "--full").stdout
+        refused = other("import", later)
+        assert (refused.code, said in refused.stderr) == (1, True), refused.stderr
+        assert other("export", "--full").stdout == there
+        assert not list((tmp_path / "other" / "replaced").glob("*"))
+        assert other("import", bob).code == 0
+
+
 @pytest.mark.parametrize("known", [False, True])
 def test_a_history_with_an_entry_that_was_changed_is_not_exported_and_the_file_stays(
     tmp_path: Path, known: bool
