@@ -55,6 +55,15 @@ def test_the_text_never_exceeds_the_budget_and_every_line_is_whole(
     assert footer is None or footer.endswith("there may be more") == more
 
 
+@given(ranked(), st.integers(40, 300), st.booleans())
+def test_what_was_left_out_is_said_and_nothing_else_is(
+    items: list[Item], budget_tokens: int, more: bool
+) -> None:
+    packed = pack(items, budget_tokens, more=more)
+    last = packed.text.rpartition("\n")[2]
+    assert last.startswith("… ") == (more or any(packed.left_out.values()))
+
+
 @given(ranked(), st.integers(1, 300))
 def test_nothing_is_told_twice_and_the_same_items_give_the_same_text(
     items: list[Item], budget_tokens: int
