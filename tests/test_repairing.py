@@ -509,7 +509,11 @@ def test_what_a_repair_found_lost_is_not_taken_for_there_when_a_backup_is_restor
     store.close()
 
 
-def test_an_archived_project_stays_archived_where_its_log_says_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("before_last", "status"), [(0, "active"), (1, "archived")])
+def test_an_archived_project_stays_archived_where_its_log_says_so(
+    tmp_path: Path, before_last: int, status: str
+) -> None:
+    """What is lost is that it was archived, or that it was restored before."""
     store = Store(tmp_path)
     project_id = store.create("old").id
     for number in range(3):
@@ -518,14 +522,15 @@ def test_an_archived_project_stays_archived_where_its_log_says_so(tmp_path: Path
     store.restore("old")
     store.archive("old")
     with store.by_id(project_id).snapshot() as (log, _):
-        value = dict(log.stored())[log.position()]
+        value = dict(log.stored())[log.position() - before_last]
     store.close()
     file = tmp_path / "archive" / project_id / LOG_FILE
     file.write_bytes(untold(file.read_bytes()).replace(value, garbled(value)))
     store = Store(tmp_path)
     repair(store, "old")
-    assert [row.status for row in store.projects("all")] == ["active"]
-    assert (tmp_path / "projects" / project_id / LOG_FILE).exists()
+    assert [row.status for row in store.projects("all")] == [status]
+    home = "archive" if status == "archived" else "projects"
+    assert (tmp_path / home / project_id / LOG_FILE).exists()
     store.close()
 
 
