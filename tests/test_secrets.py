@@ -391,6 +391,7 @@ def test_nothing_of_it_is_in_the_log_of_a_server_over_http(tmp_path: Path, era: 
         assert client("search_nodes", query=AWS)["entities"] != []
         with pytest.raises(Refused):
             client("add_observations", observations=[{"entityName": GITHUB, "contents": ["x"]}])
+        server.get("/healthz")  # of which only the finest level tells
         server.end()
         said = json.dumps(server.log(), ensure_ascii=False)
     assert '"debug"' in said

@@ -67,7 +67,7 @@ class SaveMemoryResult(Result, frozen=True, omit_defaults=False):
 def _unsaved(call: Call, arguments: Mapping[str, Any] | None, error: MemlogError) -> dict[str, Any]:
     """The fields that clients of save_memory look for, where it was refused; which is counted, where it is known for
     which project it was meant."""
-    named = (arguments or {}).get("project")
+    named = arguments.get("project") if isinstance(arguments, Mapping) else None
     with suppress(MemlogError):
         name = call.session.project_name(named if isinstance(named, str) else None)
         call.service.usage.count(saves_key(call.service.store.find(name).id, refused=True))
