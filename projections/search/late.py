@@ -5,7 +5,8 @@ Each word of the question looks for the word piece of the text that is nearest t
 texts of the project, as in BM25. Cosines below `COSINE_FLOOR` are of words that have nothing to do with
 each other, and count nothing. What one text of a conversation has not, the one right before or after it
 may have: a question is often named in one turn and answered in the next. Likewise a passage of a long text and
-those beside it. So the best of the neighbours counts too, a little less.
+those beside it. So the best of the neighbours counts too, a little less. And what a text is known to have by other
+means, as a date that it writes in another way, it has.
 """
 
 from __future__ import annotations

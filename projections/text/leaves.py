@@ -12,7 +12,7 @@ one is: so a search as of then finds what one found then, in the same order.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TypeVar
 
@@ -20,7 +20,7 @@ from memlog.patience import require_time
 from projections.query import Leaf, Phrase, Prefix, Words
 from projections.text import analysis
 from projections.text.clauses import Clause, InOrder, Joined, Near, Part, Scored, Span, Term
-from projections.text.dates import dates, naming
+from projections.text.dates import Date, dates, naming
 from projections.text.layers import Searching
 from projections.text.rows import RETIRED
 
@@ -74,18 +74,6 @@ class Leaves:
                 words[-1:] = [word[:PREFIX_MAX] for word in words[-1:]]
                 return self._phrase(words, begins=True) if words else self._symbols(text)
 
-    def dated(self, text: str) -> Clause | None:
-        """What has a date that the words of `text` name, however it is written; None where they name none. It weighs
-        what they do and what the date does: who has all of it in other words has more than who has most of the words.
-        """
-        words = _exact(text)
-        found: list[Clause] = []
-        for date in islice(dates(words), DATES_MAX):
-            documents = naming(date)
-            weight = sum(self.rarity(words[place]) for place in date.places)
-            found.append(scored(documents, weight + self._idf(self._having(documents))))
-        return Joined(should=tuple(found)) if found else None
-
     def rarity(self, word: str) -> float:
         """The idf of a word as a search by words counts it, a share of it where no text has the word; 0 of stop words
         and of what is no word."""
@@ -124,9 +112,7 @@ class Leaves:
             clauses += self._word(stem, stems[stem])
         clauses += [self._phrase(list(words)) for words in self._rarest(identifiers, InOrder)]
         clauses += [self._anywhere(symbol) for symbol in list(symbols)[:TERMS_MAX]]
-        dated = self.dated(text)
-        if dated is not None:
-            clauses.append(dated)
+        clauses += self._dated(text)
         return Joined(should=tuple(clauses)) if clauses else None
 
     def _rarest(
@@ -179,6 +165,18 @@ class Leaves:
         having = self._having(near) if near.should else 0
         return [scored(near, self._idf(having) * MISSPELT_SHARE)] if having else []
 
+    def _dated(self, text: str) -> list[Clause]:
+        """What has a date that the words of `text` name, however it is written. It weighs what they do and what the
+        date does: who has all of it in other words has more than who has most of the words.
+        """
+        words = _exact(text)
+        found = []
+        for date in named(words):
+            documents = naming(date)
+            weight = sum(self.rarity(words[place]) for place in date.places)
+            found.append(scored(documents, weight + self._idf(self._having(documents))))
+        return found
+
     # -- phrases, and what is no word
 
     def _symbols(self, text: str) -> Clause | None:
@@ -215,6 +213,17 @@ def _near(field: str, term: str, slips: int) -> list[Clause]:
     if not MISSPELT_LETTERS_MIN <= len(term) <= MISSPELT_LETTERS_MAX or not term.isalpha():
         return []
     return [Near(field, term, slips)]
+
+
+def dated(text: str) -> Clause | None:
+    """What has a date that the words of `text` name, however it is written; None where they name none."""
+    found = tuple(map(naming, named(_exact(text))))
+    return Joined(should=found) if found else None
+
+
+def named(words: Sequence[str]) -> Iterator[Date]:
+    """The dates that are looked up of those that the words name."""
+    return islice(dates(words), DATES_MAX)
 
 
 def scored(documents: Clause, score: float) -> Clause:

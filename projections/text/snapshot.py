@@ -27,7 +27,7 @@ from projections.query import Leaf, Phrase, Prefix, Query, Words, wanted
 from projections.text import analysis
 from projections.text.clauses import EVERYTHING, AnyTerm, Clause, Joined, Part, Scored, Span, Term
 from projections.text.layers import Searching
-from projections.text.leaves import Leaves, scored
+from projections.text.leaves import Leaves, dated, scored
 from projections.text.part import holding
 from projections.text.rows import LENGTH_MAX, LENGTH_PIVOT, RETIRED, Row
 from projections.things import TextHit, best_of_things, satisfied_by_nothing
@@ -80,7 +80,7 @@ class TextSnapshot:
     def dated(self, query: Query, scope: Scope, of: frozenset[str]) -> frozenset[str]:
         """Of a query of words alone: the refs of the documents of these things that have a date which it names."""
         root = query.root
-        asked = self._leaves(scope.at).dated(root.text) if isinstance(root, Words) else None
+        asked = dated(root.text) if isinstance(root, Words) else None
         if asked is None:
             return frozenset()
         found = self.texts.having(_narrowed([asked, *_among(of)], scope))
