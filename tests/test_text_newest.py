@@ -115,7 +115,8 @@ LEAVES: st.SearchStrategy[Clause] = st.one_of(
     ),
     st.builds(
         InOrder,
-        st.lists(st.sampled_from(_whole()), min_size=1, max_size=3).map(tuple),
+        st.lists(st.sampled_from([*_whole(), "京"]), min_size=1, max_size=3).map(tuple),
+        st.booleans(),
         st.booleans(),
     ),
     st.builds(

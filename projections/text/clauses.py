@@ -30,10 +30,12 @@ class AnyTerm(_Clause, frozen=True, gc=False):
 
 
 class InOrder(_Clause, frozen=True, gc=False):
-    """Has the words, one at least, one after another as they stand; with `begins`, of the last one its beginning."""
+    """Has the words, one at least, one after another as they stand; with `begins`, of the last one its beginning; with
+    `ends`, of the first of several all but one character at most."""
 
     words: tuple[str, ...]
     begins: bool = False
+    ends: bool = False
 
 
 class Part(_Clause, frozen=True, gc=False):

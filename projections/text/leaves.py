@@ -68,11 +68,12 @@ class Leaves:
                 return self._any_of(text, keep_stop_words=alone)
             case Phrase(text):
                 words = _exact(text)
-                return self._phrase(words) if words else self._symbols(text)
+                return self._phrase(words, *_cut(text)) if words else self._symbols(text)
             case Prefix(text):
                 words = _exact(text)
                 words[-1:] = [word[:PREFIX_MAX] for word in words[-1:]]
-                return self._phrase(words, begins=True) if words else self._symbols(text)
+                ends, _ = _cut(text)
+                return self._phrase(words, ends, True) if words else self._symbols(text)
 
     def rarity(self, word: str) -> float:
         """The idf of a word as a search by words counts it, a share of it where no text has the word; 0 of stop words
@@ -189,10 +190,10 @@ class Leaves:
     def _anywhere(self, needle: str) -> Clause:
         return self._weighed(Part(needle))
 
-    def _phrase(self, words: list[str], *, begins: bool = False) -> Clause:
-        if len(words) == 1 and not begins and analysis.is_unpaired(words[0]):
+    def _phrase(self, words: list[str], ends: bool = False, begins: bool = False) -> Clause:
+        if len(words) == 1 and analysis.is_unpaired(words[0]):
             return self._anywhere(words[0])
-        return self._weighed(InOrder(tuple(words), begins))
+        return self._weighed(InOrder(tuple(words), begins, ends))
 
     def _weighed(self, documents: Clause) -> Clause:
         return scored(documents, self._idf(self._having(documents)))
@@ -229,6 +230,17 @@ def named(words: Sequence[str]) -> Iterator[Date]:
 def scored(documents: Clause, score: float) -> Clause:
     """The documents, each with `score` to the nearest multiple of 1/1024 above 0."""
     return Scored(documents, max(round(score / _GRAIN), 1) * _GRAIN)
+
+
+def _cut(text: str) -> tuple[bool, bool]:
+    """Whether a phrase begins, and whether it ends, with one character of a script without spaces right beside a word
+    of another, as `用React写` does: a text may have it in a pair with what is before it, or behind."""
+    chunks = text.split() or [""]
+    first, last = _exact(chunks[0]), _exact(chunks[-1])
+    return (
+        len(first) > 1 and analysis.is_unpaired(first[0]),
+        len(last) > 1 and analysis.is_unpaired(last[-1]),
+    )
 
 
 def _exact(text: str) -> list[str]:

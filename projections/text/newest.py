@@ -137,8 +137,8 @@ class NewestSnapshot:
                 return self._with_any(field, (value,), among)
             case AnyTerm(field, values):
                 return self._with_any(field, values, among)
-            case InOrder(words, begins):
-                return self._with_phrase(words, begins, among)
+            case InOrder():
+                return self._with_phrase(clause, among)
             case Part(needle):
                 return self._where(lambda entry: needle in entry.row.text, among)
             case Near(field, value, distance):
@@ -182,23 +182,30 @@ class NewestSnapshot:
     def _where(self, so: Callable[[Entry], bool], among: Collection[int]) -> Scores:
         return {at: 1.0 for at in among if so(self._entries[at])}
 
-    def _with_phrase(self, words: Sequence[str], begins: bool, among: Collection[int]) -> Scores:
-        whole = list(words[:-1] if begins else words)
-        if not whole:  # a query may have hundreds of beginnings, and a text thousands of words
-            begun = [term for term in self._newest.terms("exact") if term.startswith(words[-1])]
+    def _with_phrase(self, phrase: InOrder, among: Collection[int]) -> Scores:
+        words, begins, last = phrase.words, phrase.begins, len(phrase.words) - 1
+        if begins and not last:  # a query may have hundreds of them, and a text thousands of words
+            begun = [term for term in self._newest.terms("exact") if term.startswith(words[0])]
             return self._with_any("exact", begun, among)
+        first = int(phrase.ends and last > 0)
+        whole = list(words[first : last if begins else last + 1])
         for word in whole:
             among = self._with_any("exact", (word,), among).keys()
 
         def has(entry: Entry) -> bool:
-            tokens, last = entry.tokens, len(words) - 1
+            tokens = entry.tokens
             return any(
-                tokens[at : at + len(whole)] == whole
+                tokens[at + first : at + first + len(whole)] == whole
+                and (not first or _ends(tokens[at], words[0]))
                 and (not begins or tokens[at + last].startswith(words[-1]))
                 for at in range(len(tokens) - last)
             )
 
         return self._where(has, among)
+
+
+def _ends(token: str, end: str) -> bool:
+    return token.endswith(end) and len(token) <= len(end) + 1
 
 
 def _fitting(term: str) -> str:

@@ -129,8 +129,8 @@ class OnDisk:
         match clause:
             case AnyTerm(field, values):
                 return self._any_term(field, values)
-            case InOrder(words, begins):
-                return self._phrase([*words], begins)
+            case InOrder(words, begins, ends):
+                return self._phrase([*words], begins, ends)
             case Part(needle):
                 return self._trigrams(needle)
             case Near(field, value, distance):
@@ -164,19 +164,21 @@ class OnDisk:
         clauses = [(occur, term(schema, field, value, "basic")) for value in values]
         return tantivy.Query.boolean_query(clauses)
 
-    def _phrase(self, words: list[str], begins: bool) -> tantivy.Query:
+    def _phrase(self, words: list[str], begins: bool, ends: bool) -> tantivy.Query:
         """Words consist of letters and digits, which mean themselves in a regular expression."""
-        if not begins and len(words) == 1:
-            return self._query(Term("exact", words[0]))
-        if not begins:
-            return tantivy.Query.phrase_query(self._schema, "exact", list(words))
         *before, last = words
         if not before:
-            return tantivy.Query.regex_query(self._schema, "exact", f"{last}.*")
+            if begins:
+                return tantivy.Query.regex_query(self._schema, "exact", f"{last}.*")
+            return self._query(Term("exact", last))
+        if not begins and not ends:
+            return tantivy.Query.phrase_query(self._schema, "exact", list(words))
+        if ends:
+            before[0] = f".?{before[0]}"
         phrase, schema = tantivy.Query.regex_phrase_query, self._schema
-        ends = _patterns(last, self._beginning(last))
+        lasts = _patterns(last, self._beginning(last)) if begins else [last]
         return tantivy.Query.boolean_query(
-            [(Occur.Should, phrase(schema, "exact", [*before, end])) for end in ends]
+            [(Occur.Should, phrase(schema, "exact", [*before, each])) for each in lasts]
         )
 
     def _beginning(self, prefix: str) -> list[str]:
