@@ -23,6 +23,9 @@ from projections.text import analysis
         ("дев\u02bcять м\u2019яких", "дев'ять м'яких"),  # noqa: RUF001
         ("apart\u200bthough unseen", "apart though unseen"),
         ("\u2764\ufe0f\u200d\U0001f525", "\u2764\U0001f525"),
+        ("İSTANBUL IŞIK", "istanbul işik"),
+        ("i\u0307stanbul ışık", "istanbul işik"),  # noqa: RUF001
+        ("i\u0307\u0307\u0301", "í"),
     ],
 )
 def test_differences_that_do_not_count_are_taken_away(text: str, normalised: str) -> None:
@@ -46,6 +49,14 @@ def test_a_part_of_an_ascii_text_is_a_part_of_it_normalised(text: str, data: st.
 def test_a_run_of_cjk_is_read_as_overlapping_pairs() -> None:
     assert analysis.spaced("我在北京 吃x茶").split() == ["我在", "在北", "北京", "吃", "x", "茶"]
     assert analysis.spaced("no such run") == "no such run"
+
+
+def test_digits_are_those_of_ascii_in_words_and_a_stretched_word_is_none_of_its_own() -> None:
+    assert analysis.spaced("في ٢٠١٩ و ۲۰۱۹ १२३४ ปี๒๕๖๓").split() == [
+        *["في", "2019", "و", "2019", "1234"],
+        *["ปี", "2563"],
+    ]
+    assert analysis.spaced("الســـلام") == "السلام"
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,14 @@ would wouldn you your yours yourself yourselves
 STOP_WORDS = frozenset(_STOP_WORDS.split())
 """Words that say little about what is asked for; they are indexed, but dropped from a query."""
 
-_APOSTROPHES = str.maketrans(dict.fromkeys("\u02b9\u02bb\u02bc\u02bd\u2018\u2019\u201b", "'"))
+_ALIKE = str.maketrans(
+    {**dict.fromkeys("\u02b9\u02bb\u02bc\u02bd\u2018\u2019\u201b", "'"), "\u0131": "i"}
+)
+"""Forms of the apostrophe, and the dotless i, whose capital is that of any other."""
+
+_DOTTED_I = re.compile("i\u0307+")
+"""What case folding makes of the capital of the dotted i, as in Turkish."""
+
 _WITH_MARKS = (
     (0x0300, 0x109F),
     (0x1700, 0x1CFF),
@@ -76,6 +83,10 @@ _WORD = re.compile(f"(?:[^\\W_]|[{_VOWELS}])+")
 _RUN = re.compile(r"[^\W_]+")
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})")
 _GROUPED = re.compile(r"(?<![0-9])[0-9]{1,3}(?:([.,'])[0-9]{3})(?:\1[0-9]{3})*(?![0-9])")
+_FOREIGN_DIGIT = re.compile("[^\\D0-9]")
+_STRETCH = "\u0640"
+"""Draws an Arabic word out, and is no letter of it."""
+
 _UNSEEN = re.compile(f"[{IGNORABLE}]+")
 _SPACE_OF_NO_WIDTH = "\u200b"
 """Of those nobody sees the one that stands between words."""
@@ -91,22 +102,29 @@ def normalise(text: str) -> str:
     """`text` without the differences that do not count: case, width and form of letters, forms of the apostrophe, white
     space, what is unseen.
 
-    But for apostrophes and white space, this is NFKC_Casefold of the Unicode Standard (section 3.13).
+    But for apostrophes, white space, and dots of an i, this is NFKC_Casefold of the Unicode Standard (section 3.13).
     """
     if text.isascii():
         return " ".join(text.lower().split())
     whole = text.encode("utf-8", "replace").decode("utf-8")  # a lone surrogate is no character
     spread = unicodedata.normalize("NFKC", whole).replace(_SPACE_OF_NO_WIDTH, " ")
-    folded = unicodedata.normalize("NFKC", _UNSEEN.sub("", spread.casefold()))
-    return " ".join(folded.translate(_APOSTROPHES).split())
+    seen = _UNSEEN.sub("", spread.casefold()).translate(_ALIKE)
+    folded = unicodedata.normalize("NFKC", _DOTTED_I.sub("i", seen))
+    return " ".join(folded.split())
 
 
 def spaced(normalised: str) -> str:
-    """A normalised text as the word analysers read it: without accents, runs without spaces as overlapping pairs."""
+    """A normalised text as the word analysers read it: without accents, with the digits of ASCII alone, runs without
+    spaces as overlapping pairs."""
     if normalised.isascii():
         return normalised
-    plain = _ACCENT.sub("", unicodedata.normalize("NFD", normalised))
+    plain = _ACCENT.sub("", unicodedata.normalize("NFD", normalised).replace(_STRETCH, ""))
+    plain = _FOREIGN_DIGIT.sub(_ascii_digit, plain)
     return _UNSPACED_RUN.sub(_pairs, unicodedata.normalize("NFC", plain))
+
+
+def _ascii_digit(digit: re.Match[str]) -> str:
+    return str(unicodedata.decimal(digit.group()))
 
 
 def _pairs(run: re.Match[str]) -> str:
