@@ -47,6 +47,25 @@ NAMES = [
 SOME = Random(12).sample(NAMES, 20)
 
 
+@pytest.mark.parametrize(
+    ("name", "typed"),
+    [
+        ("Łódź", "lodz"),
+        ("Łódź", "LODZ"),
+        ("Hà Nội Đỗ", "ha noi do"),
+        ("ＡＰＩ", "api"),  # noqa: RUF001
+        ("ｻｰﾊﾞｰ", "サーバー"),
+        ("مُحَمَّدٌ", "محمد"),
+        ("שָׁלוֹם", "שלום"),
+        ("ΑΘΗΝΑ", "Αθήνα"),
+        ("Straße", "STRASSE"),
+    ],
+)
+def test_a_name_is_near_to_how_others_type_it(name: str, typed: str) -> None:
+    for stored, wanted in ((name, typed), (typed, name)):
+        assert Names([stored, "Bela Bartok"]).closest(wanted) == [stored]
+
+
 def misspelt(name: str) -> str:
     any_ = Random(name)
     at = any_.randrange(len(name) - 4)
