@@ -120,6 +120,17 @@ def test_words_with_humps_have_parts() -> None:
     ]
 
 
+def test_words_of_any_letters_have_humps_and_parts_as_texts_have_words() -> None:
+    told = "calculerQuantite\u0301Totale, préféréÀCôté, посчитатьСуммуЗаказа, ЁлкаЙод, istGrößerAls, Łódź"
+    assert analysis.humps(told) == [
+        ["calculer", "quantite", "totale"],
+        ["prefere", "a", "cote"],
+        ["посчитать", "сумму", "заказа"],
+        ["елка", "йод"],
+        ["ist", "grosser", "als"],
+    ]
+
+
 @pytest.mark.parametrize("long", ["x" * 1_000_000, "X" * 1_000_000, "xX" * 500_000, "Xx" * 500_000])
 def test_a_word_of_any_length_is_cut_at_its_humps_in_one_go(long: str) -> None:
     """Looked for from each of its letters on, they would take an hour."""

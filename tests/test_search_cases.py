@@ -32,6 +32,7 @@ FACTS = {
     "rui": "喜欢喝茶",
     "nur": "رقم الخزنة ٨٨٣٤٥ عند الســـائق",
     "gul": "İzmir'de kırmızı ev",  # noqa: RUF001
+    "luc": "a écrit appliquerFidélitéÉtendue",
     "kai": "我们用React写前端, 3月底发布",
     "sam": "купив пам\u02bcятник на день народження",
     "tia": "calls calculateVatRate before each checkout",
@@ -101,6 +102,8 @@ CASES = {
     "Arabic, a word that the text draws out": ("السائق", "nur"),
     "Turkish, small letters of a capital with a dot": ("izm", "gul"),
     "Turkish, capitals of a letter with no dot": ("KIRMI", "gul"),
+    "a part of a word with humps beside accents": ("fidelite zorglub", "luc"),
+    "words that another writes in one, with accents": ("étendue fidélité", "luc"),
     "an emoji": ("🏆", "leo"),
     "an emoji and a word": ("🌧 race", "leo"),
     "an emoji beside a word that nobody said": ("zeppelin 🏆", "leo"),

@@ -81,7 +81,23 @@ _ACCENT = re.compile(
 _VOWELS = _class_of(code for code in _MARKS if not unicodedata.combining(chr(code)))
 _WORD = re.compile(f"(?:[^\\W_]|[{_VOWELS}])+")
 _RUN = re.compile(r"[^\W_]+")
-_HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})")
+_BICAMERAL = (range(0x80, 0x600), range(0x1E00, 0x2000))
+"""Where the letters stand that have two cases, beside those of ASCII: Latin, Greek, Cyrillic, Armenian."""
+
+
+def _humps_of(capital: str, small: str) -> re.Pattern[str]:
+    return re.compile(
+        f"(?<=[{small}])(?=[{capital}])|(?<=[{capital}])(?=[{capital}][{small}]{{2}})"
+    )
+
+
+def _letters(category: str) -> str:
+    codes = (code for block in _BICAMERAL for code in block)
+    return _class_of(code for code in codes if unicodedata.category(chr(code)) == category)
+
+
+_HUMP_ASCII = _humps_of("A-Z", "a-z")
+_HUMP = _humps_of(f"A-Z{_letters('Lu')}", f"a-z{_letters('Ll')}")
 _GROUPED = re.compile(r"(?<![0-9])[0-9]{1,3}(?:([.,'])[0-9]{3})(?:\1[0-9]{3})*(?![0-9])")
 _FOREIGN_DIGIT = re.compile("[^\\D0-9]")
 _STRETCH = "\u0640"
@@ -159,10 +175,13 @@ def words(text: str) -> list[str]:
 
 def humps(text: str) -> list[list[str]]:
     """The parts of each word like `applyDiscount`, which has more than one; of a text as it was written."""
-    if _HUMP.search(text) is None:
+    hump = _HUMP_ASCII
+    if not text.isascii():
+        hump, text = _HUMP, unicodedata.normalize("NFC", text)
+    if hump.search(text) is None:
         return []
-    found = filter(_HUMP.search, _RUN.findall(text))
-    return [_HUMP.sub(" ", word).lower().split() for word in found]
+    found = filter(hump.search, _RUN.findall(text))
+    return [spaced(normalise(hump.sub(" ", word))).split() for word in found]
 
 
 def ungrouped(chunk: str) -> list[str]:
