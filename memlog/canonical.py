@@ -3,10 +3,13 @@
 Texts are compared in Unicode NFC; case and spaces count. JSON is compared as a canonical text in which
 neither the order of keys at any depth, nor the spelling of a number (1, 1.0, 1e0), nor the Unicode
 form of a string makes a difference.
+
+What people take for the same name when they read it is more than that: `plain` is for where they are asked.
 """
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterator
 from typing import Any
@@ -16,8 +19,21 @@ import msgspec
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
+_MARKS = re.compile("[\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u0640\u064b-\u065f\u0670]+")
+"""Accents of Latin, Greek and Cyrillic letters, Hebrew points, Arabic ones, and what draws an Arabic word out."""
+
+
 def canonical(text: str) -> str:
     return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
+def plain(text: str) -> str:
+    """The text without what many leave out when they type it, or type otherwise: case, accents, points of vowels,
+    width, whether an i has its dot."""
+    if text.isascii():
+        return text.lower()
+    spread = unicodedata.normalize("NFKD", text).casefold().replace("\u0131", "i")
+    return unicodedata.normalize("NFKC", _MARKS.sub("", spread))
 
 
 def canonical_json(value: Any) -> str:

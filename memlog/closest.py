@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -11,6 +9,7 @@ from functools import cached_property
 from heapq import nsmallest
 from itertools import accumulate, chain, islice
 
+from memlog.canonical import plain
 from memlog.controls import CONTROL
 from memlog.errors import PROBLEMS_MAX
 
@@ -30,8 +29,6 @@ SHARING_MAX = 5_000
 """Of names that have a word in common: those with rare words, and with several, come first."""
 WORDS_MAX = 10
 """Of a text that was not found: the longest say most."""
-_MARKS = re.compile("[\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u0640\u064b-\u065f\u0670]+")
-"""Accents of Latin, Greek and Cyrillic letters, Hebrew points, Arabic ones, and what draws an Arabic word out."""
 NOT_LOOKED_FOR = "Near names were looked for the first ones only: put those right, then call again."
 
 
@@ -120,14 +117,9 @@ def _alike(wanted: str, names: Sequence[str]) -> dict[int, float]:
 
 
 def _ready(name: str) -> str:
-    """The name without what many leave out when they type it: case, accents, points of vowels, width."""
     from rapidfuzz import utils
 
-    plain = name[:CHARACTERS_MAX]
-    if not plain.isascii():
-        spread = unicodedata.normalize("NFKD", plain).casefold()
-        plain = unicodedata.normalize("NFKC", _MARKS.sub("", spread))[:CHARACTERS_MAX]
-    return utils.default_process(plain)
+    return utils.default_process(plain(name[:CHARACTERS_MAX])[:CHARACTERS_MAX])
 
 
 def _quoted(name: str) -> str:

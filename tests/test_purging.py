@@ -302,6 +302,14 @@ MENTIONS = [
     ("กรุงเทพ", "อยู่ที่กรุงเทพมหานคร", True),
     ("Zoë", "ZOE\u0308'S cat", True),
     ('O"B', 'met O"B there', True),
+    ("José Núñez", "JOSE NUNEZ called", True),
+    ("Jon Doe", "met Jon\u00a0Doe", True),
+    ("Jon Doe", "met Jon\nDoe", True),
+    ("Schuster", "Frau Schu\u00adster", True),
+    ("İrem", "irem aradı", True),  # noqa: RUF001
+    ("Işıl", "ISIL aradı", True),  # noqa: RUF001
+    ("דוד", "דָּוִד גר כאן", True),
+    ("ＡＢＣ", "the abc club", True),  # noqa: RUF001
 ]
 
 

@@ -21,7 +21,8 @@ from typing import Any
 import msgspec
 
 from memlog import events
-from memlog.canonical import canonical, strings
+from memlog.blank import IGNORABLE
+from memlog.canonical import canonical, plain, strings
 from memlog.codec import Entry
 from memlog.decisions.fitting import fits
 from memlog.decisions.graph import missing_entity
@@ -35,6 +36,7 @@ from memlog.scripts import UNSPACED
 from memlog.state import State
 from memlog.storage.tables import MemoryRows, Timeline
 
+_UNSEEN = re.compile(f"[{IGNORABLE}]+")
 _LETTER = rf"[^\W_{UNSPACED}]"
 """A letter or figure of a script in which words stand apart."""
 
@@ -160,7 +162,7 @@ def _written(kind: type[events.Event]) -> tuple[str, ...]:
 def _any_of(names: Iterable[str]) -> re.Pattern[str] | None:
     """What finds one of the names in a folded text: as a word, where words end with a space or a sign."""
     ways = []
-    for name in map(_folded, names):
+    for name in filter(None, map(_folded, names)):
         begins = rf"(?<!{_LETTER})" if re.match(_LETTER, name) else ""
         ends = rf"(?!{_LETTER})" if re.match(_LETTER, name[-1:]) else ""
         ways.append(f"{begins}{re.escape(name)}{ends}")
@@ -168,7 +170,7 @@ def _any_of(names: Iterable[str]) -> re.Pattern[str] | None:
 
 
 def _folded(text: str) -> str:
-    return canonical(text).casefold()
+    return " ".join(_UNSEEN.sub("", plain(text)).split())
 
 
 class _Purge:
