@@ -1,7 +1,7 @@
 """Completions for the variables of resource templates and the arguments of prompts.
 
-A value is completed if it begins like what was typed, whatever the case and the Unicode form. Every answer costs a
-bounded number of reads: of very many names, those beyond the bound are not offered.
+A value is completed if it begins like what was typed, whatever the case, the accents and the Unicode form, as search
+finds it. Every answer costs a bounded number of reads: of very many names, those beyond the bound are not offered.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mcp_types import (
     ResourceTemplateReference,
 )
 
-from memlog.canonical import canonical
+from memlog.canonical import plain
 from memlog.closest import did_you_mean
 from memlog.errors import MemlogError, shorten
 from memlog.state import State
@@ -149,15 +149,11 @@ def _names(typed: str, state: State) -> Matches:
 
 
 def _sorted(typed: str, values: Iterable[str]) -> Matches:
-    """Those that begin like what was typed, sorted, case and Unicode form left aside in both."""
-    beginning = _folded(typed)
+    """Those that begin like what was typed, sorted, case, accents and Unicode form left aside in both."""
+    beginning = plain(typed)
     return Matches(
-        sorted((each for each in values if _folded(each).startswith(beginning)), key=_folded)
+        sorted((each for each in values if plain(each).startswith(beginning)), key=plain)
     )
-
-
-def _folded(text: str) -> str:
-    return canonical(text).casefold()
 
 
 _WAYS: dict[str, Callable[[str, State], Matches]] = {

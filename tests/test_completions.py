@@ -132,6 +132,24 @@ def test_names_of_entities_are_offered_to_recall(
     run(scenario)
 
 
+def test_names_are_offered_as_search_finds_them_without_accents_and_dots(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with joined(tmp_path) as server:
+            names = ("İstanbul", "Ésope", "Eva", "شَمْس", "ＡＰＩ", "Izmir")  # noqa: RUF001
+            entities = [{"name": name, "entityType": "thing"} for name in names]
+            await server.call("create_entities", entities=entities)
+            for typed, expected in (
+                ("istan", ["İstanbul"]),
+                ("I", ["İstanbul", "Izmir"]),
+                ("e", ["Ésope", "Eva"]),
+                ("شمس", ["شَمْس"]),
+                ("api", ["ＡＰＩ"]),  # noqa: RUF001
+            ):
+                assert await values(server, "memory_recall", "query", typed) == expected
+
+    run(scenario)
+
+
 def test_without_the_graph_no_name_of_an_entity_is_offered(tmp_path: Path) -> None:
     async def scenario(*toolsets: str) -> list[str]:
         async with joined(tmp_path, toolsets=toolsets) as server:
