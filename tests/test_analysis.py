@@ -131,6 +131,11 @@ def test_words_of_any_letters_have_humps_and_parts_as_texts_have_words() -> None
     ]
 
 
+def test_what_is_kept_apart_within_a_word_has_parts() -> None:
+    told = "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645, \u200cx\u200c y"
+    assert analysis.humps(told) == [["\u0645\u06cc", "\u062e\u0648\u0627\u0647\u0645"]]
+
+
 @pytest.mark.parametrize("long", ["x" * 1_000_000, "X" * 1_000_000, "xX" * 500_000, "Xx" * 500_000])
 def test_a_word_of_any_length_is_cut_at_its_humps_in_one_go(long: str) -> None:
     """Looked for from each of its letters on, they would take an hour."""

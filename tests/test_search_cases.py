@@ -32,6 +32,7 @@ FACTS = {
     "rui": "喜欢喝茶",
     "nur": "رقم الخزنة ٨٨٣٤٥ عند الســـائق",
     "gul": "İzmir'de kırmızı ev",  # noqa: RUF001
+    "mar": "کتاب\u200cهای تازه را می\u200cخواند",  # noqa: RUF001
     "luc": "a écrit appliquerFidélitéÉtendue",
     "kai": "我们用React写前端, 3月底发布",
     "sam": "купив пам\u02bcятник на день народження",
@@ -104,6 +105,9 @@ CASES = {
     "Turkish, capitals of a letter with no dot": ("KIRMI", "gul"),
     "a part of a word with humps beside accents": ("fidelite zorglub", "luc"),
     "words that another writes in one, with accents": ("étendue fidélité", "luc"),
+    "Persian, a word without its ending": ("آن کتاب", "mar"),
+    "Persian, what is kept apart written as words": ("می خواند", "mar"),
+    "Persian, what is kept apart written in one": ("آن کتابهای", "mar"),
     "an emoji": ("🏆", "leo"),
     "an emoji and a word": ("🌧 race", "leo"),
     "an emoji beside a word that nobody said": ("zeppelin 🏆", "leo"),

@@ -80,15 +80,16 @@ _ACCENT = re.compile(
 )
 _VOWELS = _class_of(code for code in _MARKS if not unicodedata.combining(chr(code)))
 _WORD = re.compile(f"(?:[^\\W_]|[{_VOWELS}])+")
-_RUN = re.compile(r"[^\W_]+")
+_NO_JOIN = "\u200c"
+"""Of those nobody sees the one that keeps two letters apart: in Persian, an ending or a beginning from its word."""
+
+_RUN = re.compile(f"[^\\W_]+(?:{_NO_JOIN}[^\\W_]+)*")
 _BICAMERAL = (range(0x80, 0x600), range(0x1E00, 0x2000))
 """Where the letters stand that have two cases, beside those of ASCII: Latin, Greek, Cyrillic, Armenian."""
 
 
-def _humps_of(capital: str, small: str) -> re.Pattern[str]:
-    return re.compile(
-        f"(?<=[{small}])(?=[{capital}])|(?<=[{capital}])(?=[{capital}][{small}]{{2}})"
-    )
+def _humps_of(capital: str, small: str) -> str:
+    return f"(?<=[{small}])(?=[{capital}])|(?<=[{capital}])(?=[{capital}][{small}]{{2}})"
 
 
 def _letters(category: str) -> str:
@@ -96,8 +97,9 @@ def _letters(category: str) -> str:
     return _class_of(code for code in codes if unicodedata.category(chr(code)) == category)
 
 
-_HUMP_ASCII = _humps_of("A-Z", "a-z")
-_HUMP = _humps_of(f"A-Z{_letters('Lu')}", f"a-z{_letters('Ll')}")
+_CAPITAL, _SMALL = f"A-Z{_letters('Lu')}", f"a-z{_letters('Ll')}"
+_HUMP_ASCII = re.compile(_humps_of("A-Z", "a-z"))
+_HUMP = re.compile(f"{_humps_of(_CAPITAL, _SMALL)}|{_NO_JOIN}")
 _GROUPED = re.compile(r"(?<![0-9])[0-9]{1,3}(?:([.,'])[0-9]{3})(?:\1[0-9]{3})*(?![0-9])")
 _FOREIGN_DIGIT = re.compile("[^\\D0-9]")
 _STRETCH = "\u0640"
@@ -174,7 +176,7 @@ def words(text: str) -> list[str]:
 
 
 def humps(text: str) -> list[list[str]]:
-    """The parts of each word like `applyDiscount`, which has more than one; of a text as it was written."""
+    """The parts of each word like `applyDiscount`, or of Persian, that has several; of a text as it was written."""
     hump = _HUMP_ASCII
     if not text.isascii():
         hump, text = _HUMP, unicodedata.normalize("NFC", text)
