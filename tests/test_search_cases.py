@@ -155,6 +155,7 @@ CASES = {
     "a day first": ("17.03.2025", "lee"),
     "a day to which a time is told": ("what was on 5 June 2024", "ted"),
     "a month by its name": ("June 2024", "ted"),
+    "a month by its name, told day first": ("November 2024", "sue"),
 }
 
 

@@ -73,7 +73,7 @@ def naming(date: Date) -> Clause:
     if year is not None:
         named.append(Term("exact", year))
     if day is None:
-        return Joined(should=(InOrder(numbers), Joined(must=tuple(named))))
+        return Joined(should=(InOrder(numbers), InOrder(numbers[::-1]), Joined(must=tuple(named))))
     days = {f"{day}", f"{day:02}", *(f"{day}{ending}" for ending in _ENDINGS)}
     named.append(AnyTerm("exact", tuple(sorted(days))))
     plain = InOrder((*numbers, f"{day:02}"))
