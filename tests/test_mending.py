@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,17 +18,22 @@ from memlog.codec import CHAIN_END, GENESIS, Entry
 from memlog.commands import (
     AddObservations,
     AnyCommand,
+    Command,
     CreateEntities,
+    CreateMemory,
     CreateRelations,
     DeleteEntities,
     DeleteObservations,
     DeleteRelations,
     Edge,
     EntityObservations,
+    ForgetMemory,
     MergeEntities,
     NewEntity,
     NewRelation,
     ObservationDeletion,
+    StoreMemory,
+    SupersedeMemory,
     Undo,
 )
 from memlog.context import Context
@@ -208,11 +213,14 @@ def repaired_before(history: History) -> Mended:
         return mend(with_holes(history, holes), None, CREATED)
 
 
-def made_of(folder: Path, *commands: AnyCommand) -> History:
+def made_of(folder: Path, *commands: AnyCommand | Callable[[list[str]], AnyCommand]) -> History:
+    """Of these commands; one about memories is made of the ids of those that were stored before, the oldest first."""
     store = Store(folder)
     store.create("world")
     project = store.project("world")
-    for command in commands:
+    for each in commands:
+        with project.read() as state:
+            command = each if isinstance(each, Command) else each(list(state.memory_ids("")))
         project.execute(command, Context(), lambda _: None, Origin(thread="one"))
     history = read_back(project)
     store.close()
@@ -317,6 +325,47 @@ def test_a_fact_that_only_a_lost_undo_brought_back_is_not_moved_and_stays_delete
             gina = state.entity_named("Jon")
             assert gina is not None and state.said(gina.id) == []
             assert len(state.retired_observations(gina.id)) == 1
+
+
+def without_its_undo(history: History) -> Mended:
+    (undo,) = (e.position for e in history.entries if isinstance(e.event, CommandUndone))
+    mended = mend(with_holes(history, {undo}), history.tables, CREATED)
+    assert mended.changed == Changed(lost=(undo,), unfit=(undo + 1,))
+    return mended
+
+
+def test_what_one_memory_superseded_and_after_a_lost_undo_the_other_is_no_circle(
+    tmp_path: Path,
+) -> None:
+    seattle, austin = "lives in Seattle", "lives in Austin"
+    history = made_of(
+        tmp_path,
+        *(StoreMemory(content=each) for each in (seattle, austin)),
+        lambda stored: SupersedeMemory(old_memory_id=stored[0], new_memory_id=stored[1]),
+        Undo(),
+        lambda stored: SupersedeMemory(old_memory_id=stored[1], new_memory_id=stored[0]),
+    )
+    with project_of(without_its_undo(history)) as project:
+        require_whole(project)
+        with project.read() as state:
+            assert [each.content for each in state.memories()] == [austin]
+
+
+def test_a_record_that_only_a_lost_undo_brought_back_is_not_listed_by_its_new_tags(
+    tmp_path: Path,
+) -> None:
+    note = CreateMemory(memory_type="note", content="Ann", source="x", confidence=1.0, tags=["a"])
+    history = made_of(
+        tmp_path,
+        note,
+        lambda stored: ForgetMemory(id=stored[0]),
+        Undo(),
+        msgspec.structs.replace(note, tags=["b"]),
+    )
+    with project_of(without_its_undo(history)) as project:
+        require_whole(project)
+        with project.read() as state:
+            assert list(state.memories(["tag:b"])) == []
 
 
 def test_what_cannot_happen_for_lack_of_a_place_for_what_goes_before_is_set_aside(

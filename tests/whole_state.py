@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from memlog.canonical import canonical
-from memlog.rows import decode_observation
+from memlog.rows import Memory, decode_observation
 from memlog.state import State
 
 
@@ -27,4 +27,19 @@ def flaws(state: State) -> list[str]:
             found.append(f"{edge.id} is not found at its ends")
         if state.relation_between(edge.source, edge.relation_type, edge.target) != edge:
             found.append(f"{edge.id} is not found by its names")
+    memories = [memory for each in state.memory_ids("") if (memory := state.memory(each))]
+    found += [f"{each.id} supersedes itself" for each in memories if _comes_round(each, state)]
+    for listed_by in ((), *((label,) for label in state.labels())):
+        gone = (each for each in state.memories(listed_by) if not each.active)
+        found += [f"{each.id} is gone and listed by {listed_by}" for each in gone]
     return found
+
+
+def _comes_round(memory: Memory, state: State) -> bool:
+    """Whether what superseded it, what superseded that, and so on, is a circle."""
+    passed, newest = {memory.id}, memory.superseded_by
+    while newest is not None and newest not in passed:
+        passed.add(newest)
+        following = state.memory(newest)
+        newest = None if following is None else following.superseded_by
+    return newest is not None

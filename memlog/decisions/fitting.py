@@ -44,10 +44,15 @@ def fits(event: events.Event, left: State, gone: set[int]) -> bool:
             return between is None
         case events.RelationDeleted(relation_id=relation_id):
             return left.relation(relation_id) is not None
-        case events.MemoryMerged(memory_id=memory_id) | events.MemoryDeleted(memory_id=memory_id):
+        case events.MemoryMerged(memory_id=memory_id):
+            memory = left.memory(memory_id)
+            return memory is not None and memory.active  # likewise
+        case events.MemoryDeleted(memory_id=memory_id):
             return left.memory(memory_id) is not None
         case events.MemorySuperseded(memory_id=memory_id, superseded_by=superseded_by):
-            return None not in (left.memory(memory_id), left.memory(superseded_by))
+            successor = left.memory(superseded_by)
+            newest = successor is not None and successor.superseded_by is None
+            return newest and left.memory(memory_id) is not None  # of no circle, then
         case events.CommandUndone(first=first, last=last):
             whole = gone.issuperset(range(first, last + 1))
             return not whole and not Stretch(first, last, Later(left)).blockers()
