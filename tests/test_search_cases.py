@@ -50,6 +50,7 @@ FACTS = {
     "ron": "the neighbours moved out of the house on March 21st, 2025",
     "sue": "the roof was mended (04.11.2024)",
     "ted": "the call began at 2024-06-05T10:30Z",
+    "una": "on 4 November, 2023 the boiler was replaced",
 }
 
 

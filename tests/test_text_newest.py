@@ -144,6 +144,15 @@ def test_a_beginning_is_looked_for_among_the_terms_and_not_text_by_text() -> Non
     assert newest.snapshot().having(InOrder(("cof",), begins=True)) == [0, 1]
 
 
+def test_a_beginning_behind_other_words_is_that_of_the_word_that_follows_them() -> None:
+    texts = ["the tea house", "tea the house", "the tea", "a the team", "the the tea houses"]
+    both = Both([(row(f"d{at}", words), f"d{at}", NEVER) for at, words in enumerate(texts)])
+    for words, found in {("the", "te"): [0, 2, 3, 4], ("the", "tea", "hou"): [0, 4]}.items():
+        clause = InOrder(words, begins=True)
+        both.require_same(Scored(clause, 1.0))
+        assert both.newest.having(clause) == found
+
+
 @given(documents(), st.lists(CLAUSES | st.builds(Joined, LISTS, LISTS, LISTS), max_size=12))
 @settings(max_examples=150)
 def test_every_clause_is_true_of_the_same_documents_with_the_same_scores(

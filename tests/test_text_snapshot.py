@@ -276,6 +276,18 @@ def test_every_part_of_every_text_finds_it(facts: TextProjector, data: st.DataOb
         assert name in by_part(facts, part)
 
 
+def test_of_more_texts_with_a_part_than_are_wanted_the_best_are_found_and_not_the_shortest(
+    tmp_path: Path,
+) -> None:
+    texts = ["xohnx", "ohn is a name", "a john", "xohnxx"]
+    projector = index_of(
+        tmp_path, [born(text, text, at) for at, text in enumerate(texts, 1)], len(texts)
+    )
+    best = ["ohn is a name", "a john", "xohnx", "xohnxx"]
+    for limit in range(1, 5):
+        assert names(projector.substring("ohn", Scope(), limit=limit)) == best[:limit]
+
+
 def test_a_needle_far_longer_than_any_text_finds_nothing(facts: TextProjector) -> None:
     assert by_part(facts, "lost his job " * 5_000) == []
 
@@ -296,6 +308,7 @@ def test_a_part_is_looked_for_beyond_the_first_page_of_candidates(tmp_path: Path
         ("jo", "jon (x)", 0.5 * 2 / 7 + 0.3),
         ("o", "jon (x)", 0.5 * 1 / 7),
         ("on", "jon on", 0.5 * 2 / 6 + 0.45),
+        ("jon", "jon x", 0.5 * 3 / 5 + 0.45),
         ("gina", "jon (x)", 0.0),
     ],
 )
