@@ -280,6 +280,9 @@ SAVING = [
         'For example: [{"name":"Ann"', ann()),
     Mistake("save_memory", ann(entityType="x" * 51), BAD, "entities[0].entityType",
         "Entity type too long (51 chars). Max 50.", "Shorten it", ann()),
+    Mistake("save_memory", ann(relations=[{"targetEntity": "Acme", "relationType": "x" * 51}]),
+        BAD, "entities[0].relations[0].relationType", "Relation type too long (51 chars). Max 50.",
+        "Shorten it", ann()),
 ]
 
 NOT_THERE = [

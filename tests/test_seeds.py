@@ -152,6 +152,23 @@ def refused_save(client: Client, request: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
+@pytest.mark.parametrize(
+    ("characters", "relations", "score"),
+    [(75, 2, 1.0), (75, 1, 0.75), (75, 3, 1.0), (100, 2, 0.92), (150, 2, 0.75), (150, 1, 0.5)],
+)
+def test_the_quality_of_what_is_saved_grows_with_relations_and_with_short_observations(
+    client: Client, characters: int, relations: int, score: float
+) -> None:
+    leads = [
+        {"targetEntity": "Ann", "relationType": f"relates to {each}"} for each in range(relations)
+    ]
+    ann = {"name": "Ann", "entityType": "Person", "relations": leads}
+    answer = client(
+        "save_memory", entities=[ann | {"observations": ["x" * characters]}], threadId="t"
+    )
+    assert answer["quality_score"] == score
+
+
 def test_an_observation_that_is_too_long_is_refused_with_its_true_length(client: Client) -> None:
     entity = {
         "name": "Test",
