@@ -1,10 +1,13 @@
-"""How often a client may call."""
+"""How often a client may call, and for how long it may be answered."""
 
 from __future__ import annotations
 
-import pytest
+import asyncio
 
-from server.http.limits import Rates
+import pytest
+from starlette.types import Message, Receive, Scope, Send
+
+from server.http.limits import Limits, Rates
 
 
 def test_of_more_clients_than_are_remembered_the_one_that_was_away_longest_begins_anew(
@@ -18,3 +21,31 @@ def test_of_more_clients_than_are_remembered_the_one_that_was_away_longest_begin
     rates.take("desktop")
     assert rates.take("editor") > 0
     assert rates.take("phone") == 0
+
+
+@pytest.mark.parametrize("kind", [b"text/event-stream", b"application/json"])
+async def test_an_answer_that_has_begun_in_time_goes_on_for_as_long_as_it_lasts(
+    kind: bytes,
+) -> None:
+    answer: list[Message] = [
+        {"type": "http.response.start", "status": 200, "headers": [(b"content-type", kind)]},
+        {"type": "http.response.body", "body": b"one", "more_body": True},
+        {"type": "http.response.body", "body": b"two", "more_body": False},
+    ]
+
+    async def lasting(scope: Scope, receive: Receive, send: Send) -> None:
+        for message in answer:
+            await send(message)
+            await asyncio.sleep(0.01)  # the time of a request is over
+
+    async def nothing() -> Message:
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    sent: list[Message] = []
+    limits = Limits(body_bytes_max=1, requests_max=1, request_s=0.0, patience_s=1.0)
+    scope = {"type": "http", "method": "GET", "raw_path": b"/", "query_string": b"", "headers": []}
+    await limits.first(lasting)(scope, nothing, send)
+    assert sent == answer

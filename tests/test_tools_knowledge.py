@@ -154,6 +154,12 @@ def test_saving_again_without_a_rating_leaves_the_one_that_is_there(client: Clie
     assert saved(client, importance=0.5, confidence=1.0) == (0.5, 1.0)
 
 
+def test_what_is_saved_first_with_a_rating_has_it_and_gives_it_to_its_facts(client: Client) -> None:
+    assert saved(client, importance=0.9, confidence=0.3) == (0.9, 0.3)
+    (fact,) = client("get_observation_history", entityName="Ann")["history"]
+    assert (fact["importance"], fact["confidence"]) == (0.9, 0.3)
+
+
 def test_every_version_tells_its_thread_also_where_there_was_none(client: Client) -> None:
     jon = {"name": "Jon", "entityType": "person", "observations": ["likes tea"]}
     client("create_entities", entities=[jon])
