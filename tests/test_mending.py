@@ -32,6 +32,7 @@ from memlog.commands import (
     NewEntity,
     NewRelation,
     ObservationDeletion,
+    RenameEntity,
     StoreMemory,
     SupersedeMemory,
     Undo,
@@ -41,7 +42,10 @@ from memlog.copies import chronicle
 from memlog.errors import MemlogError
 from memlog.events import (
     CommandUndone,
+    EntityCreated,
+    EntityDeleted,
     EntityRated,
+    EntityRenamed,
     EntityTypeChanged,
     Erased,
     Happened,
@@ -325,6 +329,32 @@ def test_a_fact_that_only_a_lost_undo_brought_back_is_not_moved_and_stays_delete
             gina = state.entity_named("Jon")
             assert gina is not None and state.said(gina.id) == []
             assert len(state.retired_observations(gina.id)) == 1
+
+
+GINA = DeleteEntities(entity_names=["Gina"])
+FACT = AddObservations(
+    observations=[EntityObservations(entity_name="Jon", contents=["another fact"])]
+)
+
+
+@pytest.mark.parametrize(
+    ("commands", "lost", "unfit"),
+    [
+        ([jon(), DELETE, jon()], EntityDeleted, EntityCreated),
+        (ann(GINA, RenameEntity(name="Jon", new_name="Gina")), EntityDeleted, EntityRenamed),
+        ([jon(), FACT, Undo(), Undo()], CommandUndone, CommandUndone),
+    ],
+)
+def test_what_takes_a_name_that_is_not_free_or_undoes_what_others_depend_on_is_set_aside(
+    tmp_path: Path, commands: list[AnyCommand], lost: type[Happened], unfit: type[Happened]
+) -> None:
+    history = made_of(tmp_path, *commands)
+    hole = min(e.position for e in history.entries if isinstance(e.event, lost))
+    last = max(e.position for e in history.entries if isinstance(e.event, unfit))
+    mended = mend(with_holes(history, {hole}), None, CREATED)
+    assert mended.changed == Changed(lost=(hole,), unfit=(last,))
+    with project_of(mended) as project:
+        require_whole(project)
 
 
 def without_its_undo(history: History) -> Mended:
