@@ -79,6 +79,33 @@ def test_a_sound_file_is_read_as_lmdb_reads_it(sound: Path) -> None:
     pages.close()
 
 
+@pytest.mark.parametrize("page", [0, 1])
+def test_where_a_page_that_says_where_the_log_ends_is_lost_entries_are_perhaps_missing(
+    sound: Path, tmp_path: Path, page: int
+) -> None:
+    file = tmp_path / LOG_FILE
+    file.write_bytes(damaged(sound.read_bytes(), None, None, (page, b"\0")))
+    *whole, found = verify_file(file)
+    assert whole == list(range(1, len(whole) + 1))
+    assert isinstance(found, Damage) and found.position == len(whole) + 1
+    assert found.problem.startswith("perhaps missing")
+
+
+def test_damage_beside_the_log_is_told_behind_its_last_position_as_no_loss(
+    sound: Path, tmp_path: Path
+) -> None:
+    pages = Pages(sound)
+    table = pages.table(b"now")
+    pages.close()
+    assert table is not None
+    file = tmp_path / LOG_FILE
+    file.write_bytes(damaged(sound.read_bytes(), None, None, (table.root, b"\0")))
+    *whole, found = verify_file(file)
+    assert whole == list(range(1, 362))
+    assert isinstance(found, Damage) and found.position == 362
+    assert found.problem.startswith("no entry is missing, the file is damaged elsewhere")
+
+
 flips = st.lists(st.tuples(st.integers(0, 2**31), st.integers(0, 7)), min_size=1, max_size=4)
 cut = st.integers(0, 2**31)
 wiped = st.tuples(st.integers(0, 2**31), st.sampled_from([b"\0", b"\xff"]))
