@@ -565,7 +565,8 @@ def test_the_name_of_the_token_is_the_actor_of_every_event(guarded: Guarded, era
 @pytest.mark.parametrize("path", ["/mcp", "/healthz", "/metrics"])
 def test_a_foreign_host_is_refused(guarded: Guarded, host: str, path: str) -> None:
     """What DNS rebinding sends: the right address under the name of somebody else's page."""
-    assert guarded.server.get(path, Host=host).status == 421
+    answer = guarded.server.get(path, Host=host)
+    assert (answer.status, b"add it to MEMLOG_ALLOWED_HOSTS" in answer.body) == (421, True)
 
 
 @pytest.mark.parametrize(
@@ -587,6 +588,7 @@ def test_a_foreign_origin_is_refused(guarded: Guarded, origin: str) -> None:
     headers = {"Origin": origin, "Authorization": f"Bearer {guarded.tokens['admin']}"}
     answer = guarded.server.ask("POST", "/mcp", b"{}", headers)
     assert (answer.status, "Origin" in answer.json["error"]["message"]) == (403, True)
+    assert b"add it to MEMLOG_ALLOWED_ORIGINS" in answer.body
 
 
 @pytest.mark.parametrize(
