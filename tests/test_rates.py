@@ -1,12 +1,14 @@
-"""How often a client may call, and for how long it may be answered."""
+"""How often a client may call, how much of it is taken in, and for how long it may be answered."""
 
 from __future__ import annotations
 
 import asyncio
 
+import anyio
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
+from server.http.bodies import Bodies, Whole
 from server.http.limits import Limits, Rates
 
 
@@ -49,3 +51,24 @@ async def test_an_answer_that_has_begun_in_time_goes_on_for_as_long_as_it_lasts(
     scope = {"type": "http", "method": "GET", "raw_path": b"/", "query_string": b"", "headers": []}
     await limits.first(lasting)(scope, nothing, send)
     assert sent == answer
+
+
+async def test_where_all_places_are_taken_the_client_that_has_most_of_them_gives_one_up() -> None:
+    bodies = Bodies(bytes_max=1, bodies_max=3, patience_s=60.0)
+    refused: list[tuple[str, int]] = []
+
+    async def nothing() -> Message:
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    async def come(client: str) -> None:
+        answer = await bodies.take(nothing, client)
+        assert answer is not None and not isinstance(answer, Whole)
+        refused.append((client, answer.status_code))
+
+    async with anyio.create_task_group() as clients:
+        for client in ("first", "many", "many", "new"):
+            clients.start_soon(come, client)
+            await anyio.wait_all_tasks_blocked()
+        assert refused == [("many", 503)]
+        bodies.end()
