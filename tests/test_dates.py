@@ -29,6 +29,7 @@ def named(query: str) -> list[tuple[str | None, int, int | None]]:
         ("2025-03-17T10:30:00Z", ("2025", 3, 17)),
         ("17.03.2025", ("2025", 3, 17)),
         ("17/03/2025 10:00", ("2025", 3, 17)),
+        ("on 5.3.2025", ("2025", 3, 5)),
     ],
 )
 def test_a_date_is_known_by_its_month_and_what_stands_beside_it(
@@ -38,7 +39,16 @@ def test_a_date_is_known_by_its_month_and_what_stands_beside_it(
 
 
 @pytest.mark.parametrize(
-    "query", ["in March", "may I?", "2025", "room 2025, floor 13", "17 people", "version 3.17"]
+    "query",
+    [
+        "in March",
+        "may I?",
+        "2025",
+        "room 2025, floor 13",
+        "17 people",
+        "version 3.17",
+        "in 2025 3 of 4",
+    ],
 )
 def test_a_month_or_a_number_alone_is_no_date(query: str) -> None:
     assert named(query) == []
@@ -54,7 +64,8 @@ def test_a_day_is_the_same_however_it_is_written(day: datetime.date) -> None:
     written = [
         f"{day:%Y-%m-%d}",
         f"{day:%d.%m.%Y}",
+        f"{day.day}.{day.month}.{day.year}",
         f"{day.day} {day:%B %Y}",
         f"{day:%b} {day.day}, {day.year}",
     ]
-    assert [named(each) for each in written] == [[(str(day.year), day.month, day.day)]] * 4
+    assert [named(each) for each in written] == [[(str(day.year), day.month, day.day)]] * 5

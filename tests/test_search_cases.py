@@ -50,6 +50,7 @@ FACTS = {
     "ron": "the neighbours moved out of the house on March 21st, 2025",
     "sue": "the roof was mended (04.11.2024)",
     "ted": "the call began at 2024-06-05T10:30Z",
+    "wyn": "her visa came 7.9.2023",
     "una": "on 4 November, 2023 the boiler was replaced",
 }
 
@@ -157,6 +158,9 @@ CASES = {
     "a day to which a time is told": ("what was on 5 June 2024", "ted"),
     "a month by its name": ("June 2024", "ted"),
     "a month by its name, told day first": ("November 2024", "sue"),
+    "a day by its month, told in as few digits as it has": ("7 September 2023", "wyn"),
+    "a day in the order of the standard, told in few digits": ("2023-09-07", "wyn"),
+    "a day first, in few digits": ("4.11.2024", "sue"),
 }
 
 

@@ -6,7 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from memlog.commands import SupersedeMemory
+from memlog.errors import Conflict
+from memlog.events import MemoryStored, MemorySuperseded
 from tests.service import Client, Refused, client_on
+from tests.specs import Given
 
 
 def advised(client: Client, old: str, new: str) -> str:
@@ -34,6 +38,15 @@ def test_what_is_advised_where_a_fact_is_gone_is_not_refused_in_turn(tmp_path: P
         deleted = f"Its newest version, {bonn}, was deleted."
         assert advised(client, oslo, kiev) == f"{deleted} {nothing}"
         assert advised(client, kiev, rome) == f"{deleted} {again}"
+
+
+def test_two_facts_that_supersede_each_other_since_a_repair_are_told_to_be_gone() -> None:
+    """A repair by an earlier version could leave them so."""
+    facts = [MemoryStored(f"mem_{each}", "fact", f"fact {each}", "s", 1.0) for each in (1, 2, 3)]
+    round_again = [MemorySuperseded("mem_1", "mem_2"), MemorySuperseded("mem_2", "mem_1")]
+    given = Given(*facts, *round_again)
+    for old, new in (("mem_1", "mem_3"), ("mem_3", "mem_1")):
+        given.when(SupersedeMemory(old_memory_id=old, new_memory_id=new)).refused(Conflict)
 
 
 def test_facts_that_an_answer_does_not_hold_are_counted(tmp_path: Path) -> None:

@@ -171,8 +171,11 @@ def _gone(memory: Memory, other: str, where_deleted: str, state: State) -> Confl
 
 
 def _successors(memory: Memory, state: State) -> Iterator[Memory]:
-    """What superseded it, what superseded that, and so on to the newest."""
-    while memory.superseded_by is not None:
+    """What superseded it, what superseded that, and so on to the newest; once round, where an earlier version of
+    repair left a circle."""
+    passed: set[str] = set()
+    while memory.superseded_by is not None and memory.superseded_by not in passed:
+        passed.add(memory.superseded_by)
         successor = state.memory(memory.superseded_by)
         assert successor is not None, "a chain of memories has no gaps"
         memory = successor

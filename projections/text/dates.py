@@ -21,6 +21,9 @@ _MONTHS = {
 }
 _YEAR = re.compile("(?:19|20)[0-9]{2}")
 _MONTH = re.compile("0[1-9]|1[0-2]")
+_MONTH_AFTER_DAY = re.compile("0?[1-9]|1[0-2]")
+"""Behind a year, one digit is more likely a count: `in 2025 3 people came`."""
+
 _ENDINGS = ("st", "nd", "rd", "th")
 _DAY = re.compile(f"(0?[1-9]|[12][0-9]|3[01])(?:{'|'.join(_ENDINGS)}|t[0-9]{{2}})?")
 """Also where a time stands behind it, as in 2025-03-17T10:30."""
@@ -46,7 +49,7 @@ def dates(words: Sequence[str]) -> Iterator[Date]:
                 yield _date(words, year, _MONTHS[word], at, day)
         elif _YEAR.fullmatch(word):
             day = _place(_DAY, words, (at - 2,))
-            if day is not None and _MONTH.fullmatch(words[at - 1]):
+            if day is not None and _MONTH_AFTER_DAY.fullmatch(words[at - 1]):
                 yield _date(words, at, int(words[at - 1]), at - 1, day)
             elif _place(_MONTH, words, (at + 1,)) is not None:
                 yield _date(words, at, int(words[at + 1]), at + 1, _place(_DAY, words, (at + 2,)))
@@ -73,10 +76,18 @@ def naming(date: Date) -> Clause:
     if year is not None:
         named.append(Term("exact", year))
     if day is None:
-        return Joined(should=(InOrder(numbers), InOrder(numbers[::-1]), Joined(must=tuple(named))))
+        return Joined(should=(InOrder(numbers), *_day_first(date), Joined(must=tuple(named))))
     days = {f"{day}", f"{day:02}", *(f"{day}{ending}" for ending in _ENDINGS)}
     named.append(AnyTerm("exact", tuple(sorted(days))))
     plain = InOrder((*numbers, f"{day:02}"))
     with_time = InOrder((*numbers, f"{day:02}t"), begins=True)
-    day_first = InOrder((f"{day:02}", *numbers[::-1]))
-    return Joined(should=(plain, with_time, day_first, Joined(must=tuple(named))))
+    return Joined(should=(plain, with_time, *_day_first(date), Joined(must=tuple(named))))
+
+
+def _day_first(date: Date) -> Iterator[Clause]:
+    """Its numbers in that order: 05.03.2025, and where a day and a year tell them from others 5.3.2025."""
+    year, month, day, _ = date
+    numbers = [each for each in (day, month) if each is not None]
+    yield InOrder((*(f"{each:02}" for each in numbers), *([] if year is None else [year])))
+    if None not in (year, day):
+        yield InOrder((f"{day}", f"{month}", f"{year}"))
