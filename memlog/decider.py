@@ -105,7 +105,10 @@ def _create_project(command: CreateProject, state: State, context: Context) -> I
 
 
 def _archive_project(state: State) -> Iterator[Event]:
-    require_active(state.project())
+    project = state.project()
+    if project is not None and project.status == "archived":
+        return  # true already: nothing to say
+    require_active(project)
     yield ProjectWasArchived()
 
 

@@ -172,6 +172,19 @@ def test_archiving_the_active_project_leaves_none_active(client: Client) -> None
     assert client("get_current_project")["current"] is None
 
 
+def test_archiving_a_project_again_is_done_and_says_nothing_new(client: Client) -> None:
+    client("create_project", name="one")
+    other = Client(client.service)
+    other("switch_project", name="one")
+    archived = client("archive_project", name="one")
+    assert client("archive_project", name="one") == archived
+    assert other("archive_project", name="one") == archived
+    assert other("get_current_project")["current"] is None
+    client("restore_project", name="one")
+    says = [event["says"] for event in client("get_history", project="one")["events"]]
+    assert says.count("the project was archived") == 1
+
+
 def test_another_connection_learns_that_its_project_was_archived(client: Client) -> None:
     client("create_project", name="one")
     other = Client(client.service)
