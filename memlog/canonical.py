@@ -50,12 +50,18 @@ def _settled(value: Any) -> Any:
     if isinstance(value, str):
         return canonical(value)
     if isinstance(value, dict):
-        return {canonical(key): _settled(each) for key, each in value.items()}
+        return dict(zip(_keys(value), map(_settled, value.values()), strict=True))
     if isinstance(value, (list, tuple)):
         return [_settled(each) for each in value]
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value
+
+
+def _keys(members: dict[str, Any]) -> list[str]:
+    """In NFC, or as they are where two would be one: neither of their values may be lost."""
+    keys = [canonical(key) for key in members]
+    return keys if len(set(keys)) == len(keys) else list(members)
 
 
 def strings(value: Any) -> Iterator[str]:

@@ -58,6 +58,25 @@ def test_the_most_tags_are_those_of_one_call_and_a_record_that_is_saved_again_ke
             client("memory_create", **record, tags=["e", "f", "g"])
 
 
+def test_keys_that_differ_by_their_unicode_form_alone_are_two_and_each_value_counts(
+    tmp_path: Path,
+) -> None:
+    composed, apart = "caf\u00e9", "cafe\u0301"
+    record = {"type": "n", "source": "s", "confidence": 0.5}
+    with client_on(tmp_path) as client:
+
+        def saved(content: dict[str, str]) -> str:
+            return client("memory_create", **record, content=content)["id"]  # type: ignore[no-any-return]
+
+        both = saved({composed: "tea", apart: "scones"})
+        assert saved({apart: "scones", composed: "tea"}) == both
+        assert saved({composed: "scones"}) != both
+        assert saved({composed: "tea"}) == saved({apart: "tea"}) != both
+        for word in ("tea", "scones"):
+            found = client("memory_search", query=word)["results"]
+            assert both in {record["id"] for record in found}
+
+
 def test_a_record_that_outlived_a_later_one_that_says_the_same_is_saved_again_and_not_twice(
     tmp_path: Path,
 ) -> None:
