@@ -28,6 +28,7 @@ from server.registry import tools
 from server.service import Service
 from tests.command_line import BARE, LINES, CommandLine, holding_lines, lines_of, written
 from tests.served import DEADLINE_S, REPOSITORY, environment
+from tests.service import client_on
 
 README = (REPOSITORY / "README.md").read_text()
 
@@ -901,6 +902,18 @@ def test_what_is_advised_for_a_project_that_is_not_there_makes_it(
         assert f"`{advised}`" in told and "import" not in told
     assert memlog(*shlex.split(advised)[1:]).code == 0
     assert memlog("stats", "my app").code == 0
+
+
+def test_a_count_of_entities_by_thread_is_said_to_hold_the_deleted_ones(
+    memlog: CommandLine,
+) -> None:
+    with client_on(memlog.data_dir) as client:
+        both = [{"name": name, "entityType": "person"} for name in ("Jon", "Gina")]
+        client("create_entities", entities=both, threadId="planning")
+        client("delete_entities", entityNames=["Gina"])
+    said = memlog("stats").stdout
+    assert "1 entity" in said
+    assert "entities ever touched, by thread" in said and re.search(r"planning +2 ", said)
 
 
 def test_what_is_done_to_a_project_is_told_to_other_programs(memlog: CommandLine) -> None:

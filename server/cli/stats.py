@@ -70,7 +70,8 @@ class Memories(msgspec.Struct):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """`entity_types` and `threads` tell of entities, `days` of events; each the most first, days in order."""
+    """`entity_types` tells of entities, `threads` of those that each ever touched, living or not, `days` of events;
+    each the most first, days in order."""
 
     project: str
     position: int
@@ -203,7 +204,7 @@ def _print(report: Report, console: Console) -> None:
     for heading, numbers in (
         ("entities by type", report.entity_types),
         ("active memories by type", memories),
-        ("entities by thread", report.threads),
+        ("entities ever touched, by thread", report.threads),
     ):
         if numbers:
             console.print(_bars(heading, numbers))
