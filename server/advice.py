@@ -1,5 +1,5 @@
-"""Advice that can be followed: a sentence that names a tool which is not offered here is left out, of what is advised
-in an error or a notice and of what describes the other tools."""
+"""Advice that can be followed: a sentence that names a tool or a resource which is not offered here is left out, of
+what is advised in an error or a notice and of what describes the other tools."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 from memlog.settings import TOOLSETS
+from server.addresses import FORMS
 from server.registry import Tool, tools
 from server.rights.grants import Grant
 from server.session import Session
@@ -62,7 +63,10 @@ def _lacking(toolsets: tuple[str, ...], read_only: bool, grant: Grant) -> re.Pat
 
 
 def _naming_others(offered: Mapping[str, Tool]) -> re.Pattern[str] | None:
-    """Finds a tool that is not offered: by its name where that is no word, else by its name with arguments."""
+    """Finds a tool that is not offered, by its name where that is no word, else by its name with arguments; and a
+    resource that is not, by its place."""
     lacking = sorted(tools(TOOLSETS).keys() - offered.keys())
     names = [name if "_" in name else f"{name} {{" for name in lacking]
+    toolsets = {tool.toolset for tool in offered.values()}
+    names += [form.place for form in FORMS.values() if form.toolset not in toolsets]
     return re.compile("|".join(rf"\b{re.escape(name)}" for name in names)) if names else None

@@ -113,6 +113,18 @@ def test_a_tool_is_not_described_by_others_that_are_not_listed_with_it(
     run(scenario)
 
 
+@pytest.mark.parametrize("toolset", ["facts", "records"])
+def test_a_resource_is_told_of_only_where_it_can_be_read(tmp_path: Path, toolset: str) -> None:
+    async def scenario() -> None:
+        async with joined(tmp_path, toolsets=("facts", toolset)) as server:
+            offered = {each.name: each for each in (await server.client.list_tools()).tools}
+            told = offered["supersede_memory"].description or ""
+            assert "The old one leaves every list and search." in told
+            assert ("mem://item/{id} still reads it." in told) is (toolset == "records")
+
+    run(scenario)
+
+
 def test_with_all_tools_a_tool_is_described_as_it_was_written(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with joined(tmp_path) as server:

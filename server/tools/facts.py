@@ -118,7 +118,7 @@ class SupersedeMemoryResult(Result, frozen=True):
 def supersede_memory(call: Call, arguments: SupersedeMemory) -> SupersedeMemoryResult:
     """Mark an old memory as outdated by a newer one. Call it when store_memory suggests it.
 
-    The old one leaves every list and search; mem://item/{id} still reads it.
+    The old one leaves every list and search. mem://item/{id} still reads it.
     Example: {"old_memory_id": "mem_01h2xcejqtf2nbrexx3vqjhp41", "new_memory_id": "mem_01h455vb4pex5vsknk084sn02q"}
     """
     project, opened = call.open(arguments)
