@@ -185,6 +185,25 @@ def test_a_hub_names_25_neighbours_and_counts_them_all(client: Client) -> None:
     assert first["connectedTo"] == others[:25]
 
 
+@pytest.mark.parametrize("neighbours", [25, 26])
+def test_names_of_neighbours_that_are_left_out_are_told_of(client: Client, neighbours: int) -> None:
+    others = [f"other {number}" for number in range(neighbours)]
+    create(client, "hub", *others)
+    relate(client, "hub", *others)
+    answer = client("get_analytics", limit=1)
+    assert len(answer["most_connected"][0]["connectedTo"]) == 25
+    assert ("open_nodes" in answer.get("notice", "")) is (neighbours > 25)
+
+
+def test_long_names_of_neighbours_that_are_left_out_are_told_of(client: Client) -> None:
+    others = [f"{number} {'x' * 400}" for number in range(8)]
+    create(client, "hub", *others)
+    relate(client, "hub", *others)
+    answer = client("get_analytics", limit=1)
+    assert len(answer["most_connected"][0]["connectedTo"]) < 8
+    assert answer["notice"].startswith("connectedTo leaves some out")
+
+
 def test_the_limit_is_that_of_each_list_and_ten_where_none_is_given(client: Client) -> None:
     create(client, *(f"entity {number}" for number in range(12)))
     assert len(client("get_analytics")["orphaned_entities"]) == 10

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import islice
 from typing import Annotated, Literal
@@ -13,7 +13,8 @@ from memlog.rows import Entity
 from memlog.state import State
 from memlog.times import iso
 from projections.analytics.tables import Analytics, Counts, Order, Reason
-from server.answering.cutting import within_budget
+from server.advice import followable
+from server.answering.cutting import together, within_budget
 from server.answering.moments import AsOf, position_of
 from server.answering.nearest import silent_thread
 from server.registry import Arguments, Call, Result, ThreadId, tool
@@ -23,6 +24,10 @@ CONNECTED_TO_MAX = 25
 CONNECTED_CHARACTERS_MAX = 2_000
 RELATIONS_READ_MAX = 250
 """How many relations of an entity are read to find so many names; parallel ones lead to the same."""
+_UNNAMED = (
+    f"connectedTo leaves some out: it names {CONNECTED_TO_MAX} at most, fewer where names are long."
+)
+_ALL_NAMED = "open_nodes with the name of such an entity shows all its relations."
 
 
 class GetAnalytics(Arguments, frozen=True):
@@ -89,7 +94,7 @@ def get_analytics(call: Call, arguments: GetAnalytics) -> AnalyticsResult:
         top = partial(_top, arguments=arguments, counted=counted, state=state)
         recent = [_recent(row, counts.updated_us) for row, counts in top("recent")]
         important = [_important(*each) for each in top("important")]
-        connected = [_connected(*each, state) for each in top("connected")]
+        connected, unnamed = _connected(top("connected"), state)
         orphaned = [
             _orphaned(row, reason) for row, counts in top("orphaned") if (reason := counts.orphaned)
         ]
@@ -99,7 +104,11 @@ def get_analytics(call: Call, arguments: GetAnalytics) -> AnalyticsResult:
         top_important=important,
         most_connected=connected,
         orphaned_entities=orphaned,
-        notice=None if recent else silent_thread(arguments.thread_id, opened),
+        notice=together(
+            None if recent else silent_thread(arguments.thread_id, opened),
+            _UNNAMED if unnamed else None,
+            followable(call.session, _ALL_NAMED) if unnamed else None,
+        ),
     )
 
 
@@ -131,25 +140,37 @@ def _important(row: Entity, counts: Counts) -> Important:
     )
 
 
-def _connected(row: Entity, counts: Counts, state: State) -> Connected:
-    return Connected(
-        entity_name=row.name,
-        entity_type=row.entity_type,
-        relation_count=counts.degree,
-        connected_to=_connected_to(row, state),
-    )
+def _connected(
+    ranked: Iterable[tuple[Entity, Counts]], state: State
+) -> tuple[list[Connected], bool]:
+    """The entities with the names of others, and whether one of them may have more than are named."""
+    shown, unnamed = [], False
+    for row, counts in ranked:
+        names, cut = _connected_to(row, state)
+        unnamed |= cut
+        shown.append(
+            Connected(
+                entity_name=row.name,
+                entity_type=row.entity_type,
+                relation_count=counts.degree,
+                connected_to=names,
+            )
+        )
+    return shown, unnamed
 
 
-def _connected_to(row: Entity, state: State) -> list[str]:
-    """Entities at the other ends of its relations, each once, the oldest relation first."""
+def _connected_to(row: Entity, state: State) -> tuple[list[str], bool]:
+    """Entities at the other ends of its relations, each once, the oldest relation first; whether there may be more."""
     found: dict[str, None] = {}
-    for name in islice(state.neighbours(row.name), RELATIONS_READ_MAX):
+    ends = state.neighbours(row.name)
+    for name in islice(ends, RELATIONS_READ_MAX):
         other = state.entity_named(name)
         if other is not None and other.id != row.id:
             found[other.name] = None
-        if len(found) == CONNECTED_TO_MAX:
+        if len(found) > CONNECTED_TO_MAX:
             break
-    return list(within_budget(found, most=CONNECTED_CHARACTERS_MAX))
+    named = list(within_budget(islice(found, CONNECTED_TO_MAX), most=CONNECTED_CHARACTERS_MAX))
+    return named, len(named) < len(found) or next(ends, None) is not None
 
 
 def _orphaned(row: Entity, reason: Reason) -> Orphaned:
