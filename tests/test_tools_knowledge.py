@@ -255,6 +255,20 @@ def test_a_type_is_said_to_be_stored_only_where_it_is(client: Client) -> None:
     ]
 
 
+def test_a_type_is_never_said_to_be_nearly_one_that_would_not_be_stored_so(client: Client) -> None:
+    client("create_entities", entities=[{"name": "R2", "entityType": "robot"}])
+    stored = ["Entity type 'robot' starts with a small letter: stored as 'Robot'"]
+    assert warned(client, ("C3", "Robot")) == []
+    assert warned(client, ("C4", "robot")) == stored
+
+
+def test_a_type_that_differs_from_one_in_use_by_case_alone_is_nearly_that(client: Client) -> None:
+    for given, meant in (("PERSON", "Person"), ("Api", "API")):
+        told = f"Entity type '{given}' is nearly '{meant}': did you mean '{meant}'?"
+        assert warned(client, ("Ann", given)) == [told]
+        client("delete_entities", entityNames=["Ann"])
+
+
 def test_an_entity_that_has_the_very_type_that_is_asked_for_is_not_said_to_keep_it(
     client: Client,
 ) -> None:

@@ -237,7 +237,7 @@ def stored_type(entity_type: str) -> str:
 def warnings(command: SaveMemory, before: State) -> list[str]:
     """What is accepted but could be better. `before` is the state that the request met."""
     some = islice(before.entities(), TYPES_LEARNT_FROM_MAX)  # enough to know the types in use
-    known = dict.fromkeys([*COMMON_TYPES, *(entity.entity_type for entity in some)])
+    known = dict.fromkeys([*COMMON_TYPES, *(stored_type(each.entity_type) for each in some)])
     found: dict[str, None] = {}
     saved: dict[str, str] = {}  # the types of those that the request itself brings
     for item in command.entities:
@@ -286,15 +286,13 @@ def _type_warnings(entity_type: str, known: Mapping[str, None]) -> Iterator[str]
 
 
 def _nearly(kind: str, known: Mapping[str, None]) -> str | None:
-    """A known type within an edit or two of `kind`."""
+    """A known type that differs from `kind` by case alone, else one within an edit or two of it."""
     from rapidfuzz.distance import OSA
 
-    most = 1 if len(kind) < 8 else 2
-    if len(kind) < 4:
-        return None
-    return next(
-        (each for each in known if OSA.distance(kind, each, score_cutoff=most) <= most), None
-    )
+    folded, most = kind.casefold(), 1 if len(kind) < 8 else 2
+    alike = (each for each in known if each.casefold() == folded)
+    close = (each for each in known if OSA.distance(kind, each, score_cutoff=most) <= most)
+    return next(alike, None) or (next(close, None) if len(kind) >= 4 else None)
 
 
 def quality_score(command: SaveMemory) -> float:
