@@ -74,6 +74,13 @@ class ProjectNotFound(MemlogError):
     code = "PROJECT_NOT_FOUND"
 
 
+class PutAway(ProjectNotFound):
+    """What was open of a project is not any more. Whoever opens it anew learns why, or finds it there again."""
+
+    def __init__(self) -> None:
+        super().__init__("This project was put away or deleted a moment ago")
+
+
 class ProjectExists(MemlogError):
     code = "PROJECT_EXISTS"
 
@@ -121,6 +128,16 @@ class LogReplaced(StorageError):
         super().__init__(
             "This project's log was replaced a moment ago: something was erased from it, a backup "
             "was restored, or it was repaired; nothing was done",
+            suggestion="Call again.",
+        )
+
+
+class Closed(StorageError):
+    """A file was closed before it was read, as an index is whose project is put away."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"{name} was closed a moment ago: its project was put away or deleted, or the server ends",
             suggestion="Call again.",
         )
 

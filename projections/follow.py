@@ -23,14 +23,13 @@ from typing import Literal
 
 from filelock import FileLock, Timeout
 
-from memlog.errors import DamagedLog, ProjectNotFound, StorageError
+from memlog.errors import DamagedLog, ProjectNotFound, PutAway, StorageError
 from memlog.patience import held, require_patience
 from memlog.projects.project import Project
 from memlog.storage.errors import storage_error
 from projections.analytics.projector import ANALYTICS_VERSION, AnalyticsProjector
 from projections.batches import AnyProjector, advance, changes_between, texts
 from projections.embeddings import Embeddings
-from projections.protocol import put_away
 from projections.text.projector import TEXT_VERSION, TextProjector
 from projections.vectors.folders import Use, VectorFolders
 from projections.vectors.previous import Meaning, Previous
@@ -337,7 +336,7 @@ class Projections:
 
     def _require_open(self) -> None:
         if self._closed:
-            raise put_away()
+            raise PutAway()
 
     def _open(self, name: str) -> _Followed:
         key = self._embeddings.get().key if name == "vectors" else ""

@@ -11,17 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
-from memlog.errors import ProjectNotFound
 from projections.documents import Change
 
 BATCH_BYTES = 64 * 1024**2
 """What a batch takes of the log at most, but for its last entry, where that takes no time of anybody: what it needs in
 memory is a few times that."""
-
-
-def put_away() -> ProjectNotFound:
-    """What is said to those who still use a project whose folder has gone."""
-    return ProjectNotFound("This project was put away or deleted a moment ago")
 
 
 class Batch(NamedTuple):

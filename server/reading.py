@@ -16,7 +16,7 @@ from typing import TypeVar
 import anyio
 from anyio.lowlevel import RunVar
 
-from memlog.errors import LogReplaced
+from memlog.errors import Closed, LogReplaced, MemlogError, PutAway
 from memlog.patience import Impatient, Leave, taking
 from server.threads import in_thread
 
@@ -39,11 +39,21 @@ _seconds: dict[str, float] = {}
 
 
 def settled(read: Callable[[], Result]) -> Result:
-    """What `read` returns; it looks again where the log was replaced while it looked, as by a purge."""
+    """What `read` returns; it looks again where the log was replaced while it looked, as by a purge, or its project put
+    away, and perhaps brought back."""
     for _ in range(LOOKS_MAX - 1):
-        with suppress(LogReplaced):
+        try:
             return read()
+        except MemlogError as error:
+            if not _is_elsewhere(error):
+                raise
     return read()
+
+
+def _is_elsewhere(error: MemlogError) -> bool:
+    """Whether what was open may be had where it is by now."""
+    gone = isinstance(error.__cause__, FileNotFoundError)
+    return gone or isinstance(error, (LogReplaced, PutAway, Closed))
 
 
 async def read_in_thread(kind: str, read: Callable[[], Result]) -> Result:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from memlog.commands import (
 )
 from memlog.context import Context
 from memlog.errors import (
+    Closed,
     Conflict,
     DamagedLog,
     EntityNotFound,
@@ -38,9 +40,11 @@ from memlog.errors import (
 from memlog.log import Damage
 from memlog.projects.project import DATABASES, STATE_VERSION, VERSION_KEY, Origin, Outcome, Project
 from memlog.rows import hashed
+from memlog.storage.derived import derived
 from memlog.storage.environment import Environment
 from memlog.storage.gates import READERS_MAX
 from memlog.storage.tables import place
+from tests.served import DEADLINE_S
 
 TINY_MAP_BYTES = 128 * 1024
 
@@ -591,3 +595,25 @@ def test_a_file_that_another_thread_is_closing_is_opened_when_it_is_closed(tmp_p
     closing.start()
     Environment(tmp_path / "log.mdb", DATABASES).close()
     closing.join()
+
+
+def test_a_file_that_was_closed_says_so_also_where_another_has_its_number_by_now(
+    tmp_path: Path,
+) -> None:
+    file = derived(tmp_path / "counts.mdb", ("now",))
+    file.close()
+    told: list[str] = []
+
+    def read() -> None:
+        for use in (file.begin_reading, lambda: file.write(lambda _: None)):
+            with pytest.raises(Closed) as caught:
+                use()
+            told.append(caught.value.message)
+
+    with ExitStack() as others:
+        for number in range(10):
+            others.enter_context((tmp_path / f"{number}").open("w"))
+        reading = threading.Thread(target=read, daemon=True)  # it might never end
+        reading.start()
+        reading.join(DEADLINE_S)
+    assert len(told) == 2

@@ -16,6 +16,8 @@ from filelock import FileLock
 from memlog.errors import ProjectArchived
 from memlog.settings import Mode
 from projections import embeddings
+from projections.analytics.projector import AnalyticsProjector
+from projections.follow import Projections
 from projections.vectors.index import Vectors
 from tests.embedder_by_hash import ByHash, opened_by_hash
 from tests.served import DEADLINE_S
@@ -130,6 +132,30 @@ def test_a_call_on_its_way_while_a_project_is_archived_leaves_no_index_behind_fo
     client("restore_project", name="one")
     found = client("search_nodes", project="one", query="banker")
     assert found["entities"][0]["name"] == "Jon"
+
+
+@pytest.mark.parametrize("tool", ["get_analytics", "list_threads"])
+@pytest.mark.parametrize("restored", [False, True])
+def test_a_call_whose_project_is_put_away_before_it_reads_says_so_or_has_it_anew(
+    client: Client, monkeypatch: pytest.MonkeyPatch, tool: str, restored: bool
+) -> None:
+    client("create_project", name="one")
+    client("create_entities", project="one", entities=[JON], threadId="t")
+    expected = client(tool, project="one")
+    lives = iter(["archive_project", "restore_project"][: 2 if restored else 1])
+    found = Projections.analytics
+
+    def put_away_then(self: Projections) -> AnalyticsProjector:
+        projector = found(self)
+        for life in lives:
+            Client(client.service)(life, name="one")
+        return projector
+
+    monkeypatch.setattr(Projections, "analytics", put_away_then)
+    if restored:
+        assert client(tool, project="one") == expected
+    else:
+        assert refused(client, tool, project="one")["code"] == "PROJECT_ARCHIVED"
 
 
 @pytest.mark.parametrize("ending", ["archive_project", "delete_project"])

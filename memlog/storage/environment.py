@@ -23,7 +23,7 @@ from weakref import WeakSet, finalize, ref
 
 import lmdb
 
-from memlog.errors import StorageError
+from memlog.errors import Closed, StorageError
 from memlog.patience import require_patience, require_time
 from memlog.storage.disk import sync_folder
 from memlog.storage.errors import DAMAGES, storage_error
@@ -130,6 +130,8 @@ class Environment:
 
     def _require_length(self) -> os.stat_result:
         """A file never gets shorter; LMDB would go on as if it were there, and end the process."""
+        if self._closed:  # by then its number may be that of another file
+            raise Closed(self.path.name)
         known = self._bytes  # first: another thread may see it grow meanwhile
         found = self._turn.stat()
         if self._following is not None and not self._stands(found):

@@ -32,9 +32,8 @@ from pathlib import Path
 
 import msgspec
 
-from memlog.errors import ProjectNotFound, StorageError
+from memlog.errors import PutAway, StorageError
 from memlog.storage.disk import sync_folder
-from projections.protocol import put_away
 
 SUFFIX = ".snapshot"
 KEPT = 2
@@ -89,7 +88,7 @@ class SnapshotFolder:
 
     def write(self, snapshot: Snapshot) -> None:
         """Puts the snapshot on disk and removes all but the newest. Raises StorageError, or
-        ProjectNotFound where another process has put the project's folder away."""
+        PutAway where another process has put the project's folder away."""
         self.publish(self.stage(snapshot), snapshot.position)
 
     def stage(self, snapshot: Snapshot) -> Path:
@@ -151,9 +150,9 @@ class SnapshotFolder:
         except OSError as error:
             log.warning("snapshot %s cannot be removed: %s", file, error)
 
-    def _cannot_write(self, error: OSError) -> StorageError | ProjectNotFound:
+    def _cannot_write(self, error: OSError) -> StorageError | PutAway:
         if not self.path.parent.exists():
-            return put_away()
+            return PutAway()
         return StorageError(
             f"A snapshot of the vectors cannot be written to {self.path}: {error}",
             suggestion="Search goes on without it; see that the disk has room and may be written.",
