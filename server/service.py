@@ -30,6 +30,7 @@ from memlog.projects.store import Store
 from memlog.rows import Project as ProjectRow
 from memlog.settings import Settings
 from memlog.state import State
+from memlog.storage.environment import let_go_all
 from projections.documents import texts_about
 from projections.embeddings import Embeddings
 from projections.follow import Projections
@@ -134,7 +135,9 @@ class Service:
                 self._opened.pop(key)
 
     def forget_gone(self) -> None:
-        """Lets go of what other processes deleted or erased: it is on the disk for as long as it is open here."""
+        """Lets go of what other processes deleted or erased, and of caches that they wrote anew: it is on the disk for
+        as long as it is open here."""
+        let_go_all()
         with suppress(StorageError):  # of which the next call tells
             gone = self.store.forget_gone()
             with self._opening:

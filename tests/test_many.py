@@ -7,7 +7,7 @@ import os
 import random
 import resource
 import weakref
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pytest
 from memlog.projects.project import LOG_FILE
 from memlog.projects.recent import Recent
 from memlog.projects.store import Store
+from memlog.storage.environment import FileIdentity
 from memlog.storage.structure import is_sealed
 from projections import embeddings
 from tests.embedder_by_hash import opened_by_hash
@@ -105,6 +106,45 @@ def test_a_project_that_another_process_deleted_or_erased_from_is_let_go_of(
         service._follower.stop()  # which may be at work on it
         service.forget_gone()
         assert [each() for each in held] == [None, None]
+
+
+def test_a_cache_of_vectors_that_was_written_anew_is_let_go_of_also_by_who_embeds_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was erased from it, and all its space, would be on the disk as long as this process has it open."""
+    monkeypatch.setattr(embeddings, "open_embedder", opened_by_hash)
+    with client_on(tmp_path, embedder="minilm") as client:
+        for name in ("notes", "gone"):
+            client("create_project", name=name)
+            client("create_entities", project=name, entities=[entity(f"n of {name}")])
+            client("search_nodes", project=name, query="fact")
+    (cache,) = (tmp_path / "embeddings").glob("*.mdb")
+    with client_on(tmp_path) as client:
+        client.service.delete("gone", wait=True)
+        client.service.forget_gone()
+        assert identity(os.stat(cache)) not in open_files()
+        (kept,) = client.service.embeddings.caches().values()
+        assert kept.keys() != set()
+        before = identity(os.stat(cache))
+        assert before in open_files()
+        purged = run_memlog("purge", "notes", "--entity", "n of notes", "--yes", data_dir=tmp_path)
+        assert purged.returncode == 0
+        client.service.forget_gone()
+        assert before not in open_files()
+        assert kept.keys() == set()
+
+
+def identity(status: os.stat_result) -> FileIdentity:
+    return status.st_dev, status.st_ino
+
+
+def open_files() -> set[FileIdentity]:
+    """Those that this process has open."""
+    found = set[FileIdentity]()
+    for number in os.listdir("/dev/fd"):
+        with suppress(OSError):  # the folder's own
+            found.add(identity(os.fstat(int(number))))
+    return found
 
 
 def test_the_log_of_a_project_that_was_let_go_need_not_be_looked_through_again(

@@ -60,7 +60,7 @@ REWRITING = ".rewriting"
 
 
 class _Replaced(Exception):
-    """The file that is open stands nowhere any more."""
+    """The file that is open stands nowhere any more, or was let go of."""
 
 
 class Environment:
@@ -132,6 +132,8 @@ class Environment:
         """A file never gets shorter; LMDB would go on as if it were there, and end the process."""
         if self._closed:  # by then its number may be that of another file
             raise Closed(self.path.name)
+        if self._stuck:
+            raise _Replaced
         known = self._bytes  # first: another thread may see it grow meanwhile
         found = self._turn.stat()
         if self._following is not None and not self._stands(found):
@@ -314,6 +316,17 @@ class Environment:
         self._known.ours, self.identity = None, identity
         self._stuck = False
 
+    def let_go(self) -> None:
+        """Closes the file where another took its place: it is on the disk for as long as it is open. Whoever needs it
+        next opens the other. One that is not followed is left to whoever has it open."""
+        if self._following is None or not self.was_replaced():
+            return
+        with self._gate.closed():
+            if not self._closed:
+                self._stuck = True
+                self._env.close()
+                self._turn.close()
+
     def rewrite(self, fill: Callable[[lmdb.Transaction, Path], None]) -> None:
         """Puts a new file in the place of this one, so that nothing of what was removed is left in a page.
 
@@ -368,7 +381,7 @@ class Environment:
         if not self._gate.try_enter():  # so that the file stays mapped where it is
             return
         try:
-            if not self._closed:
+            if not (self._closed or self._stuck):
                 give_back_mapped(self._turn.stat())
         finally:
             self._gate.leave()
@@ -383,13 +396,22 @@ class Environment:
 
 def give_back_all() -> None:
     """What this process holds of its files, and of what it has freed, goes back to the system."""
+    _of_all(Environment.give_back)
+    give_back_freed()
+
+
+def let_go_all() -> None:
+    """Closes what others wrote anew. Waits for no other process."""
+    _of_all(Environment.let_go)
+
+
+def _of_all(work: Callable[[Environment], None]) -> None:
     with _opening:
         known = [ref(environment) for environment in _open]
     for each in known:
         if (environment := each()) is not None:
-            environment.give_back()
+            work(environment)
         del environment  # else nobody could open its file again
-    give_back_freed()
 
 
 class Snapshot:
