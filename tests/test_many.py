@@ -86,6 +86,24 @@ def test_a_project_that_nobody_uses_is_closed_at_once(
             gc.enable()
 
 
+@pytest.mark.parametrize("then", ["archive", "delete"])
+def test_a_log_that_was_erased_from_is_let_go_of_also_where_its_successor_went_elsewhere(
+    tmp_path: Path, then: str
+) -> None:
+    """Before anybody looked: what was erased would be on the disk as long as this process has it open."""
+    with client_on(tmp_path) as client:
+        client("create_project", name="notes")
+        client("create_entities", project="notes", entities=[entity("n")])
+        service = client.service
+        service._follower.stop()  # which may be at work on it
+        held = weakref.ref(service.store.project("notes"))
+        for change in (("purge", "notes", "--entity", "n"), ("projects", then, "notes")):
+            answer = ["--yes"] if change[0] == "purge" or then == "delete" else []
+            assert run_memlog(*change, *answer, data_dir=tmp_path).returncode == 0
+        service.forget_gone()
+        assert held() is None
+
+
 @pytest.mark.parametrize("how", [("projects", "delete"), ("purge",)])
 def test_a_project_that_another_process_deleted_or_erased_from_is_let_go_of(
     tmp_path: Path, how: tuple[str, ...]

@@ -387,7 +387,9 @@ class Project:
     def gone(self) -> bool:
         """Whether the file was removed for good, or another took its place: what was in it is on the disk for as long
         as somebody has it open."""
-        return self.replaced or (self.moved and self.status() is None)
+        if self.replaced or self._environment.is_unlinked():  # and its successor moved, or removed
+            return True
+        return self.moved and self.status() is None
 
     def _require_current(self) -> None:
         if self.replaced:

@@ -376,6 +376,15 @@ class Environment:
         except FileNotFoundError:
             return False
 
+    def is_unlinked(self) -> bool:
+        """Whether the file that is open stands nowhere any more, by whatever name."""
+        if not self._gate.try_enter():  # so that it stays open meanwhile
+            return False
+        try:
+            return not (self._closed or self._stuck) and not self._turn.stat().st_nlink
+        finally:
+            self._gate.leave()
+
     def give_back(self) -> None:
         """Lets go of the pages that were read; who reads them again gets them from the system's cache."""
         if not self._gate.try_enter():  # so that the file stays mapped where it is
