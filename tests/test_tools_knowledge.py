@@ -269,6 +269,16 @@ def test_a_type_that_differs_from_one_in_use_by_case_alone_is_nearly_that(client
         client("delete_entities", entityNames=["Ann"])
 
 
+def test_a_short_type_is_no_misspelling_of_another_word_but_of_its_own_letters(
+    client: Client,
+) -> None:
+    for own in ("Node", "Film", "Mask", "Pool", "Box"):
+        assert warned(client, ("Ann", own)) == []
+        client("delete_entities", entityNames=["Ann"])
+    told = "Entity type 'Taks' is nearly 'Task': did you mean 'Task'?"
+    assert warned(client, ("Ann", "Taks")) == [told]
+
+
 def test_an_entity_that_has_the_very_type_that_is_asked_for_is_not_said_to_keep_it(
     client: Client,
 ) -> None:

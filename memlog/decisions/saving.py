@@ -55,6 +55,9 @@ COMMON_TYPES = (
 )
 """The types the guide names; any other is as good."""
 
+LETTERS_TELLING = 5
+"""A type of fewer is a word of its own more often than another that is misspelt."""
+
 EXAMPLES = {"Name": "Ann", "Entity type": "Person", "Relation type": "works at"}
 
 _SOUND = {
@@ -286,13 +289,16 @@ def _type_warnings(entity_type: str, known: Mapping[str, None]) -> Iterator[str]
 
 
 def _nearly(kind: str, known: Mapping[str, None]) -> str | None:
-    """A known type that differs from `kind` by case alone, else one within an edit or two of it."""
+    """A known type that differs from `kind` by case alone, else one within an edit or two of it; of a few letters, where
+    one edit leads from many a word to another (`Node`, `Code`), one that has the same."""
     from rapidfuzz.distance import OSA
 
     folded, most = kind.casefold(), 1 if len(kind) < 8 else 2
     alike = (each for each in known if each.casefold() == folded)
     close = (each for each in known if OSA.distance(kind, each, score_cutoff=most) <= most)
-    return next(alike, None) or (next(close, None) if len(kind) >= 4 else None)
+    if len(kind) < LETTERS_TELLING:
+        close = (each for each in close if sorted(each.casefold()) == sorted(folded))
+    return next(alike, None) or next(close, None)
 
 
 def quality_score(command: SaveMemory) -> float:
