@@ -289,8 +289,8 @@ def _type_warnings(entity_type: str, known: Mapping[str, None]) -> Iterator[str]
 
 
 def _nearly(kind: str, known: Mapping[str, None]) -> str | None:
-    """A known type that differs from `kind` by case alone, else one within an edit or two of it; of a few letters, where
-    one edit leads from many a word to another (`Node`, `Code`), one that has the same."""
+    """A known type that differs from `kind` by case alone, else one within an edit or two of it; of a few letters,
+    where one edit leads from many a word to another (`Node`, `Code`), one that has the same."""
     from rapidfuzz.distance import OSA
 
     folded, most = kind.casefold(), 1 if len(kind) < 8 else 2
