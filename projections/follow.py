@@ -26,6 +26,7 @@ from filelock import FileLock, Timeout
 from memlog.errors import DamagedLog, ProjectNotFound, PutAway, StorageError
 from memlog.patience import held, require_patience
 from memlog.projects.project import Project
+from memlog.storage import gates
 from memlog.storage.errors import storage_error
 from projections.analytics.projector import ANALYTICS_VERSION, AnalyticsProjector
 from projections.batches import AnyProjector, advance, changes_between, texts
@@ -365,15 +366,18 @@ class Projections:
 
 
 @contextmanager
-def _held(lock: FileLock, patience_seconds: float = -1) -> Iterator[None]:
-    """Raises StorageError where the system gives no lock, or nothing can be written beside it; Timeout where another
-    has it for longer than the patience, of which below 0 is no end."""
+def _held(lock: FileLock, patience_seconds: float | None = None) -> Iterator[None]:
+    """Raises StorageError where the system gives no lock, nothing can be written beside it, or another has it for far
+    longer than a batch takes; Timeout where patience was given and comes to its end."""
     path = Path(lock.lock_file)
+    most = gates.WAIT_SECONDS_MAX if patience_seconds is None else patience_seconds
     try:
         os.stat(path.parent)  # else the lock would make the folder of a project that was put away
-        with lock.acquire(timeout=patience_seconds):
+        with lock.acquire(timeout=most):
             yield
-    except Timeout:  # an OSError
+    except Timeout as error:  # an OSError
+        if patience_seconds is None:
+            raise gates.held_too_long(path) from error
         raise
     except OSError as error:
         raise storage_error(path, error) from error

@@ -238,6 +238,35 @@ def test_a_lock_that_another_process_keeps_is_told_by_its_name(
         client("create_project", name="other")
 
 
+@pytest.mark.parametrize(
+    ("index", "tool", "arguments"),
+    [
+        ("text", "search_nodes", {"query": "fact", "mode": "text"}),
+        ("analytics", "get_analytics", {}),
+    ],
+)
+def test_an_index_that_another_process_keeps_locked_is_told_by_the_name_of_its_lock(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    index: str,
+    tool: str,
+    arguments: dict[str, Any],
+) -> None:
+    monkeypatch.setattr(gates, "WAIT_SECONDS_MAX", 0.05)
+    with client_on(tmp_path) as client:
+        client("create_entities", entities=[entity("Jon")])
+        client.service._follower.stop()
+        (log,) = tmp_path.rglob("log.mdb")
+    with client_on(tmp_path) as client:
+        with FileLock(log.with_name(f"{index}.lock")):  # as by a replay that was stopped
+            error = refused(client, tool, **arguments)
+            assert error["code"] == "STORAGE_ERROR"
+            assert f"{index}.lock" in error["message"]
+            assert "`fg`" in error["suggestion"]
+            assert names(client("read_graph")) == ["Jon"]
+        client(tool, **arguments)
+
+
 def test_a_lock_file_that_was_lost_costs_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     """Locks that nobody holds are made anew; LMDB's own, which processes share, at the next start."""
     with client_on(tmp_path) as client:

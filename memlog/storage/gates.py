@@ -91,11 +91,16 @@ def _acquire(held: BaseFileLock, lock: Path) -> None:
     try:
         held.acquire(timeout=WAIT_SECONDS_MAX)
     except Timeout as error:
-        raise StorageError(
-            f"{lock.name}: another process has held this lock for {WAIT_SECONDS_MAX:.0f} seconds; nothing was done",
-            suggestion="It is at something long, or it was stopped (Ctrl-Z): go on with it (`fg`) or end it, then call "
-            "again.",
-        ) from error
+        raise held_too_long(lock) from error
+
+
+def held_too_long(lock: Path) -> StorageError:
+    """What is said where another process has had a lock for `WAIT_SECONDS_MAX`."""
+    return StorageError(
+        f"{lock.name}: another process has held this lock for {WAIT_SECONDS_MAX:.0f} seconds; nothing was done",
+        suggestion="It is at something long, or it was stopped (Ctrl-Z): go on with it (`fg`) or end it, then call "
+        "again.",
+    )
 
 
 class Turn:
