@@ -20,6 +20,7 @@ from memlog.errors import (
     ObservationNotFound,
     Problem,
     Refusal,
+    counted,
     refusal,
     refuse,
     shorten,
@@ -287,7 +288,7 @@ def find_relation_path(call: Call, arguments: FindRelationPath) -> PathResult:
             else:
                 ends.append(entity.name)
         refuse(missing)
-        came_by, cut = _reached(ends[0], ends[1], arguments.max_depth, state)
+        came_by, untried = _reached(ends[0], ends[1], arguments.max_depth, state)
     found = canonical(ends[1]) in came_by
     steps = _walked(ends[1], came_by) if found else []
     return PathResult(
@@ -295,14 +296,18 @@ def find_relation_path(call: Call, arguments: FindRelationPath) -> PathResult:
         found=found,
         length=len(steps),
         path=steps,
-        notice=_cut_short(len(came_by)) if cut else None,
+        notice=None if found else _untried(untried, len(came_by), arguments.max_depth),
     )
+
+
+Untried = Literal["too many", "too far"] | None
+"""Why a search did not go on from some of the entities that it entered."""
 
 
 def _reached(
     start: str, end: str, depth_max: int, state: State
-) -> tuple[dict[str, Step | None], bool]:
-    """By which step each entity was entered before the end was, and whether too many were for the search to go on.
+) -> tuple[dict[str, Step | None], Untried]:
+    """By which step each entity was entered before the end was, and what the search did not try.
 
     Breadth first; an entity is entered once, by the first edge that reaches it, however it is spelt. A name that only
     relations have connects nothing.
@@ -310,6 +315,7 @@ def _reached(
     wanted = canonical(end)
     came_by: dict[str, Step | None] = {canonical(start): None}
     border = deque([(start, 0)])
+    too_far = False
     while border and wanted not in came_by and len(came_by) < VISITED_MAX:
         name, depth = border.popleft()
         for step in _steps(name, state):
@@ -317,14 +323,22 @@ def _reached(
                 came_by[canonical(step.target)] = step
                 if depth + 1 < depth_max:
                     border.append((step.target, depth + 1))
-    return came_by, bool(border) and wanted not in came_by
+                else:
+                    too_far = True
+    return came_by, "too many" if border else "too far" if too_far else None
 
 
-def _cut_short(entered: int) -> str:
-    return (
-        f"The search ended after {entered:,} entities, so there may be a path all the same. "
-        "Ask for a path to an entity between the two, and for one on from there."
-    )
+def _untried(untried: Untried, entered: int, depth_max: int) -> str | None:
+    between = "Ask for a path to an entity between the two, and for one on from there."
+    if untried == "too many":
+        found = f"The search ended after {entered:,} entities, so there may be a path all the same."
+        return f"{found} {between}"
+    if untried is None:
+        return None
+    found = f"No path has {counted(depth_max, 'relations')} or fewer; there may be a longer one."
+    if depth_max == DEPTH_MAX:
+        return f"{found} {between}"
+    return f"{found} maxDepth, up to {DEPTH_MAX}, looks further."
 
 
 def _steps(name: str, state: State) -> Iterator[Step]:
