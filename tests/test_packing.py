@@ -16,6 +16,7 @@ from server.answering.packing import (
     tokens,
 )
 
+ENTITIES = ["ent_1", "ent_2", "ent_3"]
 WORDS = st.text("ab c…1.", min_size=1, max_size=60).map(lambda text: " ".join(text.split()) or "x")
 
 
@@ -24,8 +25,9 @@ def ranked(draw: st.DrawFn) -> list[Item]:
     items = []
     for number in range(draw(st.integers(0, 30))):
         kind: ItemKind = draw(st.sampled_from(("entity", "observation", "relation", "memory")))
-        group = "" if kind == "memory" else draw(st.sampled_from(("ent_1", "ent_2", "ent_3")))
-        heading = f"{group} (person)" if group else "Memories"
+        lone = {"memory": ["Memories"], "relation": ["Relations", *ENTITIES]}
+        group = draw(st.sampled_from(lone.get(kind, ENTITIES)))
+        heading = f"{group} (person)" if group in ENTITIES else group
         ref = group if kind == "entity" else f"{kind}_{group}_{draw(st.integers(0, number))}"
         line = "" if kind == "entity" else draw(WORDS)
         extra = kind != "entity" and draw(st.booleans())
@@ -108,6 +110,16 @@ def test_an_entity_is_left_out_only_where_its_heading_is_missing() -> None:
         Item("entity", "ent_2", "ent_2", "a heading " * 20),
     ]
     assert pack(items, 20).left_out["entity"] == 1
+
+
+def test_what_belongs_to_no_entity_is_no_entity_that_was_left_out() -> None:
+    lone = [
+        Item("relation", "rel_1", "Relations", "Relations", "uses it " * 40),
+        Item("memory", "mem_1", "Memories", "Memories", "likes it " * 40),
+    ]
+    packed = pack([fact(1, "short"), *lone], 20)
+    assert packed.text == "ent_1 (person)\n1. short\n… left out: 1 relation, 1 memory"
+    assert packed.left_out["entity"] == 0
 
 
 def test_what_was_not_asked_for_is_not_missed() -> None:

@@ -229,6 +229,29 @@ def test_a_relation_is_recalled_by_what_it_says_of_things_that_nothing_else_find
     assert recalled("allergic walks") == [""]
 
 
+def test_relations_between_what_does_not_exist_stand_under_one_heading_and_count_as_relations(
+    client: Client,
+) -> None:
+    client(
+        "create_relations",
+        relations=[
+            {"from": f"job {number} of billing", "to": "a table", "relationType": "reads from"}
+            for number in range(30)
+        ],
+    )
+    answer = client("recall", query="reads from", budgetTokens=100)
+    lines = answer["text"].split("\n")
+    told = len(answer["ids"])
+    assert lines[0] == "Relations" and lines.count("Relations") == 1 and told == len(lines) - 2
+    assert lines[-1].startswith(f"… left out: {30 - told} relations")
+    assert answer["leftOut"] == {
+        "entities": 0,
+        "observations": 0,
+        "relations": 30 - told,
+        "memories": 0,
+    }
+
+
 def test_a_search_of_the_graph_goes_by_names_types_and_facts(client: Client) -> None:
     """As in the reference server: a relation is told with its ends, and finds none of them."""
     assert client("search_nodes", query="employs")["entities"] == []

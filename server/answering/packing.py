@@ -32,6 +32,7 @@ _WORDS: Mapping[ItemKind, tuple[str, str]] = {
 class Item(msgspec.Struct, frozen=True):
     """A thing that may be told: `line` under the heading of its group; an entity is a heading alone.
 
+    `group` is the id of its entity, and the heading itself for what belongs to none.
     `whole` is the line before it was cut. An `extra` one was not asked for; nobody is told that it was left out.
     `time_us` is when it was written.
     """
@@ -44,6 +45,10 @@ class Item(msgspec.Struct, frozen=True):
     extra: bool = False
     whole: str = ""
     time_us: int = 0
+
+    @property
+    def of_entity(self) -> bool:
+        return self.group != self.heading
 
 
 class Packed(msgspec.Struct, frozen=True):
@@ -164,7 +169,7 @@ def _left_out(items: Sequence[Item], chosen: Sequence[Item]) -> dict[ItemKind, i
     """How many things of each kind are not told; an entity is told by its heading."""
     told = {item.ref for item in chosen} | {item.group for item in chosen}
     missing = [item for item in items if not item.extra and item.ref not in told]
-    groups = {item.group for item in missing if item.kind != "memory"} - told
+    groups = {item.group for item in missing if item.of_entity} - told
     counts: dict[ItemKind, int] = {"entity": len(groups)}
     for kind in ("observation", "relation", "memory"):
         counts[kind] = sum(item.kind == kind for item in missing)

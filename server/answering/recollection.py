@@ -73,9 +73,8 @@ class Recollection:
             if thing := self._thing(hit.ref, hit.kind):
                 item, born = thing
                 found.append((hit.score, born, item))
-                if hit.kind != "relation":
+                if hit.kind != "relation" and item.of_entity:
                     best.setdefault(item.group, hit.score)
-        best.pop("", None)
         births = {born for _, born, _ in found}
         sources = dict(self._sources(found))
         near = self._near(sources)
@@ -131,7 +130,7 @@ class Recollection:
         kind = "" if row.memory_type == FACT else f"{row.memory_type}: "
         whole = one_line(kind + text_of(row.content))
         line = clipped(whole, self._budget_tokens)
-        return Item("memory", row.id, "", MEMORIES, line, whole=whole, time_us=row.created_us)
+        return Item("memory", row.id, MEMORIES, MEMORIES, line, whole=whole, time_us=row.created_us)
 
     # -- neighbours
 
@@ -208,7 +207,7 @@ class Recollection:
             if (entity := self._state.entity_named(name)) is not None:
                 return self._relation(row, entity)
         said = clipped(f"{row.source} {row.relation_type} {row.target}", self._budget_tokens)
-        return Item("relation", row.id, row.id, RELATIONS, said, time_us=row.created_us)
+        return Item("relation", row.id, RELATIONS, RELATIONS, said, time_us=row.created_us)
 
     def _is_named(self, row: Relation, entity: Entity) -> bool:
         """Whether the query has a word of the relation, the name of `entity` aside."""
