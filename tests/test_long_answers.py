@@ -93,6 +93,14 @@ def test_pages_of_an_entity_are_those_of_the_moment_of_the_first(empty: Client) 
     assert shown == FACTS[-len(shown) :]
 
 
+def test_the_last_page_of_an_entity_does_not_send_back_to_the_first(client: Client) -> None:
+    for name in ("big", "hub"):
+        *before, last = pages(client, "open_nodes", names=[name])
+        assert all("nextCursor" in page["notice"] for page in before)
+        assert "the pages before have told them" in last["notice"]
+        assert "open_nodes" not in last["notice"]
+
+
 def test_with_provenance_the_pages_are_no_longer(client: Client) -> None:
     told = pages(client, "open_nodes", names=["big"], provenance=True)
     parts = [page["entities"][0]["observations"] for page in reversed(told)]
