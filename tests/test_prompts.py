@@ -155,6 +155,25 @@ def test_what_is_recalled_stays_within_an_answer(tmp_path: Path) -> None:
     run(scenario)
 
 
+def test_long_facts_of_the_graph_leave_room_for_records_and_for_shorter_facts(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        facts = [f"tea {number} " + "z" * 9_000 for number in range(4)]
+        tea = {"name": "tea", "entityType": "drink", "observations": [*facts, "tea is hot"]}
+        async with joined(tmp_path) as server:
+            await server.call("create_entities", entities=[tea])
+            for number in range(4):
+                await server.note("x", content=f"tea {number} " + "y" * 9_000)
+            text = await prompt(server, "memory_recall", query="tea")
+            assert len(text) < 33_000
+            assert text.count("zzz") and text.count("mem://item/") == 2
+            assert "tea is hot" in text
+            assert "memory_search lists 2 more records. open_nodes tells 3 more facts." in text
+
+    run(scenario)
+
+
 # -- saving
 
 
