@@ -157,6 +157,17 @@ def test_what_is_no_id_of_a_memory_is_told_how_ids_look(read_only: bool, tmp_pat
     assert "mem_ and 26 characters" in refused.value.error["suggestion"]
 
 
+def test_an_id_of_another_project_is_not_told_how_ids_look(tmp_path: Path) -> None:
+    with client_on(tmp_path) as client:
+        stored = client("store_memory", content="Lives in Rome")["created"]["id"]
+        client("create_project", name="shop")
+        with pytest.raises(Refused, match="not found") as refused:
+            client("forget_memory", id=stored)
+        advice = refused.value.error["suggestion"]
+        assert "26 characters" not in advice and "another project" in advice
+        client("forget_memory", id=stored, project="default")
+
+
 @pytest.mark.parametrize("toolset", ["graph", "knowledge", "facts", "history"])
 def test_with_one_toolset_no_notice_names_a_tool_of_another(toolset: str, tmp_path: Path) -> None:
     long = [f"{number} {'and so on ' * 900}" for number in range(9)]

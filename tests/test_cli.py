@@ -302,6 +302,7 @@ REFUSED = {
     "show Zoe": "memlog search",
     "log --entity Zoe": "memlog search",
     "purge default --memory mem_0 --yes": "memlog search --project default --json",
+    f"purge default --memory mem_{'0' * 26} --yes": "If it is of another project, name that project.",
     "undo --position 1": "memlog projects archive",
     "undo --position 99": "memlog log",
     "undo --position 2": "--cascade",

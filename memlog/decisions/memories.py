@@ -115,10 +115,15 @@ def _how_to_find(memory_id: str, state: State) -> str:
     meant = _meant(memory_id, state)
     if meant is not None:
         return f"Did you mean '{meant}'?"
-    return _of_another_kind(memory_id, state) or (
-        "Pass an id as an answer gave it: mem_ and 26 characters. "
-        "Call search_memories or list_recent_memories to find it."
+    other = _of_another_kind(memory_id, state)
+    if other is not None:
+        return other
+    first = (
+        "If it is of another project, name that in `project`."
+        if is_id(memory_id, "mem")
+        else "Pass an id as an answer gave it: mem_ and 26 characters."
     )
+    return f"{first} Call search_memories or list_recent_memories to find it."
 
 
 def _of_another_kind(memory_id: str, state: State) -> str | None:

@@ -46,6 +46,7 @@ _SPOKEN: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r'undo \{"position": (\d+)\} brings', r"`memlog undo --position \1` brings"),
     (r"Pass last=", "Pass --last "),
     (r"Look for it with search_nodes", "Look for it with `memlog search`"),
+    (r"name that in `project`\.", "name that project."),
     (r"Call search_memories or list_recent_memories to find it", "`memlog search --json` finds it"),
     (r"`python (-m pip install [^`]+)` with the Python of memlog \([^)]+\)", _by_this_python),
     (r"Start the server with (\S+) to switch it on", r"Set \1 to switch it on"),
