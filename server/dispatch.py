@@ -64,6 +64,10 @@ INSTRUCTIONS = (
     "supersede a fact rather than deleting it when it changes. Nothing is lost: every change is an "
     "event in a log."
 )
+INSTRUCTIONS_TO_READ = (
+    "memlog is a durable memory: entities with facts (observations) and relations between them. "
+    "Search it before answering from memory. Here it can only be read."
+)
 
 _encode = msgspec.json.Encoder().encode
 
@@ -124,7 +128,9 @@ def build_server(
         "memlog",
         version=__version__,
         title="memlog",
-        instructions=INSTRUCTIONS,
+        instructions=INSTRUCTIONS
+        if any(tool.writes for tool in tools.values())
+        else INSTRUCTIONS_TO_READ,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
         # No tool takes arguments in headers. Without this the SDK lists all tools before each call over

@@ -146,6 +146,17 @@ def test_who_may_only_read_is_told_nothing_of_undo(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("read_only", [False, True])
+def test_who_may_only_read_is_not_told_to_store(read_only: bool, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with joined(tmp_path, read_only=read_only) as server:
+            told = server.client.instructions or ""
+            assert "Search it before answering from memory" in told
+            assert ("store" in told) == ("supersede" in told) == (not read_only)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("read_only", [False, True])
 def test_what_is_no_id_of_a_memory_is_told_how_ids_look(read_only: bool, tmp_path: Path) -> None:
     with client_on(tmp_path) as client:
         client("get_current_project")
