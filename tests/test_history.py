@@ -109,6 +109,13 @@ def test_a_name_that_is_taken_is_refused() -> None:
     )
 
 
+def test_a_former_name_of_another_entity_is_refused_with_its_name_of_now() -> None:
+    given = Given(JON, GINA, EntityRenamed(JON.entity_id, "Jonathan"))
+    given.when(RenameEntity(name="Gina", new_name="Jon")).refused(
+        EntityExists, "Entity with name Jon exists already: it is called 'Jonathan' by now"
+    )
+
+
 def test_both_names_of_a_rename_that_cannot_be_used_are_told_at_once() -> None:
     error = (
         Given(JON)

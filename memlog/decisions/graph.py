@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain
 from typing import assert_never
@@ -135,10 +135,14 @@ def _existing(command: CreateEntities, state: State) -> Iterator[Refusal]:
     former = former_names((item.name for item in command.entities), state)
     for index, item in enumerate(command.entities):
         if state.entity_id_of(item.name) is not None:
-            now = former.get(item.name)
-            problem = f"Entity with name {shorten(item.name)} exists already"
-            problem += "" if now is None else f": it is called '{shorten(now)}' by now"
+            problem = exists_already(item.name, former)
             yield EntityExists, Problem(f"entities[{index}].name", problem, suggestion, item.name)
+
+
+def exists_already(name: str, former: Mapping[str, str]) -> str:
+    """What to say of a name that is taken, be it as one of the `former_names`."""
+    said = f"Entity with name {shorten(name)} exists already"
+    return f"{said}: it is called '{shorten(former[name])}' by now" if name in former else said
 
 
 # -- observations

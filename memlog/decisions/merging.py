@@ -7,7 +7,12 @@ from collections.abc import Iterator
 from memlog.canonical import canonical
 from memlog.closest import Suggestions
 from memlog.commands import MergeEntities, RenameEntity
-from memlog.decisions.graph import missing_entity, required_entity
+from memlog.decisions.graph import (
+    exists_already,
+    former_names,
+    missing_entity,
+    required_entity,
+)
 from memlog.errors import EntityExists, Problem, Refusal, invalid_at, refuse
 from memlog.events import (
     EntityMerged,
@@ -43,7 +48,7 @@ def _unfit_names(command: RenameEntity, state: State) -> Iterator[Refusal]:
         yield missing_entity(command.name, "name", state)
     name = command.new_name
     if name is not None and state.entity_id_of(name) not in (None, entity_id):
-        problem = f"Entity with name {name} exists already"
+        problem = exists_already(name, former_names([name], state))
         suggestion = "Call merge_entities to make one of the two, or choose another name."
         yield EntityExists, Problem("newName", problem, suggestion, name)
 
