@@ -50,7 +50,7 @@ from server.registry import Tool
 from server.resources import headline
 from server.session import Session
 from server.tools.reading import GRAPH_KINDS
-from server.tools.records import labels
+from server.tools.records import labels, lacking_labels
 
 GROUPS_MAX = 5
 GRAPH_CHARACTERS = ANSWER_CHARACTERS // 2
@@ -144,6 +144,7 @@ class Prompts:
         ranking = ranked(opened.searcher, first, asked.query, kinds=MEMORY_KINDS, labels=wanted)
         with opened.project.read() as state:
             rows = [found.row for found in found_memories(ranking, 0, limit, state)]
+            lacking = None if rows else lacking_labels(wanted, state)
         groups: list[Group] = []
         if not asked.tags and "search_nodes" in self._tools:
             mode: Mode = service.settings.search_mode
@@ -157,6 +158,7 @@ class Prompts:
         )
         service.usage.read(row.id for row in rows[: len(records)])
         notice = together(
+            lacking,
             _more("memory_search lists", len(rows) - len(records), "more records"),
             _more("open_nodes tells", facts_left_out, "more facts"),
             opened.noticed(ranking.found.notice),

@@ -95,6 +95,17 @@ def test_recalling_looks_into_the_graph_unless_tags_are_given(tmp_path: Path) ->
     run(scenario)
 
 
+def test_recalling_by_a_tag_that_no_record_has_offers_the_closest(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with joined(tmp_path) as server:
+            await server.note("tea is hot", tags=["project:shop"])
+            text = await prompt(server, "memory_recall", query="tea", tags="shop")
+            assert "No record has the tag 'shop'. Did you mean 'project:shop'?" in text
+            assert "Nothing was found" in text
+
+    run(scenario)
+
+
 def test_recalling_reads_the_project_that_is_named(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with joined(tmp_path) as server:

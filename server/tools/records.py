@@ -170,7 +170,7 @@ def memory_search(call: Call, arguments: MemorySearch) -> RecordsResult:
             )
             for each in found
         ]
-        lacking = None if views else _lacking(wanted, state)
+        lacking = None if views else lacking_labels(wanted, state)
         position = state.position
     following = ranking.following(start, position, found[-1].rank if found else None)
     silent = None if views else silent_thread(arguments.thread_id, opened)
@@ -208,7 +208,7 @@ def list_records(call: Call, arguments: MemoryList, usual: int | None = None) ->
         wanted = labels(arguments.type, arguments.tags)
         listed = state.memories(wanted, start.born, arguments.thread_id)
         rows = list(islice(listed, limit + 1))
-        lacking = None if rows else _lacking(wanted, state)
+        lacking = None if rows else lacking_labels(wanted, state)
         position = state.position
         blamed = state if arguments.provenance else None
         views = [
@@ -232,7 +232,7 @@ def list_records(call: Call, arguments: MemoryList, usual: int | None = None) ->
     )
 
 
-def _lacking(wanted: Sequence[str], state: State) -> str | None:
+def lacking_labels(wanted: Sequence[str], state: State) -> str | None:
     """Which of the labels asked for no record has, and what was perhaps meant: they are compared to the letter. Or
     that none has them all."""
     told: list[str | None] = []
