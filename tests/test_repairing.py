@@ -371,6 +371,18 @@ def test_what_the_chain_does_not_cover_is_mended_and_costs_nothing(
     assert_goes_on(folder, sound, done)
 
 
+@pytest.mark.parametrize("wiped", [b"\0", b"\xff"])
+def test_what_stands_behind_the_pages_that_say_where_all_is_costs_nothing_with_both_gone(
+    sound: Sound, folder: Path, wiped: bytes
+) -> None:
+    sound.damaged(wiped * 2 * PAGE + sound.bytes[2 * PAGE :], folder)
+    store = Store(folder)
+    done = repair(store, "default")
+    store.close()
+    assert (done.position, done.lost.all) == (sound.head, False)
+    assert_goes_on(folder, sound, done)
+
+
 def test_nothing_is_changed_where_there_is_nothing_to_repair_or_nothing_left(
     sound: Sound, folder: Path
 ) -> None:

@@ -28,6 +28,7 @@ BIG, TABLE = 0x01, 0x02
 NOWHERE = 2**64 - 1
 DEPTH_MAX = 32
 PAGE_BYTES_MIN, PAGE_BYTES_MAX = 256, 65_536
+PAGE_SIZES = tuple(2**bits for bits in range(8, 17))
 
 
 class Unreadable(NamedTuple):
@@ -76,10 +77,12 @@ class Pages:
             if meta is not None and fits and meta.transaction > self.transaction:
                 self.transaction, self.main, self.free = meta[:3]
                 self.page_bytes, self.last_page = meta.page_bytes, meta.last_page
+        self.readable = PAGE_BYTES_MIN <= self.page_bytes <= PAGE_BYTES_MAX
+        """Whether there is a meta page that can be believed."""
 
     def _metas(self) -> tuple[int, ...]:
         """Where meta pages may be: the first page, and the one behind it, whatever its size."""
-        return (0, *(2**bits for bits in range(8, 17)))
+        return (0, *PAGE_SIZES)
 
     def _meta(self, at: int) -> _Meta | None:
         if at + HEADER.size + META.size > len(self.data):
@@ -110,11 +113,6 @@ class Pages:
     def length(self) -> int:
         return len(self.data)
 
-    @property
-    def readable(self) -> bool:
-        """Whether there is a meta page that can be believed."""
-        return PAGE_BYTES_MIN <= self.page_bytes <= PAGE_BYTES_MAX
-
     def table(self, name: bytes) -> Tree | None:
         """The named table; None where it cannot be found."""
         for row in self.rows(self.main):
@@ -128,17 +126,25 @@ class Pages:
             yield from self._below(tree.root, DEPTH_MAX, set())
 
     def leaves(self) -> Iterator[Row]:
-        """Every row of every leaf that stands in the file, in use or not: LMDB leaves old pages as they were."""
+        """Every row of every leaf that stands in the file, in use or not: LMDB leaves old pages as they were.
+
+        Where no meta page says how large a page is, their numbers tell."""
         if not self.readable:
-            return
-        for number in range(2, self.length // self.page_bytes):
-            found, _, flags, _, _ = HEADER.unpack_from(self.data, number * self.page_bytes)
-            if (found, flags) == (number, LEAF):
-                for row in self._below(number, 1, set()):
-                    if not isinstance(row, Unreadable):
-                        yield row
+            self.page_bytes = max(PAGE_SIZES, key=lambda size: len(self._leaf_numbers(size)))
+        for number in self._leaf_numbers(self.page_bytes):
+            for row in self._below(number, 1, set()):
+                if not isinstance(row, Unreadable):
+                    yield row
 
     # -- pages
+
+    def _leaf_numbers(self, page_bytes: int) -> list[int]:
+        """The leaves of a file whose pages have that many bytes: each stands where its number says."""
+        return [
+            number
+            for number in range(2, self.length // page_bytes)
+            if HEADER.unpack_from(self.data, number * page_bytes)[:3:2] == (number, LEAF)
+        ]
 
     def _below(self, number: int, depth: int, seen: set[int]) -> Iterator[Row | Unreadable]:
         if number in seen:  # else a circle of pages would be walked for ever
