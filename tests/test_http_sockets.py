@@ -10,7 +10,7 @@ import pytest
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from server.http.sockets import protocol
+from server.http.sockets import expect_acknowledgement, protocol
 from tests.served import DEADLINE_S
 
 PATIENCE_S = 7.5
@@ -44,3 +44,9 @@ def test_what_is_not_acknowledged_in_time_ends_the_connection() -> None:
     with asyncio.run(accepted()) as connection:
         told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
     assert told == 2 * 1000 * PATIENCE_S
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="an option of Linux")
+def test_a_patience_longer_than_the_system_knows_is_as_long_as_it_can_be() -> None:
+    with socket.socket() as connection:
+        expect_acknowledgement(connection, 1e300)

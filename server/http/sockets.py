@@ -44,6 +44,9 @@ for a chunk, of one byte too."""
 READ_BYTES_MAX = 8 * 1024
 """So much is read before the server looks again at what it costs."""
 
+ACKNOWLEDGEMENT_MILLISECONDS_MAX = 2**31 - 1
+"""The system takes no more: 24 days."""
+
 _STANDING = "memlog.standing"
 
 
@@ -67,7 +70,8 @@ def expect_acknowledgement(connection: socket.socket, seconds: float) -> None:
     ends when the system gives it up."""
     option = getattr(socket, "TCP_USER_TIMEOUT", None)
     if option is not None:
-        connection.setsockopt(socket.IPPROTO_TCP, option, round(1000 * seconds))
+        milliseconds = min(round(1000 * seconds), ACKNOWLEDGEMENT_MILLISECONDS_MAX)
+        connection.setsockopt(socket.IPPROTO_TCP, option, milliseconds)
 
 
 class _Standing:
