@@ -422,7 +422,7 @@ def test_a_folder_that_is_no_backup_is_not_written_to(store: Store, tmp_path: Pa
         with pytest.raises(InvalidParameter, match="holds no backup") as refused:
             restore(store, tmp_path / folder)
         assert refused.value.suggestion == (
-            "Name a folder that `memlog backup` wrote. Nothing was changed."
+            "Name a folder to which a backup was made. Nothing was changed."
         )
 
 

@@ -6,6 +6,8 @@ import gc
 import os
 import random
 import resource
+import subprocess
+import sys
 import weakref
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -20,7 +22,7 @@ from memlog.storage.environment import FileIdentity
 from memlog.storage.structure import is_sealed
 from projections import embeddings
 from tests.embedder_by_hash import opened_by_hash
-from tests.served import Pipe, run_memlog, served
+from tests.served import DEADLINE_S, Pipe, environment, run_memlog, served
 from tests.service import client_on
 
 PROCESSES = int(os.environ.get("MEMLOG_TEST_PROCESSES", "3"))
@@ -291,3 +293,23 @@ def test_projects_opened_in_turn_run_out_of_nothing(tmp_path: Path) -> None:
         assert [each["name"] for each in found["entities"]] == ["n0"]
         server("create_entities", project="project 0", entities=[entity("again")])
     require_sound(tmp_path, "project 0")
+
+
+@pytest.mark.parametrize("command", [["backup", "copy"], ["replay", "--all"], ["doctor"]])
+def test_a_command_about_all_projects_does_with_the_few_handles_that_a_system_gives(
+    tmp_path: Path, command: list[str]
+) -> None:
+    store = Store(tmp_path / "data")
+    for number in range(24):
+        store.create(f"project {number}")
+    store.close()
+    done = subprocess.run(
+        ["sh", "-c", 'ulimit -n 64 && exec "$@"', "sh", sys.executable, "-m", "memlog", *command],
+        env=environment(MEMLOG_DATA_DIR=str(tmp_path / "data")),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

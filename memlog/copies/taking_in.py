@@ -61,7 +61,7 @@ def restore(
     if not held:
         raise InvalidParameter(
             f"{folder} holds no backup of memlog",
-            suggestion="Name a folder that `memlog backup` wrote. Nothing was changed.",
+            suggestion="Name a folder to which a backup was made. Nothing was changed.",
         )
     picked, missing = pick(held, names)
     done: list[Restored] = []

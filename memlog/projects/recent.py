@@ -7,21 +7,29 @@ LMDB forbids.
 
 from __future__ import annotations
 
+import resource
 from collections import OrderedDict
 from typing import Generic, TypeVar
 from weakref import WeakValueDictionary
 
 Thing = TypeVar("Thing")
 
-KEPT_MAX = 32
-"""Of projects: each takes eight file handles, and the memory of its vectors."""
+KEPT_MAX, HANDLES = 32, 8
+"""Of projects: each takes so many file handles, and the memory of its vectors."""
+
+
+def kept_max() -> int:
+    """So many that half of the handles that this process may have are left for all else."""
+    granted, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    unlimited = granted == resource.RLIM_INFINITY
+    return KEPT_MAX if unlimited else max(1, min(KEPT_MAX, granted // 2 // HANDLES))
 
 
 class Recent(Generic[Thing]):
     """Things by key. Whoever shares one among threads takes turns."""
 
-    def __init__(self, kept_max: int = KEPT_MAX) -> None:
-        self._kept_max = kept_max
+    def __init__(self, most: int | None = None) -> None:
+        self._kept_max = kept_max() if most is None else most
         self._kept: OrderedDict[str, Thing] = OrderedDict()
         self._known: WeakValueDictionary[str, Thing] = WeakValueDictionary()
 
