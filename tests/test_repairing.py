@@ -485,6 +485,22 @@ def test_a_command_is_neither_done_twice_nor_answered_as_if_its_entries_were_the
     store.close()
 
 
+def test_a_command_is_not_done_twice_where_the_way_to_the_receipts_is_lost(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.create("default")
+    project = store.project("default")
+    command = StoreMemory(content="kept")
+    project.execute(command, Context(), lambda _: "told", Origin("once"))
+    file = project.folder / LOG_FILE
+    store.close()
+    overwrite(file, b"\0" * 2 * PAGE + file.read_bytes()[2 * PAGE :])
+    store = Store(tmp_path)
+    repair(store, "default")
+    with pytest.raises(Conflict, match="was used before"):
+        store.project("default").execute(command, Context(), lambda _: "told", Origin("once"))
+    store.close()
+
+
 def test_a_backup_that_has_more_is_not_cut_to_what_was_repaired(sound: Sound, folder: Path) -> None:
     sound.damaged(sound.bytes, folder)
     store = Store(folder)

@@ -85,6 +85,15 @@ def forgotten(erased_us: int) -> bytes:
     return msgspec.msgpack.encode(Receipt(b"", None, erased_us))
 
 
+def is_receipt(stored: bytes) -> bool:
+    """Whether that is what it looks like: for rows of a damaged file, which may be of any table."""
+    try:
+        _decode(stored)
+    except (msgspec.MsgspecError, ValueError):
+        return False
+    return True
+
+
 _decode = msgspec.msgpack.Decoder(Receipt).decode
 
 

@@ -23,7 +23,7 @@ from memlog.errors import Conflict, DamagedLog, InvalidParameter, StorageError, 
 from memlog.events import ProjectCreated
 from memlog.log import Damage
 from memlog.projects.project import GENERATION_BYTES, GENERATION_KEY, LOG_FILE, clock_us
-from memlog.projects.receipts import forgotten
+from memlog.projects.receipts import forgotten, is_receipt
 from memlog.projects.store import Store
 from memlog.repair.damage import Lost, damaged, damages_in, lost, mark, noted, standing_in
 from memlog.repair.mending import Changed, Mended, whole_of
@@ -220,6 +220,9 @@ def _generation(pages: Pages) -> int:
 
 
 def _used(pages: Pages) -> list[bytes]:
+    """In order. A receipt is looked for in every page, too, for the way to its table may be lost."""
     table = pages.table(RECEIPTS_TABLE)
     rows = pages.rows(table) if table is not None else ()
-    return [row[0] for row in rows if not isinstance(row, Unreadable) and len(row[0]) == KEY_BYTES]
+    found = {row[0] for row in rows if not isinstance(row, Unreadable)}
+    found |= {key for key, value in pages.leaves() if is_receipt(value)}
+    return sorted(key for key in found if len(key) == KEY_BYTES)
