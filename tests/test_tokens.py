@@ -285,6 +285,19 @@ def test_where_the_tokens_are_may_be_said_before_the_command_or_behind_it(tmp_pa
     assert memlog("token", "list", "--json").json == []
 
 
+@pytest.mark.parametrize("place", ["--data-dir", "--tokens-file"])
+def test_what_is_advised_about_tokens_is_about_those_that_were_named(
+    tmp_path: Path, place: str
+) -> None:
+    memlog, named = CommandLine(tmp_path / "usual"), (place, str(tmp_path / "other one"))
+    memlog("token", "new", "phone", *named)
+    there = f"`memlog token {place} '{tmp_path / 'other one'}'"
+    assert f"{there} revoke phone`" in memlog("token", "new", "phone", *named).stderr
+    assert f"{there} list`" in memlog("token", *named, "revoke", "desk").stderr
+    assert f"{there} new NAME`" in memlog("token", "revoke", "phone", *named).stderr
+    assert f"{there} new NAME`" in memlog("token", "list", *named).stdout
+
+
 @pytest.mark.parametrize(
     "words",
     [["new", "phone", "--tokens-file", ""], ["--tokens-file", "", "new", "phone"]],

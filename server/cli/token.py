@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import re
+import shlex
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -91,11 +93,29 @@ def with_tokens(command: Command) -> Command:
     def run(settings: Settings, tokens_file: Path | None, **arguments: Any) -> Any:
         from server.rights.tokens import Tokens, tokens_path
 
-        group = click.get_current_context().parent
+        context = click.get_current_context()
+        group = context.parent
         file = tokens_file or (group and group.params["tokens_file"])
-        return command(Kept(Tokens(file or tokens_path(settings)), settings), **arguments)
+        context.meta[_NAMED_FILE] = file
+        try:
+            return command(Kept(Tokens(file or tokens_path(settings)), settings), **arguments)
+        except MemlogError as error:
+            error.suggestion = error.suggestion and _of_file(error.suggestion)
+            raise
 
     return run
+
+
+_NAMED_FILE = f"{__name__}.tokens_file"
+
+
+def _of_file(advice: str) -> str:
+    """The same, with each command in it about the file of tokens that was named to the one that runs."""
+    file = click.get_current_context().meta[_NAMED_FILE]
+    if file is None:
+        return advice
+    named = f" --tokens-file {shlex.quote(str(file))}"
+    return re.sub("`memlog token", lambda found: found[0] + named, advice)
 
 
 @token_command.command("new")
@@ -204,7 +224,7 @@ def list_tokens(kept: Kept, as_json: bool) -> None:
         print_json(rows)
         return
     if not tokens:
-        say(here(_none_left(kept.tokens) or "There are no tokens yet."))
+        say(_none_left(kept.tokens) or "There are no tokens yet.")
         return
     from rich.markup import escape
 
@@ -225,9 +245,10 @@ def _none_left(tokens: Tokens) -> str | None:
     """What a file without a token means, which is not what no file does: nobody is let in."""
     if tokens.all() or not tokens.path.exists():
         return None
+    making = here(_of_file("`memlog token new NAME` makes one."))
     return (
         f"No token is left in {tokens.path}, and while the file is there a server asks for one. "
-        "`memlog token new NAME` makes one."
+        f"{making}"
     )
 
 
@@ -248,4 +269,4 @@ def revoke(kept: Kept, name: str) -> None:
     kept.tokens.revoke(name)
     say(f"revoked {name}")
     if left := _none_left(kept.tokens):
-        say(here(left), err=True)
+        say(left, err=True)

@@ -137,7 +137,7 @@ class Tokens:
             if any(each.name == grant.name for each in tokens):
                 raise InvalidParameter(
                     f"There is a token named {grant.name!r} already",
-                    suggestion=f"Revoke it first (memlog token revoke {grant.name}), or choose "
+                    suggestion=f"Revoke it first (`memlog token revoke {grant.name}`), or choose "
                     "another name.",
                 )
             made = Token(
@@ -160,7 +160,7 @@ class Tokens:
                 names = [each.name for each in tokens]
                 raise InvalidParameter(
                     f"There is no token named {name!r}",
-                    suggestion=did_you_mean(name, names) or "memlog token list shows all.",
+                    suggestion=did_you_mean(name, names) or "`memlog token list` shows all.",
                 )
             self._write(left)
 
