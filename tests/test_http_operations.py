@@ -504,6 +504,31 @@ def test_a_certificate_that_was_renewed_is_shown_from_a_hangup_on_and_a_bad_one_
         assert server.end() == 0
 
 
+@pytest.mark.parametrize(
+    "sent",
+    [
+        "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+        "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n",
+    ],
+    ids=["answered", "sending"],
+)
+def test_the_end_waits_for_no_client_to_close_tls_in_turn(
+    tmp_path: Path, certificate: tuple[Path, Path], sent: str
+) -> None:
+    """Those that keep a connection for later look at it when they ask again."""
+    cert, key = certificate
+    context = ssl.create_default_context(cafile=str(cert))
+    with (
+        served_http(tmp_path, "--tls-cert", str(cert), "--tls-key", str(key)) as server,
+        server.connect() as connection,
+        context.wrap_socket(connection, server_hostname="127.0.0.1") as opened,
+    ):
+        opened.sendall(sent.encode())
+        assert opened.recv(100).startswith(b"HTTP/1.1 ")
+        assert server.end() == 0
+        assert {each["level"] for each in server.log()} == {"info"}
+
+
 def test_a_hangup_ends_no_server_that_has_no_certificate(tmp_path: Path) -> None:
     with served_http(tmp_path) as server:
         server.popen.send_signal(signal.SIGHUP)

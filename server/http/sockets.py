@@ -21,6 +21,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, ClassVar, Protocol, cast
 
@@ -98,6 +99,7 @@ class _PatientProtocol(H11Protocol):
     _framing_bytes = 0
     _lingering: asyncio.TimerHandle | None = None
     _lingering_bytes = 0
+    _parting: asyncio.TimerHandle | None = None
     _since_s = 0.0
     """Since when it is open or, let in, since its last answer."""
 
@@ -105,7 +107,8 @@ class _PatientProtocol(H11Protocol):
         super().connection_made(transport)
         # Not before who does not read is cut off, who is told so: the system ends a connection without a word.
         expect_acknowledgement(transport.get_extra_info("socket"), 2 * self.patience_s)
-        self.transport = cast(asyncio.Transport, _Joining(transport, self.loop))
+        self._joining = _Joining(transport, self.loop)
+        self.transport = cast(asyncio.Transport, self._joining)
         self._since_s = self.loop.time()
         self._lingering_s = self.patience_s
         self._standing = _Standing()
@@ -120,6 +123,7 @@ class _PatientProtocol(H11Protocol):
         self._stop(self._head)
         self._stop(self._unread)
         self._stop(self._lingering)
+        self._stop(self._parting)
         super().connection_lost(exc)
 
     # -- who goes where there is no room
@@ -248,6 +252,19 @@ class _PatientProtocol(H11Protocol):
     def shutdown(self) -> None:
         self._lingering_s = min(self._lingering_s, LINGERING_SECONDS_AT_THE_END)
         super().shutdown()
+        self._part_later()
+
+    def _part_later(self) -> None:
+        self._parting = self.loop.call_later(LINGERING_SECONDS_AT_THE_END, self._part)
+
+    def _part(self) -> None:
+        """A client that is idle closes TLS in turn when it asks again: the end does not wait for it. Once all is on its
+        way the connection goes on as if it had, so what the system still holds for it arrives."""
+        if self._joining.is_done():
+            with suppress(OSError):  # it is gone
+                self.transport.get_extra_info("socket").shutdown(socket.SHUT_RD)
+        else:
+            self._part_later()
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(HTTPStatus.BAD_REQUEST, msg)
@@ -298,8 +315,14 @@ class _Joining:
     def is_closing(self) -> bool:
         return self._lingers or self._transport.is_closing()
 
+    def is_done(self) -> bool:
+        """Whether it closes and has nothing left to send."""
+        return self._transport.is_closing() and not self._transport.get_write_buffer_size()
+
     def close(self) -> None:
         self._flush()
+        if self._transport.is_closing():  # closed twice, one with TLS knows its connection no more
+            return
         protocol = self._transport.get_protocol()
         if not self.is_closing() and isinstance(protocol, _PatientProtocol):
             self._lingers = protocol.linger()
