@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import re
 import select
 import signal
@@ -389,6 +390,28 @@ def test_a_port_that_is_taken_is_named(server: HttpServer, tmp_path: Path) -> No
     ended = run_memlog("serve", "--transport", "http", "--port", port, data_dir=tmp_path)
     assert ended.returncode == 1
     assert f"Cannot listen on 127.0.0.1 port {port}" in ended.stderr
+
+
+def test_a_warning_of_a_library_is_a_line_of_json_too() -> None:
+    """Also once what looks for credentials was loaded, which sets aside who is told of warnings."""
+    script = """
+import logging, warnings
+from server.http.logs import log_json_to_stderr
+from server.rights.credentials import detectors
+
+log_json_to_stderr(logging.INFO)
+detectors()
+warnings.warn("the key is short", stacklevel=1)
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=REPOSITORY,
+        timeout=DEADLINE_S,
+        capture_output=True,
+        check=True,
+    )
+    (line,) = map(json.loads, ended.stderr.splitlines())
+    assert (line["level"], line["message"]) == ("warning", "UserWarning: the key is short")
 
 
 # -- TLS

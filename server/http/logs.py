@@ -12,6 +12,7 @@ import logging
 import re
 import secrets
 import time
+import warnings
 from collections.abc import Callable
 from contextvars import ContextVar
 from http import HTTPStatus
@@ -70,6 +71,14 @@ def log_json_to_stderr(level: int) -> None:
     logging.getLogger("mcp.server.transport_security").setLevel(logging.ERROR)
     logging.getLogger("uvicorn.error").addFilter(_is_not_told_by_us)
     logging.getLogger("mcp.server.streamable_http").addFilter(_is_news)
+    warnings.showwarning = _log_warning
+
+
+def _log_warning(
+    message: Warning | str, category: type[Warning], *where: object, **more: object
+) -> None:
+    """In place of the lines that Python writes to stderr itself, which are no JSON."""
+    logger.warning("%s: %s", category.__name__, message)
 
 
 def _is_not_told_by_us(record: logging.LogRecord) -> bool:
