@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -15,7 +15,7 @@ import anyio
 import jwt
 import msgspec
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from memlog.errors import InvalidParameter
 from memlog.settings import Settings
@@ -189,6 +189,32 @@ def test_a_token_without_the_issuers_signature_is_refused(
     assert HttpClient(server, token=token).request("tools/list").status == 401
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "made"),
+    [
+        ("RS512", lambda: rsa.generate_private_key(65537, 2048)),
+        ("PS256", lambda: rsa.generate_private_key(65537, 2048)),
+        ("ES384", lambda: ec.generate_private_key(ec.SECP384R1())),
+        ("ES512", lambda: ec.generate_private_key(ec.SECP521R1())),
+        ("EdDSA", ed25519.Ed25519PrivateKey.generate),
+    ],
+)
+def test_a_key_of_any_kind_that_the_issuer_publishes_signs(
+    authority: Authority,
+    monkeypatch: pytest.MonkeyPatch,
+    algorithm: str,
+    made: Callable[[], Any],
+) -> None:
+    key, pages = made(), authority.pages()
+    kind = jwt.algorithms.get_default_algorithms()[algorithm]
+    published = json.loads(kind.to_jwk(key.public_key()))
+    pages["/keys"]["keys"] = [{**published, "kid": "one", "alg": algorithm}]
+    monkeypatch.setattr(authority, "pages", lambda: pages)
+    claims = jwt.decode(authority.token(), options={"verify_signature": False})
+    token = jwt.encode(claims, key, algorithm, {"kid": "one"})
+    assert anyio.run(Issuer(authority.url, RESOURCE).granted, token) is not None
+
+
 @pytest.mark.parametrize("algorithm", ["RS256", "PS512", "ES384", "EdDSA"])
 def test_a_token_of_an_algorithm_that_the_key_is_not_for_is_refused(
     server: HttpServer, authority: Authority, algorithm: str
@@ -353,10 +379,11 @@ def test_an_issuer_that_publishes_nonsense_lets_nobody_in(
 
 
 def test_an_issuer_whose_pages_are_larger_than_any_lets_nobody_in(
-    authority: Authority, monkeypatch: pytest.MonkeyPatch
+    authority: Authority, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(oauth, "FETCHED_BYTES_MAX", 100)
     require_no_keys(Issuer(authority.url, RESOURCE), authority)
+    assert f"{authority.url}/keys holds more than 100 bytes" in caplog.text
 
 
 @pytest.mark.parametrize("where", ["/.well-known/openid-configuration", "/keys"])

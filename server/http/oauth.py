@@ -40,7 +40,18 @@ from server.http.hosts import is_loopback
 from server.rights.grants import OAUTH, RIGHTS, Grant
 from server.threads import NoThread, in_thread
 
-ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA"]
+ALGORITHMS = [
+    "RS256",
+    "RS384",
+    "RS512",
+    "PS256",
+    "PS384",
+    "PS512",
+    "ES256",
+    "ES384",
+    "ES512",
+    "EdDSA",
+]
 FETCH_SECONDS = 30.0
 KEYS_SECONDS = 600.0
 LEEWAY_SECONDS = 30.0
@@ -252,10 +263,14 @@ def _fetched(address: str) -> dict[str, Any]:
     request = Request(address, headers={"Accept": "application/json"})
     try:
         with _OPENER.open(request, timeout=FETCH_TIMEOUT_SECONDS) as answer:
-            found = json.loads(answer.read(FETCHED_BYTES_MAX))
+            said = answer.read(FETCHED_BYTES_MAX + 1)
     except HTTPError as error:
         error.close()  # it holds the connection
         raise
+    if len(said) > FETCHED_BYTES_MAX:
+        raise ValueError(f"{address} holds more than {FETCHED_BYTES_MAX} bytes")
+    try:
+        found = json.loads(said)
     except RecursionError as error:
         raise ValueError(f"{address} holds JSON that is nested too deeply") from error
     if not isinstance(found, dict):
