@@ -359,6 +359,16 @@ def test_an_issuer_over_plain_http_is_refused(issuer: str, resource: str) -> Non
         Issuer(issuer, resource)
 
 
+@pytest.mark.parametrize("named", ["issuer", "resource"])
+def test_an_address_with_a_password_is_refused_and_the_password_not_shown(named: str) -> None:
+    """Whoever asks without a token is told both."""
+    address = "http://ann:swordfish@memory.example"
+    addresses = {"issuer": "https://issuer.example", "resource": RESOURCE, named: address}
+    with pytest.raises(InvalidParameter, match=f"{named.upper()} names a user") as refused:
+        Issuer(**addresses)
+    assert "swordfish" not in str(refused.value)
+
+
 def test_a_resource_without_an_issuer_is_refused() -> None:
     """The door would stand open."""
     with pytest.raises(InvalidParameter, match="MEMLOG_OAUTH_ISSUER is not"):

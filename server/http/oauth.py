@@ -110,6 +110,11 @@ class Issuer:
 
     def __init__(self, issuer: str, resource: str) -> None:
         for name, url in (("MEMLOG_OAUTH_ISSUER", issuer), ("MEMLOG_OAUTH_RESOURCE", resource)):
+            if "@" in urlsplit(url).netloc:  # strangers are told both addresses
+                raise InvalidParameter(
+                    f"{name} names a user before its host",
+                    suggestion="Say it without, as the tokens of the authorization server do.",
+                )
             if not urlsplit(url).hostname or not _is_secure(url):
                 raise InvalidParameter(
                     f"{name} is {url!r}: it must be an https:// address",
