@@ -597,8 +597,9 @@ def test_a_file_that_another_thread_is_closing_is_opened_when_it_is_closed(tmp_p
     closing.join()
 
 
+@pytest.mark.parametrize("files", [0, 10])
 def test_a_file_that_was_closed_says_so_also_where_another_has_its_number_by_now(
-    tmp_path: Path,
+    tmp_path: Path, files: int
 ) -> None:
     file = derived(tmp_path / "counts.mdb", ("now",))
     file.close()
@@ -611,9 +612,27 @@ def test_a_file_that_was_closed_says_so_also_where_another_has_its_number_by_now
             told.append(caught.value.message)
 
     with ExitStack() as others:
-        for number in range(10):
+        for number in range(files):
             others.enter_context((tmp_path / f"{number}").open("w"))
         reading = threading.Thread(target=read, daemon=True)  # it might never end
         reading.start()
         reading.join(DEADLINE_S)
     assert len(told) == 2
+
+
+def test_who_writes_while_a_file_is_let_go_of_writes_to_the_one_in_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = derived(tmp_path / "counts.mdb", ("now",))
+    file.rewrite(lambda _, fresh: Environment(fresh, ("now",)).close())
+    enter = file._gate.enter
+
+    def enter_late() -> None:
+        file.let_go()
+        enter()
+
+    monkeypatch.setattr(file._gate, "enter", enter_late)
+    file.write(lambda transaction: transaction.put(b"a", b"1", db=file.databases["now"]))
+    with file.read() as transaction:
+        assert transaction.get(b"a", db=file.databases["now"]) == b"1"
+    file.close()

@@ -128,12 +128,15 @@ class Environment:
     def path(self, path: Path) -> None:
         self._known.path = path
 
-    def _require_length(self) -> os.stat_result:
-        """A file never gets shorter; LMDB would go on as if it were there, and end the process."""
-        if self._closed:  # by then its number may be that of another file
+    def _require_open(self) -> None:
+        """Inside the gate, before anything is asked of the file: by then its number may be that of another one."""
+        if self._closed:
             raise Closed(self.path.name)
         if self._stuck:
             raise _Replaced
+
+    def _require_length(self) -> os.stat_result:
+        """A file never gets shorter; LMDB would go on as if it were there, and end the process."""
         known = self._bytes  # first: another thread may see it grow meanwhile
         found = self._turn.stat()
         if self._following is not None and not self._stands(found):
@@ -180,6 +183,7 @@ class Environment:
     def _begun(self) -> lmdb.Transaction:
         self._gate.enter()
         try:
+            self._require_open()
             self._require_length()
             try:
                 return self._env.begin()
@@ -217,6 +221,7 @@ class Environment:
     def _write_once(self, body: Callable[[lmdb.Transaction], Result]) -> Result:
         self._gate.enter()
         try:
+            self._require_open()
             with self._turn:
                 found = self._require_length()
                 ours = self._known.ours == stamp(found)
