@@ -39,7 +39,7 @@ from memlog.errors import (
 )
 from memlog.log import Damage
 from memlog.projects.project import DATABASES, STATE_VERSION, VERSION_KEY, Origin, Outcome, Project
-from memlog.rows import hashed
+from memlog.rows import alike_key, hashed
 from memlog.storage.derived import derived
 from memlog.storage.environment import Environment
 from memlog.storage.gates import READERS_MAX
@@ -320,6 +320,31 @@ def test_a_record_is_found_again_also_where_the_tables_know_only_the_newest_that
     again.close()
 
 
+def test_a_record_is_found_again_also_where_the_tables_know_it_without_one_of_two_keys_alike(
+    project: Project, tmp_path: Path
+) -> None:
+    content = {"\u00e9": 1, "e\u0301": 2}
+    note = CreateMemory(memory_type="note", content=content, source="here", confidence=0.5)
+    run(project, note)
+    digest = project.digest()
+    project.close()
+    environment = lmdb.open(str(tmp_path / "prj_1" / "log.mdb"), subdir=False, max_dbs=5)
+    with environment.begin(write=True) as transaction:
+        now = environment.open_db(b"now", transaction)
+        known = next(key for key, _ in transaction.cursor(now) if key.startswith(b"X"))
+        one = alike_key("note", "here", {"\u00e9": 2})
+        transaction.put(one + known[len(one) :], transaction.pop(known, db=now) or b"", db=now)
+        meta = environment.open_db(b"meta", transaction)
+        transaction.put(VERSION_KEY, (8).to_bytes(2, "big"), db=meta)
+    environment.close()
+    again = Project(tmp_path / "prj_1")
+    assert again.digest() == digest
+    run(again, note)
+    with again.read() as state:
+        assert len(list(state.memories())) == 1
+    again.close()
+
+
 def test_tables_of_another_layout_have_another_version(tmp_path: Path) -> None:
     """Who changes what stands in a table raises STATE_VERSION, and writes both down here."""
     numbers = count(1)
@@ -336,11 +361,17 @@ def test_tables_of_another_layout_have_another_version(tmp_path: Path) -> None:
             memory_type="note", content="text", source="here", confidence=0.5, tags=["tag"]
         ),
         StoreMemory(content="fact"),
+        CreateMemory(
+            memory_type="note",
+            content={"\u00e9": 1, "e\u0301": 2.0, "E\u0301": ["e\u0301"]},
+            source="here",
+            confidence=0.5,
+        ),
     ):
         project.execute(command, context, nothing)
     digest = project.digest()
     project.close()
-    assert (STATE_VERSION, digest[:16]) == (8, "6befa45cae9c5c32")
+    assert (STATE_VERSION, digest[:16]) == (9, "c1d5f99d6ca3dbd0")
 
 
 def taken_over(project: Project) -> None:

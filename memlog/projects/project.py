@@ -43,9 +43,9 @@ from memlog.state import State
 from memlog.storage.environment import MAP_BYTES_START, Environment, FileIdentity
 from memlog.storage.tables import LmdbRows, Timeline, place
 
-STATE_VERSION = 8
-"""Of the state tables' layout; a log whose tables are of an earlier version is evolved anew, and who has it open as
-that version sees it no more."""
+STATE_VERSION = 9
+"""Of the state tables' layout and of what their keys are made from; a log whose tables are of an earlier version is
+evolved anew, and who has it open as that version sees it no more."""
 
 LOG_FILE = "log.mdb"
 DATABASES = ("log", "now", "past", "receipts", "meta")
