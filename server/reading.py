@@ -18,6 +18,7 @@ from anyio.lowlevel import RunVar
 
 from memlog.errors import Closed, LogReplaced, MemlogError, PutAway
 from memlog.patience import Impatient, Leave, taking
+from memlog.storage.errors import is_elsewhere
 from server.threads import in_thread
 
 Result = TypeVar("Result")
@@ -45,15 +46,14 @@ def settled(read: Callable[[], Result]) -> Result:
         try:
             return read()
         except MemlogError as error:
-            if not _is_elsewhere(error):
+            if not _may_be_had(error):
                 raise
     return read()
 
 
-def _is_elsewhere(error: MemlogError) -> bool:
+def _may_be_had(error: MemlogError) -> bool:
     """Whether what was open may be had where it is by now."""
-    gone = isinstance(error.__cause__, FileNotFoundError)
-    return gone or isinstance(error, (LogReplaced, PutAway, Closed))
+    return isinstance(error, (LogReplaced, PutAway, Closed)) or is_elsewhere(error)
 
 
 async def read_in_thread(kind: str, read: Callable[[], Result]) -> Result:

@@ -15,6 +15,7 @@ from filelock import FileLock
 
 from memlog.errors import ProjectArchived
 from memlog.settings import Mode
+from memlog.storage import environment
 from projections import embeddings
 from projections.analytics.projector import AnalyticsProjector
 from projections.follow import Projections
@@ -156,6 +157,29 @@ def test_a_call_whose_project_is_put_away_before_it_reads_says_so_or_has_it_anew
         assert client(tool, project="one") == expected
     else:
         assert refused(client, tool, project="one")["code"] == "PROJECT_ARCHIVED"
+
+
+def test_a_call_whose_folder_is_moved_while_an_index_is_opened_has_it_anew(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client("create_entities", entities=[JON], threadId="t")
+    expected = client("list_threads")
+    client.service.close_project("default")
+    opened, moves = environment._opened_alone, iter([True])
+
+    def opened_elsewhere(path: Path, *more: Any) -> Any:
+        if path.name != "analytics.mdb" or not next(moves, False):
+            return opened(path, *more)
+        folder = path.parent.parent
+        away = folder.rename(folder.with_name("away"))
+        try:
+            return opened(path, *more)
+        finally:
+            away.rename(folder)
+
+    monkeypatch.setattr(environment, "_opened_alone", opened_elsewhere)
+    assert client("list_threads") == expected
+    assert next(moves, None) is None
 
 
 @pytest.mark.parametrize("ending", ["archive_project", "delete_project"])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 import lmdb
 
-from memlog.errors import StorageError
+from memlog.errors import MemlogError, StorageError
 
 DAMAGES = (
     lmdb.InvalidError,
@@ -42,6 +43,14 @@ def for_shortage(error: BaseException) -> str | None:
 def is_damage(error: StorageError) -> bool:
     """Whether it says that a file is not, or no longer, one of LMDB's."""
     return isinstance(error.__cause__, DAMAGES)
+
+
+def is_elsewhere(error: MemlogError) -> bool:
+    """Whether it says that a file or its folder is not there, as where the folder was moved just then."""
+    cause = error.__cause__
+    missing = isinstance(cause, lmdb.Error) and getattr(cause, "code", 0) == errno.ENOENT
+    moved = isinstance(cause, FileExistsError)  # made by another, and gone when that was looked at
+    return missing or moved or isinstance(cause, FileNotFoundError)
 
 
 def storage_error(path: Path, error: Exception, *, derived: bool = False) -> StorageError:
