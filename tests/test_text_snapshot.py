@@ -438,6 +438,17 @@ def test_the_beginning_of_a_word_in_a_phrase_may_stand_for_any_number_of_words(
     projector.close()
 
 
+def test_the_end_of_a_pair_in_a_phrase_may_stand_for_any_number_of_pairs(tmp_path: Path) -> None:
+    """Likewise."""
+    many = "\u7684".join(map(chr, range(0x4E00, 0x9FFF)))
+    changes = [born("many", many, 1), born("one", "\u6211\u7684React\u9879\u76ee", 2)]
+    projector = index_of(tmp_path, changes, 2)
+    assert by_words(projector, '"\u7684React"') == ["one"]
+    assert by_words(projector, "\u7684Re*") == ["one"]
+    assert by_words(projector, '"\u6211React"') == []
+    projector.close()
+
+
 def test_a_word_that_is_longer_than_any_is_looked_for_as_it_stands(tmp_path: Path) -> None:
     longest, longer = "a" * MISSPELT_LETTERS_MAX, "b" * 10_000
     projector = index_of(tmp_path, [born("longest", longest, 1), born("longer", longer, 2)], 2)

@@ -31,7 +31,7 @@ class AnyTerm(_Clause, frozen=True, gc=False):
 
 class InOrder(_Clause, frozen=True, gc=False):
     """Has the words, one at least, one after another as they stand; with `begins`, of the last one its beginning; with
-    `ends`, of the first of several all but one character at most."""
+    `ends`, the first of several alone, or behind a character of a script without spaces."""
 
     words: tuple[str, ...]
     begins: bool = False

@@ -205,7 +205,7 @@ class NewestSnapshot:
 
 
 def _ends(token: str, end: str) -> bool:
-    return token.endswith(end) and len(token) <= len(end) + 1
+    return token == end or (token[1:] == end and analysis.is_unpaired(token[:1]))
 
 
 def _fitting(term: str) -> str:

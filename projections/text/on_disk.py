@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
-from itertools import groupby
+from itertools import groupby, product
 from typing import Any, assert_never
 
 import tantivy
 from tantivy import FieldType, Occur
 
 from memlog.patience import held
+from memlog.scripts import UNSPACED_RANGES
 from memlog.storage.gates import SMALL_CALLS
 from projections.text import analysis
 from projections.text.clauses import (
@@ -34,6 +35,9 @@ TRIGRAMS_MAX = 8
 
 PHRASE_WORDS_MAX = 10_000
 """So many words at most stand for the beginning of one in a phrase: tantivy refuses more than 16,384."""
+
+PHRASE_PAIRS_MAX = 6_000
+"""And so many pairs beside them for a character that ends these."""
 
 TERMS_FEW = 100
 """So many terms are quicker looked up one by one than as a set, for which tantivy makes an automaton (0.15 ms)."""
@@ -173,17 +177,29 @@ class OnDisk:
             return self._query(Term("exact", last))
         if not begins and not ends:
             return tantivy.Query.phrase_query(self._schema, "exact", list(words))
-        if ends:
-            before[0] = f".?{before[0]}"
         phrase, schema = tantivy.Query.regex_phrase_query, self._schema
-        lasts = _patterns(last, self._beginning(last)) if begins else [last]
+        begun, ended = [[word] for word in before], [last]
+        if ends:
+            begun[0] = [*_endings(before[0])]
+        if begins:
+            ended = [*_patterns(last, self._beginning(last))]
+        ways = product(*begun, ended)
         return tantivy.Query.boolean_query(
-            [(Occur.Should, phrase(schema, "exact", [*before, each])) for each in lasts]
+            [(Occur.Should, phrase(schema, "exact", list(way))) for way in ways]
         )
 
     def _beginning(self, prefix: str) -> list[str]:
         """All words of the texts that begin so, in order."""
         return sorted(word for word, _ in self._searcher.terms_with_prefix("exact", prefix))
+
+
+def _endings(end: str) -> Iterator[str]:
+    """Expressions that together match what stands alone or behind a character of a script without spaces, each few
+    enough words for a phrase."""
+    yield end
+    for first, last in UNSPACED_RANGES:
+        for at in range(first, last + 1, PHRASE_PAIRS_MAX):
+            yield f"[{chr(at)}-{chr(min(at + PHRASE_PAIRS_MAX - 1, last))}]{end}"
 
 
 def _patterns(prefix: str, words: Sequence[str]) -> Iterator[str]:
