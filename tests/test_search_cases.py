@@ -190,6 +190,34 @@ def test_of_much_that_is_alike_but_for_its_date_that_of_the_date_comes_first(
     assert set(names) == {f"3/{day}" for day in days}
 
 
+@pytest.mark.parametrize("mode", ["text", "hybrid"])
+@pytest.mark.parametrize("query", ["48500", "48,500", "48.500"])
+def test_a_number_is_found_however_texts_write_it_also_where_they_do_so_in_two_ways(
+    tmp_path: Path, mode: Mode, query: str
+) -> None:
+    facts = {"ben": "costs 48,500 EUR", "eva": "costs 48500 EUR", "ivy": "is for free"}
+    with client_on(tmp_path, embedder="minilm") as opened:
+        entities = [
+            {"name": name, "entityType": "offer", "observations": [fact]}
+            for name, fact in facts.items()
+        ]
+        opened("create_entities", entities=entities)
+        found = opened("search_nodes", query=query, mode=mode)["entities"]
+    assert {entity["name"] for entity in found[:2]} == {"ben", "eva"}
+
+
+def test_a_year_is_not_outdone_by_a_number_by_thousands(tmp_path: Path) -> None:
+    facts = {f"y{n}": f"went there in 2025, trip {n}" for n in range(5)} | {
+        "eva": "has 2,025 sheep"
+    }
+    with client_on(tmp_path) as opened:
+        for name, fact in facts.items():
+            entity = {"name": name, "entityType": "note", "observations": [fact]}
+            opened("create_entities", entities=[entity])
+        found = opened("search_nodes", query="2025")["entities"]
+    assert found[-1]["name"] == "eva"
+
+
 MISSPELT = {
     "a letter too much": ("editorrs with dark mode", "ada"),
     "two letters swapped": ("voilin", "qiu"),

@@ -129,11 +129,12 @@ class Leaves:
     def _word(self, stem: str, word: str) -> list[Clause]:
         if analysis.is_unpaired(stem):
             return [self._anywhere(stem)]
-        documents = Term("words", stem)
-        if not self._is_said(stem):
+        number = _number(word)
+        if number is None and not self._is_said(stem):
             # Looked up all the same, in vain or among what has died: a part of a query that finds nothing is not one
             # that asks for nothing.
-            return self._meant(stem, word) or [documents]
+            return self._misspelt(stem, word) or [Term("words", stem)]
+        documents = number or Term("words", stem)
         idf = self._idf(self._having(documents))
         return [scored(documents, idf), scored(Term("repeated", stem), idf * REPEATED_SHARE)]
 
@@ -153,14 +154,10 @@ class Leaves:
             return True
         return self._having(Joined(must=(documents,), without=(_RETIRED,))) > 0
 
-    def _meant(self, stem: str, word: str) -> list[Clause]:
-        """What a word that no text has may have been meant for: words one or two letters away, as they stand or by
-        their stem; of a number the same by thousands.
-
-        A slip in an ending keeps it from being cut off, and one elsewhere has it cut off all the same.
+    def _misspelt(self, stem: str, word: str) -> list[Clause]:
+        """The words that a word which no text has may have been meant for: one or two letters away, as they stand or
+        by their stem. A slip in an ending keeps it from being cut off, and one elsewhere has it cut off all the same.
         """
-        if word.isdecimal() and len(word) <= MISSPELT_LETTERS_MAX:
-            return [self._phrase(analysis.grouped(word))]
         slips = 1 if len(stem) < MISSPELT_TWICE_LETTERS_MIN else 2
         near = Joined(should=(*_near("words", stem, slips), *_near("exact", word, slips)))
         having = self._having(near) if near.should else 0
@@ -208,6 +205,13 @@ class Leaves:
 
     def _idf(self, having: int) -> float:
         return math.log(1 + (self._documents - having + 0.5) / (having + 0.5))
+
+
+def _number(word: str) -> Clause | None:
+    """A number that has thousands, in one or as `48,500` writes it; None for any other word."""
+    if not word.isdecimal() or not 3 < len(word) <= MISSPELT_LETTERS_MAX:
+        return None
+    return Joined(should=(Term("words", word), InOrder(tuple(analysis.grouped(word)))))
 
 
 def _near(field: str, term: str, slips: int) -> list[Clause]:
