@@ -143,7 +143,7 @@ class Prompts:
         first = Deep(None, limit)
         ranking = ranked(opened.searcher, first, asked.query, kinds=MEMORY_KINDS, labels=wanted)
         with opened.project.read() as state:
-            rows = [found.row for found in found_memories(ranking, 0, limit, state)]
+            rows = [found.row for found in found_memories(ranking, limit, state)]
             lacking = None if rows else lacking_labels(wanted, state)
         groups: list[Group] = []
         if not asked.tags and "search_nodes" in self._tools:

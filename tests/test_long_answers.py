@@ -413,3 +413,13 @@ def test_what_is_left_out_alone_is_told_in_the_singular(tmp_path: Path) -> None:
         client("create_entities", entities=[entity])
         client("create_relations", relations=knows)
         assert "'Ann': 1 fact and " in client("search_nodes", query="Ann")["notice"]
+
+
+def test_no_page_of_a_search_is_empty_where_there_is_more(empty: Client) -> None:
+    little = [entity(f"small{n}", f"common sense {n} " + "word " * 50) for n in range(7)]
+    empty("create_entities", entities=[entity("big", *(f"common fact {n}" for n in range(600)))])
+    empty("create_entities", entities=little)
+    told = pages(empty, "search_nodes", query="common", limit=5)
+    assert all(page["entities"] for page in told[:-1])
+    names = [each["name"] for page in told for each in page["entities"]]
+    assert sorted(names) == ["big", *(f"small{n}" for n in range(7))]

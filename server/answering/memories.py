@@ -31,14 +31,14 @@ class Ranked(NamedTuple):
     relevance: float
 
 
-def found_memories(ranking: Ranking, offset: int, limit: int, state: State) -> list[Ranked]:
-    """Up to `limit` memories from `offset` on that are active in `state`, best first. None is more relevant than what
+def found_memories(ranking: Ranking, limit: int, state: State) -> list[Ranked]:
+    """Up to `limit` memories of the page that are active in `state`, best first. None is more relevant than what
     stands before it, for clients of other memory servers read the order of a list from these numbers."""
     falling = accumulate((_relevance(hit) for _, hit in ranking.things), min)
     each = enumerate(zip(ranking.things, falling, strict=True))
     rows = (
         Ranked(row, rank, relevance)
-        for rank, ((memory_id, _), relevance) in islice(each, offset, None)
+        for rank, ((memory_id, _), relevance) in islice(each, ranking.start.offset, None)
         if (row := state.memory(memory_id)) is not None and row.active
     )
     return list(islice(rows, limit))

@@ -6,7 +6,7 @@ out what the search before it found: all of that was told.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Annotated, NamedTuple, Self
 
@@ -37,23 +37,24 @@ class Deep(msgspec.Struct, array_like=True):
     def beyond(self, position: int, reached: int) -> Self:
         return msgspec.structs.replace(self, position=position, offset=reached)
 
-    def deeper(self, position: int) -> Self:
+    def deeper(self, position: int | None) -> Self:
         depth = self.depth * DEEPER_TIMES
         return type(self)(position=position, depth=depth, told=self.depth)
 
 
 class Ranking(NamedTuple):
-    """What is still to be told, best first: entities and memories by id, each with its best hit."""
+    """What is still to be told from `start` on, best first: entities and memories by id, each with its best hit."""
 
+    start: Deep
     things: list[tuple[str, Hit]]
     found: Found
 
-    def following(self, start: Deep, position: int, last: int | None) -> Deep | None:
+    def following(self, position: int, last: int | None) -> Deep | None:
         """The cursor of the page behind the one whose last thing has this rank (None: it has none), if there may be
         more."""
         if last is not None and last + 1 < len(self.things):
-            return start.beyond(position, last + 1)
-        return start.deeper(position) if self.found.deeper else None
+            return self.start.beyond(position, last + 1)
+        return self.start.deeper(position) if self.found.deeper else None
 
 
 def ranked(
@@ -66,13 +67,21 @@ def ranked(
     since: int = 0,
     mode: Mode = "hybrid",
 ) -> Ranking:
-    """What the page at `start` is taken from."""
-    at, search = start.position, partial(searcher.search, query, mode=mode)
-    search = partial(search, at=at, kinds=kinds, labels=labels, since=since)
+    """What the page at `start` is taken from. Where that search finds nothing but what was told, as more facts of an
+    entity that has very many, it is what the first deeper one finds that finds more."""
+    search = partial(searcher.search, query, mode=mode)
+    search = partial(search, at=start.position, kinds=kinds, labels=labels, since=since)
+    ranking = _so_deep(search, start)
+    while not ranking.things and ranking.found.deeper:
+        ranking = _so_deep(search, ranking.start.deeper(start.position))
+    return ranking
+
+
+def _so_deep(search: Callable[..., Found], start: Deep) -> Ranking:
     found = search(depth=start.depth)
     told = best_of_each(search(depth=start.told).hits) if start.told else {}
     things = best_of_each(found.hits).items()
-    return Ranking([each for each in things if each[0] not in told], found)
+    return Ranking(start, [each for each in things if each[0] not in told], found)
 
 
 def best_of_each(hits: Iterable[Hit]) -> dict[str, Hit]:

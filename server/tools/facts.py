@@ -172,7 +172,7 @@ def search_memories(call: Call, arguments: SearchMemories) -> FactsResult:
     usage = call.service.usage
     with opened.project.read(start.position) as state:
         blamed = state if arguments.provenance else None
-        found = found_memories(ranking, start.offset, arguments.limit, state)
+        found = found_memories(ranking, arguments.limit, state)
         views = [
             view_fact(
                 each.row,
@@ -186,7 +186,7 @@ def search_memories(call: Call, arguments: SearchMemories) -> FactsResult:
     shown = list(within_budget(views))
     usage.read(view.id for view in shown)
     last = found[len(shown) - 1].rank if shown else None
-    following = ranking.following(start, position, last)
+    following = ranking.following(position, last)
     silent = None if shown else silent_thread(arguments.thread_id, opened)
     return FactsResult(
         project=project,

@@ -180,10 +180,11 @@ def search_nodes(call: Call, arguments: SearchNodes) -> SearchNodesResult:
     with held(SMALL_CALLS), opened.project.read(cursor.position) as state:
         most = arguments.limit or SEARCH_LIMIT
         blamed = state if arguments.provenance else None
-        bundles = _bundles(ranking.things, cursor.offset, found.hits, state, blamed, most)
+        offset = ranking.start.offset
+        bundles = _bundles(ranking.things, offset, found.hits, state, blamed, most)
         page = list(_page(bundles, arguments.limit))
         position = state.position
-    following = ranking.following(cursor, position, page[-1].rank if page else None)
+    following = ranking.following(position, page[-1].rank if page else None)
     told_whole = [each for bundle in page for each in bundle.told]
     entities = _only(FoundEntity, told_whole)
     silent = None if page else silent_thread(arguments.thread_id, opened)

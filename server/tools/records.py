@@ -160,7 +160,7 @@ def memory_search(call: Call, arguments: MemorySearch) -> RecordsResult:
     )
     with opened.project.read(start.position) as state:
         blamed = state if arguments.provenance else None
-        found = found_memories(ranking, start.offset, limit, state)
+        found = found_memories(ranking, limit, state)
         views = [
             view_record(
                 each.row,
@@ -172,7 +172,7 @@ def memory_search(call: Call, arguments: MemorySearch) -> RecordsResult:
         ]
         lacking = None if views else lacking_labels(wanted, state)
         position = state.position
-    following = ranking.following(start, position, found[-1].rank if found else None)
+    following = ranking.following(position, found[-1].rank if found else None)
     silent = None if views else silent_thread(arguments.thread_id, opened)
     return RecordsResult(
         project=project,
