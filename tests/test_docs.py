@@ -18,7 +18,9 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
+from memlog.errors import MemlogError
 from memlog.settings import TOOLSETS
+from server.addresses import FORMS
 from server.input.arguments import decode
 from server.registry import tools
 from tests.served import run_memlog
@@ -185,3 +187,13 @@ def test_each_tool_that_reads_takes_a_moment_or_is_named_where_the_history_tells
     for name, tool in tools(TOOLSETS, read_only=True).items():
         if "as_of" not in tool.arguments.__struct_fields__:
             assert f"`{name}`" in section or f"`{tool.toolset}`" in section
+
+
+def test_the_guide_names_every_code_of_an_error_and_every_resource() -> None:
+    guide = (REPOSITORY / "docs" / "guide.md").read_text()
+    told = [*codes(MemlogError), *FORMS]
+    assert [each for each in told if f"`{each}" not in guide] == []
+
+
+def codes(error: type[MemlogError]) -> set[str]:
+    return {error.code}.union(*map(codes, error.__subclasses__()))
