@@ -143,11 +143,14 @@ class Closed(StorageError):
 
 
 class DamagedLog(StorageError):
-    """The log is not what was written. `whole` is the position up to which it is; `problem`, what is wrong then;
-    `nothing_left`, that no entry beyond is whole either."""
+    """The log is not what was written. `whole` is the position up to which it is, or what is damaged is `told` by the
+    rest of it; `problem`, what is wrong then; `nothing_left`, that no entry beyond is whole either."""
 
-    def __init__(self, whole: int, problem: str, *, nothing_left: bool = False) -> None:
-        kept = f"whole up to position {whole}" if whole else "not whole from its first entry on"
+    def __init__(
+        self, whole: int, problem: str, *, nothing_left: bool = False, told: bool = False
+    ) -> None:
+        so_far = f"whole up to position {whole}" if whole else "not whole from its first entry on"
+        kept = f"can be made {so_far}" if told else f"is {so_far}"
         way = (
             "`memlog restore FOLDER PROJECT --replace` brings the project back from a backup; without one, `memlog "
             "projects delete PROJECT` removes it."
@@ -156,7 +159,7 @@ class DamagedLog(StorageError):
             "from a backup."
         )
         super().__init__(
-            f"The log of this project is damaged, it is {kept}: {problem}",
+            f"The log of this project is damaged, it {kept}: {problem}",
             suggestion="What is whole can be read, nothing is written. `memlog verify` says what is "
             f"damaged; {way}",
         )

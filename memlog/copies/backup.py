@@ -6,7 +6,7 @@ Promises: a copy is one consistent point of its project, a snapshot that no writ
 run adds the entries that are new and writes nothing else; every copy is read back and its chain checked
 before it counts; a copy is never cut, and never mixed from two histories: where the project's log is
 behind its copy, says otherwise or still has what was erased from it, the run is refused and the copy stays.
-After a purge, and only then, the copy is made anew, so that it forgets what the log forgot.
+After a purge or a repair, and only then, the copy is made anew, so that it forgets what the log forgot.
 
 A copy holds the log, and the receipts that make retries safe. The state and the indexes are computed
 from the log when the copy is opened; LMDB's own hot copy would bring the state along, could not be

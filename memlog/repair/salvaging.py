@@ -81,7 +81,8 @@ def salvage(
         kept = whole.whole if whole else 0
         beyond = [each for each in damages if each.position > kept] or damages
         problem = f"position {beyond[0].position}: {beyond[0].problem}" if beyond else "cut"
-        damage = DamagedLog(kept, problem, nothing_left=whole is None)
+        told = any(each.position <= kept for each in damages)
+        damage = DamagedLog(kept, problem, nothing_left=whole is None, told=told)
         if whole is None:
             raise damage
         folder = home / "-".join(map(str, seen)) / source.parent.name
