@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
 from http import HTTPStatus
 
@@ -47,6 +48,7 @@ def test_what_is_not_acknowledged_in_time_ends_the_connection() -> None:
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="an option of Linux")
-def test_a_patience_longer_than_the_system_knows_is_as_long_as_it_can_be() -> None:
+@pytest.mark.parametrize("seconds", [1e300, 1e308, math.inf])
+def test_a_patience_longer_than_the_system_knows_is_as_long_as_it_can_be(seconds: float) -> None:
     with socket.socket() as connection:
-        expect_acknowledgement(connection, 1e300)
+        expect_acknowledgement(connection, seconds)

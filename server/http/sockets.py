@@ -71,7 +71,7 @@ def expect_acknowledgement(connection: socket.socket, seconds: float) -> None:
     ends when the system gives it up."""
     option = getattr(socket, "TCP_USER_TIMEOUT", None)
     if option is not None:
-        milliseconds = min(round(1000 * seconds), ACKNOWLEDGEMENT_MILLISECONDS_MAX)
+        milliseconds = round(min(1000 * seconds, ACKNOWLEDGEMENT_MILLISECONDS_MAX))
         connection.setsockopt(socket.IPPROTO_TCP, option, milliseconds)
 
 
