@@ -360,6 +360,17 @@ def test_an_issuer_over_plain_http_is_refused(issuer: str, resource: str) -> Non
 
 
 @pytest.mark.parametrize("named", ["issuer", "resource"])
+def test_what_is_no_address_is_refused_as_one_that_is_not_secure(named: str) -> None:
+    addresses = {
+        "issuer": "https://issuer.example",
+        "resource": RESOURCE,
+        named: "https://[fd00::1",
+    }
+    with pytest.raises(InvalidParameter, match=f"{named.upper()} is .*must be an https"):
+        Issuer(**addresses)
+
+
+@pytest.mark.parametrize("named", ["issuer", "resource"])
 def test_an_address_with_a_password_is_refused_and_the_password_not_shown(named: str) -> None:
     """Whoever asks without a token is told both."""
     address = "http://ann:swordfish@memory.example"

@@ -25,7 +25,7 @@ import time
 from http.client import HTTPException
 from typing import Annotated, Any
 from urllib.error import HTTPError
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 import anyio
@@ -110,12 +110,13 @@ class Issuer:
 
     def __init__(self, issuer: str, resource: str) -> None:
         for name, url in (("MEMLOG_OAUTH_ISSUER", issuer), ("MEMLOG_OAUTH_RESOURCE", resource)):
-            if "@" in urlsplit(url).netloc:  # strangers are told both addresses
+            parts = _parts(url)
+            if "@" in parts.netloc:  # strangers are told both addresses
                 raise InvalidParameter(
                     f"{name} names a user before its host",
                     suggestion="Say it without, as the tokens of the authorization server do.",
                 )
-            if not urlsplit(url).hostname or not _is_secure(url):
+            if not parts.hostname or not _is_secure(url):
                 raise InvalidParameter(
                     f"{name} is {url!r}: it must be an https:// address",
                     suggestion="Set both the issuer and the address under which clients reach this "
@@ -281,6 +282,14 @@ def _fetched(address: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ValueError(f"{address} holds no JSON object")
     return found
+
+
+def _parts(address: str) -> SplitResult:
+    """Those of no address where it is none, as with a bracket that is not closed."""
+    try:
+        return urlsplit(address)
+    except ValueError:
+        return urlsplit("")
 
 
 def _is_secure(address: str) -> bool:
