@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from projections.documents import Born, Died, Document, Kind, Scope
 from projections.protocol import Batch
 from projections.query import parse
+from projections.text import on_disk
 from projections.text.leaves import MISSPELT_LETTERS_MAX, TERMS_MAX
 from projections.text.part import CHECKED_MAX, part_score
 from projections.text.projector import TextProjector
@@ -455,3 +457,13 @@ def test_a_word_that_is_longer_than_any_is_looked_for_as_it_stands(tmp_path: Pat
     assert by_words(projector, longest[:-1] + "b") == ["longest"]
     assert by_words(projector, longer[:-1] + "a") == []
     projector.close()
+
+
+def test_the_words_of_a_phrase_that_are_too_many_are_split_into_as_few_expressions_as_hold_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(on_disk, "PHRASE_WORDS_MAX", 4)
+    words = ["w", *(f"w{each}" for each in "abcd"), *(f"we{each}" for each in "fghij"), "wk", "wl"]
+    patterns = [*on_disk._patterns("w", words)]
+    assert patterns == ["w", "w[a-d].*", "we[f-i].*", "we[j-j].*", "w[k-l].*"]
+    assert [sum(bool(re.fullmatch(each, word)) for each in patterns) for word in words] == [1] * 12

@@ -203,12 +203,23 @@ def _endings(end: str) -> Iterator[str]:
 
 
 def _patterns(prefix: str, words: Sequence[str]) -> Iterator[str]:
-    """Expressions that together match these words, which begin with `prefix`, each of few enough for a phrase."""
+    """Expressions that together match these words, sorted, which begin with `prefix`, each of few enough for a phrase:
+    one for as many next characters as go together, for each costs a look at the whole index."""
     if len(words) <= PHRASE_WORDS_MAX:
         yield f"{prefix}.*"
         return
+    run, having = "", 0
     for longer, found in groupby(words, lambda word: word[: len(prefix) + 1]):
+        some = list(found)
         if longer == prefix:
             yield prefix
+            continue
+        if run and having + len(some) > PHRASE_WORDS_MAX:
+            yield f"{prefix}[{run[0]}-{run[-1]}].*"
+            run, having = "", 0
+        if len(some) > PHRASE_WORDS_MAX:
+            yield from _patterns(longer, some)
         else:
-            yield from _patterns(longer, list(found))
+            run, having = run + longer[-1], having + len(some)
+    if run:
+        yield f"{prefix}[{run[0]}-{run[-1]}].*"
