@@ -7,6 +7,7 @@ import fcntl
 import os
 import shutil
 import unicodedata
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from memlog.projects.project import LOG_FILE, Origin, Project
 from memlog.projects.purging import Target
 from memlog.projects.store import Store
 from memlog.repair.damage import mark
+from memlog.storage.environment import BYTES_PER_COMMIT, Environment
 from tests.command_line import CommandLine, holding_lines, lines_of, written
 from tests.served import run_memlog, served
 from tests.simulated_faults import Fault, dies
@@ -756,3 +758,19 @@ def test_a_restore_where_another_project_has_the_name_says_that_it_is_another_on
     assert told.stderr.startswith("error: Project 'shop' exists already, and is not the one to be")
     assert "deleted a moment ago" not in told.stderr
     assert "memlog export --full FILE --project shop" in told.stderr
+
+
+def test_rows_that_are_large_are_committed_a_few_at_a_time(tmp_path: Path) -> None:
+    sizes: list[int] = []
+    environment = Environment(tmp_path / "rows.mdb", ("rows",))
+
+    def rows() -> Iterator[tuple[bytes, bytes]]:
+        for number in range(20):
+            sizes.append(environment.path.stat().st_size)
+            yield b"%02d" % number, b"x" * (BYTES_PER_COMMIT // 4)
+
+    environment.fill("rows", rows())
+    assert sizes[-1] > 3 * BYTES_PER_COMMIT
+    with environment.read() as transaction:
+        assert transaction.stat(environment.databases["rows"])["entries"] == 20
+    environment.close()

@@ -6,6 +6,8 @@ import json
 import os
 import random
 import shutil
+import tracemalloc
+from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -58,6 +60,11 @@ def history(folder: Path, seed: int, commands: int = 40) -> Store:
 
 def written(project: Project) -> bytes:
     return b"".join(chronicle.write(project))
+
+
+def read(data: bytes) -> list[tuple[int, bytes]]:
+    _, entries = chronicle.read(data)
+    return list(entries)
 
 
 def digests(project: Project) -> tuple[int, bytes, str]:
@@ -173,7 +180,7 @@ def test_a_file_that_is_not_as_it_was_written_is_refused_whole(tmp_path: Path, d
     assert ended.code == 1
     with pytest.raises(InvalidParameter, match=said):
         try:
-            chronicle.read(file.read_bytes())
+            read(file.read_bytes())
         except InvalidParameter as error:
             raise InvalidParameter(f"{error.problems[0].path}: {error.message}") from error
     assert other("projects").stdout.count("default") == 0
@@ -195,11 +202,28 @@ def test_events_that_cannot_have_happened_are_refused(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("prj_*"))
 
 
+def test_a_large_history_is_not_held_again_while_it_is_read(tmp_path: Path) -> None:
+    with closing(Store(tmp_path)) as store:
+        store.create("default")
+        for number in range(300):
+            fact = StoreMemory(content=f"{number} " + "x" * 9_000)
+            store.project("default").execute(fact, Context(), lambda _: None)
+        data = written(store.project("default"))
+    tracemalloc.start()
+    try:
+        _, entries = chronicle.read(data)
+        assert sum(1 for _ in entries) == 301
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < len(data) / 10
+
+
 def test_an_entry_of_a_time_that_has_no_date_is_refused(tmp_path: Path) -> None:
     times = [LATEST_US, LATEST_US + 1]
     store = Store(tmp_path / "here", clock=lambda: times[0])
     store.create("default")
-    chronicle.read(written(store.project("default")))
+    read(written(store.project("default")))
     times.pop(0)
     fact = StoreMemory(content="It is late")
     store.project("default").execute(fact, Context(), lambda _: None)

@@ -419,7 +419,7 @@ def test_what_stands_in_says_so_in_every_form_of_the_log(tmp_path: Path) -> None
     with project_of(mended) as project:
         lines = list(chronicle.write(project))
         _, values = chronicle.read(b"".join(lines))
-        assert values == mended.entries
+        assert [*values] == mended.entries
         with project.snapshot() as (log, state_at):
             said = [sentence(entry, state_at) for entry in log.read()]
         assert said[1].endswith("(lost) was created")

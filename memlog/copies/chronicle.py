@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Iterator
+from io import BytesIO
 from typing import Annotated, Any, get_args
 
 import msgspec
@@ -116,30 +117,32 @@ def _readable(event: events.Happened) -> dict[str, Any]:
 # -- in
 
 
-def read(data: bytes) -> tuple[Heading, list[tuple[int, bytes]]]:
-    """The heading, and each position with the value to store for it.
+def lines(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file that say something, each with its number. Of a large file nothing is held twice."""
+    numbered = enumerate(BytesIO(data.removeprefix(b"\xef\xbb\xbf")), 1)
+    return ((number, text) for number, text in numbered if text.strip())
 
-    Raises InvalidParameter where a line says something else than the chain of hashes, or nothing.
+
+def read(data: bytes) -> tuple[Heading, Iterator[tuple[int, bytes]]]:
+    """The heading, and each position with the value to store for it, read as they are asked for.
+
+    Raises InvalidParameter, and so does what it gives, where a line says something else than the chain of
+    hashes, or nothing.
     """
-    numbered = enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1)
-    lines = [(number, text) for number, text in numbered if text.strip()]
+    entries = lines(data)
+    _, text = next(entries, (1, b""))
     try:
-        heading = _decode_heading(lines[0][1])
-    except (msgspec.DecodeError, UnicodeDecodeError, IndexError) as error:
+        heading = _decode_heading(text)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _wrong(1, f"this is no heading of a history: {error}") from error
     if heading.version != VERSION:
         raise _wrong(1, f"version {heading.version} is not known here: upgrade memlog")
-    values = list(_values(lines[1:]))
-    if heading.entries is not None and len(values) < heading.entries:
-        raise _wrong(
-            lines[-1][0],
-            f"the file ends after entry {len(values)} of {heading.entries}: the rest was cut off",
-        )
-    return heading, values
+    return heading, _values(entries, heading.entries or 0)
 
 
-def _values(lines: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+def _values(lines: Iterable[tuple[int, bytes]], least: int) -> Iterator[tuple[int, bytes]]:
     before, time_us = GENESIS, 0
+    number, position = 1, 0
     for position, (number, text) in enumerate(lines, 1):
         try:
             line = _decode(text)
@@ -160,6 +163,10 @@ def _values(lines: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
             raise _wrong(number, "its time is beyond the year 9999")
         yield position, value
         before, time_us = entry.chain, entry.time_us
+    if position < least:
+        raise _wrong(
+            number, f"the file ends after entry {position} of {least}: the rest was cut off"
+        )
 
 
 def _value(line: Line, chain: bytes) -> bytes:

@@ -14,9 +14,8 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
-from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 from weakref import WeakSet, finalize, ref
@@ -48,7 +47,8 @@ process, in the background of a busy machine for long, others wait behind it, an
 SWEEP_BYTES = 16 * 1024 * 1024
 """Each time the file has grown by so much, the places of readers that died are looked for."""
 GROWTH_STEP_BYTES_MAX = 4 * 1024**3
-ROWS_PER_COMMIT = 10_000
+ROWS_PER_COMMIT, BYTES_PER_COMMIT = 10_000, 16 * 1024 * 1024
+"""What is not yet committed is held in memory, by whoever fills a file and by LMDB."""
 CLOSING_SECONDS_MAX, CLOSING_POLL_SECONDS = 5.0, 0.02
 """How long a file that this process has let go of may take to be closed."""
 
@@ -364,8 +364,7 @@ class Environment:
         self, name: str, rows: Iterable[tuple[bytes, bytes]], *, in_order: bool = True
     ) -> None:
         """Adds rows to a database, `in_order` of key behind all that are there, or anywhere; what is there stays."""
-        rows = iter(rows)
-        while batch := list(islice(rows, ROWS_PER_COMMIT)):
+        for batch in _batches(rows):
 
             def body(transaction: lmdb.Transaction, batch: Any = batch) -> None:
                 database = self.databases[name]
@@ -469,6 +468,20 @@ def _opened_alone(path: Path, map_bytes: int, databases: int) -> lmdb.Environmen
                 raise
         gc.collect()
         time.sleep(CLOSING_POLL_SECONDS)
+
+
+def _batches(rows: Iterable[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
+    """The rows, as many at a time as are committed together."""
+    batch: list[tuple[bytes, bytes]] = []
+    size = 0
+    for row in rows:
+        batch.append(row)
+        size += len(row[0]) + len(row[1])
+        if len(batch) == ROWS_PER_COMMIT or size >= BYTES_PER_COMMIT:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
 def remove(path: Path) -> None:

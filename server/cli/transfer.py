@@ -193,8 +193,8 @@ def _warn(doubts: Sequence[str]) -> None:
 
 
 def _import_history(settings: Settings, data: bytes, as_json: bool) -> None:
-    numbered = enumerate(data.split(b"\n"), 1)
-    doubtful = _judge(settings, ((f"line {number}", text) for number, text in numbered))
+    lines = chronicle.lines(data)
+    doubtful = _judge(settings, ((f"line {number}", text) for number, text in lines))
     heading, entries = chronicle.read(data)
     with store_of(settings) as store:
         try:
