@@ -52,6 +52,9 @@ log = logging.getLogger("memlog.projections")
 LOCK_POLL_SECONDS = 0.002
 """How often a process looks whether another has let go; who holds the lock has it for some 10 ms."""
 
+TURN_SECONDS = 5 * LOCK_POLL_SECONDS
+"""Whoever goes on after a batch leaves the lock for so long: who waits for it would else never find it free."""
+
 LOOK_SECONDS = 0.1
 """Who only looks how far an index has come waits no longer for another process."""
 
@@ -84,6 +87,11 @@ class _Followed:
 
     def excluding_processes(self) -> AbstractContextManager[object]:
         return nullcontext() if self._shared_lock is None else _held(self._shared_lock)
+
+    def leave_others_a_turn(self) -> None:
+        """Between two batches, where an index is shared by processes."""
+        if self._shared_lock is not None:
+            time.sleep(TURN_SECONDS)
 
 
 class Projections:
@@ -195,6 +203,8 @@ class Projections:
                         self._advance(followed.projector, head, progress)
             if progress is not None:
                 progress(name, followed.projector.position, head)
+            if followed.projector.position < head:
+                followed.leave_others_a_turn()
         if name == "vectors" and followed.projector.position >= head:
             self._vectors_complete = True
         return followed.projector

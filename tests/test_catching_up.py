@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from memlog.commands import CreateEntities, DeleteEntities, NewEntity
 from memlog.context import Context
@@ -16,8 +18,8 @@ from memlog.errors import ProjectNotFound
 from memlog.projects.project import Project
 from memlog.projects.store import Store
 from memlog.settings import Settings
-from projections import batches
-from projections.analytics.projector import ANALYTICS_VERSION
+from projections import batches, follow
+from projections.analytics.projector import ANALYTICS_VERSION, AnalyticsProjector
 from projections.check import compare
 from projections.embeddings import Embeddings
 from projections.follow import Projections
@@ -76,6 +78,24 @@ def test_text_is_told_how_far_it_is_while_a_batch_lasts(
     head = projections.head()
     assert ends == [head]
     assert told == [("text", at, head) for at in [*range(10, head, 10), head, head]]
+
+
+@pytest.mark.parametrize("name", ["text", "analytics"])
+def test_between_two_batches_whoever_waits_for_the_index_has_a_turn(
+    project: Project, projections: Projections, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(TextProjector, "batch_entries", 10)
+    monkeypatch.setattr(AnalyticsProjector, "batch_entries", 10)
+    turns: list[int] = []
+
+    def slept(seconds: float) -> None:
+        with FileLock(project.folder / f"{name}.lock", timeout=0):  # else it raises Timeout
+            turns.append(projections.positions()[name])
+        assert seconds > follow.LOCK_POLL_SECONDS
+
+    monkeypatch.setattr(time, "sleep", slept)
+    projections.caught_up(name)
+    assert turns == [*range(10, project.head(), 10)]
 
 
 def test_a_batch_ends_where_its_entries_are_large_and_the_index_is_the_same(
@@ -147,6 +167,7 @@ def test_whoever_closes_does_not_wait_for_the_end_of_a_long_batch(
 
 BEGINS_ANEW_AND_DIES = """
 import sys
+import time
 from pathlib import Path
 from projections.analytics.projector import AnalyticsProjector
 AnalyticsProjector(Path(sys.argv[1])).reset()
