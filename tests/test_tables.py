@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+import tracemalloc
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import lmdb
 import pytest
@@ -56,6 +58,23 @@ def test_rows_are_scanned_in_order_within_a_prefix_and_from_a_start(rows: Rows) 
     assert list(rows.scan(b"z")) == []
     assert rows.ceiling(b"b11") == (b"b2", b"xb2")
     assert rows.ceiling(b"d") is None
+
+
+@pytest.mark.parametrize("read", [lambda rows, prefix: [*rows.scan(prefix)], LmdbRows.under])
+@pytest.mark.parametrize(("prefix", "found"), [(b"A", [(b"A1", b"small")]), (b"A2", [])])
+def test_the_value_of_a_row_beyond_those_asked_for_is_not_read(
+    read: Callable[[LmdbRows, bytes], list[Any]], prefix: bytes, found: list[Any]
+) -> None:
+    with lmdb_rows(b"rows") as (rows,):
+        rows.add(b"A1", b"small")
+        rows.add(b"B", b"large" * 100_000)
+        tracemalloc.start()
+        try:
+            assert read(rows, prefix) == found
+            _, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert most < 100_000
 
 
 @given(WRITES)

@@ -111,7 +111,8 @@ class MemoryRows:
 class LmdbRows:
     """Rows of one LMDB database inside one transaction; lives no longer than it.
 
-    Transactions are opened without `buffers`: what comes out of them is bytes, whatever their types say.
+    Transactions are opened without `buffers`: what comes out of them is bytes, whatever their types say. A value is
+    taken once its key is looked at: the row that ends a scan may be megabytes, and end many.
     """
 
     def __init__(self, transaction: lmdb.Transaction, database: lmdb._Database) -> None:
@@ -136,21 +137,21 @@ class LmdbRows:
         if not cursor.set_range(max(prefix, start)):
             return
         key: bytes
-        for key, value in cursor:  # type: ignore[assignment]
+        for key in cursor.iternext(values=False):  # type: ignore[assignment]
             if not key.startswith(prefix):
                 return
             require_time()
-            yield key, value  # type: ignore[misc]
+            yield key, cursor.value()  # type: ignore[misc]
 
     def under(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
         rows: list[tuple[bytes, bytes]] = []
         cursor: Any = self._cursor()
         if cursor.set_range(prefix):
             require_time()
-            for row in cursor:
-                if not row[0].startswith(prefix):
+            for key in cursor.iternext(values=False):
+                if not key.startswith(prefix):
                     break
-                rows.append(row)
+                rows.append((key, cursor.value()))
                 if not len(rows) % STEP_ROWS:
                     require_time()
         return rows
