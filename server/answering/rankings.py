@@ -6,7 +6,7 @@ out what the search before it found: all of that was told.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from typing import Annotated, NamedTuple, Self
 
@@ -71,17 +71,14 @@ def ranked(
     entity that has very many, it is what the first deeper one finds that finds more."""
     search = partial(searcher.search, query, mode=mode)
     search = partial(search, at=start.position, kinds=kinds, labels=labels, since=since)
-    ranking = _so_deep(search, start)
-    while not ranking.things and ranking.found.deeper:
-        ranking = _so_deep(search, ranking.start.deeper(start.position))
-    return ranking
-
-
-def _so_deep(search: Callable[..., Found], start: Deep) -> Ranking:
-    found = search(depth=start.depth)
     told = best_of_each(search(depth=start.told).hits) if start.told else {}
-    things = best_of_each(found.hits).items()
-    return Ranking(start, [each for each in things if each[0] not in told], found)
+    while True:
+        found = search(depth=start.depth)
+        best = best_of_each(found.hits)
+        things = [each for each in best.items() if each[0] not in told]
+        if things or not found.deeper:
+            return Ranking(start, things, found)
+        told, start = best, start.deeper(start.position)
 
 
 def best_of_each(hits: Iterable[Hit]) -> dict[str, Hit]:
