@@ -24,6 +24,8 @@ IGNORABLE = (
 """Unicode's Default_Ignorable_Code_Point (DerivedCoreProperties.txt), such as soft hyphens and the selectors of emoji,
 as it stands in a class of a regular expression."""
 
+UNSEEN = re.compile(f"[{IGNORABLE}]+")
+
 SHOWS_NOT = f"\\s{IGNORABLE}\u2800"
 """White space, what is ignorable, and the empty Braille cell; as they stand in such a class, too."""
 

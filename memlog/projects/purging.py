@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from memlog import events
-from memlog.blank import IGNORABLE
+from memlog.blank import UNSEEN
 from memlog.canonical import canonical, plain, strings
 from memlog.codec import Entry
 from memlog.decisions.fitting import fits
@@ -36,7 +36,6 @@ from memlog.scripts import UNSPACED
 from memlog.state import State
 from memlog.storage.tables import MemoryRows, Timeline
 
-_UNSEEN = re.compile(f"[{IGNORABLE}]+")
 _LETTER = rf"[^\W_{UNSPACED}]"
 """A letter or figure of a script in which words stand apart."""
 
@@ -170,7 +169,7 @@ def _any_of(names: Iterable[str]) -> re.Pattern[str] | None:
 
 
 def _folded(text: str) -> str:
-    return " ".join(_UNSEEN.sub("", plain(text)).split())
+    return " ".join(UNSEEN.sub("", plain(text)).split())
 
 
 class _Purge:

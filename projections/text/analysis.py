@@ -16,7 +16,7 @@ from itertools import groupby
 
 from tantivy import Filter, Index, TextAnalyzer, TextAnalyzerBuilder, Tokenizer
 
-from memlog.blank import IGNORABLE
+from memlog.blank import UNSEEN
 from memlog.scripts import UNSPACED
 
 TRIGRAM = 3
@@ -105,7 +105,6 @@ _FOREIGN_DIGIT = re.compile("[^\\D0-9]")
 _STRETCH = "\u0640"
 """Draws an Arabic word out, and is no letter of it."""
 
-_UNSEEN = re.compile(f"[{IGNORABLE}]+")
 _SPACE_OF_NO_WIDTH = "\u200b"
 """Of those nobody sees the one that stands between words."""
 
@@ -126,7 +125,7 @@ def normalise(text: str) -> str:
         return " ".join(text.lower().split())
     whole = text.encode("utf-8", "replace").decode("utf-8")  # a lone surrogate is no character
     spread = unicodedata.normalize("NFKC", whole).replace(_SPACE_OF_NO_WIDTH, " ")
-    seen = _UNSEEN.sub("", spread.casefold()).translate(_ALIKE)
+    seen = UNSEEN.sub("", spread.casefold()).translate(_ALIKE)
     folded = unicodedata.normalize("NFKC", _DOTTED_I.sub("i", seen))
     return " ".join(folded.split())
 
