@@ -123,8 +123,8 @@ class Projections:
 
     def text_at_hand(self) -> TextProjector | None:
         """The same without waiting: None where it has to catch up on disk first."""
-        with suppress(DamagedLog, StorageError, ProjectNotFound):
-            projector = self._open("text").projector
+        with suppress(DamagedLog, StorageError, ProjectNotFound, Timeout):
+            projector = self._open("text", LOOK_SECONDS).projector
             assert isinstance(projector, TextProjector)
             head = self._project.head()
             if 0 <= head - projector.position <= AHEAD_ENTRIES_MAX and projector.look_ahead(
@@ -349,16 +349,16 @@ class Projections:
         if self._closed:
             raise PutAway()
 
-    def _open(self, name: str) -> _Followed:
+    def _open(self, name: str, patience_seconds: float | None = None) -> _Followed:
         key = self._embeddings.get().key if name == "vectors" else ""
         with held(self._opening):
             self._require_open()
             if name not in self._followed:
                 require_patience()
-                self._followed[name] = self._start(name, key)
+                self._followed[name] = self._start(name, key, patience_seconds)
             return self._followed[name]
 
-    def _start(self, name: str, embedder_key: str) -> _Followed:
+    def _start(self, name: str, embedder_key: str, patience_seconds: float | None) -> _Followed:
         if name == "vectors":
             folder = self._folders.of(embedder_key, pieces=self._embeddings.get().has_pieces)
             self._folders.remove_unreadable()
@@ -368,7 +368,7 @@ class Projections:
         of = f".{self._project.generation}" if self._project.generation else ""
         lock = FileLock(self._project.folder / f"{name}.lock", poll_interval=LOCK_POLL_SECONDS)
         folder = self._project.folder / f"{name}-v{_VERSIONS[name]}{of}"
-        with _held(lock):
+        with _held(lock, patience_seconds):
             for other in self._project.folder.glob(f"{name}-v*"):
                 if other != folder:
                     shutil.rmtree(other, ignore_errors=True)

@@ -267,6 +267,28 @@ def test_an_index_that_another_process_keeps_locked_is_told_by_the_name_of_its_l
         client(tool, **arguments)
 
 
+def test_a_search_waits_once_for_an_index_that_another_process_keeps_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not first for what it can have at hand and then for the rest."""
+    monkeypatch.setattr(gates, "WAIT_SECONDS_MAX", 0.05)
+    waited: list[Path] = []
+    said = gates.held_too_long
+
+    def counted(lock: Path) -> StorageError:
+        waited.append(lock)
+        return said(lock)
+
+    monkeypatch.setattr(gates, "held_too_long", counted)
+    with client_on(tmp_path) as client:
+        client("create_entities", entities=[entity("Jon")])
+        client.service._follower.stop()
+        (log,) = tmp_path.rglob("log.mdb")
+    with client_on(tmp_path) as client, FileLock(log.with_name("text.lock")):
+        refused(client, "search_nodes", query="fact", mode="text")
+    assert len(waited) == 1
+
+
 def test_a_lock_file_that_was_lost_costs_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     """Locks that nobody holds are made anew; LMDB's own, which processes share, at the next start."""
     with client_on(tmp_path) as client:
