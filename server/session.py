@@ -15,8 +15,8 @@ from memlog.errors import (
     StorageError,
     as_arguments,
 )
+from memlog.projects.listing import Wanted
 from memlog.projects.project import Origin, Project
-from memlog.projects.store import Wanted
 from memlog.rows import Project as ProjectRow
 from memlog.shell import command_line
 from server.rights.grants import EVERYTHING, Grant

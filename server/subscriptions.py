@@ -41,7 +41,7 @@ from mcp_types import (
 
 from memlog.errors import MemlogError
 from memlog.state import State
-from memlog.storage.environment import FileIdentity
+from memlog.storage.files import FileIdentity
 from server.addresses import ITEM, Address, GraphAddress, ItemAddress, UnknownResource
 from server.resources import Resources
 from server.service import Service

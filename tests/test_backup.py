@@ -24,7 +24,8 @@ from memlog.projects.project import LOG_FILE, Origin, Project
 from memlog.projects.purging import Target
 from memlog.projects.store import Store
 from memlog.repair.damage import mark
-from memlog.storage.environment import BYTES_PER_COMMIT, Environment
+from memlog.storage.environment import Environment
+from memlog.storage.filling import BYTES_PER_COMMIT, fill
 from tests.command_line import CommandLine, holding_lines, lines_of, written
 from tests.served import run_memlog, served
 from tests.simulated_faults import Fault, dies
@@ -769,7 +770,7 @@ def test_rows_that_are_large_are_committed_a_few_at_a_time(tmp_path: Path) -> No
             sizes.append(environment.path.stat().st_size)
             yield b"%02d" % number, b"x" * (BYTES_PER_COMMIT // 4)
 
-    environment.fill("rows", rows())
+    fill(environment, "rows", rows())
     assert sizes[-1] > 3 * BYTES_PER_COMMIT
     with environment.read() as transaction:
         assert transaction.stat(environment.databases["rows"])["entries"] == 20

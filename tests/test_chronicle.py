@@ -29,6 +29,7 @@ from memlog.projects.purging import Target
 from memlog.projects.store import Store
 from memlog.repair.damage import noted
 from memlog.storage.environment import Environment
+from memlog.storage.filling import fill
 from memlog.storage.tables import place
 from memlog.times import LATEST_US
 from tests.command_line import JON, CommandLine, holding_lines
@@ -135,7 +136,7 @@ def test_an_entry_that_json_cannot_say_to_the_byte_carries_its_bytes(
         seal = sha256(place(head + 1) + link + body).digest()
         value = bytes([codec.MENDED]) + link + seal + body
     environment = Environment(folder / LOG_FILE, DATABASES)
-    environment.fill("log", [(place(head + 1), value)])
+    fill(environment, "log", [(place(head + 1), value)])
     environment.close()
     store = Store(tmp_path / "here")
     store.project("default").rebuild()

@@ -18,8 +18,9 @@ import pytest
 
 from memlog.commands import CreateEntities, NewEntity
 from memlog.context import Context
+from memlog.projects.listing import Wanted
 from memlog.projects.project import clock_us
-from memlog.projects.store import Store, Wanted
+from memlog.projects.store import Store
 from memlog.rows import Project as ProjectRow
 from memlog.settings import SETTINGS, TOOLSETS
 from memlog.storage.tables import place

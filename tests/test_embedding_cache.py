@@ -20,9 +20,9 @@ import pytest
 from filelock import FileLock, Timeout
 
 from memlog.errors import EmbeddingError
-from memlog.storage.environment import Environment
+from memlog.storage.filling import fill
 from projections import embeddings
-from projections.embedding import CachedEmbedder, VectorCache
+from projections.embedding import CachedEmbedder, VectorCache, store
 from projections.embedding.cached import QUERIES_MAX
 from projections.embedding.embedder import unit_rows
 from projections.embedding.turns import Turns
@@ -72,15 +72,15 @@ def test_two_caches_may_be_written_anew_at_once(
 ) -> None:
     """Of two embedders: one process takes out what was purged, another what a deleted project had."""
     cache.put_many(["a"], np.ones((1, 8), np.float32))
-    make = Environment.fill
+    make = fill
 
     def while_another_is_written(*arguments: Any, **options: Any) -> None:
         make(*arguments, **options)
-        monkeypatch.setattr(Environment, "fill", make)
+        monkeypatch.setattr(store, "fill", make)
         with closing(VectorCache(tmp_path / "embeddings" / "another.mdb")) as another:
             another.compact()
 
-    monkeypatch.setattr(Environment, "fill", while_another_is_written)
+    monkeypatch.setattr(store, "fill", while_another_is_written)
     cache.compact()
     (kept,) = cache.get_many(["a"])
     assert kept is not None
@@ -322,7 +322,7 @@ EMBED_ALL = """
 import sys
 from pathlib import Path
 from projections import embeddings
-from projections.embedding import CachedEmbedder, VectorCache
+from projections.embedding import CachedEmbedder, VectorCache, store
 from tests.test_embedding_cache import Hashing
 hashing = Hashing()
 cached = CachedEmbedder(hashing, VectorCache(Path(sys.argv[1])))

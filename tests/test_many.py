@@ -18,7 +18,7 @@ import pytest
 from memlog.projects.project import LOG_FILE
 from memlog.projects.recent import Recent
 from memlog.projects.store import Store
-from memlog.storage.environment import FileIdentity
+from memlog.storage.files import FileIdentity
 from memlog.storage.structure import is_sealed
 from projections import embeddings
 from tests.embedder_by_hash import opened_by_hash

@@ -62,6 +62,7 @@ from memlog.repair.retelling import retold
 from memlog.sentences import sentence
 from memlog.settings import Settings
 from memlog.storage.environment import Environment
+from memlog.storage.filling import fill
 from memlog.storage.pages import Pages
 from memlog.storage.tables import Reader, place
 from projections import embeddings
@@ -114,7 +115,7 @@ def with_holes(history: History, holes: set[int]) -> list[Piece]:
 def replayed(mended: Mended, folder: Path) -> Project:
     """The project that has this log."""
     environment = Environment(folder / LOG_FILE, DATABASES)
-    environment.fill("log", ((place(position), value) for position, value in mended.entries))
+    fill(environment, "log", ((place(position), value) for position, value in mended.entries))
     environment.close()
     return Project(folder)
 

@@ -38,11 +38,12 @@ from memlog.errors import (
     StorageError,
 )
 from memlog.log import Damage
-from memlog.projects.project import DATABASES, STATE_VERSION, VERSION_KEY, Origin, Outcome, Project
+from memlog.projects.meta import STATE_VERSION, VERSION_KEY
+from memlog.projects.project import DATABASES, Origin, Outcome, Project
 from memlog.rows import alike_key, hashed
 from memlog.storage.derived import derived
 from memlog.storage.environment import Environment
-from memlog.storage.gates import READERS_MAX
+from memlog.storage.files import READERS_MAX
 from memlog.storage.tables import place
 from tests.served import DEADLINE_S
 

@@ -30,7 +30,8 @@ from memlog.copies.taking_in import restore
 from memlog.errors import Conflict, DamagedLog, InvalidParameter, ProjectNotFound, StorageError
 from memlog.events import EntityCreated, Erased, ObservationAdded
 from memlog.log import Damage
-from memlog.projects.project import LOG_FILE, STATE_VERSION, Origin, Project
+from memlog.projects.meta import STATE_VERSION
+from memlog.projects.project import LOG_FILE, Origin, Project
 from memlog.projects.purging import Target
 from memlog.projects.store import Store
 from memlog.repair.damage import noted

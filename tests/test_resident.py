@@ -14,6 +14,7 @@ import pytest
 from memlog.settings import Settings
 from memlog.storage import environment as environments
 from memlog.storage.environment import Environment
+from memlog.storage.filling import fill
 from memlog.storage.gates import Gate
 from memlog.storage.pages import Pages
 from memlog.storage.resident import HEAPS
@@ -34,7 +35,7 @@ PAGE = 4_096
 def filled(path: Path) -> Environment:
     """A file of 16 MB."""
     environment = Environment(path, ("rows",), map_bytes=1 << 26)
-    environment.fill("rows", ((number.to_bytes(8, "big"), bytes(3_000)) for number in range(ROWS)))
+    fill(environment, "rows", ((number.to_bytes(8, "big"), bytes(3_000)) for number in range(ROWS)))
     return environment
 
 

@@ -25,12 +25,13 @@ from memlog.errors import (
 )
 from memlog.log import Log
 from memlog.projects.catalog import Catalog
-from memlog.projects.project import DATABASES, STATE_VERSION, VERSION_KEY, Origin, Project
+from memlog.projects.meta import STATE_VERSION, VERSION_KEY
+from memlog.projects.project import DATABASES, Origin, Project
 from memlog.projects.purging import Target
 from memlog.projects.store import Store
 from memlog.rows import text_key
 from memlog.state import State
-from memlog.storage import environment, proving
+from memlog.storage import environment, files, proving
 from memlog.storage.environment import Environment
 from tests.served import DEADLINE_S
 
@@ -653,7 +654,7 @@ store = Store(Path({str(data_dir)!r}))
 def test_who_is_interrupted_while_a_log_is_opened_has_let_go_of_it(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(environment, "CLOSING_SECONDS_MAX", 0.0)
+    monkeypatch.setattr(files, "CLOSING_SECONDS_MAX", 0.0)
     with monkeypatch.context() as opening:
         opening.setattr(proving, "is_sealed", lambda path: signal.raise_signal(signal.SIGINT))
         with pytest.raises(KeyboardInterrupt) as kept:  # with all that it went through

@@ -15,7 +15,7 @@ from filelock import FileLock
 
 from memlog.errors import ProjectArchived
 from memlog.settings import Mode
-from memlog.storage import environment
+from memlog.storage import environment, files
 from projections import embeddings
 from projections.analytics.projector import AnalyticsProjector
 from projections.follow import Projections
@@ -165,7 +165,7 @@ def test_a_call_whose_folder_is_moved_while_an_index_is_opened_has_it_anew(
     client("create_entities", entities=[JON], threadId="t")
     expected = client("list_threads")
     client.service.close_project("default")
-    opened, moves = environment._opened_alone, iter([True])
+    opened, moves = files.opened_alone, iter([True])
 
     def opened_elsewhere(path: Path, *more: Any) -> Any:
         if path.name != "analytics.mdb" or not next(moves, False):
@@ -177,7 +177,7 @@ def test_a_call_whose_folder_is_moved_while_an_index_is_opened_has_it_anew(
         finally:
             away.rename(folder)
 
-    monkeypatch.setattr(environment, "_opened_alone", opened_elsewhere)
+    monkeypatch.setattr(environment, "opened_alone", opened_elsewhere)
     assert client("list_threads") == expected
     assert next(moves, None) is None
 

@@ -40,17 +40,17 @@ from memlog.errors import (
 )
 from memlog.log import Damage, Log
 from memlog.projects.folders import OURS
+from memlog.projects.meta import Meta, note_generation
 from memlog.projects.project import (
     DATABASES,
-    GENERATION_KEY,
     LOG_FILE,
     Project,
-    generation_row,
 )
 from memlog.projects.store import Store
 from memlog.storage.disk import led_to, make_private, sync_folder
 from memlog.storage.environment import Environment
 from memlog.storage.errors import is_damage
+from memlog.storage.filling import fill
 from memlog.storage.tables import place
 
 LOCK = "backup.lock"
@@ -101,22 +101,18 @@ class Copy:
     @property
     def generation(self) -> int:
         with self._environment.read() as transaction:
-            stored = transaction.get(GENERATION_KEY, b"", db=self._environment.databases["meta"])
-        return int.from_bytes(stored, "big")
+            return Meta(transaction, self._environment.databases["meta"]).generation
 
     def begin(self, generation: int) -> None:
         """Says of an empty copy how often something had been erased from its log."""
-        meta = self._environment.databases["meta"]
-        self._environment.write(
-            lambda transaction: transaction.put(*generation_row(generation), db=meta)
-        )
+        note_generation(self._environment, generation)
 
     def add(
         self, entries: Iterable[tuple[int, bytes]], receipts: Iterable[tuple[bytes, bytes]]
     ) -> None:
         """Adds entries at the end, as they come, and what receipts it has not."""
-        self._environment.fill("log", ((place(position), value) for position, value in entries))
-        self._environment.fill("receipts", receipts, in_order=False)
+        fill(self._environment, "log", ((place(position), value) for position, value in entries))
+        fill(self._environment, "receipts", receipts, in_order=False)
 
     def verify(self) -> None:
         """Reads every entry back from disk. Raises StorageError where the chain is not whole."""

@@ -15,8 +15,10 @@ import msgspec
 from memlog.events import ProjectCreated
 from memlog.rows import Project, encode_row, text_key
 from memlog.storage.derived import derived
-from memlog.storage.environment import Environment, FileIdentity
+from memlog.storage.environment import Environment
 from memlog.storage.errors import storage_error
+from memlog.storage.files import FileIdentity
+from memlog.storage.filling import fill
 from memlog.storage.tables import LmdbRows
 
 DATABASES = ("projects", "meta")
@@ -86,14 +88,14 @@ class Catalog:
             if transaction.get(_REMOVED, db=self._meta) is None:
                 return
 
-        def fill(transaction: lmdb.Transaction, path: Path) -> None:
+        def without_removed(transaction: lmdb.Transaction, path: Path) -> None:
             with closing(Environment(path, DATABASES)) as fresh:
                 for name in DATABASES:
                     rows = LmdbRows(transaction, self._environment.databases[name]).scan(b"")
-                    fresh.fill(name, (row for row in rows if row[0] != _REMOVED))
+                    fill(fresh, name, (row for row in rows if row[0] != _REMOVED))
 
         try:
-            self._environment.rewrite(fill)
+            self._environment.rewrite(without_removed)
         except OSError as error:
             raise storage_error(self._environment.path, error) from error
 

@@ -27,7 +27,6 @@ from memlog.errors import (
     DamagedLog,
     InvalidParameter,
     LogReplaced,
-    ProjectNotFound,
     StorageError,
 )
 from memlog.events import Event
@@ -35,24 +34,19 @@ from memlog.evolve import evolve
 from memlog.ids import new_id
 from memlog.log import Checked, Damage, Head, Log
 from memlog.projects import deletions
+from memlog.projects.meta import Meta, note_generation
 from memlog.projects.rebuilding import digest, digest_rebuilt, evolve_all
 from memlog.projects.receipts import Receipts
 from memlog.repair.soundness import Soundness
 from memlog.rows import Project as ProjectRow
 from memlog.state import State
-from memlog.storage.environment import MAP_BYTES_START, Environment, FileIdentity
+from memlog.storage.environment import MAP_BYTES_START, Environment
+from memlog.storage.files import FileIdentity
+from memlog.storage.filling import fill
 from memlog.storage.tables import LmdbRows, Timeline, place
-
-STATE_VERSION = 9
-"""Of the state tables' layout and of what their keys are made from; a log whose tables are of an earlier version is
-evolved anew, and who has it open as that version sees it no more."""
 
 LOG_FILE = "log.mdb"
 DATABASES = ("log", "now", "past", "receipts", "meta")
-VERSION_KEY, _REMOVED_KEY, _REMOVED = b"state_version", b"removed", b"1"
-VERSION = STATE_VERSION.to_bytes(2, "big")
-"""What stands under `VERSION_KEY` in a log whose tables are of this version."""
-GENERATION_KEY, GENERATION_BYTES = b"generation", 4
 
 Answer = TypeVar("Answer")
 Kind = TypeVar("Kind", bound=Event)
@@ -76,11 +70,6 @@ class Outcome(msgspec.Struct, frozen=True):
     def events(self, kind: type[Kind]) -> Iterator[Kind]:
         """What was appended of a kind, in order."""
         return (entry.event for entry in self.entries if isinstance(entry.event, kind))
-
-
-def generation_row(generation: int) -> tuple[bytes, bytes]:
-    """What stands in `meta` of a log from which something was erased, or lost with its end, so often."""
-    return GENERATION_KEY, generation.to_bytes(GENERATION_BYTES, "big")
 
 
 def clock_us() -> int:
@@ -107,13 +96,14 @@ class Project:
         self._soundness = Soundness(self._environment, damage)
         self._folder = folder
         try:
-            self.generation = self._stored_number(GENERATION_KEY)
-            """How often something was erased from the log, or lost with its end: what was derived from an
-            earlier one is void."""
-            version = self._stored_number(VERSION_KEY)
-            if version > STATE_VERSION:
-                raise _other_version()
-            if version < STATE_VERSION:
+            with self._snapshot() as transaction:
+                meta = self._meta(transaction)
+                self.generation = meta.generation
+                """How often something was erased from the log, or lost with its end: what was derived from an
+                earlier one is void."""
+                meta.require_no_newer()
+                evolved = meta.is_evolved
+            if not evolved:
                 self.rebuild()
         except BaseException:
             self._environment.close()
@@ -253,17 +243,14 @@ class Project:
     def status(self) -> ProjectRow | None:
         """The project's own row, also of an archived one; None where it was removed or never made."""
         with self._snapshot() as transaction:
-            if transaction.get(_REMOVED_KEY, db=self._environment.databases["meta"]):
+            if self._meta(transaction).is_removed:
                 return None
             return State(self._timeline(transaction)).project()
 
     def deletion(self) -> bytes | None:
         """The receipt of its removal, where it was removed under an id that the client chose."""
         with self._snapshot() as transaction:
-            stored = bytes(
-                transaction.get(_REMOVED_KEY, b"", db=self._environment.databases["meta"])
-            )
-        return stored if len(stored) > len(_REMOVED) else None
+            return self._meta(transaction).deletion
 
     def head(self) -> int:
         with self._snapshot() as transaction:
@@ -320,17 +307,15 @@ class Project:
         """Evolves the state tables anew from the log, in one transaction."""
 
         def body(transaction: lmdb.Transaction) -> None:
-            meta = self._environment.databases["meta"]
-            if bytes(transaction.get(VERSION_KEY, b"", db=meta)) > VERSION:
-                raise _other_version()
+            meta = self._meta(transaction)
+            meta.require_no_newer()
             for name in ("now", "past"):
                 transaction.drop(self._environment.databases[name], delete=False)
             try:
                 evolve_all(self._log(transaction), self._timeline(transaction), progress)
             except DamagedLog as met:
                 raise self._soundness.noted(transaction, met) from met
-            if not transaction.get(_REMOVED_KEY, db=meta):
-                transaction.put(VERSION_KEY, VERSION, db=meta)
+            meta.note_evolved()
 
         self._environment.write(body)
 
@@ -356,7 +341,7 @@ class Project:
         reads the old file and refuses to write to it: open the project again.
         """
 
-        def fill(transaction: lmdb.Transaction, path: Path) -> None:
+        def without_chosen(transaction: lmdb.Transaction, path: Path) -> None:
             self._require_present(transaction)
             log = self._log(transaction)
             state = State(self._timeline(transaction), log.position())
@@ -366,12 +351,12 @@ class Project:
                 for position, value in log.stored()
             )
             with closing(Environment(path, DATABASES)) as fresh:
-                fresh.fill("log", rows)
-                fresh.fill("receipts", self._receipts(transaction).forgotten(self._clock()))
-                fresh.fill("meta", [generation_row(self.generation + 1)])
+                fill(fresh, "log", rows)
+                fill(fresh, "receipts", self._receipts(transaction).forgotten(self._clock()))
+                note_generation(fresh, self.generation + 1)
             _prove(path.parent)
 
-        self._environment.rewrite(fill)
+        self._environment.rewrite(without_chosen)
 
     @property
     def moved(self) -> bool:
@@ -407,14 +392,14 @@ class Project:
         def body(transaction: lmdb.Transaction) -> bool:
             if only_bare and not _is_bare(self._log(transaction)):
                 return False
-            meta, mark = self._environment.databases["meta"], _REMOVED
+            receipt = None
             if command_id:
                 self._receipts(transaction).require_unused(command_id)
                 with _rows_told():
                     row = State(self._timeline(transaction)).project()
-                mark = mark if row is None else deletions.receipt(command_id, row)
-            transaction.put(_REMOVED_KEY, mark, db=meta)
-            transaction.delete(VERSION_KEY, db=meta)
+                if row is not None:
+                    receipt = deletions.receipt(command_id, row)
+            self._meta(transaction).remove(receipt)
             return True
 
         return self._environment.write(body)
@@ -436,21 +421,12 @@ class Project:
     def _receipts(self, transaction: lmdb.Transaction) -> Receipts:
         return Receipts(transaction, self._environment.databases["receipts"])
 
-    def _require_present(self, transaction: lmdb.Transaction) -> None:
-        meta = self._environment.databases["meta"]
-        if transaction.get(VERSION_KEY, db=meta) != VERSION:  # one that was removed has none
-            if transaction.get(_REMOVED_KEY, db=meta):
-                raise ProjectNotFound(
-                    "This project was deleted",
-                    suggestion="Call list_projects to see what there is.",
-                )
-            raise _other_version()
-        self._require_current()
+    def _meta(self, transaction: lmdb.Transaction) -> Meta:
+        return Meta(transaction, self._environment.databases["meta"])
 
-    def _stored_number(self, key: bytes) -> int:
-        with self._snapshot() as transaction:
-            stored = transaction.get(key, b"", db=self._environment.databases["meta"])
-        return int.from_bytes(stored, "big")
+    def _require_present(self, transaction: lmdb.Transaction) -> None:
+        self._meta(transaction).require_present()
+        self._require_current()
 
 
 @contextmanager
@@ -483,13 +459,6 @@ def _prove(folder: Path) -> None:
                     f"The log is damaged at position {found.position}: {found.problem}",
                     suggestion="Nothing was erased. Restore the project from a backup first.",
                 )
-
-
-def _other_version() -> StorageError:
-    return StorageError(
-        "This project is in use by a newer memlog, which keeps its state in another form; nothing was done",
-        suggestion="Restart this server, and whatever else uses the memory, with the newest memlog.",
-    )
 
 
 class _Rehearsed(Exception):

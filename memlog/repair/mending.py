@@ -18,7 +18,7 @@ from memlog import codec, events
 from memlog.codec import ERASED, GENESIS, MENDED, WRITTEN, Entry
 from memlog.decisions.fitting import by_present_names, fits, may_precede, missing_before
 from memlog.evolve import evolve
-from memlog.projects.project import VERSION, VERSION_KEY
+from memlog.projects.meta import VERSION, VERSION_KEY
 from memlog.repair.damage import head
 from memlog.repair.piecing import Piece, Standing, pieces
 from memlog.repair.retelling import Told, retold

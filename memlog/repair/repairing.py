@@ -22,7 +22,8 @@ from memlog.copies.taking_in import made
 from memlog.errors import Conflict, DamagedLog, InvalidParameter, StorageError, changed_meanwhile
 from memlog.events import ProjectCreated
 from memlog.log import Damage
-from memlog.projects.project import GENERATION_BYTES, GENERATION_KEY, LOG_FILE, clock_us
+from memlog.projects.meta import GENERATION_BYTES, GENERATION_KEY
+from memlog.projects.project import LOG_FILE, clock_us
 from memlog.projects.receipts import forgotten, is_receipt
 from memlog.projects.store import Store
 from memlog.repair.damage import Lost, damaged, damages_in, lost, mark, noted, standing_in

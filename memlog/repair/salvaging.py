@@ -24,6 +24,7 @@ from memlog.repair.damage import damages_in, mark, standing_in
 from memlog.repair.mending import whole_of
 from memlog.storage.environment import Environment
 from memlog.storage.errors import storage_error
+from memlog.storage.filling import fill
 from memlog.storage.gates import Turn
 from memlog.storage.pages import Pages
 from memlog.storage.structure import Stamp, stamp
@@ -104,5 +105,5 @@ def _copy(entries: Sequence[tuple[int, bytes]], folder: Path) -> None:
     made = folder.with_name(f"{folder.name}.new")
     shutil.rmtree(made, ignore_errors=True)
     with closing(Environment(made / LOG_FILE, DATABASES)) as copy:
-        copy.fill("log", ((place(position), value) for position, value in entries))
+        fill(copy, "log", ((place(position), value) for position, value in entries))
     made.rename(folder)

@@ -11,7 +11,8 @@ import lmdb
 from memlog.errors import StorageError
 from memlog.log import Damage
 from memlog.repair.damage import examine
-from memlog.storage.gates import Turn, make_room_for_lock
+from memlog.storage.files import make_room_for_lock
+from memlog.storage.gates import Turn
 from memlog.storage.pages import Pages
 from memlog.storage.proving import newest, unsound_metas
 

@@ -14,8 +14,9 @@ from functools import partial
 from pathlib import Path
 
 from memlog.errors import StorageError
-from memlog.storage.environment import MAP_BYTES_START, Environment, remove
+from memlog.storage.environment import MAP_BYTES_START, Environment
 from memlog.storage.errors import is_damage, storage_error
+from memlog.storage.files import remove
 from memlog.storage.gates import excluding_processes
 
 log = logging.getLogger("memlog.derived")

@@ -13,11 +13,10 @@ import logging
 import os
 import shutil
 import threading
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 from weakref import WeakSet, finalize, ref
 
 import lmdb
@@ -26,7 +25,14 @@ from memlog.errors import Closed, StorageError
 from memlog.patience import require_patience, require_time
 from memlog.storage.disk import sync_folder
 from memlog.storage.errors import DAMAGES, storage_error
-from memlog.storage.gates import READERS_MAX, Gate, Turn, make_room_for_lock
+from memlog.storage.files import (
+    identity_of,
+    lock_file,
+    make_room_for_lock,
+    opened_alone,
+    remove,
+)
+from memlog.storage.gates import Gate, Turn
 from memlog.storage.proving import require_metas, require_sound, require_uncut
 from memlog.storage.resident import give_back_freed, give_back_mapped
 from memlog.storage.structure import Sealing, stamp
@@ -34,9 +40,6 @@ from memlog.storage.structure import Sealing, stamp
 log = logging.getLogger("memlog.environment")
 
 Result = TypeVar("Result")
-
-FileIdentity = tuple[int, int]
-"""Device and number: what a file keeps when it is moved, and no other has meanwhile."""
 
 Alone = Callable[[], AbstractContextManager[object]]
 """Within what it gives nobody else opens or replaces the file."""
@@ -47,11 +50,6 @@ process, in the background of a busy machine for long, others wait behind it, an
 SWEEP_BYTES = 16 * 1024 * 1024
 """Each time the file has grown by so much, the places of readers that died are looked for."""
 GROWTH_STEP_BYTES_MAX = 4 * 1024**3
-ROWS_PER_COMMIT, BYTES_PER_COMMIT = 10_000, 16 * 1024 * 1024
-"""What is not yet committed is held in memory, by whoever fills a file and by LMDB."""
-CLOSING_SECONDS_MAX, CLOSING_POLL_SECONDS = 5.0, 0.02
-"""How long a file that this process has let go of may take to be closed."""
-
 _open: WeakSet[Environment] = WeakSet()
 _opening = threading.Lock()
 
@@ -95,7 +93,7 @@ class Environment:
             if proven:
                 require_metas(path)
             make_room_for_lock(path)
-            self._env = _opened_alone(path, map_bytes, len(databases))
+            self._env = opened_alone(path, map_bytes, len(databases))
         except (lmdb.Error, OSError) as error:
             raise storage_error(path, error) from error
         try:
@@ -106,7 +104,7 @@ class Environment:
             require_uncut(path, self._env, self._turn)
             self._bytes = self._swept_at_bytes = self._turn.stat().st_size
             self._env.reader_check()
-            self.identity = _identity(path)
+            self.identity = identity_of(path)
             """Of the file that is open here, whatever stands at its path by now."""
             self.databases = {name: self._open(name) for name in databases}
             self._following = following
@@ -309,8 +307,8 @@ class Environment:
     def _open_what_stands_there(self) -> None:
         self._env.close()
         make_room_for_lock(self.path)
-        self._env = _opened_alone(self.path, MAP_BYTES_START, len(self.databases))
-        turn, identity = Turn(self.path), _identity(self.path)
+        self._env = opened_alone(self.path, MAP_BYTES_START, len(self.databases))
+        turn, identity = Turn(self.path), identity_of(self.path)
         require_uncut(self.path, self._env, turn)
         self._turn.close()
         self._turn = turn
@@ -350,7 +348,7 @@ class Environment:
             shutil.rmtree(folder, ignore_errors=True)
             try:
                 fill(transaction, fresh)
-                self.path.with_name(f"{self.path.name}-lock").unlink(missing_ok=True)
+                lock_file(self.path).unlink(missing_ok=True)
                 fresh.replace(self.path)
                 sync_folder(self.path.parent)
             finally:
@@ -360,23 +358,10 @@ class Environment:
         with self._writer, self._alone():
             self._written(body)
 
-    def fill(
-        self, name: str, rows: Iterable[tuple[bytes, bytes]], *, in_order: bool = True
-    ) -> None:
-        """Adds rows to a database, `in_order` of key behind all that are there, or anywhere; what is there stays."""
-        for batch in _batches(rows):
-
-            def body(transaction: lmdb.Transaction, batch: Any = batch) -> None:
-                database = self.databases[name]
-                for key, value in batch:
-                    transaction.put(key, value, db=database, append=in_order, overwrite=False)
-
-            self.write(body)
-
     def was_replaced(self) -> bool:
         """Whether another file stands where this one was."""
         try:
-            return _identity(self.path) != self.identity
+            return identity_of(self.path) != self.identity
         except FileNotFoundError:
             return False
 
@@ -443,53 +428,3 @@ class Snapshot:
         self._environment.end_reading(self._transaction)
         if isinstance(error, lmdb.Error):
             raise self._environment.told(error) from error
-
-
-def _opened_alone(path: Path, map_bytes: int, databases: int) -> lmdb.Environment:
-    """The file, opened for so many databases, once this process has closed it.
-
-    LMDB opens a file once in a process, and it stays open until whoever read it is gone: another thread may
-    be closing it in this moment, or the traceback of an exception holds a transaction, in a circle that
-    Python has not looked for yet.
-    """
-    until = time.monotonic() + CLOSING_SECONDS_MAX
-    while True:
-        try:
-            return lmdb.open(
-                str(path),
-                subdir=False,
-                map_size=map_bytes,
-                max_dbs=databases,
-                max_readers=READERS_MAX,
-                readahead=False,
-            )
-        except lmdb.Error as error:
-            if "already open in this process" not in str(error) or time.monotonic() > until:
-                raise
-        gc.collect()
-        time.sleep(CLOSING_POLL_SECONDS)
-
-
-def _batches(rows: Iterable[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
-    """The rows, as many at a time as are committed together."""
-    batch: list[tuple[bytes, bytes]] = []
-    size = 0
-    for row in rows:
-        batch.append(row)
-        size += len(row[0]) + len(row[1])
-        if len(batch) == ROWS_PER_COMMIT or size >= BYTES_PER_COMMIT:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
-
-
-def remove(path: Path) -> None:
-    """While nobody opens it. The lock file first: a crash in between leaves what is found damaged again."""
-    path.with_name(f"{path.name}-lock").unlink(missing_ok=True)
-    path.unlink(missing_ok=True)
-
-
-def _identity(path: Path) -> FileIdentity:
-    found = os.stat(path)
-    return found.st_dev, found.st_ino

@@ -1,13 +1,10 @@
 """Who may go where: one process at a time writes to a file, its map is resized while nobody reads, and threads do not
-take the interpreter from each other at every step. And LMDB's own list of who reads has room on the disk."""
+take the interpreter from each other at every step."""
 
 from __future__ import annotations
 
-import errno
 import fcntl
-import mmap
 import os
-import sys
 import threading
 import weakref
 from collections.abc import Iterator
@@ -28,45 +25,9 @@ them at once take it from each other at every one, and none is done before the o
 Never held over anything that waits, nor taken inside a snapshot: who holds it may wait for a map to be resized.
 """
 
-READERS_MAX = 1024
-LOCK_BYTES = 192 + 64 * (READERS_MAX - 1)
-"""Of LMDB's lock file: what it begins with, and a line of the processor's cache for each reader but the first."""
-
 WAIT_SECONDS_MAX = 60.0
 """For a lock that another process has. Little that is done under one takes as long: to erase from a large log, or to
 open one that is damaged."""
-
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
-
-
-def make_room_for_lock(path: Path) -> None:
-    """Has the disk set aside the lock file of the LMDB file at `path`, before LMDB makes one that has no pages yet.
-
-    LMDB writes to it through a map, and where the disk is full then, that ends the process (SIGBUS). Raises
-    OSError where there is no room. What else is wrong LMDB tells in its own words.
-
-    A lock file whose first page is there is left alone, for this process may have it open: the system's
-    locks on a file go when any handle of it is closed.
-    """
-    lock = f"{path}-lock"
-    if sys.platform == "darwin" or _has_first_page(lock):
-        return
-    try:
-        file = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            os.posix_fallocate(file, 0, LOCK_BYTES)
-        finally:
-            os.close(file)
-    except OSError as error:
-        if error.errno in _NO_ROOM:
-            raise OSError(error.errno, os.strerror(error.errno), lock) from error
-
-
-def _has_first_page(lock: str) -> bool:
-    try:
-        return os.stat(lock).st_blocks * 512 >= mmap.PAGESIZE
-    except OSError:
-        return False
 
 
 @contextmanager

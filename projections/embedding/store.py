@@ -25,6 +25,7 @@ from memlog.patience import held
 from memlog.storage.derived import derived
 from memlog.storage.environment import MAP_BYTES_START, Environment
 from memlog.storage.errors import storage_error
+from memlog.storage.filling import fill
 from memlog.storage.gates import SMALL_CALLS
 from projections.embedding.turns import Turns
 
@@ -128,14 +129,14 @@ class VectorCache:
     def compact(self) -> None:
         """Writes the file anew. Whoever has it open, this process or another, opens the new one when it next asks."""
 
-        def fill(transaction: lmdb.Transaction, path: Path) -> None:
+        def copied(transaction: lmdb.Transaction, path: Path) -> None:
             with closing(Environment(path, DATABASES)) as fresh:
                 for database in DATABASES:
                     cursor = transaction.cursor(db=self._environment.databases[database])
-                    fresh.fill(database, ((bytes(key), bytes(value)) for key, value in cursor))
+                    fill(fresh, database, ((bytes(key), bytes(value)) for key, value in cursor))
 
         try:
-            self._environment.rewrite(fill)
+            self._environment.rewrite(copied)
         except OSError as error:
             raise storage_error(self.path, error) from error
 

@@ -19,7 +19,8 @@ from server.cli.common import here, say, service_of, store_of
 from server.cli.hints import hint_of
 
 if TYPE_CHECKING:
-    from memlog.projects.store import Store, Wanted
+    from memlog.projects.listing import Wanted
+    from memlog.projects.store import Store
     from server.service import Opened, Service
 
 

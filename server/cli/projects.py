@@ -10,7 +10,7 @@ import click
 
 from memlog.commands import CreateProject
 from memlog.controls import safe
-from memlog.projects.store import Wanted
+from memlog.projects.listing import Wanted
 from memlog.rows import Project as ProjectRow
 from memlog.settings import Settings
 from server.answering.views import view_project

@@ -10,7 +10,7 @@ from msgspec import Meta, field
 
 from memlog.commands import CreateProject, ProjectName
 from memlog.errors import ProjectArchived, as_arguments
-from memlog.projects.store import Wanted
+from memlog.projects.listing import Wanted
 from memlog.rows import Project as ProjectRow
 from server.advice import followable
 from server.answering.cursors import CursorText, Limit, read_cursor, write_cursor

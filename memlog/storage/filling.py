@@ -1,0 +1,45 @@
+"""Many rows into an LMDB file, a commit for as many as fit into memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import lmdb
+
+from memlog.storage.environment import Environment
+
+ROWS_PER_COMMIT, BYTES_PER_COMMIT = 10_000, 16 * 1024 * 1024
+"""What is not yet committed is held in memory, by whoever fills a file and by LMDB."""
+
+
+def fill(
+    environment: Environment,
+    name: str,
+    rows: Iterable[tuple[bytes, bytes]],
+    *,
+    in_order: bool = True,
+) -> None:
+    """Adds rows to a database, `in_order` of key behind all that are there, or anywhere; what is there stays."""
+    for batch in _batches(rows):
+
+        def body(transaction: lmdb.Transaction, batch: Any = batch) -> None:
+            database = environment.databases[name]
+            for key, value in batch:
+                transaction.put(key, value, db=database, append=in_order, overwrite=False)
+
+        environment.write(body)
+
+
+def _batches(rows: Iterable[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
+    """The rows, as many at a time as are committed together."""
+    batch: list[tuple[bytes, bytes]] = []
+    size = 0
+    for row in rows:
+        batch.append(row)
+        size += len(row[0]) + len(row[1])
+        if len(batch) == ROWS_PER_COMMIT or size >= BYTES_PER_COMMIT:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
