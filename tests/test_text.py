@@ -15,6 +15,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import msgspec
@@ -33,7 +34,7 @@ from memlog.commands import (
     RenameEntity,
     Undo,
 )
-from memlog.errors import StorageError
+from memlog.errors import PutAway, StorageError
 from memlog.projects.project import Project
 from memlog.rows import Observation
 from memlog.state import State
@@ -402,6 +403,37 @@ def test_a_batch_that_fails_leaves_the_state_before_it_and_no_lock(tmp_path: Pat
     assert raised.value.suggestion is not None
     assert raised.tb is not None  # it refers to the frames that had the writer
     projector.apply(batch(2, born("d2", "alpha", 2)))
+    assert set(found(projector, "alpha")) == {"d1", "d2"}
+
+
+@pytest.mark.parametrize("back", [True, False])
+def test_a_batch_whose_folder_was_moved_is_indexed_once_that_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, back: bool
+) -> None:
+    """As where another process archives the project, and restores it at once."""
+    project, elsewhere = tmp_path / "project", tmp_path / "archived"
+    projector = TextProjector(project / "text")
+    projector.apply(batch(1, born("d1", "alpha", 1)))
+    fill, abandon, moves = text_filling.fill, text._abandon, iter([True])
+
+    def moved(*arguments: Any) -> None:
+        if next(moves, False):
+            project.rename(elsewhere)
+        fill(*arguments)
+
+    def moved_back(writer: tantivy.IndexWriter) -> None:
+        abandon(writer)
+        if back:
+            elsewhere.rename(project)
+
+    monkeypatch.setattr(text, "fill", moved)
+    monkeypatch.setattr(text, "_abandon", moved_back)
+    changes = batch(2, born("d2", "alpha", 2))
+    if not back:
+        with pytest.raises(PutAway):
+            projector.apply(changes)
+        elsewhere.rename(project)
+    projector.apply(changes)
     assert set(found(projector, "alpha")) == {"d1", "d2"}
 
 

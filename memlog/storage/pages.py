@@ -79,6 +79,8 @@ class Pages:
                 self.page_bytes, self.last_page = meta.page_bytes, meta.last_page
         self.readable = PAGE_BYTES_MIN <= self.page_bytes <= PAGE_BYTES_MAX
         """Whether there is a meta page that can be believed."""
+        if not self.readable:  # how large a page is, the numbers of the leaves tell
+            self.page_bytes = max(PAGE_SIZES, key=lambda size: len(self._leaf_numbers(size)))
 
     def _metas(self) -> tuple[int, ...]:
         """Where meta pages may be: the first page, and the one behind it, whatever its size."""
@@ -126,11 +128,7 @@ class Pages:
             yield from self._below(tree.root, DEPTH_MAX, set())
 
     def leaves(self) -> Iterator[Row]:
-        """Every row of every leaf that stands in the file, in use or not: LMDB leaves old pages as they were.
-
-        Where no meta page says how large a page is, their numbers tell."""
-        if not self.readable:
-            self.page_bytes = max(PAGE_SIZES, key=lambda size: len(self._leaf_numbers(size)))
+        """Every row of every leaf that stands in the file, in use or not: LMDB leaves old pages as they were."""
         for number in self._leaf_numbers(self.page_bytes):
             for row in self._below(number, 1, set()):
                 if not isinstance(row, Unreadable):

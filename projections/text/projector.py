@@ -26,7 +26,7 @@ from pathlib import Path
 import msgspec
 import tantivy
 
-from memlog.errors import StorageError
+from memlog.errors import PutAway, StorageError
 from memlog.patience import held, require_patience
 from memlog.storage.errors import for_shortage, reason
 from projections.documents import NOW, Change, Scope
@@ -182,8 +182,22 @@ class TextProjector:
         """Indexes the batch and its checkpoint in one commit; what the index has already is skipped.
 
         A death under a ref where nothing lives changes nothing. Raises StorageError, and then nothing
-        has changed, where the disk or another process's writer stands in the way.
+        has changed, where the disk or another process's writer stands in the way; PutAway, where the project's folder
+        is not there.
         """
+        try:
+            self._index_batch(batch)
+        except StorageError as error:
+            if not _may_have_moved(error):
+                raise
+            self._index_batch(batch)  # it may be back: archived, and restored at once
+        if self._taking.acquire(blocking=False):  # else whoever has it does this before long
+            try:
+                self._forget_committed()
+            finally:
+                self._taking.release()
+
+    def _index_batch(self, batch: Batch) -> None:
         with self._writing(batch.position - self.position) as writer:
             self._look_again()  # as the only writer: what is seen now stays true until the commit
             if batch.position > self.position:
@@ -191,11 +205,6 @@ class TextProjector:
                 fill(entering, batch, self._snapshot)
                 entering.check(batch.position)
                 writer.commit()
-        if self._taking.acquire(blocking=False):  # else whoever has it does this before long
-            try:
-                self._forget_committed()
-            finally:
-                self._taking.release()
 
     def reset(self) -> None:
         self.refresh()
@@ -365,6 +374,11 @@ def _is_broken(error: BaseException) -> bool:
     return _is_of_the_index(error) and for_shortage(error) is None
 
 
+def _may_have_moved(error: StorageError) -> bool:
+    """Whether the folder may have moved while tantivy wrote. A writer that was killed does not say by what."""
+    return any(said in str(error.__cause__) for said in ("No such file", "was killed"))
+
+
 @contextmanager
 def _speaking_of(path: Path) -> Iterator[None]:
     try:
@@ -372,6 +386,8 @@ def _speaking_of(path: Path) -> Iterator[None]:
     except BaseException as error:
         if not _is_of_the_index(error):
             raise
+        if not path.parent.exists():
+            raise PutAway() from error
         raise StorageError(
             f"the text index {path.name} cannot be used: {reason(path, error)}",
             suggestion=for_shortage(error)
