@@ -54,12 +54,12 @@ def page_of(items: Iterable[Item], limit: int | None) -> tuple[list[Item], bool]
     return page, taken > len(page)
 
 
-def said(texts: Sequence[str], what: str = "warnings") -> list[str]:
-    """The first of many texts, and in the last of them how many more there are."""
+def said(texts: Sequence[str], what: str = "warnings", then: str | None = None) -> list[str]:
+    """The first of many texts, how many more there are, and `then` what to do about them, if there are any."""
     told = list(within_budget(texts, most=PORTION_CHARACTERS))
     if len(told) < len(texts):
         told.append(f"… and {counted(len(texts) - len(told), f'more {what}')}")
-    return told
+    return [*told, then] if told and then else told
 
 
 def each_fitting(

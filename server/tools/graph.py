@@ -33,7 +33,6 @@ from server.answering.nearest import closest_names, closest_relations, deletion
 from server.answering.portions import OPEN_ALONE, cut_notice, portion_of_facts, view_portion
 from server.answering.views import EntityView, RelationView, view_relation
 from server.registry import Call, Result, tool
-from server.session import Session
 
 _FORMER = "former names"
 
@@ -79,7 +78,6 @@ def create_entities(call: Call, arguments: CreateEntities) -> CreateEntitiesResu
                 told = portion_of_facts(entity, outcome.after)
                 views[entity.id] = view_portion(CreatedEntity, told, replaced=retired[entity.id])
         sent = [item for item in arguments.entities if if_exists != "skip"]
-        kept = said(_types_kept(sent, outcome.after), "entities of another type")
         former = former_names((item.name for item in sent), outcome.before)
         room = Room()
         shown = room.take(list(views.values()), "entities")
@@ -92,7 +90,11 @@ def create_entities(call: Call, arguments: CreateEntities) -> CreateEntitiesResu
                 *said(
                     _told(former, ": its facts were added to it, nothing was replaced."), _FORMER
                 ),
-                *_advised(kept, call.session),
+                *said(
+                    _types_kept(sent, outcome.after),
+                    "entities of another type",
+                    followable(call.session, "rename_entity with newType changes a type."),
+                ),
             ),
         )
 
@@ -116,11 +118,6 @@ def _types_kept(sent: Iterable[NewEntity], after: State) -> list[str]:
         if row.entity_type != item.entity_type:
             found[f"'{shorten(row.name)}' {why}."] = None
     return list(found)
-
-
-def _advised(types_kept: list[str], session: Session) -> list[str | None]:
-    advice = followable(session, "rename_entity with newType changes a type.")
-    return [*types_kept, advice] if types_kept else []
 
 
 def _retired(outcome: Outcome) -> Counter[str]:
@@ -166,11 +163,8 @@ def delete_entities(call: Call, arguments: DeleteEntities) -> DeleteEntitiesResu
             "entities",
         )
         remedy = f"open_nodes with asOf={outcome.before.position} shows what was deleted."
-        former = former_names(arguments.entity_names, outcome.before)
-        meant = said(_told(former, ", which was deleted."), _FORMER)
-        if meant:
-            back = f'To take it back: undo {{"position": {outcome.entries[0].position}}}.'
-            meant.extend(filter(None, [followable(call.session, back)]))
+        former = _told(former_names(arguments.entity_names, outcome.before), ", which was deleted.")
+        back = f'To take it back: undo {{"position": {outcome.before.position + 1}}}.'
         return DeleteEntitiesResult(
             project=project,
             success=True,
@@ -182,7 +176,7 @@ def delete_entities(call: Call, arguments: DeleteEntities) -> DeleteEntitiesResu
             notice=room.notice(
                 remedy,
                 cut_notice(told, remedy, call.session),
-                *meant,
+                *said(former, _FORMER, followable(call.session, back)),
                 *_remaining(missing, outcome.after),
             ),
         )
@@ -194,14 +188,11 @@ def delete_entities(call: Call, arguments: DeleteEntities) -> DeleteEntitiesResu
 def _remaining(missing: Iterable[str], after: State) -> list[str]:
     """Which relations have an end at a name that was not found: they are of no entity that was deleted."""
     rows = {row.id: row for name in missing for row in after.relations_touching(name)}
-    told = said(
-        [
-            f"The relation '{shorten(row.source)} {shorten(row.relation_type)} {shorten(row.target)}' remains."
-            for row in rows.values()
-        ],
-        "relations remain",
-    )
-    return [*told, "To delete such a relation: delete_relations."] if told else []
+    told = [
+        f"The relation '{shorten(row.source)} {shorten(row.relation_type)} {shorten(row.target)}' remains."
+        for row in rows.values()
+    ]
+    return said(told, "relations remain", "To delete such a relation: delete_relations.")
 
 
 def _told(former: Mapping[str, str], end: str) -> list[str]:

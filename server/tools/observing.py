@@ -79,7 +79,11 @@ def add_observations(call: Call, arguments: AddObservations) -> AddObservationsR
             results=told,
             notice=room.notice(
                 "All were stored; open_nodes shows the newest.",
-                *_told_of(_ratings_kept(arguments, outcome.after)),
+                *said(
+                    list(dict.fromkeys(_ratings_kept(arguments, outcome.after))),
+                    "facts keep their ratings",
+                    "To rate a fact anew, delete it and add it again.",
+                ),
             ),
         )
 
@@ -107,11 +111,6 @@ def _ratings_kept(arguments: AddObservations, after: State) -> Iterator[str]:
                 if kept:
                     fact = f"'{shorten(new.content)}' of '{shorten(item.entity_name)}'"
                     yield f"{fact} keeps {', and '.join(kept)}."
-
-
-def _told_of(kept: Iterator[str]) -> list[str]:
-    told = said(list(dict.fromkeys(kept)), "facts keep their ratings")
-    return [*told, "To rate a fact anew, delete it and add it again."] if told else []
 
 
 def _additions(name: str, rows: Sequence[Observation]) -> AddedObservations:
