@@ -24,12 +24,12 @@ from mcp_types import (
 )
 
 from memlog.canonical import plain
-from memlog.closest import did_you_mean
 from memlog.errors import MemlogError, shorten
 from memlog.state import State
 from server.addresses import GRAPH, form_of
 from server.prompts import Prompts
 from server.reading import read_in_thread
+from server.refusals import unknown
 from server.resources import Resources
 from server.session import Session
 
@@ -65,8 +65,7 @@ class Completions:
         name, typed = params.argument.name, params.argument.value
         known = self._known(params.ref)
         if name not in known:
-            near = did_you_mean(name, known) or f"There are: {', '.join(known) or 'none'}."
-            raise MCPError(INVALID_PARAMS, f"Unknown argument {shorten(name)!r}. {near}")
+            raise unknown("Unknown argument", name, known)
         given = (params.context.arguments if params.context else None) or {}
         matches = await read_in_thread(
             f"completion of {name}", partial(self._matches, name, typed, given)

@@ -32,8 +32,7 @@ from mcp_types import (
 )
 
 from memlog.canonical import text_of
-from memlog.closest import did_you_mean
-from memlog.errors import counted, shorten
+from memlog.errors import counted
 from memlog.rows import Memory
 from memlog.settings import Mode
 from memlog.times import iso
@@ -45,7 +44,7 @@ from server.answering.packing import one_line
 from server.answering.rankings import Deep, ranked
 from server.input.arguments import decode
 from server.reading import read_in_thread
-from server.refusals import refuse_cursor, refusing
+from server.refusals import refuse_cursor, refusing, unknown
 from server.registry import Tool
 from server.resources import headline
 from server.session import Session
@@ -124,11 +123,7 @@ class Prompts:
     def prompt(self, name: str) -> Prompt:
         """Raises MCPError for one that is not on offer."""
         if name not in self.offered:
-            near = (
-                did_you_mean(name, self.offered)
-                or f"There are: {', '.join(self.offered) or 'none'}."
-            )
-            raise MCPError(INVALID_PARAMS, f"Unknown prompt {shorten(name)!r}. {near}")
+            raise unknown("Unknown prompt", name, self.offered)
         return self.offered[name]
 
     # -- recalling
@@ -289,10 +284,7 @@ def _arguments(prompt: Prompt, given: Given) -> dict[str, str]:
     for name, value in given.items():
         meant = name if name in known else _ALIASES.get(name, name)
         if meant not in known:
-            near = did_you_mean(name, known) or f"There are: {', '.join(known)}."
-            raise MCPError(
-                INVALID_PARAMS, f"{prompt.name}: unknown argument {shorten(name)!r}. {near}"
-            )
+            raise unknown(f"{prompt.name}: unknown argument", name, known)
         if value.strip():
             arguments[meant] = value
         else:

@@ -8,7 +8,7 @@ words tell them apart.)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NotRequired, TypedDict
 
@@ -17,6 +17,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, PaginatedRequestParams
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
+from memlog.closest import did_you_mean
 from memlog.errors import (
     PROBLEMS_MAX,
     EmbeddingError,
@@ -27,6 +28,7 @@ from memlog.errors import (
     ProjectNotFound,
     StorageError,
     counted,
+    shorten,
 )
 from memlog.shell import of_project
 from memlog.storage.errors import for_shortage
@@ -121,6 +123,12 @@ def _in_words(described: Described) -> str:
     if "suggestion" not in described:
         return message
     return f"{message.rstrip('.')}. {described['suggestion']}"
+
+
+def unknown(what: str, name: str, known: Collection[str]) -> MCPError:
+    """That a client named `what` is not there, and which it may have meant."""
+    near = did_you_mean(name, known) or f"There are: {', '.join(known) or 'none'}."
+    return MCPError(INVALID_PARAMS, f"{what} {shorten(name)!r}. {near}")
 
 
 def refuse_cursor(params: PaginatedRequestParams) -> None:
