@@ -61,7 +61,6 @@ class Prelude:
         self._opening = Opening(source, sink, answers)
         self._sink = Sink(sink)
         self._conversation = Conversation()
-        self._answering = True
         self._stopping, self._stop = os.pipe()
         # A daemon, lest a failed import wait for a client.
         without = "the first answers wait for the SDK"
@@ -78,15 +77,15 @@ class Prelude:
             yield self._opening
 
     def _listen(self) -> None:
-        opening = self._opening
-        while self._answering and not opening.ended and self._wait(opening.source, select.POLLIN):
+        opening, answering = self._opening, True
+        while answering and not opening.ended and self._wait(opening.source, select.POLLIN):
             chunk = read_chunk(opening.source)
             if chunk is None:
                 continue
             opening.ended = not chunk
             for line in opening.cutter.feed(chunk) if chunk else opening.cutter.finish():
                 opening.lines.append(line)
-                self._answering = self._answering and self._answer(line)
+                answering = answering and self._answer(line)
 
     def _answer(self, line: bytearray | Oversized) -> bool:
         """Whether the line needs nothing more from here, so that the next one may be answered."""
