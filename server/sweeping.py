@@ -73,16 +73,16 @@ class Sweeper:
             gone = self._gone()
             if not gone:
                 return
-            caches = self._embeddings.caches()
-            for cache in caches.values():
+            caches = self._embeddings.caches().values()
+            for cache in caches:
                 cache.settle()
-            unused = {name: cache.keys() for name, cache in caches.items()}
+            unused = [(cache, cache.keys()) for cache in caches]
             for key in self._used():  # read after: a text is embedded when a log has it
-                for keys in unused.values():
+                for _, keys in unused:
                     keys.discard(key)
-            for name, keys in unused.items():
-                caches[name].discard_keys(keys)
-                caches[name].compact()  # also where all is discarded: by who ended before this
+            for cache, keys in unused:
+                cache.discard_keys(keys)
+                cache.compact()  # also where all is discarded: by who ended before this
             for note in gone:
                 note.unlink(missing_ok=True)
 
