@@ -1,6 +1,6 @@
 """The tools, one module a toolset. Importing this package declares them all."""
 
-from server.tools import (
+from server.tools import (  # noqa: F401  (they are declared)
     analytics,
     facts,
     graph,
@@ -15,19 +15,3 @@ from server.tools import (
     records,
     threads,
 )
-
-__all__ = [
-    "analytics",
-    "facts",
-    "graph",
-    "history",
-    "knowledge",
-    "observing",
-    "opening",
-    "projects",
-    "querying",
-    "reading",
-    "recalling",
-    "records",
-    "threads",
-]
