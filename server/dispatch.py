@@ -221,17 +221,16 @@ def _succeeded(
 ) -> Answer:
     """The answer; a warning stands in `warnings` for those who read what is structured, and in a text of its own
     for the others. That the log is damaged stands in `notice`, which every tool that reads one has."""
-    more: tuple[str, ...] = ()
-    if (
-        damage is not None and "notice" in result.__struct_fields__
-    ):  # a write that found it has none
+    # A write that found it has no notice.
+    if damage is not None and "notice" in result.__struct_fields__:
         both = together(damage.message, result.notice)  # type: ignore[attr-defined]
         result = msgspec.structs.replace(result, notice=both)
     structured: Result | dict[str, Any] = result
+    more: tuple[str, ...] = ()
     if warning is not None:
         told = msgspec.to_builtins(result)
         told["warnings"] = [*told.get("warnings", ()), warning]
-        structured, more = told, (*more, f"Warning: {warning}")
+        structured, more = told, (f"Warning: {warning}",)
     said = structured if tool.bare is None else tool.bare(result)
     notice: str | None = getattr(result, "notice", None)
     if notice is not None and tool.bare is not None:  # the bare part cannot say it
