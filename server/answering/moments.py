@@ -5,14 +5,16 @@ Their types name who reads them, so that one which says no time is told together
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta
 
 from memlog.errors import InvalidParameter, invalid_at
 from memlog.projects.project import Project, clock_us
 from memlog.times import iso, parse_iso
+from server.answering.cursors import Cursor, read_cursor
 from server.input.kinds import READ
+from server.service import Opened
 
 MOMENT_CHARACTERS_MAX = 64
 POSITION_OR_TIME = "Pass a log position, as 12, or a time, as 2026-11-20T10:02:11Z or 2026-11-20."
@@ -71,6 +73,13 @@ def position_of(moment: int | str | None, project: Project, path: str = "asOf") 
         suggestion = "Pass a moment that has passed." if path.endswith("since") else instead
         raise invalid_at(path, in_the_future(moment), suggestion, moment)
     return project.position_at(time_us)
+
+
+def start_of(kind: type[Cursor], arguments: Any, opened: Opened, *more: int) -> Cursor:
+    """Where the page that is asked for begins: as its cursor says, else at `asOf`, with what `more` a cursor of this
+    `kind` has to say at first. Raises as `read_cursor` and `position_of`."""
+    start = read_cursor(kind, opened.project_id, arguments)
+    return start or kind(position_of(arguments.as_of, opened.project), *more)
 
 
 def beyond(since: int | str | None, project: Project, at: int | None) -> int:

@@ -15,7 +15,7 @@ from memlog.rows import Memory
 from memlog.times import iso
 from projections.documents import thread_labels
 from projections.search.searcher import DEPTH
-from server.answering.cursors import CursorText, read_cursor, write_cursor
+from server.answering.cursors import CursorText, write_cursor
 from server.answering.cutting import Room, together, within_budget
 from server.answering.memories import (
     MEMORY_KINDS,
@@ -24,7 +24,7 @@ from server.answering.memories import (
     similar_facts,
     stored,
 )
-from server.answering.moments import AsOf, NewSince, beyond, position_of
+from server.answering.moments import AsOf, NewSince, beyond, start_of
 from server.answering.nearest import silent_thread
 from server.answering.rankings import Deep, QueryText, ranked
 from server.answering.views import Blame, Provenance, view_provenance
@@ -158,9 +158,7 @@ def search_memories(call: Call, arguments: SearchMemories) -> FactsResult:
     Use it before answering from what you know of the user. Example: {"query": "Where does the user live?"}
     """
     project, opened = call.open(arguments)
-    start = read_cursor(_FactsCursor, opened.project_id, arguments)
-    if start is None:
-        start = _FactsCursor(position_of(arguments.as_of, opened.project), DEPTH)
+    start = start_of(_FactsCursor, arguments, opened, DEPTH)
     ranking = ranked(
         opened.searcher,
         start,
@@ -208,9 +206,7 @@ class ListRecentMemories(Arguments, frozen=True):
 def list_recent_memories(call: Call, arguments: ListRecentMemories) -> FactsResult:
     """List the memories stored last, the newest first; outdated ones are left out. Example: {"limit": 5}"""
     project, opened = call.open(arguments)
-    start = read_cursor(Older, opened.project_id, arguments)
-    if start is None:
-        start = Older(position_of(arguments.as_of, opened.project))
+    start = start_of(Older, arguments, opened)
     usage = call.service.usage
     with opened.project.read(start.position) as state:
         blamed = state if arguments.provenance else None

@@ -30,16 +30,9 @@ from memlog.projects.project import Outcome
 from memlog.rows import Observation
 from memlog.state import State
 from memlog.times import iso
-from server.answering.cursors import (
-    Count,
-    CursorText,
-    Limit,
-    Position,
-    read_cursor,
-    write_cursor,
-)
+from server.answering.cursors import Count, CursorText, Limit, Position, write_cursor
 from server.answering.cutting import page_of, said
-from server.answering.moments import AsOf, position_of
+from server.answering.moments import AsOf, position_of, start_of
 from server.answering.nearest import silent_thread
 from server.registry import Arguments, Call, Result, ThreadId, tool
 
@@ -176,8 +169,7 @@ def get_observation_history(call: Call, arguments: GetObservationHistory) -> His
     Example: {"entityName": "john-doe"}
     """
     project, opened = call.open(arguments)
-    at = position_of(arguments.as_of, opened.project)
-    start = read_cursor(_VersionsCursor, opened.project_id, arguments) or _VersionsCursor(at)
+    start = start_of(_VersionsCursor, arguments, opened)
     with opened.project.read(start.position) as state:
         position = state.position
         entity_id = state.entity_id_of(arguments.entity_name)

@@ -18,9 +18,9 @@ from memlog.patience import held
 from memlog.rows import Entity
 from memlog.state import State
 from memlog.storage.gates import SMALL_CALLS
-from server.answering.cursors import Count, CursorText, Id, Position, read_cursor, write_cursor
+from server.answering.cursors import Count, CursorText, Id, Position, write_cursor
 from server.answering.cutting import within_budget
-from server.answering.moments import AsOf, position_of
+from server.answering.moments import AsOf, start_of
 from server.answering.nearest import closest_names
 from server.answering.portions import NEWEST, OPEN_ALONE, Before, cut_notice, portion, view_portion
 from server.answering.views import Blame, EntityView, RelationView, view_relation
@@ -76,9 +76,7 @@ class _Opened(msgspec.Struct):
 def open_nodes(call: Call, arguments: OpenNodes) -> OpenNodesResult:
     """Get entities by exact name, with their facts and relations. Example: {"names": ["john-doe"]}"""
     project, opened = call.open(arguments)
-    start = read_cursor(_Cursor, opened.project_id, arguments)
-    if start is None:
-        start = _Cursor(position_of(arguments.as_of, opened.project))
+    start = start_of(_Cursor, arguments, opened)
     with held(SMALL_CALLS), opened.project.read(start.position) as state:
         wanted = _wanted(arguments.names, state)
         found = _opened(wanted, start, state, state if arguments.provenance else None)

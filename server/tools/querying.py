@@ -15,9 +15,9 @@ from memlog.rows import Entity
 from memlog.state import State
 from memlog.times import parse_iso
 from projections.documents import Kind, Scope, kind_label, thread_labels
-from server.answering.cursors import CursorText, Id, Limit, Position, read_cursor, write_cursor
+from server.answering.cursors import CursorText, Id, Limit, Position, write_cursor
 from server.answering.cutting import page_of, together
-from server.answering.moments import AsOf, Time, position_of
+from server.answering.moments import AsOf, Time, start_of
 from server.answering.nearest import silent_thread
 from server.answering.portions import OPEN_ALONE, cut_notice, portion_of_facts, view_portion
 from server.answering.views import Blame, EntityView
@@ -74,8 +74,7 @@ def query_nodes(call: Call, arguments: QueryNodes) -> QueryNodesResult:
     Example: {"entityType": "Person", "minImportance": 0.8}
     """
     project, opened = call.open(arguments)
-    at = position_of(arguments.as_of, opened.project)
-    start = read_cursor(_NodesCursor, opened.project_id, arguments) or _NodesCursor(at)
+    start = start_of(_NodesCursor, arguments, opened)
     created_us = _moment(arguments.created_after, "createdAfter")
     updated_us = _moment(arguments.updated_after, "updatedAfter")
     few = _few(arguments, opened, start.position)

@@ -17,16 +17,9 @@ from memlog.state import State
 from memlog.storage.gates import SMALL_CALLS
 from projections.documents import Kind, thread_labels
 from projections.search.searcher import DEPTH, Hit
-from server.answering.cursors import (
-    CursorText,
-    Id,
-    Limit,
-    Position,
-    read_cursor,
-    write_cursor,
-)
+from server.answering.cursors import CursorText, Id, Limit, Position, write_cursor
 from server.answering.cutting import page_of, together, within_budget
-from server.answering.moments import AsOf, position_of
+from server.answering.moments import AsOf, start_of
 from server.answering.nearest import silent_thread
 from server.answering.portions import (
     OPEN_ALONE,
@@ -83,8 +76,7 @@ class _GraphCursor(msgspec.Struct, array_like=True):
 def read_graph(call: Call, arguments: ReadGraph) -> GraphResult:
     """Read the whole graph, page by page: entities, then relations. Prefer search_nodes. Example: {}"""
     project, opened = call.open(arguments)
-    at = position_of(arguments.as_of, opened.project)
-    start = read_cursor(_GraphCursor, opened.project_id, arguments) or _GraphCursor(at)
+    start = start_of(_GraphCursor, arguments, opened)
     with opened.project.read(start.position) as state:
         blamed = state if arguments.provenance else None
         entities = (
@@ -168,10 +160,8 @@ def search_nodes(call: Call, arguments: SearchNodes) -> SearchNodesResult:
     project, opened = call.open(arguments)
     mode = arguments.mode or call.service.settings.search_mode
     arguments = msgspec.structs.replace(arguments, mode=mode)
-    cursor = read_cursor(_SearchCursor, opened.project_id, arguments)
-    if cursor is None:
-        at = position_of(arguments.as_of, opened.project)
-        cursor = _SearchCursor(at, max(DEPTH, DOCUMENTS_PER_ENTITY * (arguments.limit or 0)))
+    depth = max(DEPTH, DOCUMENTS_PER_ENTITY * (arguments.limit or 0))
+    cursor = start_of(_SearchCursor, arguments, opened, depth)
     wrote = thread_labels(arguments.thread_id)
     ranking = ranked(
         opened.searcher, cursor, arguments.query, kinds=GRAPH_KINDS, labels=wrote, mode=mode

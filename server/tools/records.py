@@ -20,7 +20,7 @@ from memlog.times import iso
 from projections.documents import thread_labels
 from projections.search.searcher import DEPTH
 from server.addresses import item_uri
-from server.answering.cursors import CursorText, read_cursor, write_cursor
+from server.answering.cursors import CursorText, write_cursor
 from server.answering.cutting import together, within_budget
 from server.answering.memories import (
     MEMORY_KINDS,
@@ -28,7 +28,7 @@ from server.answering.memories import (
     found_memories,
     stored,
 )
-from server.answering.moments import AsOf, NewSince, beyond, position_of
+from server.answering.moments import AsOf, NewSince, beyond, start_of
 from server.answering.nearest import silent_thread
 from server.answering.packing import one_line
 from server.answering.rankings import Deep, QueryText, ranked
@@ -145,10 +145,7 @@ def memory_search(call: Call, arguments: MemorySearch) -> RecordsResult:
     """
     project, opened = call.open(arguments)
     limit = limit_of(call.service.settings, arguments.limit)
-    start = read_cursor(_RecordsCursor, opened.project_id, arguments)
-    if start is None:
-        at = position_of(arguments.as_of, opened.project)
-        start = _RecordsCursor(at, max(DEPTH, limit))
+    start = start_of(_RecordsCursor, arguments, opened, max(DEPTH, limit))
     wanted = labels(arguments.type, arguments.tags)
     ranking = ranked(
         opened.searcher,
@@ -202,8 +199,7 @@ def list_records(call: Call, arguments: MemoryList, usual: int | None = None) ->
     """What `memory_list` answers; `usual` is how many are listed where no limit is named, if not as for that."""
     project, opened = call.open(arguments)
     limit = limit_of(call.service.settings, arguments.limit, usual)
-    at = position_of(arguments.as_of, opened.project)
-    start = read_cursor(Older, opened.project_id, arguments) or Older(at)
+    start = start_of(Older, arguments, opened)
     with opened.project.read(start.position) as state:
         wanted = labels(arguments.type, arguments.tags)
         listed = state.memories(wanted, start.born, arguments.thread_id)
