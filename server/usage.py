@@ -84,11 +84,11 @@ class Usage:
         def body(transaction: lmdb.Transaction) -> None:
             databases = self._environment.databases
             for memory_id, time_us in accessed.items():
-                _raise_to(transaction, databases["accessed"], memory_id, time_us)
+                before = _number(transaction, databases["accessed"], memory_id)
+                _put(transaction, databases["accessed"], memory_id, max(before, time_us))
             for key, count in counted.items():
-                before = transaction.get(key.encode(), b"", db=databases["counted"])
-                total = int.from_bytes(before, "big") + count
-                transaction.put(key.encode(), total.to_bytes(8, "big"), db=databases["counted"])
+                before = _number(transaction, databases["counted"], key)
+                _put(transaction, databases["counted"], key, before + count)
 
         try:
             self._environment.write(body)
@@ -107,18 +107,19 @@ class Usage:
         """0, too, where it cannot be read: no answer fails for what is worth knowing only."""
         try:
             with self._environment.read() as transaction:
-                value = transaction.get(key.encode(), b"", db=self._environment.databases[database])
+                number = _number(transaction, self._environment.databases[database], key)
         except StorageError as error:
             if not self._told:
                 log.warning("what was read and refused cannot be told now: %s", error)
             self._told = True
             return 0
         self._told = False
-        return int.from_bytes(value, "big")
+        return number
 
 
-def _raise_to(
-    transaction: lmdb.Transaction, database: lmdb._Database, key: str, number: int
-) -> None:
-    before = int.from_bytes(transaction.get(key.encode(), b"", db=database), "big")
-    transaction.put(key.encode(), max(before, number).to_bytes(8, "big"), db=database)
+def _number(transaction: lmdb.Transaction, database: lmdb._Database, key: str) -> int:
+    return int.from_bytes(transaction.get(key.encode(), b"", db=database), "big")
+
+
+def _put(transaction: lmdb.Transaction, database: lmdb._Database, key: str, number: int) -> None:
+    transaction.put(key.encode(), number.to_bytes(8, "big"), db=database)
