@@ -11,7 +11,7 @@ import json
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from server.stdio.lines import Oversized
+from server.stdio.lines import Line, Oversized
 
 METHODS = frozenset(
     {
@@ -55,7 +55,7 @@ class Conversation:
         self._digest = b""
         self._ids: set[RequestId] = set()
 
-    def hear(self, line: bytearray | Oversized) -> Question | None:
+    def hear(self, line: Line) -> Question | None:
         """The question in the next line; None for `INITIALIZED`, and once it is over."""
         if self.over:
             return None
@@ -95,7 +95,7 @@ def result_in(request_id: RequestId, line: bytes) -> bytes | None:
     return line[len(head) : -len(tail) - 1]
 
 
-def _parsed(line: bytearray | Oversized) -> dict[str, Any]:
+def _parsed(line: Line) -> dict[str, Any]:
     if isinstance(line, Oversized) or len(line) > LINE_BYTES_MAX:
         raise ValueError("too long to open a conversation")
     said = json.loads(line.decode())

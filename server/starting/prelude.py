@@ -24,7 +24,7 @@ from server.background import in_background
 from server.starting.answers import Answers
 from server.starting.conversation import Conversation, RequestId, answer_line
 from server.stdio.descriptors import Sink, private_wire, read_chunk
-from server.stdio.lines import LineCutter, Oversized
+from server.stdio.lines import Line, LineCutter
 
 
 class Opening(msgspec.Struct):
@@ -38,7 +38,7 @@ class Opening(msgspec.Struct):
     sink: int
     answers: Answers | None = None
     cutter: LineCutter = msgspec.field(default_factory=LineCutter)
-    lines: list[bytearray | Oversized] = []
+    lines: list[Line] = []
     ended: bool = False
     given: dict[RequestId, bytes] = {}
     unsent: bytes = b""
@@ -87,7 +87,7 @@ class Prelude:
                 opening.lines.append(line)
                 answering = answering and self._answer(line)
 
-    def _answer(self, line: bytearray | Oversized) -> bool:
+    def _answer(self, line: Line) -> bool:
         """Whether the line needs nothing more from here, so that the next one may be answered."""
         question = self._conversation.hear(line)
         if question is None:

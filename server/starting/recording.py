@@ -14,7 +14,7 @@ from functools import partial
 
 from server.starting.answers import Answers
 from server.starting.conversation import Conversation, RequestId, result_in
-from server.stdio.lines import Oversized
+from server.stdio.lines import Line
 from server.threads import Crew, NoThread
 
 logger = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ class Recorder:
         self._conversation = Conversation()
         self._writer = Crew(1, "recording")
 
-    def heard(self, line: bytearray | Oversized) -> None:
+    def heard(self, line: Line) -> None:
         """The client's next line, before the SDK knows of it."""
         question = self._conversation.hear(line) if self._answers else None
         if question is not None:

@@ -22,7 +22,7 @@ from server.calls import THREADS_MAX, Calls, HandshakeForm, PlainCall, is_untrac
 from server.dispatch import UNFORESEEN, Answered
 from server.registry import Tool
 from server.session import Session
-from server.stdio.lines import Oversized
+from server.stdio.lines import Line, Oversized
 from server.stdio.pending import Pending
 from server.threads import Crew, NoThread
 
@@ -70,7 +70,7 @@ class Direct:
             self._form = HandshakeForm(message.result["protocolVersion"])
             self._opened = self._untraced
 
-    def take(self, line: bytearray | Oversized) -> bool:
+    def take(self, line: Line) -> bool:
         """Whether `line` is a call that is answered here. The next line need not wait for it."""
         call = self.only([line])
         if call is None:
@@ -82,7 +82,7 @@ class Direct:
             self._work(call)
         return True
 
-    def only(self, lines: Sequence[bytearray | Oversized]) -> PlainCall | None:
+    def only(self, lines: Sequence[Line]) -> PlainCall | None:
         """The call that is all that was read, if it may come here; from any thread, while none of the calls that
         came here is at work."""
         if not self._opened or len(lines) != 1 or isinstance(lines[0], Oversized):

@@ -23,6 +23,9 @@ class Oversized(NamedTuple):
     tail: bytes
 
 
+Line = bytearray | Oversized
+
+
 class LineCutter:
     """Cuts a byte stream at newlines, never holding more of one line than `line_bytes_max`. The mark of UTF-8 that some
     programs put at the beginning of the stream is left out."""
@@ -34,7 +37,7 @@ class LineCutter:
         self._bytes_total = 0
         self._begun = False
 
-    def feed(self, chunk: bytes) -> Iterator[bytearray | Oversized]:
+    def feed(self, chunk: bytes) -> Iterator[Line]:
         """The lines that `chunk` completes, blank ones left out."""
         *ends, rest = chunk.split(b"\n")
         for end in ends:
@@ -42,9 +45,9 @@ class LineCutter:
             yield from self.finish()
         self._hold(rest)
 
-    def finish(self) -> Iterator[bytearray | Oversized]:
+    def finish(self) -> Iterator[Line]:
         """The line held so far, as if it ended here (a last line needs no newline)."""
-        line: bytearray | Oversized = self._held
+        line: Line = self._held
         if self._bytes_total > self._line_bytes_max:
             line = Oversized(self._bytes_total, self._line_bytes_max, bytes(self._held), self._tail)
         if not self._begun and isinstance(line, bytearray) and line.startswith(BYTE_ORDER_MARK):

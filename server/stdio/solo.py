@@ -30,11 +30,10 @@ from server.background import in_background
 from server.calls import PlainCall
 from server.stdio.descriptors import read_chunk
 from server.stdio.direct import Direct
-from server.stdio.lines import LineCutter, Oversized
+from server.stdio.lines import Line, LineCutter
 
 logger = logging.getLogger(__name__)
 
-Line = bytearray | Oversized
 Returned = Callable[[Iterable[Line], bool], None]
 """Told in the event loop that the reading is its own again: what was read and not done, and whether it was the end."""
 

@@ -37,7 +37,7 @@ from server.stdio.descriptors import read_chunk
 from server.stdio.direct import Direct
 from server.stdio.faults import guard
 from server.stdio.leaving import DRAIN_S, TEARDOWN_S, give_up_after, leave
-from server.stdio.lines import Oversized
+from server.stdio.lines import Line
 from server.stdio.outbox import Outbox, Stream
 from server.stdio.pending import Pending
 from server.stdio.solo import Solo
@@ -230,7 +230,7 @@ class _Inbox(Stream):
             if not self._solo.lend():
                 self._listen()
 
-    def _returned(self, lines: Iterable[bytearray | Oversized], ended: bool) -> None:
+    def _returned(self, lines: Iterable[Line], ended: bool) -> None:
         """The reading was lent, and is here again."""
         self.take(lines, ended=ended)
         if self._messages:
@@ -255,7 +255,7 @@ class _Inbox(Stream):
         if self._messages:
             self._pause()
 
-    def take(self, lines: Iterable[bytearray | Oversized], *, ended: bool) -> None:
+    def take(self, lines: Iterable[Line], *, ended: bool) -> None:
         """What was read: the messages in it are received next."""
         for line in lines:
             self._recorder.heard(line)
@@ -264,7 +264,7 @@ class _Inbox(Stream):
         if ended:
             self.stop()
 
-    def _heard(self, line: bytearray | Oversized) -> JSONRPCMessage | Refused:
+    def _heard(self, line: Line) -> JSONRPCMessage | Refused:
         try:
             message = decode(line)
         except Refused as refused:

@@ -33,7 +33,7 @@ from pydantic_core import from_json
 from memlog.errors import shorten
 from server.input.kinds import SURROGATE
 from server.stdio.faults import internal_error, problems_of
-from server.stdio.lines import EDGE_BYTES, Oversized
+from server.stdio.lines import EDGE_BYTES, Line, Oversized
 
 _MEMBER = rb'\s*"(jsonrpc|method|id)"\s*:\s*("[^"\\\x00-\x1f]*"|-?\d{1,18})\s*'
 _OPENING = re.compile(rb"\s*\{(?:" + _MEMBER + rb"(?:[,}]|$))*")
@@ -50,7 +50,7 @@ class Refused(Exception):
         self.reply = reply
 
 
-def decode(line: bytearray | Oversized) -> JSONRPCMessage:
+def decode(line: Line) -> JSONRPCMessage:
     """The message in `line`.
 
     Raises `Refused`: -32700 for what is not JSON, -32602 for a request whose JSON no message may
