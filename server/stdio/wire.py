@@ -179,7 +179,7 @@ def _id_at_edges(head: bytes, tail: bytes = b"") -> RequestId | None:
 
 def _is_id(value: object) -> TypeGuard[RequestId]:
     if isinstance(value, str):
-        return not any("\ud800" <= character <= "\udfff" for character in value)
+        return SURROGATE.search(value) is None
     return isinstance(value, int) and not isinstance(value, bool)
 
 
