@@ -260,7 +260,7 @@ def missing(name: str, kind: mi.Type) -> Words:
 
 
 def unknown(key: str, near: str | None, known: Sequence[str]) -> Words:
-    problem = f"unknown key {_named(key)}"
+    problem = f"unknown key '{shorten(key)}'"
     if near is not None:
         return problem, f"Did you mean '{near}'?"
     listed = ", ".join(f"'{each}'" for each in known[:KEYS_LISTED_MAX])
@@ -276,10 +276,6 @@ def unwrapped(name: str, keys: Sequence[str]) -> Words:
 
 def twice(name: str, first: str, second: str) -> Words:
     return f"given twice, as '{first}' and as '{second}'", f"Keep '{name}' only."
-
-
-def _named(key: str) -> str:
-    return f"'{shorten(key)}'"
 
 
 def lone_surrogate(text: str, position: int, what: str) -> Words:
