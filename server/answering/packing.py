@@ -124,9 +124,9 @@ def _distinct(items: Sequence[Item]) -> Iterator[Item]:
     """Each thing once, and each text once under its heading."""
     seen: set[tuple[str, ...]] = set()
     for item in items:
-        keys = {("ref", item.ref), ("line", item.group, canonical(item.whole or item.line))}
-        if item.kind == "entity":
-            keys = {("ref", item.ref)}
+        keys: set[tuple[str, ...]] = {("ref", item.ref)}
+        if item.kind != "entity":
+            keys.add(("line", item.group, canonical(item.whole or item.line)))
         if not keys & seen:
             seen |= keys
             yield item
