@@ -177,7 +177,7 @@ def cut_notice(views: Iterable[View], remedy: str, session: Session) -> str | No
     missing = [counted(count, things) for things, count in left.items() if count]
     others = f" and {len(cut) - 1:,} more" if len(cut) > 1 else ""
     left_out = f"'{cut[0].name}'{others}: {' and '.join(missing)} left out, for the answer is long."
-    advice = [remedy] * bool(facts or edges) + [FORMER_NAMES] * bool(names)
+    advice = (remedy if facts or edges else None, FORMER_NAMES if names else None)
     return together(left_out, *(followable(session, each) for each in advice))
 
 

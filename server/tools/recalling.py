@@ -252,8 +252,9 @@ def _says(
         return says
     undone = map(log.entry, range(event.first, min(event.last + 1, event.first + UNDONE_TOLD_MAX)))
     told = [_says(each, log, state_at, deep - 1) for each in undone if each is not None]
-    more = event.last - event.first + 1 - len(told)
-    return f"{says}: " + "; ".join([*told, *[f"and {more} more"] * bool(more)])
+    if more := event.last - event.first + 1 - len(told):
+        told.append(f"and {more} more")
+    return f"{says}: {'; '.join(told)}"
 
 
 def _said(entry: Entry, says: str) -> str:
