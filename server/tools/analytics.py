@@ -38,35 +38,34 @@ class GetAnalytics(Arguments, frozen=True):
     as_of: AsOf | None = field(name="asOf", default=None)
 
 
-class RecentChange(Result, frozen=True):
+class Listed(Result, frozen=True):
+    """An entity in any of the lists."""
+
     entity_name: str = field(name="entityName")
     entity_type: str = field(name="entityType")
+
+
+class RecentChange(Listed, frozen=True):
     last_modified: str = field(name="lastModified")
     change_type: Literal["created", "updated"] = field(name="changeType")
 
 
-class Important(Result, frozen=True):
-    entity_name: str = field(name="entityName")
-    entity_type: str = field(name="entityType")
+class Important(Listed, frozen=True):
     importance: float
     observation_count: int = field(name="observationCount")
 
 
-class Connected(Result, frozen=True):
+class Connected(Listed, frozen=True):
     """`relationCount` counts relations to entities that exist; `connectedTo` names up to 25 of these, fewer
     where names are long."""
 
-    entity_name: str = field(name="entityName")
-    entity_type: str = field(name="entityType")
     relation_count: int = field(name="relationCount")
     connected_to: list[str] = field(name="connectedTo")
 
 
-class Orphaned(Result, frozen=True):
+class Orphaned(Listed, frozen=True):
     """`broken_relation`: one of its relations leads to an entity that does not exist."""
 
-    entity_name: str = field(name="entityName")
-    entity_type: str = field(name="entityType")
     reason: Reason
 
 
