@@ -237,12 +237,10 @@ def lacking_labels(wanted: Sequence[str], state: State) -> str | None:
             kind, _, value = label.partition(":")
             known = (each.partition(":") for each in islice(state.labels(), LABELS_READ_MAX))
             near = did_you_mean(value, [name for of, _, name in known if of == kind])
-            told += [f"No record has the {kind} '{shorten(value)}'.", near]
+            told += [f"No record has the {_shown(label)}.", near]
     if not told and len(wanted) > 1 and next(state.memories(wanted), None) is None:
-        each = "there are records with each of them"
-        return (
-            f"No record has all of {', '.join(map(_shown, wanted))}, though {each}. Ask with fewer."
-        )
+        all_of = ", ".join(map(_shown, wanted))
+        return f"No record has all of {all_of}, though there are records with each of them. Ask with fewer."
     return together(*told)
 
 
