@@ -108,17 +108,11 @@ def judge_lines(lines: Iterable[tuple[str, bytes]], secrets: Secrets) -> list[Fi
 
 def _refused(found: list[Finding]) -> MemlogError:
     """The refusal of everything that was found."""
-    return refusal(
-        [
-            (
-                InvalidParameter,
-                Problem(
-                    path, f"This looks like a credential ({kind}), and none is stored", _REMEDY
-                ),
-            )
-            for path, kind in found
-        ]
+    problems = (
+        Problem(path, f"This looks like a credential ({kind}), and none is stored", _REMEDY)
+        for path, kind in found
     )
+    return refusal([(InvalidParameter, each) for each in problems])
 
 
 def _warning(found: list[Finding], unfinished: bool, erasing: str) -> str:
