@@ -177,13 +177,12 @@ class _Inbox(Stream):
     async def receive(self) -> SessionMessage:
         """The next message; `EndOfStream` after the last one."""
         while True:
-            while not self._messages:
-                if self._stopped:
-                    await self._drain()
-                    if not self._messages:
-                        raise anyio.EndOfStream
-                    break
+            while not self._messages and not self._stopped:
                 await self._fill()
+            if not self._messages:
+                await self._drain()
+                if not self._messages:
+                    raise anyio.EndOfStream
             message = self._messages.popleft()
             if isinstance(message, Refused):
                 await self._refuse(message)
