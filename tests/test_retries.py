@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from memlog.projects import receipts
 from tests.service import Client, Refused, client_on
 
 FACT = {"content": "fact k2"}
@@ -57,21 +56,6 @@ def test_a_record_sent_again_is_the_same_in_whatever_order_its_keys_are(client: 
     assert client.as_command("K2", "memory_create", {**RECORD, "content": content}) == told
     with pytest.raises(Refused, match="CONFLICT"):
         client.as_command("K2", "memory_create", {**RECORD, "content": {**content, "a": 1}})
-
-
-@pytest.mark.parametrize("former", [0, 1], ids=["keys as sent", "keys and project as sent"])
-@pytest.mark.parametrize("project", [{}, {"project": "default"}])
-def test_receipts_that_knew_the_call_as_it_was_sent_are_still_recognised(
-    client: Client, monkeypatch: pytest.MonkeyPatch, project: dict[str, Any], former: int
-) -> None:
-    sent = {**RECORD, **project}
-    with monkeypatch.context() as before:
-        before.setattr(
-            receipts, "_fingerprint", lambda command: receipts._former_fingerprints(command)[former]
-        )
-        told = client.as_command("K2", "memory_create", sent)
-    assert told["created"]
-    assert client.as_command("K2", "memory_create", sent) == told
 
 
 def test_another_call_under_an_id_that_was_used_is_refused_as_ever(client: Client) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from hashlib import sha256
-from typing import Any, Literal
+from typing import Any
 
 import lmdb
 import msgspec
@@ -53,7 +53,7 @@ class Receipts:
                 suggestion="Nothing was done now. Look at what is there, and send what is still to be "
                 "done under a fresh command id.",
             )
-        if receipt.command not in (_fingerprint(command), *_former_fingerprints(command)):
+        if receipt.command != _fingerprint(command):
             raise used_for_another(command_id)
         return receipt
 
@@ -100,22 +100,9 @@ _decode = msgspec.msgpack.Decoder(Receipt).decode
 def _fingerprint(command: AnyCommand) -> bytes:
     """That of the command as a retry may spell it: with the name of its project or without, for the receipt stands in
     it, and the keys of objects in any order."""
-    return _digest(_without_project(command), "deterministic")
-
-
-def _former_fingerprints(command: AnyCommand) -> tuple[bytes, ...]:
-    """What receipts once had: with the keys as they were sent, and before that with the name of the project, too."""
-    return _digest(_without_project(command)), _digest(command)
-
-
-def _without_project(command: AnyCommand) -> AnyCommand:
-    if "project" not in command.__struct_fields__:
-        return command
-    return msgspec.structs.replace(command, project=None)
-
-
-def _digest(command: AnyCommand, order: Literal["deterministic"] | None = None) -> bytes:
-    encoded = msgspec.msgpack.encode(command, order=order)
+    if "project" in command.__struct_fields__:
+        command = msgspec.structs.replace(command, project=None)
+    encoded = msgspec.msgpack.encode(command, order="deterministic")
     return sha256(type(command).__name__.encode() + encoded).digest()
 
 
