@@ -1,4 +1,4 @@
-"""Positions that follow each other without a gap, as one."""
+"""Numbers that follow each other without a gap, such as positions, as one."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 
-def runs(positions: Iterable[int]) -> Iterator[range]:
-    """Of positions in order, each once: those that follow each other together."""
-    for _, numbered in groupby(enumerate(positions), lambda each: each[1] - each[0]):
-        run = [position for _, position in numbered]
+def runs(numbers: Iterable[int]) -> Iterator[range]:
+    """Of numbers in order, each once: those that follow each other together."""
+    for _, numbered in groupby(enumerate(numbers), lambda each: each[1] - each[0]):
+        run = [number for _, number in numbered]
         yield range(run[0], run[-1] + 1)

@@ -12,11 +12,11 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from functools import lru_cache
-from itertools import groupby
 
 from tantivy import Filter, Index, TextAnalyzer, TextAnalyzerBuilder, Tokenizer
 
 from memlog.blank import UNSEEN
+from memlog.runs import runs
 from memlog.scripts import UNSPACED
 
 TRIGRAM = 3
@@ -67,9 +67,7 @@ _MARKS = [
 
 def _class_of(codes: Iterable[int]) -> str:
     """What an expression has between brackets for these characters, ascending: as ranges it is compiled at once."""
-    runs = groupby(enumerate(codes), key=lambda at: at[1] - at[0])
-    ranges = ([code for _, code in run] for _, run in runs)
-    return "".join(f"{chr(each[0])}-{chr(each[-1])}" for each in ranges)
+    return "".join(f"{chr(run[0])}-{chr(run[-1])}" for run in runs(codes))
 
 
 _ACCENTS = _class_of(code for code in _MARKS if unicodedata.combining(chr(code)))
