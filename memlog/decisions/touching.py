@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import pairwise
 
-from memlog.rows import decode_entity, entity_key, memory_key, name_key, touching_key
+from memlog.rows import Entity, decode_entity, entity_key, memory_key, name_key, touching_key
 from memlog.state import State
 from memlog.storage.tables import Version
 
@@ -18,6 +18,11 @@ def entity_ids(name: str, state: State) -> list[str]:
     """The ids of the entities that have or ever had this name, the oldest first; also deleted ones."""
     named = (version.value.decode() for version in state.versions(name_key(name)))
     return list(dict.fromkeys(named))
+
+
+def entity_rows(entity_id: str, state: State) -> list[Entity]:
+    """The entity as it ever was, its last form last."""
+    return [decode_entity(each.value) for each in state.versions(entity_key(entity_id))]
 
 
 def gone_at(name: str, state: State) -> int | None:
@@ -49,7 +54,7 @@ def _merged_into(entity_id: str, state: State) -> set[str]:
 
     A name passes from one entity straight to another only where the two were merged, or split.
     """
-    rows = [decode_entity(each.value) for each in state.versions(entity_key(entity_id))]
+    rows = entity_rows(entity_id, state)
     found: set[str] = set()
     for name in rows[-1].aliases if rows else ():
         bearers = list(state.versions(name_key(name)))[::-1]
@@ -62,13 +67,11 @@ def _merged_into(entity_id: str, state: State) -> set[str]:
 
 def entity_positions(entity_id: str, state: State) -> set[int]:
     """Positions at which the entity, its observations or its relations were changed."""
-    encoded = entity_id.encode()
-    names = {decode_entity(each.value).name for each in state.versions(b"E" + encoded)}
     found: set[int] = set()
     for table in (b"E", b"O", b"H"):
-        found |= row_positions(table + encoded, state)
+        found |= row_positions(table + entity_id.encode(), state)
     first = min(found, default=0)
-    for name in names:
+    for name in {row.name for row in entity_rows(entity_id, state)}:
         touched = row_positions(touching_key(name), state)
         found.update(each for each in touched if each >= first)
     return found

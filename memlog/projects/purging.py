@@ -27,11 +27,11 @@ from memlog.codec import Entry
 from memlog.decisions.fitting import fits
 from memlog.decisions.graph import missing_entity
 from memlog.decisions.memories import FACT, missing_memory
-from memlog.decisions.touching import entity_ids, memory_positions
+from memlog.decisions.touching import entity_ids, entity_rows, memory_positions
 from memlog.errors import InvalidParameter, Refusal, refuse
 from memlog.evolve import evolve
 from memlog.log import Log
-from memlog.rows import Entity, decode_entity, entity_key, touching_key
+from memlog.rows import touching_key
 from memlog.scripts import UNSPACED
 from memlog.state import State
 from memlog.storage.tables import MemoryRows, Timeline
@@ -98,9 +98,10 @@ def _entities(target: Target, state: State) -> frozenset[str]:
         entity_id = wanted.pop()
         if entity_id not in found_ids:
             found_ids.add(entity_id)
-            row = _last_row(entity_id, state)
-            for name in (row.name, *row.aliases) if row else ():
-                wanted += [each for each in entity_ids(name, state) if state.entity(each) is None]
+            for row in entity_rows(entity_id, state)[-1:]:
+                for name in (row.name, *row.aliases):
+                    bore = entity_ids(name, state)
+                    wanted += [each for each in bore if state.entity(each) is None]
     return frozenset(found_ids)
 
 
@@ -124,22 +125,11 @@ def _is_loose_end(name: str, state: State) -> bool:
     )
 
 
-def _last_row(entity_id: str, state: State) -> Entity | None:
-    """The entity as it is, or as it was last."""
-    rows = _rows(entity_id, state)
-    return rows[-1] if rows else None
-
-
-def _rows(entity_id: str, state: State) -> list[Entity]:
-    """The entity as it ever was, its last form last."""
-    return [decode_entity(each.value) for each in state.versions(entity_key(entity_id))]
-
-
 def _names(entity_ids: Iterable[str], state: State) -> dict[str, str]:
     """Every name that the entities ever had, by its canonical form."""
     names: dict[str, str] = {}
     for entity_id in entity_ids:
-        for row in _rows(entity_id, state):
+        for row in entity_rows(entity_id, state):
             names |= {canonical(name): name for name in (row.name, *row.aliases)}
     return names
 
