@@ -68,20 +68,20 @@ class Settling:
         """Makes the folder's place and the catalogue's row agree with the project's log."""
         folder = self._folders.of(project_id) or self._brought_back(project_id)
         folder = folder or self._found_without_log(project_id)
+        if folder is None:
+            self._catalog.write(project_id, None)
+            return
         try:
-            project = None if folder is None else self._open.get(project_id)
+            project = self._open.get(project_id)
         except DamagedLog as error:  # nothing of it can be read
             log.warning("project %s stays where it is: %s", project_id, error.message)
-            if folder is not None and self._catalog.with_id(project_id) is None:
+            if self._catalog.with_id(project_id) is None:
                 status = self._folders.status(folder)
                 self._catalog.write(project_id, _nameless(project_id, status, self._clock()))
             return
-        row = None if project is None else project.status()
-        if project is not None and row is not None and project.damage is not None:
-            self._settle_damaged(row)
-            return
-        if folder is not None and row is None:
-            receipt = None if project is None else project.deletion()
+        row = project.status()
+        if row is None:
+            receipt = project.deletion()
             if receipt is not None:
                 self._deletions.keep(receipt)
             del project  # else its file would be on the disk as long as this lasts
@@ -89,15 +89,15 @@ class Settling:
             # First, else a folder that is left would be taken for one that lost its log.
             self._catalog.write(project_id, None)
             self._folders.throw_away(folder)
-        elif folder is not None and project is not None and row is not None:
+        elif project.damage is not None:
+            self._settle_damaged(row)
+        else:
             right = self._folders.home(project_id, row.status)
             if folder != right:
                 self._folders.move(folder, right)
             project.folder = right
             forget(project_id, self._folders.salvaged)
-        if row is not None and self._has_namesake(row):
-            row = None
-        self._catalog.write(project_id, row)
+            self._catalog.write(project_id, None if self._has_namesake(row) else row)
 
     def _brought_back(self, project_id: str) -> Path | None:
         """The folder that was put aside, where it was, because nothing took its place."""
