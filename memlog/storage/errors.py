@@ -55,45 +55,46 @@ def is_elsewhere(error: MemlogError) -> bool:
 
 def storage_error(path: Path, error: Exception, *, derived: bool = False) -> StorageError:
     """`error` of LMDB or the system, in words for the reader. What is in a `derived` file is there again by itself."""
-    suggestion = for_shortage(error) or (
-        "Run `memlog doctor` to see the state of the data directory."
+    return StorageError(
+        f"{path.name}: {reason(path, error)}", suggestion=_advice(path, error, derived)
     )
-    if isinstance(error, DAMAGES):
-        suggestion = (
-            "The file is damaged. `memlog verify` says where; `memlog restore` brings a project back "
-            "from a backup, indexes are built anew by themselves."
-        )
-        if derived:
-            suggestion = (
-                "The file is damaged and begun anew, no memory is lost with it: call again."
-            )
+
+
+def _advice(path: Path, error: Exception, derived: bool) -> str:
     no_folder = isinstance(error, (FileExistsError, NotADirectoryError))
     if no_folder and (in_the_way := _no_folder_above(path)) is not None:
-        suggestion = f"'{in_the_way.name}' is no folder, or a link that leads nowhere: move it away, then call again."
-    elif _TOO_LARGE in str(error):
-        suggestion = (
+        return f"'{in_the_way.name}' is no folder, or a link that leads nowhere: move it away, then call again."
+    if _TOO_LARGE in str(error):
+        return (
             "The system lets no file grow so large. Raise the limit where there is one (ulimit -f), or take a file "
             "system for larger files, then call again; nothing was written."
         )
-    elif isinstance(error, lmdb.DiskError) or any(said in str(error) for said in _DISK_FULL):
-        suggestion = "Free some space on the disk and call again; nothing was written."
-    elif _READ_ONLY in str(error):
-        suggestion = (
+    if isinstance(error, lmdb.DiskError) or any(said in str(error) for said in _DISK_FULL):
+        return "Free some space on the disk and call again; nothing was written."
+    if _READ_ONLY in str(error):
+        return (
             "It is mounted for reading only: mount it for writing, then call again. Where nobody chose that, the "
             "system did after a failure of the disk, and its own log says which."
         )
-    elif isinstance(error, (PermissionError, lmdb.ReadonlyError)) or _NOT_OURS in str(error):
-        suggestion = (
+    if isinstance(error, (PermissionError, lmdb.ReadonlyError)) or _NOT_OURS in str(error):
+        return (
             f"Give this user (number {os.getuid()}) the right to read and write the file and its "
             "folder, then call again."
         )
-    elif _NUMBER_TAKEN in str(error):
-        suggestion = (
+    if _NUMBER_TAKEN in str(error):
+        return (
             f"A process of another container has the same number, {os.getpid()}, and LMDB tells readers "
             "apart by it: two containers cannot serve one volume. Commands go into the one that "
             "serves: docker exec CONTAINER python -m memlog doctor."
         )
-    return StorageError(f"{path.name}: {reason(path, error)}", suggestion=suggestion)
+    if isinstance(error, DAMAGES) and derived:
+        return "The file is damaged and begun anew, no memory is lost with it: call again."
+    if isinstance(error, DAMAGES):
+        return (
+            "The file is damaged. `memlog verify` says where; `memlog restore` brings a project back "
+            "from a backup, indexes are built anew by themselves."
+        )
+    return for_shortage(error) or "Run `memlog doctor` to see the state of the data directory."
 
 
 def _no_folder_above(path: Path) -> Path | None:
