@@ -27,6 +27,11 @@ def canonical(text: str) -> str:
     return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
+def characters(text: str) -> int:
+    """The length as a person counts it: code points of the NFC form."""
+    return len(canonical(text))
+
+
 def plain(text: str) -> str:
     """The text without what many leave out when they type it, or type otherwise: case, accents, points of vowels,
     width, whether an i has its dot."""

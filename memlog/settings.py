@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import msgspec
 from msgspec import Meta
 
-from memlog.canonical import canonical
+from memlog.canonical import characters
 from memlog.closest import did_you_mean
 from memlog.commands import (
     MEMORY_CONTENT_CHARACTERS_MAX,
@@ -363,7 +363,7 @@ def _path(value: str | Path) -> Path:
 def _project(text: str) -> str:
     if not text.strip():
         return ""
-    if len(canonical(text)) > PROJECT_NAME_CHARACTERS_MAX:
+    if characters(text) > PROJECT_NAME_CHARACTERS_MAX:
         longest = f"a project's name has {PROJECT_NAME_CHARACTERS_MAX} characters at most"
         raise ValueError(f"{shorten(text)!r} is too long: {longest}")
     return text

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import UNSET
 
 from memlog.blank import is_blank
-from memlog.canonical import canonical
+from memlog.canonical import canonical, characters
 from memlog.closest import Suggestions
 from memlog.commands import (
     CONFIDENCE,
@@ -206,11 +206,6 @@ def _length(text: str, path: str, item: SavedEntity, what: str, most: int) -> It
 def _said(item: SavedEntity, path: str, problem: str, suggestion: str) -> Problem:
     name = shorten(item.name)
     return Problem(path, f"Entity '{name}' {problem}", suggestion, None, name)
-
-
-def characters(text: str) -> int:
-    """The length as a person counts it: code points of the NFC form."""
-    return len(canonical(text))
 
 
 def sentence_count(text: str) -> int:

@@ -16,9 +16,9 @@ from typing import Any
 
 import msgspec
 
+from memlog.canonical import characters
 from memlog.codec import Entry
 from memlog.commands import SAVED_OBSERVATION_MAX
-from memlog.decisions.saving import characters
 from memlog.rows import (
     ROW_TYPES,
     Entity,

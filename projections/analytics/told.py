@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from memlog.canonical import canonical
+from memlog.canonical import canonical, characters
 from memlog.codec import Entry
 from memlog.commands import SAVED_OBSERVATION_MAX
-from memlog.decisions.saving import characters
 from memlog.events import EntityCreated, ObservationAdded, RelationAdded
 from memlog.rows import text_key
 from memlog.state import State
