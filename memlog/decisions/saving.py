@@ -13,14 +13,11 @@ from itertools import islice
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
 
 from memlog.blank import is_blank
 from memlog.canonical import canonical, characters
 from memlog.closest import Suggestions
 from memlog.commands import (
-    CONFIDENCE,
-    IMPORTANCE,
     SAVED_NAME_MAX,
     SAVED_OBSERVATION_MAX,
     SAVED_OBSERVATION_MIN,
@@ -38,6 +35,7 @@ from memlog.decisions.graph import (
     pass_its_name,
     relate,
 )
+from memlog.decisions.superseding import rated
 from memlog.errors import InvalidParameter, Problem, refuse, shorten
 from memlog.events import EntityCreated, EntityRated, Event
 from memlog.state import State
@@ -83,22 +81,14 @@ def save_memory(command: SaveMemory, state: State, context: Context) -> Iterator
 
 def _save_entity(item: SavedEntity, state: State, context: Context) -> Iterator[Event]:
     entity = state.entity_named(item.name)
-    confidence = CONFIDENCE if item.confidence is UNSET else item.confidence
-    importance = IMPORTANCE if item.importance is UNSET else item.importance
     if entity is None:
         entity_id = context.new_id("ent")
-        kind = stored_type(item.entity_type)
-        yield EntityCreated(entity_id, item.name, kind, confidence, importance)
+        yield EntityCreated(entity_id, item.name, stored_type(item.entity_type), *rated(item))
     else:
-        entity_id = entity.id
-        rated = EntityRated(
-            entity_id,
-            entity.confidence if item.confidence is UNSET else item.confidence,
-            entity.importance if item.importance is UNSET else item.importance,
-        )
-        if (entity.confidence, entity.importance) != (rated.confidence, rated.importance):
-            yield rated
-    yield from add_texts(entity_id, item.observations, state, context, confidence, importance)
+        entity_id, before = entity.id, (entity.confidence, entity.importance)
+        if (now := rated(item, *before)) != before:
+            yield EntityRated(entity_id, *now)
+    yield from add_texts(entity_id, item.observations, state, context, *rated(item))
 
 
 # -- what is refused

@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from memlog.canonical import canonical
 from memlog.closest import Suggestions
-from memlog.commands import CONFIDENCE, IMPORTANCE, NewObservation
+from memlog.commands import CONFIDENCE, IMPORTANCE, NewObservation, SavedEntity
 from memlog.context import Context
 from memlog.decisions.facts import ID_MAX, Facts
 from memlog.errors import Conflict, ObservationNotFound, Problem, Refusal, shorten
@@ -33,11 +33,15 @@ def supersede(
     yield ObservationSuperseded(context.new_id("obs"), old.id, new.content, *rated(new))
 
 
-def rated(new: NewObservation) -> tuple[float, float]:
-    """Its confidence and importance."""
+def rated(
+    new: NewObservation | SavedEntity,
+    confidence: float = CONFIDENCE,
+    importance: float = IMPORTANCE,
+) -> tuple[float, float]:
+    """Its confidence and importance; these where it does not say."""
     return (
-        CONFIDENCE if new.confidence is UNSET else new.confidence,
-        IMPORTANCE if new.importance is UNSET else new.importance,
+        confidence if new.confidence is UNSET else new.confidence,
+        importance if new.importance is UNSET else new.importance,
     )
 
 
