@@ -139,7 +139,6 @@ class Suggestions:
     def __init__(self) -> None:
         self._told = self._compared = 0
         self._known: dict[Hashable, Names] = {}
-        self._newest: dict[str, str] = {}
         self._gone: dict[str, int | None] = {}
 
     def did_you_mean(
@@ -156,20 +155,6 @@ class Suggestions:
             return NOT_LOOKED_FOR
         self._compared += len(known)
         return known.did_you_mean(wanted)
-
-    def newest(self, version: str, successor: Callable[[str], str | None]) -> str:
-        """The end of a chain of versions, of which each is read once however many of them were named."""
-        passed: list[str] = []
-        newest = version
-        while newest not in self._newest:
-            passed.append(newest)
-            following = successor(newest)
-            if following is None:
-                break
-            newest = following
-        newest = self._newest.get(newest, newest)
-        self._newest.update(dict.fromkeys(passed, newest))
-        return newest
 
     def gone(self, name: str, look: Callable[[str], int | None]) -> int | None:
         """Where an entity lost this name; looked for once however often it was missed."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 from rapidfuzz import fuzz, process, utils
 
 from memlog.closest import (
@@ -17,8 +18,11 @@ from memlog.closest import (
     Names,
     Suggestions,
 )
+from memlog.decisions.facts import Facts
+from memlog.decisions.superseding import Superseded
+from memlog.rows import Observation
 from memlog.state import State
-from memlog.storage.tables import Version
+from memlog.storage.tables import MemoryRows, Timeline, Version
 from tests.service import Refused, client_on
 
 GIVEN = [
@@ -133,18 +137,28 @@ def test_of_very_many_names_the_first_missed_are_compared_and_the_rest_says_so()
     assert set(told[compared:]) == {NOT_LOOKED_FOR}
 
 
-def test_the_versions_of_a_chain_are_read_once_however_many_of_them_were_named() -> None:
-    chain = {f"obs_{version}": f"obs_{version + 1}" for version in range(100)}
+def test_the_versions_of_a_chain_are_read_once_however_many_of_them_were_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    chain = [f"obs_{version}" for version in range(101)]
+    first = Observation("", "ent_1", "tea", 1, 1, 1, None, None, None, None, 1.0, 0.5)
+    rows = {
+        each: replace(first, id=each, superseded_by=following)
+        for each, following in zip(chain, [*chain[1:], None], strict=True)
+    }
     read: list[str] = []
 
-    def successor(version: str) -> str | None:
-        read.append(version)
-        return chain.get(version)
+    def noting(_: State, observation_id: str) -> Observation | None:
+        read.append(observation_id)
+        return rows.get(observation_id)
 
-    near = Suggestions()
-    named = ["obs_50", "obs_0", "obs_100", *chain]
-    assert {near.newest(version, successor) for version in named} == {"obs_100"}
-    assert len(read) == len(set(read)) == 101
+    monkeypatch.setattr(State, "observation", noting)
+    state = State(Timeline(MemoryRows(), MemoryRows()))
+    superseded, facts = Superseded(state), Facts(state, "ent_1")
+    named = ["obs_50", "obs_0", *chain]
+    found = {newest.id for each in named for newest in superseded.newest(each, facts)}
+    assert found == {"obs_100"}
+    assert len(read) == len(named) + 100
 
 
 def test_where_a_name_was_lost_is_looked_for_once_however_often_it_was_missed(

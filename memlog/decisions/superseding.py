@@ -6,7 +6,6 @@ A fact that was superseded is named as a living one is: by id or by exact text.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
 from msgspec import UNSET
 
@@ -52,6 +51,7 @@ class Superseded:
         self._state = state
         self._near = Suggestions()
         self._said: dict[str, dict[str, list[Observation]]] = {}
+        self._ends: dict[str, Observation] = {}
 
     def by(self, content: str, wanted: str, facts: Facts) -> bool:
         """Whether `content` is what the fact of this id or text says by now: then there is nothing to do."""
@@ -105,11 +105,16 @@ class Superseded:
         return f"{which} is a fact of '{shorten(owner.name)}': pass that as entityName."
 
     def _end(self, version: Observation) -> Observation:
-        """The last of its versions."""
-        newest = self._state.observation(
-            self._near.newest(version.id, partial(_successor, self._state))
-        )
-        assert newest is not None, "a chain of versions has no gaps"
+        """The last of its versions. Each is followed once, however many of them were named."""
+        passed: list[str] = []
+        newest = version
+        while newest.id not in self._ends and newest.superseded_by is not None:
+            passed.append(newest.id)
+            following = self._state.observation(newest.superseded_by)
+            assert following is not None, "a chain of versions has no gaps"
+            newest = following
+        newest = self._ends.get(newest.id, newest)
+        self._ends.update(dict.fromkeys(passed, newest))
         return newest
 
 
@@ -120,9 +125,3 @@ def _instead(newest: Observation) -> str:
         f"Its newest version, {newest.id}, was deleted. "
         "Pass what is true now to add_observations, without `supersedes`."
     )
-
-
-def _successor(state: State, observation_id: str) -> str | None:
-    row = state.observation(observation_id)
-    assert row is not None, "a chain of versions has no gaps"
-    return row.superseded_by
