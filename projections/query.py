@@ -25,6 +25,7 @@ Which texts have a word, and how well they match, is left to `text.snapshot`.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple
 
 import msgspec
@@ -166,11 +167,9 @@ class _Parser:
     """Recursive descent, one method per rule of the grammar above."""
 
     def __init__(self, query: str) -> None:
-        self._tokens = []
-        for token in _tokens(query):
-            self._tokens.append(token)
-            if len(self._tokens) > ITEMS_MAX:
-                raise _Malformed
+        self._tokens = list(islice(_tokens(query), ITEMS_MAX + 1))
+        if len(self._tokens) > ITEMS_MAX:
+            raise _Malformed
         self._at = 0
         self._depth = 0
 
