@@ -69,7 +69,7 @@ class VectorFolders:
     def remove_unused(self, own: Path) -> None:
         for other in self._folder.glob("vectors-v*"):
             if other != own:
-                with _locked(other, fcntl.LOCK_EX) as alone:
+                with _unused(other) as alone:
                     if alone:
                         shutil.rmtree(other, ignore_errors=True)
 
@@ -99,14 +99,15 @@ class Use:
 
 
 @contextmanager
-def _locked(folder: Path, kind: int) -> Iterator[bool]:
+def _unused(folder: Path) -> Iterator[bool]:
+    """Whether nobody uses it, nor will meanwhile."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except OSError:
         yield False
         return
     try:
-        yield _lock(descriptor, kind)
+        yield _lock(descriptor, fcntl.LOCK_EX)
     finally:
         os.close(descriptor)
 
