@@ -9,8 +9,9 @@ import pytest
 from numpy.typing import NDArray
 
 from projections.vectors.codes import ERRORS, LEVELS, Codes, Steps
+from projections.vectors.columns import Ids
 from projections.vectors.index import DEVIATIONS, STEPS_MAX, VectorIndex, Vectors, accepted
-from projections.vectors.rows import Ids, Selection
+from projections.vectors.rows import Selection
 
 ROWS = 15_000
 DIMENSIONS = 384

@@ -6,27 +6,18 @@ Some 150 of them are gone over a dozen times, which takes an object each ten tim
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from projections.documents import Kind
 from projections.things import TextHit
-
-NO_ROW = -1
+from projections.vectors.columns import NO_ROW, Places
+from projections.vectors.rows import Described
 
 Numbers = NDArray[np.float64]
-Places = NDArray[np.int64]
 Given = float | Sequence[float] | NDArray[Any]
-
-
-class Described(NamedTuple):
-    """Refs, kinds and entities of some documents."""
-
-    refs: Sequence[str]
-    kinds: Sequence[Kind]
-    entities: Sequence[str]
 
 
 class Candidates:

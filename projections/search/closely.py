@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from projections.search.candidates import NO_ROW, Candidates, Places
+from projections.search.candidates import Candidates
 from projections.search.late import date_pieces, interaction
 from projections.search.questions import Posed
 from projections.search.ranking import LENT_REACH, Features, Scores, scores
 from projections.text import analysis
+from projections.vectors.columns import NO_ROW, Places
 from projections.vectors.look import Look
 
 CLOSE_MAX = 40

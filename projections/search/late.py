@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from projections.embedding.pieces import Asked, unpack
-from projections.search.candidates import Places
 from projections.search.ranking import Scores
 from projections.text import analysis
 from projections.text.dates import dates
+from projections.vectors.columns import Places
 
 COSINE_FLOOR = 0.4
 BESIDE_SHARE = 0.9

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from projections.search.candidates import Places
+from projections.vectors.columns import Places
 
 FIRST_WEIGHTS = {"words": 0.40, "meaning": 0.40}
 """While nothing was looked at closely."""

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from projections.embedding.embedder import Vectors
     from projections.search.candidates import Candidates
     from projections.search.closely import Ranking
+    from projections.vectors.columns import Ids
     from projections.vectors.look import Look
-    from projections.vectors.rows import Ids
 
 DEPTH = 60
 """How many documents each way of finding brings. Of more, hardly any ends up among the best (docs/search.md)."""

@@ -25,7 +25,8 @@ import faiss as faiss_module
 import numpy as np
 from numpy.typing import NDArray
 
-from projections.vectors.rows import Ids, Selection
+from projections.vectors.columns import Ids
+from projections.vectors.rows import Selection
 
 if TYPE_CHECKING:
     from projections.embedding.embedder import Vectors

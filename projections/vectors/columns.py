@@ -1,4 +1,4 @@
-"""Numbers in memory that are only ever appended to, or changed in place."""
+"""Numbers in memory that are only ever appended to, or changed in place; and what rows and places are."""
 
 from __future__ import annotations
 
@@ -6,6 +6,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+NO_ROW = -1
+
+Ids = NDArray[np.int64]
+"""Rows, by their numbers."""
+
+Places = NDArray[np.int64]
+"""Where each of some things stands among others; -1 where it does not."""
 
 
 class Column:

@@ -33,7 +33,8 @@ from numpy.typing import NDArray
 
 from memlog.errors import EmbeddingError
 from projections.vectors.codes import Codes, Steps
-from projections.vectors.rows import Ids, Selection
+from projections.vectors.columns import Ids
+from projections.vectors.rows import Selection
 
 COMPARED_MIN, COMPARED_TIMES = 300, 6
 """So many rows are compared, for each that is wanted. What is found with more and with fewer stands in

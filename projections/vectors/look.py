@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from projections.documents import Scope
-from projections.search.candidates import NO_ROW, Described, Places
+from projections.vectors.columns import NO_ROW, Ids, Places
 from projections.vectors.index import VectorIndex, Vectors
-from projections.vectors.rows import Ids, Rows
+from projections.vectors.rows import Described, Rows
 from projections.vectors.turns import Turns
 
 COMPARED_TIMES = 4

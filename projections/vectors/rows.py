@@ -15,17 +15,17 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import cached_property
+from typing import NamedTuple
 from zlib import crc32
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from projections.documents import KINDS, NEVER, Document, Scope, Written
+from projections.documents import KINDS, NEVER, Document, Kind, Scope, Written
 from projections.embedding.store import KEY_BYTES, key_of
-from projections.search.candidates import NO_ROW, Described
 from projections.text.analysis import asking, name_words
-from projections.vectors.columns import Column
+from projections.vectors.columns import NO_ROW, Column, Ids
 from projections.vectors.talks import StoredTalks, Talks
 
 ASKING_MAX = 255
@@ -35,7 +35,13 @@ SEVERAL = 2**32 - 1
 SELECTIONS_MAX = 16
 """Kept of those that were asked for since the last change: a bit a row each."""
 
-Ids = NDArray[np.int64]
+
+class Described(NamedTuple):
+    """Refs, kinds and entities of some documents."""
+
+    refs: Sequence[str]
+    kinds: Sequence[Kind]
+    entities: Sequence[str]
 
 
 class Selection:

@@ -16,12 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from projections.documents import Written
-from projections.search.candidates import NO_ROW
-from projections.vectors.columns import Column
+from projections.vectors.columns import NO_ROW, Column, Ids
 
 PAUSE_US = 3_600_000_000
-
-Ids = NDArray[np.int64]
 
 
 class StoredTalks(msgspec.Struct, array_like=True):
