@@ -34,7 +34,7 @@ from memlog.commands import (
     TypeName,
 )
 from memlog.controls import CONTROL, control_character
-from memlog.decisions.graph import leads_to_itself
+from memlog.decisions.names import leads_to_itself
 from memlog.errors import InvalidParameter, Problem, invalid_at, refuse, shorten
 from memlog.state import State
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import assert_never
 
@@ -29,12 +28,17 @@ from memlog.commands import (
 )
 from memlog.context import Context
 from memlog.decisions.facts import Facts
+from memlog.decisions.names import (
+    CREATE_IT,
+    exists_already,
+    former_names,
+    missing_entity,
+    required_entity,
+)
 from memlog.decisions.superseding import Superseded, rated, supersede
-from memlog.decisions.touching import came_after, gone_at
 from memlog.errors import (
     Conflict,
     EntityExists,
-    EntityNotFound,
     ObservationNotFound,
     Problem,
     Refusal,
@@ -52,14 +56,8 @@ from memlog.events import (
     RelationAdded,
     RelationDeleted,
 )
-from memlog.ids import is_id
 from memlog.rows import Entity, Relation
 from memlog.state import State
-
-CREATE_IT = "Create it first with create_entities."
-FIND_IT = "Look for it with search_nodes: it may have another name."
-"""Advice about an entity that is missing: to who would add to it, and to who reads or changes what is there."""
-
 
 # -- entities
 
@@ -137,12 +135,6 @@ def _existing(command: CreateEntities, state: State) -> Iterator[Refusal]:
         if state.entity_id_of(item.name) is not None:
             problem = exists_already(item.name, former)
             yield EntityExists, Problem(f"entities[{index}].name", problem, suggestion, item.name)
-
-
-def exists_already(name: str, former: Mapping[str, str]) -> str:
-    """What to say of a name that is taken, be it as one of the `former_names`."""
-    said = f"Entity with name {shorten(name)} exists already"
-    return f"{said}: it is called '{shorten(former[name])}' by now" if name in former else said
 
 
 # -- observations
@@ -316,79 +308,6 @@ def _loose_ends(command: CreateRelations, state: State) -> Iterator[Refusal]:
             if state.entity_id_of(name) is None:
                 path = f"relations[{index}].{end}"
                 yield missing_entity(name, path, state, near, far=CREATE_IT)
-
-
-# -- shared
-
-
-def missing_entity(
-    name: str,
-    path: str,
-    state: State,
-    near: Suggestions | None = None,
-    *,
-    far: str = FIND_IT,
-    at: int | None = None,
-) -> Refusal:
-    """`near` is that of all problems of a refusal, where there may be many; `far` is advised where no name is near.
-
-    `at` is the position as of which was asked, where that was not for now.
-    """
-    near = near or Suggestions()
-    suggestion = pass_its_name(name, state) or near.did_you_mean(name, State, state.names) or far
-    gone = near.gone(name, partial(gone_at, state=state))
-    came = None if at is None else came_after(at, name, state)
-    if came is not None:
-        suggestion = f"It came later, at position {came}: ask as of then."
-    elif gone is not None:
-        back = f'undo {{"position": {gone}}} brings it back.'
-        suggestion = f"{suggestion} It was there until position {gone}: {back}"
-    problem = f"Entity with name {shorten(name)} not found"
-    return EntityNotFound, Problem(path, problem, suggestion, shorten(name))
-
-
-def required_entity(name: str, path: str, state: State) -> Entity:
-    """Raises EntityNotFound."""
-    entity = state.entity_named(name)
-    if entity is None:
-        raise refusal([missing_entity(name, path, state)])
-    return entity
-
-
-def named_by_id(text: str, state: State) -> str | None:
-    """The name of the entity whose id stands where its name belongs."""
-    entity = state.entity(text) if is_id(text, "ent") else None
-    return None if entity is None else entity.name
-
-
-def former_names(names: Iterable[str], state: State) -> dict[str, str]:
-    """By a name that an entity had once, what it is called by now; without those also named so."""
-    found = {name: state.entity_named(name) for name in names}
-    named = {canonical(name) for name in found}
-    return {
-        name: entity.name
-        for name, entity in found.items()
-        if entity is not None and canonical(entity.name) not in named
-    }
-
-
-def leads_to_itself(source: str, target: str, state: State) -> str | None:
-    """What to say of a relation between two names of one entity; None of any other."""
-    now = state.current_name(source)
-    if canonical(source) == canonical(target) or canonical(now) != canonical(
-        state.current_name(target)
-    ):
-        return None
-    return (
-        f"'{shorten(source)}' and '{shorten(target)}' are names of one entity by now, '{shorten(now)}': "
-        "the relation leads from it to itself"
-    )
-
-
-def pass_its_name(text: str, state: State) -> str | None:
-    """What to say of such an id; None of any other text."""
-    name = named_by_id(text, state)
-    return None if name is None else f"That is the id of '{shorten(name)}': pass the name."
 
 
 def _once(contents: Iterable[str]) -> list[str]:

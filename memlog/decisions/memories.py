@@ -9,7 +9,7 @@ from typing import Any
 from memlog.canonical import canonical, text_of
 from memlog.commands import CreateMemory, ForgetMemory, StoreMemory, SupersedeMemory
 from memlog.context import Context
-from memlog.decisions.graph import named_by_id
+from memlog.decisions.names import named_by_id
 from memlog.decisions.touching import memory_positions
 from memlog.errors import (
     Conflict,

@@ -7,12 +7,7 @@ from collections.abc import Iterator
 from memlog.canonical import canonical
 from memlog.closest import Suggestions
 from memlog.commands import MergeEntities, RenameEntity
-from memlog.decisions.graph import (
-    exists_already,
-    former_names,
-    missing_entity,
-    required_entity,
-)
+from memlog.decisions.names import exists_already, former_names, missing_entity, required_entity
 from memlog.errors import EntityExists, Problem, Refusal, invalid_at, refuse
 from memlog.events import (
     EntityMerged,

@@ -28,13 +28,8 @@ from memlog.commands import (
     SaveMemory,
 )
 from memlog.context import Context
-from memlog.decisions.graph import (
-    add_texts,
-    former_names,
-    importance_kept,
-    pass_its_name,
-    relate,
-)
+from memlog.decisions.graph import add_texts, importance_kept, relate
+from memlog.decisions.names import former_names, pass_its_name
 from memlog.decisions.superseding import rated
 from memlog.errors import InvalidParameter, Problem, refuse, shorten
 from memlog.events import EntityCreated, EntityRated, Event

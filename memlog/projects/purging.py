@@ -25,8 +25,8 @@ from memlog.blank import UNSEEN
 from memlog.canonical import canonical, plain, strings
 from memlog.codec import Entry
 from memlog.decisions.fitting import fits
-from memlog.decisions.graph import missing_entity
 from memlog.decisions.memories import FACT, missing_memory
+from memlog.decisions.names import missing_entity
 from memlog.decisions.touching import entity_ids, entity_rows, memory_positions
 from memlog.errors import InvalidParameter, Refusal, refuse
 from memlog.evolve import evolve

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from memlog.closest import Names, did_you_mean
 from memlog.commands import Edge
 from memlog.decisions.facts import Facts
-from memlog.decisions.graph import named_by_id
+from memlog.decisions.names import named_by_id
 from memlog.decisions.superseding import Superseded
 from memlog.errors import StorageError, invalid_at, shorten
 from memlog.rows import Relation

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from memlog.codec import Entry
-from memlog.decisions.graph import missing_entity
+from memlog.decisions.names import missing_entity
 from memlog.decisions.touching import positions_of_name
 from memlog.errors import refusal
 from memlog.log import Log

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import click
 
-from memlog.decisions.graph import missing_entity
+from memlog.decisions.names import missing_entity
 from memlog.errors import refusal
 from memlog.rows import Entity, Observation, Relation
 from memlog.settings import Settings

@@ -15,7 +15,8 @@ from memlog.commands import (
     Edge,
     NewEntity,
 )
-from memlog.decisions.graph import former_names, importance_kept, leads_to_itself
+from memlog.decisions.graph import importance_kept
+from memlog.decisions.names import former_names, leads_to_itself
 from memlog.errors import shorten
 from memlog.events import (
     EntityCreated,

@@ -19,8 +19,8 @@ from memlog.commands import (
     UpdateObservation,
 )
 from memlog.decisions.facts import Facts
-from memlog.decisions.graph import missing_entity
 from memlog.decisions.memories import missing_memory
+from memlog.decisions.names import missing_entity
 from memlog.decisions.touching import memory_positions, positions_of_name
 from memlog.decisions.undoing import undone
 from memlog.errors import InvalidParameter, Problem, StorageError, refusal
