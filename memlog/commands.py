@@ -29,6 +29,11 @@ CONFIDENCE, IMPORTANCE = 1.0, 0.5
 RELATION_IMPORTANCE = 0.7
 
 Share = Annotated[float, Meta(ge=0, le=1, examples=[0.9])]
+Confidence = Annotated[Share, Meta(extra_json_schema={"default": CONFIDENCE})] | UnsetType
+Importance = Annotated[Share, Meta(extra_json_schema={"default": IMPORTANCE})] | UnsetType
+RelationImportance = (
+    Annotated[Share, Meta(extra_json_schema={"default": RELATION_IMPORTANCE})] | UnsetType
+)
 ProjectName = Annotated[str, Meta(min_length=1, max_length=PROJECT_NAME_CHARACTERS_MAX)]
 
 
@@ -106,12 +111,8 @@ class NewObservation(Command, frozen=True):
     supersedes: Annotated[
         str | None, Meta(description="Id or exact text of the fact it replaces")
     ] = None
-    confidence: Annotated[Share, Meta(extra_json_schema={"default": CONFIDENCE})] | UnsetType = (
-        UNSET
-    )
-    importance: Annotated[Share, Meta(extra_json_schema={"default": IMPORTANCE})] | UnsetType = (
-        UNSET
-    )
+    confidence: Confidence = UNSET
+    importance: Importance = UNSET
     """Not given, a fact that is there is not rated anew; the defaults are those of a new one."""
 
 
@@ -155,9 +156,7 @@ class Edge(Command, frozen=True):
 
 
 class NewRelation(Edge, frozen=True):
-    importance: (
-        Annotated[Share, Meta(extra_json_schema={"default": RELATION_IMPORTANCE})] | UnsetType
-    ) = UNSET
+    importance: RelationImportance = UNSET
 
 
 class CreateRelations(Command, frozen=True):
@@ -242,9 +241,7 @@ class SavedRelation(Command, frozen=True):
     relation_type: Annotated[
         str, Meta(extra_json_schema={"maxLength": SAVED_RELATION_TYPE_MAX}, examples=["works at"])
     ] = field(name="relationType")
-    importance: (
-        Annotated[Share, Meta(extra_json_schema={"default": RELATION_IMPORTANCE})] | UnsetType
-    ) = UNSET
+    importance: RelationImportance = UNSET
 
 
 class SavedEntity(Command, frozen=True):
@@ -284,12 +281,8 @@ class SavedEntity(Command, frozen=True):
     relations: Annotated[
         Sequence[SavedRelation], Meta(max_length=ITEMS_MAX, extra_json_schema={"minItems": 1})
     ]
-    confidence: Annotated[Share, Meta(extra_json_schema={"default": CONFIDENCE})] | UnsetType = (
-        UNSET
-    )
-    importance: Annotated[Share, Meta(extra_json_schema={"default": IMPORTANCE})] | UnsetType = (
-        UNSET
-    )
+    confidence: Confidence = UNSET
+    importance: Importance = UNSET
     """Not given, an entity that is there keeps what it has; the defaults are those of a new one."""
 
 
