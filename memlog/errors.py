@@ -5,6 +5,7 @@
     ├── LimitExceeded         LIMIT_EXCEEDED         the request is larger than memlog takes
     ├── NoActiveProject       NO_ACTIVE_PROJECT
     ├── ProjectNotFound       PROJECT_NOT_FOUND
+    │   └── PutAway                                  what was open of it is not any more
     ├── ProjectExists         PROJECT_EXISTS
     ├── ProjectArchived       PROJECT_ARCHIVED
     ├── EntityNotFound        ENTITY_NOT_FOUND
@@ -13,6 +14,8 @@
     ├── MemoryNotFound        MEMORY_NOT_FOUND
     ├── Conflict              CONFLICT               true of the request, false of the moment
     ├── StorageError          STORAGE_ERROR          the disk, the log or an index
+    │   ├── LogReplaced                              another file stands in the place of the log
+    │   ├── Closed                                   a file was closed before it was read
     │   └── DamagedLog                               and up to which position it is whole
     └── EmbeddingError        EMBEDDING_ERROR        the model or its endpoint
 
