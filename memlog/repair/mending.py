@@ -121,7 +121,7 @@ class _Mending:
     def done(self, project: events.ProjectCreated, repaired: bool) -> Mended:
         retold = tuple(at for gap in runs(self._holes) for at in self._retell(gap))
         while self._entries[-1] is None:  # nobody tells of the end
-            self._entries.pop(), self._values.pop(), self._holes.pop()
+            del self._entries[-1], self._values[-1], self._holes[-1]
         stood_in = set(self._stand_in(project))
         lost = {at for at in self._holes if self._entries[at] is None}
         unfit: set[int] = set()
