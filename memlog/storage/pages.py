@@ -71,7 +71,7 @@ class Pages:
         self.page_bytes, self.transaction, self.last_page = 0, -1, 0
         """Of the snapshot: the newest commit no later than the transaction."""
         self.main = self.free = Tree(NOWHERE, 0)
-        for at in self._metas():
+        for at in (0, *PAGE_SIZES):  # the second is behind the first, whatever its size
             meta = self._meta(at)
             fits = meta is not None and (transaction is None or meta.transaction <= transaction)
             if meta is not None and fits and meta.transaction > self.transaction:
@@ -81,10 +81,6 @@ class Pages:
         """Whether there is a meta page that can be believed."""
         if not self.readable:  # how large a page is, the numbers of the leaves tell
             self.page_bytes = max(PAGE_SIZES, key=lambda size: len(self._leaf_numbers(size)))
-
-    def _metas(self) -> tuple[int, ...]:
-        """Where meta pages may be: the first page, and the one behind it, whatever its size."""
-        return (0, *PAGE_SIZES)
 
     def _meta(self, at: int) -> _Meta | None:
         if at + HEADER.size + META.size > len(self.data):
