@@ -224,7 +224,7 @@ def _connected(row: Counts) -> bytes:
 
 
 def _orphaned(row: Counts) -> bytes:
-    return place(_LAST - row.born)
+    return newest_first(row.born)
 
 
 def _bits(share: float) -> int:
