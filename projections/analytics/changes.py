@@ -55,9 +55,9 @@ class Changes:
 
     def __init__(self, entry: Entry, state_at: Callable[[int], State]) -> None:
         position = entry.position
-        before, after = _Side(state_at(position - 1)), _Side(state_at(position))
+        self._before, self._after = _Side(state_at(position - 1)), _Side(state_at(position))
         self._time_us = entry.time_us
-        self._sides = ((before, -1), (after, 1))
+        self._sides = ((self._before, -1), (self._after, 1))
         self.entities: dict[int, Entity | None] = {}
         """Those whose own row changed, as they are after the entry."""
         self._facts: set[int] = set()
@@ -72,7 +72,7 @@ class Changes:
         """The hashes of names at which relations, that were looked at, now lead to nobody."""
         self.names = False
         """Whether a name came to mean another entity, or none."""
-        self._compare(after.state.touched(position))
+        self._compare(self._after.state.touched(position))
 
     def effect(self, counted: Callable[[int], Counts | None]) -> Effect:
         """The changes, with what they make of the counts that are known by birth."""
@@ -104,21 +104,19 @@ class Changes:
     def _updated_us(self, row: Entity | Counts) -> int:
         if row.born not in self.entities and row.born not in self._facts:
             return row.updated_us
-        after = self._sides[1][0]
-        entity = after.entity(row.id)
+        entity = self._after.entity(row.id)
         assert entity is not None, "it lives after the entry"
         if entity.updated_us == self._time_us:  # no fact is newer: they need not be read
             return entity.updated_us
-        return after.state.updated_us(entity)
+        return self._after.state.updated_us(entity)
 
     def _compare(self, keys: list[bytes]) -> None:
         relations: dict[str, _Pair | None] = {}
-        after = self._sides[1][0].state
         for key in keys:
             table = key[:1]
             if table == _NAMES:
                 self.names = True
-                for relation in after.relations_at(key[1:]):
+                for relation in self._after.state.relations_at(key[1:]):
                     relations.setdefault(relation.id)
             elif table in _COMPARED:
                 was, became = (side.state.row(key) for side, _ in self._sides)
@@ -147,10 +145,10 @@ class Changes:
     def _facts_left(self, entity_id: str) -> None:
         """Counts what is said of an entity that comes or goes alone: a repair left facts behind, if what took them
         along was lost, until it began to put that back."""
-        (before, _), (after, _) = self._sides
-        for fact in after.state.observations(entity_id):
+        before, after = self._before.state, self._after.state
+        for fact in after.observations(entity_id):
             key = observation_key(entity_id, fact.born)
-            if before.state.row(key) == after.state.row(key):
+            if before.row(key) == after.row(key):
                 self._observation((fact, fact))
 
     def _observation(self, pair: tuple[Observation | None, Observation | None]) -> None:
@@ -181,7 +179,7 @@ class Changes:
                     self.counts[born].degree += change
                 else:
                     self.counts[born].broken += change
-            if side is self._sides[1][0] and not whole:
+            if side is self._after and not whole:
                 self.waiting |= side.nobodies(row)
             if pair is not None:
                 self.relations += change
