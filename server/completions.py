@@ -27,7 +27,7 @@ from memlog.canonical import plain
 from memlog.errors import MemlogError, shorten
 from memlog.state import State
 from server.addresses import GRAPH, form_of
-from server.prompts import Prompts
+from server.prompts import LABELS_READ_MAX, Prompts
 from server.reading import read_in_thread
 from server.refusals import unknown
 from server.resources import Resources
@@ -36,7 +36,6 @@ from server.session import Session
 VALUES_MAX = 100
 TYPED_CHARACTERS_MAX = 2_000
 IDS_READ_MAX = 2_000
-LABELS_READ_MAX = 10_000
 ENTITIES_READ_MAX = 50_000
 LIMITS_OFFERED = ("10", "20", "50", "100")
 

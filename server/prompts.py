@@ -54,7 +54,8 @@ from server.tools.records import labels, lacking_labels
 GROUPS_MAX = 5
 GRAPH_CHARACTERS = ANSWER_CHARACTERS // 2
 """What the facts of the graph may take of what is recalled; records have the rest."""
-LABELS_READ_MAX = 200
+LABELS_READ_MAX = 10_000
+TYPES_TOLD_MAX = 200
 TYPES_OFTEN_USED = {"decision", "finding", "note", "runbook", "spec", "todo"}
 CONFIDENCE = 0.9
 
@@ -207,11 +208,10 @@ class Prompts:
         """Types in use, and types often used but for those in use in another case: each would hold half."""
         _, opened = self._session.project(project)
         with opened.read() as state:
-            found = list(islice(state.labels(), LABELS_READ_MAX))
-        types = (each.removeprefix("type:") for each in found if each.startswith("type:"))
-        used = set(map(one_line, types))
+            found = list(islice(state.labels(), LABELS_READ_MAX))  # tags, too
+        used = [one_line(each.removeprefix("type:")) for each in found if each.startswith("type:")]
         alike = {kind.casefold() for kind in used}
-        return ", ".join(sorted(used | (TYPES_OFTEN_USED - alike)))
+        return ", ".join(sorted({*used[:TYPES_TOLD_MAX]} | (TYPES_OFTEN_USED - alike)))
 
     def _decoded(self, tool: str, arguments: Mapping[str, Any]) -> msgspec.Struct:
         return decode(arguments, self._tools[tool].arguments)

@@ -263,6 +263,19 @@ def test_saving_does_not_offer_a_type_in_two_cases(tmp_path: Path) -> None:
     run(scenario)
 
 
+def test_many_tags_do_not_hide_which_types_are_in_use(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with joined(tmp_path) as server:
+            for at in range(0, 600, 20):
+                await server.note(
+                    f"x {at}", type="Decision", tags=[f"t{at + i}" for i in range(20)]
+                )
+            text = await prompt(server, "memory_save", content="y")
+            assert "choose `type`: Decision, finding, note, runbook, spec, todo" in text
+
+    run(scenario)
+
+
 def test_prompts_name_only_tools_that_are_there(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with joined(tmp_path, toolsets=("records",)) as server:
