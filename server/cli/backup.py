@@ -14,7 +14,7 @@ from memlog.errors import counted
 from memlog.settings import Settings
 from memlog.shell import command_line
 from server.cli.common import (
-    Folder,
+    FOLDER,
     bar_for,
     here,
     json_option,
@@ -34,7 +34,7 @@ TO_GO_BACK = (
 
 DELETED = "Not restored, for the last run did not find them or another of the name is newer"
 
-folder_argument = click.argument("folder", type=Folder())
+folder_argument = click.argument("folder", type=FOLDER)
 
 
 @click.command("backup")

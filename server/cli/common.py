@@ -72,16 +72,35 @@ INTEGER = click.IntRange(1, 2**63 - 1)
 """A number of entries, or a position: as large as a log knows them."""
 
 
-class Folder(click.Path):
-    """A folder that is named: an empty text would be the one that the command was started in."""
+class NamedPath(click.Path):
+    """A path that is named: an empty text, as a variable that is not set gives it, would be the folder that the command
+    was started in, or the usual file. `advice` tells what to do instead."""
 
-    def __init__(self) -> None:
-        super().__init__(path_type=Path, file_okay=False)
+    def __init__(self, advice: str, *, file_okay: bool = True, dir_okay: bool = True) -> None:
+        super().__init__(path_type=Path, file_okay=file_okay, dir_okay=dir_okay)
+        self._advice = advice
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "":
-            self.fail("it is empty. Name a folder; . is the one you are in.", param, ctx)
+            self.fail(f"it is empty. {self._advice}", param, ctx)
         return super().convert(value, param, ctx)
+
+
+class Named(click.types.StringParamType):
+    """A text that names something: an empty one would be the default, or all there are."""
+
+    def __init__(self, advice: str) -> None:
+        self._advice = advice
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, str) and not value.strip():
+            self.fail(f"it is empty. {self._advice}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+FOLDER = NamedPath("Name a folder; . is the one you are in.", file_okay=False)
+PROJECT = Named("Name a project (`memlog projects` lists them), or leave it out.")
+HOST = Named("Name an address (0.0.0.0 is all of this machine), or leave it out.")
 
 
 class ToRead(click.File):
@@ -112,35 +131,9 @@ class Helpful(click.Group):
         return super().parse_args(ctx, [*args[1:], "--help"] if args[:1] == ["help"] else args)
 
 
-class NamedProject(click.types.StringParamType):
-    """A project that is named: an empty text, as a variable that is not set gives it, would be the default one."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if isinstance(value, str) and not value.strip():
-            self.fail(
-                "it is empty. Name a project (`memlog projects` lists them), or leave it out.",
-                param,
-                ctx,
-            )
-        return super().convert(value, param, ctx)
-
-
-class Host(click.types.StringParamType):
-    """An address to serve on or to ask: an empty text would be all there are."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if isinstance(value, str) and not value.strip():
-            self.fail(
-                "it is empty. Name an address (0.0.0.0 is all of this machine), or leave it out.",
-                param,
-                ctx,
-            )
-        return super().convert(value, param, ctx)
-
-
 data_dir_option = click.option(
     "--data-dir",
-    type=Folder(),
+    type=FOLDER,
     help="Folder of the logs and indexes.  [env: MEMLOG_DATA_DIR]",
 )
 
@@ -190,7 +183,7 @@ def here(advice: str) -> str:
 project_option = click.option(
     "--project",
     "-p",
-    type=NamedProject(),
+    type=PROJECT,
     help="Project to work in.  [env: MEMLOG_PROJECT; default: default]",
 )
 
@@ -198,8 +191,8 @@ project_option = click.option(
 def project_argument(command: Command) -> Command:
     """The project behind the command, or as the option that other commands have."""
 
-    @click.argument("project", type=NamedProject(), required=False)
-    @click.option("--project", "-p", "named", type=NamedProject(), help="The same as PROJECT.")
+    @click.argument("project", type=PROJECT, required=False)
+    @click.option("--project", "-p", "named", type=PROJECT, help="The same as PROJECT.")
     @functools.wraps(command)
     def run(*, project: str | None, named: str | None, **arguments: Any) -> Any:
         if project is not None and named is not None:
@@ -221,7 +214,7 @@ def address_options(command: Command) -> Command:
             "--port", "http_port", type=int, help="Port for HTTP.  [env: MEMLOG_HTTP_PORT]"
         ),
         click.option(
-            "--host", "http_host", type=Host(), help="Address for HTTP.  [env: MEMLOG_HTTP_HOST]"
+            "--host", "http_host", type=HOST, help="Address for HTTP.  [env: MEMLOG_HTTP_HOST]"
         ),
     ):
         command = option(command)

@@ -22,10 +22,11 @@ from memlog.shell import command_line
 from memlog.times import iso
 from server.cli import output
 from server.cli.common import (
+    PROJECT,
     Above0,
     Command,
     Helpful,
-    NamedProject,
+    NamedPath,
     data_dir_option,
     here,
     json_option,
@@ -54,21 +55,9 @@ class Kept(NamedTuple):
     settings: Settings
 
 
-class TokensFile(click.Path):
-    """A file that is named: an empty text, as a variable that is not set gives it, would be the usual one."""
-
-    def __init__(self) -> None:
-        super().__init__(path_type=Path, dir_okay=False)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if value == "":
-            self.fail("it is empty. Name a file, or leave it out.", param, ctx)
-        return super().convert(value, param, ctx)
-
-
 tokens_file_option = click.option(
     "--tokens-file",
-    type=TokensFile(),
+    type=NamedPath("Name a file, or leave it out.", dir_okay=False),
     help="File of the tokens.  [env: MEMLOG_TOKENS_FILE]",
 )
 
@@ -131,7 +120,7 @@ def _of_file(advice: str) -> str:
     "--project",
     "projects",
     multiple=True,
-    type=NamedProject(),
+    type=PROJECT,
     help="A project to reach; default: all.",
 )
 @click.option(
