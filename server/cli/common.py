@@ -61,13 +61,6 @@ class Number(click.FloatRange):
         return number
 
 
-class Above0(Number):
-    """A number above 0, up to `most`."""
-
-    def __init__(self, most: float) -> None:
-        super().__init__(0, most, min_open=True)
-
-
 INTEGER = click.IntRange(1, 2**63 - 1)
 """A number of entries, or a position: as large as a log knows them."""
 

@@ -14,7 +14,7 @@ import msgspec
 
 from memlog.errors import InvalidParameter, shorten
 from memlog.settings import Settings, load
-from server.cli.common import Above0, Number, address_options, json_option, print_json, say
+from server.cli.common import Number, address_options, json_option, print_json, say
 
 BODY_BYTES_MAX = 64 * 1024
 AGAIN_SECONDS = 0.2
@@ -49,7 +49,7 @@ class Health(msgspec.Struct, frozen=True):
 @click.option(
     "--timeout",
     "timeout_s",
-    type=Above0(TIMEOUT_S_MAX),
+    type=Number(0, TIMEOUT_S_MAX, min_open=True),
     default=4.0,
     show_default=True,
     help="Seconds to wait for an answer.",

@@ -23,10 +23,10 @@ from memlog.times import iso
 from server.cli import output
 from server.cli.common import (
     PROJECT,
-    Above0,
     Command,
     Helpful,
     NamedPath,
+    Number,
     data_dir_option,
     here,
     json_option,
@@ -130,7 +130,7 @@ def _of_file(advice: str) -> str:
     type=click.Choice(TOOLSETS),
     help="A toolset to be offered; default: all.",
 )
-@click.option("--days", type=Above0(DAYS_MAX), help="How long it is good for.")
+@click.option("--days", type=Number(0, DAYS_MAX, min_open=True), help="How long it is good for.")
 @with_tokens
 def new(
     kept: Kept,
