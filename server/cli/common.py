@@ -131,6 +131,12 @@ data_dir_option = click.option(
 )
 
 
+def said_before(option: str) -> Any:
+    """What this option was given before the name of a command within a group; None where there is no such group."""
+    group = click.get_current_context().parent
+    return group.params.get(option) if group else None
+
+
 def with_settings(command: Command) -> Command:
     """Gives a command `--data-dir` and the settings object, as its first argument.
 
@@ -140,9 +146,8 @@ def with_settings(command: Command) -> Command:
     @data_dir_option
     @functools.wraps(command)
     def run(data_dir: Path | None, **arguments: Any) -> Any:
-        group = click.get_current_context().parent
-        before = group.params.get("data_dir") if group else None
-        named = click.get_current_context().meta[_NAMED_FOLDER] = data_dir or before
+        named = data_dir or said_before("data_dir")
+        click.get_current_context().meta[_NAMED_FOLDER] = named
         with spoken_of(arguments.get("project"), named):
             settings = load({"data_dir": named})[0]
             try:

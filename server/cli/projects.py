@@ -23,6 +23,7 @@ from server.cli.common import (
     one_line,
     open_console,
     print_json,
+    said_before,
     say,
     service_of,
     warn_of_put_aside,
@@ -61,18 +62,13 @@ def projects_command(
 @status_option
 @json_option
 @with_settings
-@click.pass_context
-def list_projects(
-    ctx: click.Context, settings: Settings, status: Wanted | None, as_json: bool
-) -> None:
+def list_projects(settings: Settings, status: Wanted | None, as_json: bool) -> None:
     """List the projects, as `memlog projects` alone does.
 
     \b
     Example: memlog projects list --status archived
     """
-    assert ctx.parent is not None
-    before = ctx.parent.params
-    _list(settings, status or before["status"] or "all", as_json or before["as_json"])
+    _list(settings, status or said_before("status") or "all", as_json or said_before("as_json"))
 
 
 def _list(settings: Settings, status: Wanted, as_json: bool) -> None:
@@ -101,8 +97,7 @@ def about_one(done: str) -> Callable[[Command], Command]:
         @functools.wraps(command)
         def run(settings: Settings, as_json: bool, **arguments: Any) -> None:
             row: ProjectRow = command(settings, **arguments)
-            group = click.get_current_context().parent
-            if as_json or (group and group.params["as_json"]):
+            if as_json or said_before("as_json"):
                 print_json(view_project(row))
             else:
                 say(f"{done} project '{one_line(row.name)}'.")

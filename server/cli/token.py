@@ -33,6 +33,7 @@ from server.cli.common import (
     new_table,
     open_console,
     print_json,
+    said_before,
     say,
     store_of,
     with_settings,
@@ -82,10 +83,8 @@ def with_tokens(command: Command) -> Command:
     def run(settings: Settings, tokens_file: Path | None, **arguments: Any) -> Any:
         from server.rights.tokens import Tokens, tokens_path
 
-        context = click.get_current_context()
-        group = context.parent
-        file = tokens_file or (group and group.params["tokens_file"])
-        context.meta[_NAMED_FILE] = file
+        file = tokens_file or said_before("tokens_file")
+        click.get_current_context().meta[_NAMED_FILE] = file
         try:
             return command(Kept(Tokens(file or tokens_path(settings)), settings), **arguments)
         except MemlogError as error:
