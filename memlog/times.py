@@ -7,6 +7,8 @@ from functools import lru_cache
 
 from memlog.errors import invalid_at, shorten
 
+DAY_US = 86_400_000_000
+
 LATEST_US = 253_402_300_799_999_999
 """The last microsecond that has a date, in the year 9999: no later one can be told."""
 

@@ -7,7 +7,7 @@ connected, facts that are short, calls that succeed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import click
@@ -16,6 +16,7 @@ import msgspec
 from memlog.errors import counted
 from memlog.projects.project import Project
 from memlog.settings import Settings
+from memlog.times import DAY_US, day
 from projections.analytics.tables import Count, Totals
 from server.cli.common import (
     json_option,
@@ -46,9 +47,6 @@ SHOWN_TOTALS = {
     "memories_active": "active memories",
     "threads": "threads",
 }
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_DAY = timedelta(days=1)
 
 
 class Metric(msgspec.Struct, frozen=True):
@@ -168,16 +166,12 @@ def _most_first(pairs: Iterable[tuple[str, int]]) -> dict[str, int]:
 
 def events_by_day(project: Project, last_us: int) -> dict[str, int]:
     """Events of each of the days (UTC) up to the last entry, found by seeking: the log is not read."""
-    last = (_EPOCH + timedelta(microseconds=last_us)).replace(
-        hour=0, minute=0, second=0, microsecond=0
-    )
-    starts = [last - _DAY * ago for ago in range(DAYS - 1, -2, -1)]
-    reached = [
-        project.position_at((start - _EPOCH) // timedelta(microseconds=1) - 1) for start in starts
-    ]
+    end_us = last_us - last_us % DAY_US + DAY_US
+    starts_us = range(end_us - DAYS * DAY_US, end_us + 1, DAY_US)
+    reached = [project.position_at(start_us - 1) for start_us in starts_us]
     return {
-        start.date().isoformat(): until - before
-        for start, before, until in zip(starts, reached, reached[1:], strict=False)
+        day(start_us): until - before
+        for start_us, (before, until) in zip(starts_us, pairwise(reached), strict=False)
     }
 
 

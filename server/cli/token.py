@@ -19,7 +19,7 @@ from memlog.controls import safe
 from memlog.errors import InvalidParameter, MemlogError, shorten
 from memlog.settings import TOOLSETS, Settings
 from memlog.shell import command_line
-from memlog.times import iso
+from memlog.times import DAY_US, iso
 from server.cli import output
 from server.cli.common import (
     PROJECT,
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
 TokenName = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._@-]{0,99}$")]
 
-DAY_US = 86_400_000_000
 DAYS_MAX = 36_500
 
 
