@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from memlog.projects.store import Store
-    from server.service import Opened, Service
+    from server.service import Service
 
 LEVELS: dict[LogLevel, int] = {
     "debug": logging.DEBUG,
@@ -250,13 +250,6 @@ def store_of(settings: Settings) -> Iterator[Store]:
     _log_what_is_wrong(settings)
     with closing(Store(settings.data_dir)) as store:
         yield store
-
-
-def open_project(service: Service, name: str | None) -> tuple[str, Opened]:
-    """The project a command works in; the default one is made on first use."""
-    from server.session import Session
-
-    return Session(service, service.settings.project).open(name)
 
 
 @contextmanager

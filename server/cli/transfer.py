@@ -21,7 +21,6 @@ from server.cli.common import (
     here,
     indexed,
     json_option,
-    open_project,
     print_json,
     progress_bar,
     project_option,
@@ -36,6 +35,7 @@ from server.cli.stopping import stopped_in_words
 from server.registry import ThreadId
 from server.rights.credentials import judge_lines
 from server.service import Opened
+from server.session import Session
 from server.tools.history import LAST_MAX
 
 DOUBTS_SHOWN = 20
@@ -129,7 +129,7 @@ def _import_graph(
     doubtful = _judge(settings, transfer.objects(data))
     placed = transfer.read(data)
     with service_of(settings) as service, progress_bar(hidden=as_json) as progress:
-        name, opened = open_project(service, project)
+        name, opened = Session(service, settings.project).open(project)
         if settings.strict_relations:  # what no command would take is refused before the first one
             with opened.project.read() as state:
                 transfer.read(data, lambda name: state.entity_id_of(name) is not None)
