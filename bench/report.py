@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import starmap
 
 import msgspec
 from rich.table import Table
@@ -76,9 +77,13 @@ def headlines(measured: Measured) -> Table:
 def _drawn(title: str, columns: Sequence[str]) -> Table:
     drawn = Table(title=title, title_justify="left", title_style="bold", box=None)
     for column in columns:
-        numeric = column.endswith(("ms", "MB")) or column in {"n", "ratio"}
+        numeric = _is_numeric(column)
         drawn.add_column(column, justify="right" if numeric else "left", no_wrap=numeric)
     return drawn
+
+
+def _is_numeric(column: str) -> bool:
+    return column.endswith(("ms", "MB")) or column in {"n", "ratio"}
 
 
 def headline_rows(measured: Measured) -> Iterator[tuple[Section, Row]]:
@@ -117,19 +122,8 @@ def verdict(sections: Sequence[Section]) -> str:
 
 def page(machine: Machine, measured: Measured) -> str:
     said = verdict([section for _, section in measured])
-    return (
-        "\n".join(
-            [
-                _INTRODUCTION,
-                _machine(machine),
-                said,
-                "",
-                *_headlines(measured),
-                *_sections(measured),
-            ]
-        ).rstrip()
-        + "\n"
-    )
+    told = [_INTRODUCTION, _machine(machine), said, "", *_headlines(measured), *_sections(measured)]
+    return "\n".join(told).rstrip() + "\n"
 
 
 def _machine(machine: Machine) -> str:
@@ -144,10 +138,7 @@ def _machine(machine: Machine) -> str:
 
 def _headlines(measured: Measured) -> Iterator[str]:
     yield "## Headlines\n"
-    yield _line(HEADLINE_COLUMNS)
-    yield _line(["---", "---", *["--:"] * 4, "---"])
-    yield from (_line(_headline_cells(*found)) for found in headline_rows(measured))
-    yield ""
+    yield from _written(HEADLINE_COLUMNS, starmap(_headline_cells, headline_rows(measured)))
 
 
 def _sections(measured: Measured) -> Iterator[str]:
@@ -161,15 +152,9 @@ def _sections(measured: Measured) -> Iterator[str]:
         before = name
         yield f"**{section.title}**\n"
         if section.rows:
-            yield _line(COLUMNS)
-            yield _line(["---", *["--:"] * 3, "---", "--:", "--:", "---"])
-            yield from (_line(_emphasised(row)) for row in section.rows)
-            yield ""
+            yield from _written(COLUMNS, map(_emphasised, section.rows))
         if section.sizes:
-            yield _line(SIZE_COLUMNS)
-            yield _line(["---", "--:", "---", "--:", "--:", "---"])
-            yield from (_line(_size_cells(size)) for size in section.sizes)
-            yield ""
+            yield from _written(SIZE_COLUMNS, map(_size_cells, section.sizes))
         for skipped in section.skipped:
             yield f"Skipped, {skipped.name}: {skipped.reason}\n"
 
@@ -204,10 +189,8 @@ def _size_cells(size: Size) -> list[str]:
 
 
 def _headline_cells(section: Section, row: Row) -> list[str]:
-    floor_ms = "" if row.floor_p50_ms is None else _three_digits(row.floor_p50_ms)
-    ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
-    times = [_three_digits(row.p50_ms), _three_digits(row.p99_ms), floor_ms, ratio]
-    return [section.title, row.name, *times, _goals(row.goals)]
+    _, p50, p99, _, _, *rest = _cells(row)
+    return [section.title, row.name, p50, p99, *rest]
 
 
 def _goals(goals: Sequence[Judged]) -> str:
@@ -217,6 +200,14 @@ def _goals(goals: Sequence[Judged]) -> str:
 def _three_digits(value: float) -> str:
     """Three digits that count."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _written(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """A table of Markdown, and an empty line behind it."""
+    yield _line(columns)
+    yield _line(["--:" if _is_numeric(column) else "---" for column in columns])
+    yield from map(_line, rows)
+    yield ""
 
 
 def _line(cells: Sequence[str]) -> str:
