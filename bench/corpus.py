@@ -80,11 +80,9 @@ class Entity(msgspec.Struct, frozen=True):
         )
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "entityType": self.entity_type,
-            "observations": list(self.observations),
-        }
+        """As a client sends it."""
+        told: dict[str, Any] = msgspec.to_builtins(self.as_command())
+        return told
 
 
 class Record(msgspec.Struct, frozen=True):

@@ -12,12 +12,13 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import msgspec
+
 from bench import corpus, reference
 from bench.rows import Row, Section, Skipped, floor, row
 from bench.timing import Step, beside
 from bench.wire import SERVE, Server, result_of
 from bench.world import World, batches
-from memlog.commands import NewRelation
 
 Calls = Callable[[int], tuple[str, dict[str, Any]]]
 """The call of a tool for each number of a sample."""
@@ -46,7 +47,7 @@ def _fill(server: Server, entities: Sequence[corpus.Entity]) -> None:
     for batch in batches(entities):
         made = {"entities": [each.as_json() for each in batch]}
         result_of(server.ask(server.call("create_entities", made)))
-    edges = [_edge(each) for each in corpus.relations(entities)]
+    edges = msgspec.to_builtins(corpus.relations(entities))
     result_of(server.ask(server.call("create_relations", {"relations": edges})))
 
 
@@ -91,7 +92,3 @@ def _calls(
     yield lambda number: ("delete_observations", {"deletions": [fact(number, "observations")]})
     yield lambda number: ("delete_relations", {"relations": [edge(number)]})
     yield lambda number: ("delete_entities", {"entityNames": [fresh[number].name]})
-
-
-def _edge(relation: NewRelation) -> dict[str, str]:
-    return {"from": relation.source, "to": relation.target, "relationType": relation.relation_type}
