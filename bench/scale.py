@@ -20,7 +20,7 @@ from bench.replay import replayed
 from bench.rows import Row, Section, Skipped, at_most_megabytes, floor, row, size
 from bench.startup import started
 from bench.timing import Step, beside
-from bench.world import ITEMS_PER_COMMAND, Prepared, World, creations
+from bench.world import ITEMS_PER_COMMAND, Prepared, World, creations, per_observation
 from server.service import Service
 
 RESIDENT_MEGABYTES_MAX = 500.0
@@ -152,11 +152,7 @@ def _bulk(world: World, prepared: Prepared) -> Section:
     step = Step(lambda number: file.write_all(msgspec.json.encode(commands[number])))
     taken = beside(len(commands), {BARE_BULK: step})[BARE_BULK]
     file.close()
-    each = [
-        ns // (len(command.entities) * corpus.FACTS_PER_ENTITY)
-        for ns, command in zip(taken, commands, strict=True)
-    ]
-    bare = floor(BARE_BULK, each)
+    bare = floor(BARE_BULK, per_observation(taken, commands))
     stored = prepared.storing_ns
     rate = f"{1e9 * len(stored) / sum(stored):,.0f}/s"
     title = f"Storing {ITEMS_PER_COMMAND} entities in a command, {prepared.size:,} observations"

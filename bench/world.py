@@ -255,13 +255,9 @@ class World:
         )
 
     def _store(self, service: Service, opened: Opened, entities: list[corpus.Entity]) -> list[int]:
-        """Nanoseconds an observation, of each command."""
         commands = creations(entities)
         taken = self.execute(f"{len(entities):,} entities: log", service, opened, commands)
-        return [
-            ns // (len(command.entities) * corpus.FACTS_PER_ENTITY)
-            for ns, command in zip(taken, commands, strict=True)
-        ]
+        return per_observation(taken, commands)
 
     def execute(
         self, what: str, service: Service, opened: Opened, commands: Sequence[AnyCommand]
@@ -307,6 +303,14 @@ def creations(entities: Sequence[corpus.Entity]) -> list[CreateEntities]:
     return [
         CreateEntities(entities=[each.as_command() for each in batch])
         for batch in batches(entities)
+    ]
+
+
+def per_observation(taken_ns: Sequence[int], commands: Sequence[CreateEntities]) -> list[int]:
+    """Nanoseconds an observation, of the nanoseconds that each command took."""
+    return [
+        ns // (len(command.entities) * corpus.FACTS_PER_ENTITY)
+        for ns, command in zip(taken_ns, commands, strict=True)
     ]
 
 
