@@ -99,14 +99,13 @@ def percentile_ns(times_ns: Sequence[int], share: float) -> int:
     return ranked[max(0, math.ceil(share * len(ranked)) - 1)]
 
 
-def floor(name: str, times_ns: Sequence[int], *, note: str = "") -> Row:
+def floor(name: str, times_ns: Sequence[int]) -> Row:
     return Row(
         name=name,
         n=len(times_ns),
         p50_ms=percentile_ns(times_ns, 0.50) / NS_PER_MS,
         p99_ms=percentile_ns(times_ns, 0.99) / NS_PER_MS,
         is_floor=True,
-        note=note,
     )
 
 
@@ -119,7 +118,7 @@ def row(
     note: str = "",
 ) -> Row:
     """What was measured above `floors`; a floor that is paid twice is listed twice."""
-    bare = floor(name, times_ns, note=note)
+    bare = floor(name, times_ns)
     floor_p50_ms = sum(each.p50_ms for each in floors)
     return msgspec.structs.replace(
         bare,
@@ -128,6 +127,7 @@ def row(
         floor_p50_ms=floor_p50_ms,
         ratio=bare.p50_ms / floor_p50_ms,
         goals=[_judged(goal, times_ns) for goal in goals],
+        note=note,
     )
 
 
