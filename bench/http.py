@@ -213,10 +213,8 @@ def _together(
     return pool.submit(together, port, clients, requests, pause_seconds).result()
 
 
-@contextmanager
-def _clients() -> Iterator[ProcessPoolExecutor]:
-    with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as pool:
-        yield pool
+def _clients() -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn"))
 
 
 @contextmanager

@@ -210,11 +210,8 @@ class World:
 
     def vectors(self, texts: Sequence[str]) -> Any:
         """Their vectors, from the cache of the data directory where they are in it."""
-        cache = VectorCache(self.vectors_file)
-        try:
+        with closing(VectorCache(self.vectors_file)) as cache:
             return CachedEmbedder(self.embedder, cache).vectors(texts)
-        finally:
-            cache.close()
 
     # -- projects
 
