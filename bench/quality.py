@@ -43,6 +43,7 @@ from server.service import Service
 
 DEPTHS = (1, 5, 10, 25, 50)
 HIT_DEPTH = 10
+FIGURES = (*(f"R@{depth}" for depth in DEPTHS), f"hit@{HIT_DEPTH}", "MRR")
 OBSERVATIONS: frozenset[Kind] = frozenset({"observation"})
 WARM_UP = "what do we know about this?"
 
@@ -133,6 +134,11 @@ class Figures(msgspec.Struct, frozen=True):
             fmean(1 / min(places) if places else 0.0 for _, places in outcomes),
         )
 
+    def cells(self) -> list[str]:
+        """As they are shown under `FIGURES`."""
+        percents = [f"{share:.1f}" for share in (*self.recall, self.hit)]
+        return [*percents, f"{self.reciprocal_rank:.3f}"]
+
 
 def by_turn(answers: Sequence[Answer]) -> Figures:
     return Figures.of([(answer.wanted, answer.places) for answer in answers])
@@ -158,8 +164,7 @@ def tables(answers: Sequence[Answer]) -> Iterator[Table]:
 def _table(
     title: str, answers: Sequence[Answer], figures: Callable[[Sequence[Answer]], Figures]
 ) -> Table:
-    heads = [f"R@{depth}" for depth in DEPTHS]
-    shown = Table("questions", "n", "mode", *heads, f"hit@{HIT_DEPTH}", "MRR", title=title)
+    shown = Table("questions", "n", "mode", *FIGURES, title=title)
     groups = {"all": set(CATEGORIES)}
     groups |= {name: {category} for category, name in CATEGORIES.items()}
     for name, categories in groups.items():
@@ -167,31 +172,23 @@ def _table(
             chosen = [each for each in answers if each.mode == mode and each.category in categories]
             if chosen:
                 row = figures(chosen)
-                percents = [f"{share:.1f}" for share in (*row.recall, row.hit)]
-                shown.add_row(
-                    name, str(row.questions), mode, *percents, f"{row.reciprocal_rank:.3f}"
-                )
+                shown.add_row(name, str(row.questions), mode, *row.cells())
         shown.add_section()
     return shown
 
 
 def ablation_table(service: Service, known: Sequence[Stored]) -> Table:
     """By turn and over all questions, hybrid search as it is and without one part at a time."""
-    heads = [f"R@{depth}" for depth in DEPTHS]
-    shown = Table("hybrid search", *heads, f"hit@{HIT_DEPTH}", "MRR", "session R@10", "p50 ms")
+    shown = Table("hybrid search", *FIGURES, "session R@10", "p50 ms")
     for each in known:  # so that no variant has to embed what it is asked
         for question in each.conversation.questions:
             service.embeddings.get().query(question.text)
     for name, variant in VARIANTS.items():
         with variant():
             answers = [answer for each in known for answer in asked(service, each, ("hybrid",))]
-        row = by_turn(answers)
-        percents = [f"{share:.1f}" for share in (*row.recall, row.hit)]
         sessions = by_session(answers).recall[DEPTHS.index(HIT_DEPTH)]
         p50 = percentile_ns([answer.elapsed_ns for answer in answers], 0.50) / 1e6
-        shown.add_row(
-            name, *percents, f"{row.reciprocal_rank:.3f}", f"{sessions:.1f}", f"{p50:.1f}"
-        )
+        shown.add_row(name, *by_turn(answers).cells(), f"{sessions:.1f}", f"{p50:.1f}")
     return shown
 
 
