@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from memlog.settings import Settings
@@ -264,7 +265,8 @@ def test_a_dead_endpoint_is_asked_once_and_the_vectors_before_serve(
             assert found == "e042"
             assert "with the embedder before, by-hash-old" in notice
             assert "left alone for another" in notice
-        report = doctor._embedder(client.service)
+        with click.Context(doctor.doctor_command):
+            report = doctor._embedder(client.service)
         assert "HTTP 500: out of order" in report["state"]
     assert len(endpoint.asked) == 1
 

@@ -201,6 +201,13 @@ def test_the_doctor_tells_that_deletions_cannot_be_read(tmp_path: Path, how: str
     assert memlog("doctor", "--json").json["deletions"]["error"].startswith("deletions.json")
 
 
+def test_the_doctor_advises_commands_about_the_folder_that_was_named_to_it(tmp_path: Path) -> None:
+    memlog = holding_lines(tmp_path)
+    (memlog.data_dir / "deletions.json").mkdir()
+    told = memlog("doctor", "--json", "--data-dir", memlog.data_dir).json["deletions"]
+    assert f"`memlog doctor --data-dir {memlog.data_dir}`" in told["hint"]
+
+
 def test_an_archiving_sent_again_is_answered_alike_and_leaves_the_project_active(
     client: Client,
 ) -> None:

@@ -127,7 +127,7 @@ def _http(settings: Settings) -> dict[str, str]:
     try:
         access_and_certificate(settings)
     except MemlogError as error:
-        return {"error": error.message, "hint": here(hint_of(error) or "")}
+        return _told(error)
     return {}
 
 
@@ -138,7 +138,8 @@ def _embedder(service: Service) -> dict[str, str]:
         embedder = service.embeddings.get()
         embedder.query_vector("is anyone there")
     except MemlogError as error:
-        return {"state": error.message, "hint": hint_of(error) or ""}
+        told = _told(error)
+        return {"state": told["error"], "hint": told["hint"]}
     return {"state": "well", "key": embedder.key, "dimensions": str(embedder.dimensions)}
 
 
@@ -159,18 +160,15 @@ def _project(service: Service, row: ProjectRow) -> dict[str, Any]:
     except ProjectNotFound:
         raise
     except MemlogError as error:
-        report["error"], report["hint"] = error.message, _hint(error, row.name)
-    else:
-        if damage is not None:
-            report["error"], report["hint"] = damage.message, _hint(damage, row.name)
-    return report
+        return report | _told(error, row.name)
+    return report if damage is None else report | _told(damage, row.name)
 
 
 def _deletions(service: Service) -> dict[str, str]:
     try:
         service.store.deletions.require_readable()
     except MemlogError as error:
-        return {"error": error.message, "hint": hint_of(error) or ""}
+        return _told(error)
     return {}
 
 
@@ -185,8 +183,8 @@ def _active(service: Service, name: str) -> dict[str, Any]:
     }
 
 
-def _hint(error: MemlogError, project: str) -> str:
-    return here(hint_of(error, project) or "")
+def _told(error: MemlogError, project: str | None = None) -> dict[str, str]:
+    return {"error": error.message, "hint": here(hint_of(error, project) or "")}
 
 
 def _ahead(project: Project) -> dict[str, str]:
