@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from stat import S_IMODE
@@ -220,6 +221,7 @@ def _print(report: dict[str, Any]) -> None:
     from rich.markup import escape
 
     console = open_console()
+    tell = partial(console.print, markup=False)
     packages = ", ".join(f"{name} {number}" for name, number in report["packages"].items())
     console.print(f"memlog {report['memlog']} on Python {report['python']} ({packages})")
     table = new_table("setting", "value", "from")
@@ -227,34 +229,28 @@ def _print(report: dict[str, Any]) -> None:
         table.add_row(field, escape(each["value"]), each["from"])
     console.print(table)
     for variable, hint in report["unknown"].items():
-        console.print(f"{variable} is no setting and does nothing. {hint}", markup=False)
+        tell(f"{variable} is no setting and does nothing. {hint}")
     if "state" in report["data_dir"]:
-        console.print(
-            f"data directory {report['data_dir']['path']}: {report['data_dir']['state']}",
-            markup=False,
-        )
+        tell(f"data directory {report['data_dir']['path']}: {report['data_dir']['state']}")
     if "hint" in report["data_dir"]:
-        console.print(
-            f"data directory of mode {report['data_dir']['mode']}. {report['data_dir']['hint']}",
-            markup=False,
-        )
+        tell(f"data directory of mode {report['data_dir']['mode']}. {report['data_dir']['hint']}")
     if "hint" in report["tokens"]:
-        console.print(report["tokens"]["hint"], markup=False)
+        tell(report["tokens"]["hint"])
     if told := report["http"]:
-        console.print(f"no server over HTTP: {told['error']}. {told['hint']}", markup=False)
+        tell(f"no server over HTTP: {told['error']}. {told['hint']}")
     hint = report["embedder"].get("hint")
     embedder = ", ".join(each for name, each in report["embedder"].items() if name != "hint")
-    console.print(f"embedder: {embedder}" + (f". {hint}" if hint else ""), markup=False)
+    tell(f"embedder: {embedder}" + (f". {hint}" if hint else ""))
     for name, each in report["projects"].items():
         vectors = each.get("vectors", {})
         shown = {key: value for key, value in each.items() if key not in ("vectors", "projections")}
         shown |= each.get("projections", {})
         said = ", ".join(f"{key} {value}" for key, value in shown.items())
-        console.print(f"project {one_line(name)}: {said}", markup=False)
+        tell(f"project {one_line(name)}: {said}")
         for key, texts in vectors.items():
             counts = f"{texts['embedded']} texts embedded, {texts['pending']} pending"
-            console.print(f"  vectors of {key}: {counts}", markup=False)
+            tell(f"  vectors of {key}: {counts}")
     if told := report["deletions"]:
-        console.print(f"deletions: {told['error']}. {told['hint']}", markup=False)
+        tell(f"deletions: {told['error']}. {told['hint']}")
     for why in report["left_out"].values():
-        console.print(f"project {why}", markup=False)
+        tell(f"project {why}")
