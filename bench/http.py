@@ -30,6 +30,7 @@ PAUSE_SECONDS = 0.25
 PROCESSES = 2
 READ_MS_MAX, SEARCH_MS_MAX = 2.0, 8.0
 START_SECONDS_MAX = 60.0
+BARE = "a request that does nothing"
 
 
 def run(world: World) -> Iterator[Section]:
@@ -44,13 +45,13 @@ def run(world: World) -> Iterator[Section]:
             times = {
                 name: _together(pool, port, clients, calls)
                 for name, calls in (
-                    ("a request that does nothing", [NOTHING] * len(reads)),
+                    (BARE, [NOTHING] * len(reads)),
                     ("open_nodes", reads),
                     ("search_nodes, text", by_words[start::2]),
                     ("search_nodes", searches[start::2]),  # none whose vector is in the cache
                 )
             }
-            nothing = floor("a request that does nothing", times["a request that does nothing"])
+            nothing = floor(BARE, times[BARE])
             goals = [at_most_ms(READ_MS_MAX)] if clients == 1 else []
             sought = [at_most_ms(SEARCH_MS_MAX)] if clients == CLIENTS else []
             yield Section(
@@ -62,30 +63,24 @@ def run(world: World) -> Iterator[Section]:
                     nothing,
                 ],
             )
-        yield _unhurried(world, pool, port, prepared.size, names, queries)
+        yield _unhurried(world, pool, port, prepared.size, names)
         yield _load(world, pool, port, names, queries)
 
 
 def _unhurried(
-    world: World,
-    pool: ProcessPoolExecutor,
-    port: int,
-    size: int,
-    names: Sequence[str],
-    queries: Sequence[str],
+    world: World, pool: ProcessPoolExecutor, port: int, size: int, names: Sequence[str]
 ) -> Section:
     count = world.scale.calls
     reads = [_read(name) for name in names[:count]]
     fresh = corpus.queries(world.draw(count), count)  # their vectors are in no cache
     searches = [_search(query) for query in fresh]
-    each_pause = f"{PAUSE_SECONDS:g} s"
     nothing, *times = (
         _together(pool, port, CLIENTS, calls, PAUSE_SECONDS)
         for calls in ([NOTHING] * count, reads, searches)
     )
-    bare = floor("a request that does nothing", nothing)
+    bare = floor(BARE, nothing)
     return Section(
-        f"HTTP, {CLIENTS} clients that pause for {each_pause}, {size:,} observations",
+        f"HTTP, {CLIENTS} clients that pause for {PAUSE_SECONDS:g} s, {size:,} observations",
         [
             row("open_nodes", times[0], [bare], goals=[at_most_ms(READ_MS_MAX)]),
             row("search_nodes", times[1], [bare], goals=[at_most_ms(SEARCH_MS_MAX)]),
@@ -109,7 +104,7 @@ def _load(
         times += taken
         written += acknowledged
     _require_there(port, written)
-    nothing = floor("a request that does nothing", _together(pool, port, 1, [NOTHING] * 50))
+    nothing = floor(BARE, _together(pool, port, 1, [NOTHING] * 50))
     note = f"{len(times) / seconds:,.0f} calls/s, {len(written):,} writes, none lost"
     return Section(
         f"HTTP, {CLIENTS_UNDER_LOAD} clients for {seconds:g} s, mixed",
