@@ -69,8 +69,13 @@ class Limits:
         self._bodies = Bodies(
             bytes_max=body_bytes_max, bodies_max=requests_max, patience_s=patience_s
         )
-        self.working = 0
+        self._worked_on: set[Whole] = set()
         self._lasting: set[anyio.CancelScope] = set()
+
+    @property
+    def working(self) -> int:
+        """How many requests with a body are worked on."""
+        return len(self._worked_on)
 
     def end_lasting(self) -> None:
         """Ends the streams that would last as long as their clients listen, and the wait for bodies."""
@@ -87,7 +92,7 @@ class Limits:
                 await refusal(scope, receive, send)
             elif scope["method"] == "GET":  # streams, and those who look whether it is alive
                 # Without its body: it has no business here, and may never come.
-                await self._answer(app, scope, Whole(b"", receive), send, None)
+                await self._answer(app, scope, Whole(b"", receive), send)
             else:
                 await app(scope, receive, send)
 
@@ -143,17 +148,15 @@ class Limits:
                 )
                 await answer(scope, receive, send)
                 return
-            working = _Working(self)
+            self._worked_on.add(body)
             try:
-                await self._answer(app, scope, body, send, working)
+                await self._answer(app, scope, body, send)
             finally:
-                working.end()
+                self._worked_on.discard(body)
 
         return work
 
-    async def _answer(
-        self, app: WholeApp, scope: Scope, receive: Whole, send: Send, working: _Working | None
-    ) -> None:
+    async def _answer(self, app: WholeApp, scope: Scope, receive: Whole, send: Send) -> None:
         begun = False
         late: asyncio.Task[None] | None = None
         loop = asyncio.get_running_loop()
@@ -166,8 +169,7 @@ class Limits:
             if message["type"] == "http.response.start":
                 begun = True
                 if _lasting(message):
-                    if working is not None:
-                        working.end()
+                    self._worked_on.discard(receive)
                     self._lasting.add(stream)
             await send(message)
 
@@ -198,19 +200,6 @@ class Limits:
             f"This took longer than {self._request_s:g} seconds; it may still be done",
             "Look whether it was, or send it again with the same memlog/commandId in _meta.",
         )
-
-
-class _Working:
-    """The place of one request among those worked on."""
-
-    def __init__(self, limits: Limits) -> None:
-        self._limits: Limits | None = limits
-        limits.working += 1
-
-    def end(self) -> None:
-        if self._limits is not None:
-            self._limits.working -= 1
-            self._limits = None
 
 
 def _head_bytes(scope: Scope) -> int:
