@@ -31,7 +31,7 @@ from server.cli.looking import open_to_read, service_to_read
 from server.service import Service
 
 if TYPE_CHECKING:
-    from rich.console import Console, JustifyMethod
+    from rich.console import Console
     from rich.table import Table
 
 DAYS = 30
@@ -205,10 +205,9 @@ def _print(report: Report, console: Console) -> None:
 
 
 def _metrics_table(metrics: Iterable[Metric]) -> Table:
-    table = new_table()
-    for column in ("metric", "value", "target", ""):
-        justify: JustifyMethod = "left" if column == "metric" else "right"
-        table.add_column(column, justify=justify, overflow="fold")
+    table = new_table("metric", "value", "target", "")
+    for column in table.columns[1:]:
+        column.justify = "right"
     marks = {True: "[green]✓[/]", False: "[red]✗[/]", None: "[dim]nothing yet[/]"}
     for metric in metrics:
         value = "–" if metric.value is None else f"{metric.value:g} {metric.unit}".rstrip()
