@@ -199,8 +199,8 @@ def list_tokens(kept: Kept, as_json: bool) -> None:
         {
             "name": each.name,
             "right": each.right,
-            "projects": None if each.projects is None else list(each.projects),
-            "toolsets": None if each.toolsets is None else list(each.toolsets),
+            "projects": each.projects,
+            "toolsets": each.toolsets,
             "created": each.created,
             "expires": None if each.expires_us is None else iso(each.expires_us),
             "expired": each.expired,
