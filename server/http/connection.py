@@ -50,10 +50,12 @@ class Served(NamedTuple):
 class Connection:
     """One server with the SDK's HTTP around it, and the short way past it where it may be taken."""
 
-    def __init__(self, door: Door, manager: StreamableHTTPSessionManager, served: Served) -> None:
+    def __init__(
+        self, door: Door, client: str, manager: StreamableHTTPSessionManager, served: Served
+    ) -> None:
         self.door = door
-        self.client = ""
-        """Whose session it is."""
+        self.client = client
+        """Whose session it is; empty where all share it."""
         self.manager = manager
         self.direct = served.direct
         self._listens_anew = served.listens_anew

@@ -100,9 +100,7 @@ class Connections:
         opened = None
         self._opening += 1
         try:
-            connection = await self._open(door, lasting=True)
-            connection.client = client
-
+            connection = await self._open(door, client, lasting=True)
             start: Message | None = None
 
             async def watch(message: Message) -> None:
@@ -183,14 +181,14 @@ class Connections:
             return self._shared[door]
         async with self._sharing:
             if door not in self._shared:
-                connection = await self._open(door, lasting=False)
+                connection = await self._open(door, "", lasting=False)
                 connection.direct.open(None, None)
                 self._shared[door] = connection
             return self._shared[door]
 
     # -- both
 
-    async def _open(self, door: Door, *, lasting: bool) -> Connection:
+    async def _open(self, door: Door, client: str, *, lasting: bool) -> Connection:
         assert self._tasks is not None, "connections are opened while `running`"
         served = self._make(door, lasting)
         manager = StreamableHTTPSessionManager(
@@ -201,7 +199,7 @@ class Connections:
             session_idle_timeout=None,
             max_request_body_size=self._settings.http_body_bytes_max,
         )
-        connection = Connection(door, manager, served)
+        connection = Connection(door, client, manager, served)
         await self._tasks.start(connection.keep)
         return connection
 
