@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 import shlex
 import time
 from collections.abc import Iterator, Sequence
@@ -101,8 +100,7 @@ def _of_file(advice: str) -> str:
     file = click.get_current_context().meta[_NAMED_FILE]
     if file is None:
         return advice
-    named = f" --tokens-file {shlex.quote(str(file))}"
-    return re.sub("`memlog token", lambda found: found[0] + named, advice)
+    return advice.replace("`memlog token", f"`memlog token --tokens-file {shlex.quote(str(file))}")
 
 
 @token_command.command("new")
