@@ -37,18 +37,18 @@ def diff_command(
     """
     with service_to_read(settings, project) as service:
         _, opened = open_to_read(service, project)
-        first = position_of(start, opened.project, "--from")
+        first = position_of(start, opened.project, "--from") or 0
         last = position_of(end, opened.project, "--to")
         with opened.project.snapshot() as (log, state_at):
             to = log.position() if last is None else last
-            found = list(differences(state_at(first or 0), state_at(to)))
+            found = list(differences(state_at(first), state_at(to)))
     if as_json:
-        print_json({"from": first or 0, "to": to, "differences": found})
+        print_json({"from": first, "to": to, "differences": found})
         return
     from rich.text import Text
 
     console = open_console()
-    console.print(Text(f"position {first or 0} to {to}", "dim"))
+    console.print(Text(f"position {first} to {to}", "dim"))
     for each in found:
         sign, style = _STYLES[each.how]
         console.print(Text(f"{sign} {each.kind} {one_line(_words(each))}", style))
