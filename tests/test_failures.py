@@ -14,10 +14,13 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
+import uuid_utils
 from filelock import FileLock
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR
@@ -220,6 +223,30 @@ def test_a_clock_before_1970_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
             "Set the clock, then call again.",
         )
         assert names(client("read_graph")) == ["Jon"]
+
+
+def test_what_is_written_after_the_clock_was_set_back_is_still_the_newest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it is where a machine without a battery for its clock starts, and the network tells the time later."""
+    uuid7, begun_ns, order = uuid_utils.uuid7, time.time_ns(), ("Jon", "Gina", "Ann", "Bob")
+    for name, hours in zip(order, (0, -2, -1, 1), strict=True):
+        clock = partial(next, count(begun_ns + hours * 3_600 * 10**9, 10**6))
+        monkeypatch.setattr("memlog.projects.project.time.time_ns", clock)
+        monkeypatch.setattr(
+            "memlog.ids.uuid_utils.uuid7", lambda clock=clock: uuid7(nanoseconds=clock())
+        )
+        with client_on(tmp_path) as client:
+            client("create_entities", entities=[entity(name)])
+            client("create_entities", entities=[entity(f"{name} the second")])
+            edges = [{"from": "Jon", "to": f"{name} {x}", "relationType": "knows"} for x in "abc"]
+            client("create_relations", relations=edges)
+    with client_on(tmp_path) as client:
+        made = [f"{name}{which}" for name in order for which in ("", " the second")]
+        assert names(client("read_graph")) == made
+        assert names(client("query_nodes")) == made
+        told = [edge["to"] for edge in client("open_nodes", names=["Jon"])["relations"]]
+        assert told == [f"{name} {x}" for name in order for x in "abc"]
 
 
 def test_a_lock_that_another_process_keeps_is_told_by_its_name(

@@ -31,7 +31,7 @@ from memlog.errors import (
 )
 from memlog.events import Event
 from memlog.evolve import evolve
-from memlog.ids import new_id
+from memlog.ids import ids_in_log, new_id
 from memlog.log import Checked, Damage, Head, Log
 from memlog.projects import deletions
 from memlog.projects.meta import Meta, note_generation
@@ -182,8 +182,13 @@ class Project:
     ) -> tuple[int, list[Entry]]:
         """The position that the command met, and the entries behind it."""
         ahead = head = log.head()
-        context = msgspec.structs.replace(context, entry_at=log.entry, head=log.position)
-        now, command_id = self._clock(), origin.command_id or new_id("cmd")
+        command_id = origin.command_id or new_id("cmd")
+        now, ids = max(self._clock(), head.time_us), context.new_id
+        if head.position:  # the first id is the project's own, which is that of its folder
+            ids = ids_in_log(ids, now, head.position)
+        context = msgspec.structs.replace(
+            context, new_id=ids, entry_at=log.entry, head=log.position
+        )
         entries = []
         for event in decide(command, State(timeline), context):
             entry = log.append(head, now, command_id, origin.thread, origin.actor, event)
