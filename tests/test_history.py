@@ -519,6 +519,24 @@ def test_a_relation_does_not_come_back_to_a_name_that_was_taken_back(project: Pr
     assert caught.value.problems[0].path == f"position {project.head()}"
 
 
+def test_what_gave_a_relation_its_end_does_not_keep_it_from_coming_back_but_the_rename_that_followed(
+    project: Project,
+) -> None:
+    do(project, relate("D", "knows", "C"))
+    do(project, unrelate("D", "knows", "C"))
+    deleted = project.head()
+    do(project, create(entity("C")))
+    do(project, RENAMES_C)
+    renamed = project.head()
+    with pytest.raises(Conflict) as caught:
+        do(project, Undo(position=deleted))
+    assert [problem.path for problem in caught.value.problems] == [f"position {renamed}"]
+    do(project, Undo(position=renamed))
+    do(project, Undo(position=deleted))
+    with project.read() as state:
+        assert edges(state) == {("D", "knows", "C")}
+
+
 def test_a_relation_is_not_left_at_a_name_that_comes_back_as_a_former_one(project: Project) -> None:
     do(project, create(entity("C"), entity("D")))
     do(project, MergeEntities(names=["D"], into="C"))

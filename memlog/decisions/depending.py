@@ -134,7 +134,8 @@ class Stretch:
         return set() if same else self._changes(key)
 
     def _renamed(self, relation: Relation) -> set[int]:
-        """Positions at which an end of a relation that is to stand again got another name."""
+        """Positions at which an end of a relation that is to stand again got another name; where nothing tells which
+        did, all at which that name or the one that has it changed."""
         found: set[int] = set()
         for end in (relation.source, relation.target):
             now, before = self._to_be(name_key(end)), self._before.row(name_key(end))
@@ -143,8 +144,13 @@ class Stretch:
                 row = self._to_be(key)
                 if row is None or canonical(decode_entity(row).name) == canonical(end):
                     continue
-                found |= self._changes(name_key(end)) | self._later.renames.beyond(key, self._last)
+                named = self._changes(name_key(end)) | self._later.renames.beyond(key, self._last)
+                found |= {each for each in named if self._is_former(end, each)} or named
         return found
+
+    def _is_former(self, name: str, position: int) -> bool:
+        """Whether the name was then a former one of an entity that had another."""
+        return canonical(self._now.at(position).current_name(name)) != canonical(name)
 
     def _listed_otherwise(self, key: bytes) -> set[int]:
         """Positions at which it changed again where a memory is listed: by which labels, and whether at all."""
