@@ -306,6 +306,30 @@ def test_merged_entities_are_one_under_all_their_names_until_undone(client: Clie
     assert [each["name"] for each in found] == ["Gina"]
 
 
+@pytest.mark.parametrize("merging", [True, False])
+def test_a_relation_that_would_lead_from_an_entity_to_itself_is_told_as_it_goes(
+    client: Client, merging: bool
+) -> None:
+    """Where a relation waits for the new name of its own entity, a rename makes one of both ends, too."""
+    client("create_entities", entities=[JON, GINA] if merging else [JON])
+    knows = {"from": "Jon", "to": "Gina", "relationType": "knows"}
+    client("create_relations", relations=[knows, {**knows, "relationType": "likes", "to": "Bo"}])
+    if merging:
+        answer = client("merge_entities", names=["Gina"], into="Jon")
+    else:
+        answer = client("rename_entity", name="Jon", newName="Gina")
+    assert [each["to"] for each in answer["entity"]["relations"]] == ["Bo"]
+    position = client("get_history")["events"][0]["position"]
+    told, _, back = answer["notice"].partition(" To take it back: undo ")
+    assert (
+        told == "The relation 'Jon knows Gina' is no more: it would lead from the entity to itself."
+    )
+    undo = json.loads(back.rstrip("."))
+    assert undo["position"] <= position
+    client("undo", **undo)
+    assert len(client("open_nodes", names=["Jon"])["relations"]) == 2
+
+
 def test_a_fact_that_goes_over_to_another_entity_of_the_same_name_is_found_there(
     client: Client,
 ) -> None:

@@ -20,19 +20,20 @@ from memlog.commands import (
 )
 from memlog.decisions.facts import Facts
 from memlog.decisions.memories import missing_memory
-from memlog.decisions.names import missing_entity
+from memlog.decisions.names import leads_to_itself, missing_entity
 from memlog.decisions.touching import memory_positions, positions_of_name
 from memlog.decisions.undoing import undone
-from memlog.errors import InvalidParameter, Problem, StorageError, refusal
-from memlog.events import MemoryDeleted, ObservationSuperseded
+from memlog.errors import InvalidParameter, Problem, StorageError, refusal, shorten
+from memlog.events import MemoryDeleted, ObservationSuperseded, RelationDeleted
 from memlog.log import Log
 from memlog.projects.project import Outcome
 from memlog.sentences import sentence
 from memlog.state import State
 from memlog.times import iso
 from projections.analytics.tables import scope_of
+from server.advice import followable
 from server.answering.cursors import Count, CursorText, Limit, read_cursor, write_cursor
-from server.answering.cutting import page_of, within_budget
+from server.answering.cutting import page_of, said, together, within_budget
 from server.answering.moments import Since, position_of
 from server.answering.nearest import require_thread, silent_thread
 from server.answering.portions import OPEN_ALONE, cut_notice, portion, view_portion
@@ -291,8 +292,23 @@ def _named(name: str, outcome: Outcome, project: str, session: Session) -> Named
     told = portion(outcome.after.known_of(row))
     relations = [view_relation(each) for each in told.edges]
     view = view_portion(NamedEntity, told, relations=relations)
-    notice = cut_notice([view], OPEN_ALONE, session)
+    back = f'To take it back: undo {{"position": {outcome.before.position + 1}}}.'
+    gone = said(_went(outcome), "relations that are no more", followable(session, back))
+    notice = together(cut_notice([view], OPEN_ALONE, session), *gone)
     return NamedEntityResult(project=project, entity=view, notice=notice)
+
+
+def _went(outcome: Outcome) -> list[str]:
+    """Which relations are no more, for both ends are one entity by now; not those that it has from before."""
+    deleted = (
+        outcome.before.relation(each.relation_id) for each in outcome.events(RelationDeleted)
+    )
+    return [
+        f"The relation '{shorten(row.source)} {shorten(row.relation_type)} {shorten(row.target)}' is no more: it would "
+        "lead from the entity to itself."
+        for row in deleted
+        if row is not None and leads_to_itself(row.source, row.target, outcome.after)
+    ]
 
 
 @tool("history", "Rename an entity or change its type", writes=True)
