@@ -7,6 +7,7 @@ of last change, versions and positions are none. Costs one reading of both state
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import attrgetter
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -47,7 +48,8 @@ def differences(before: State, after: State) -> Iterator[Difference]:
         lambda row: _observation_in_words(row, new),
     )
     edges, edges_now = _by_id(before.relations()), _by_id(after.relations())
-    yield from _compared("relation", edges, edges_now, _relation_in_words, _relation_in_words)
+    of_edge = attrgetter("text")
+    yield from _compared("relation", edges, edges_now, of_edge, of_edge)
     memories = _by_id(before.memories())
     memories_now = _under_first_ids(_by_id(after.memories()), memories, after.memory)
     yield from _compared("memory", memories, memories_now, _memory_in_words, _memory_in_words)
@@ -126,10 +128,6 @@ def _entity_in_words(row: Entity) -> str:
 
 def _observation_in_words(row: Observation, entities: Mapping[str, Entity]) -> str:
     return f"{entities[row.entity_id].name}: {row.content}"
-
-
-def _relation_in_words(row: Relation) -> str:
-    return f"{row.source} {row.relation_type} {row.target}"
 
 
 def _memory_in_words(row: Memory) -> str:

@@ -103,6 +103,11 @@ class Relation(Row, frozen=True):
     thread: str | None
     importance: float
 
+    @property
+    def text(self) -> str:
+        """Who does what to whom."""
+        return f"{self.source} {self.relation_type} {self.target}"
+
 
 class Memory(Row, frozen=True):
     """A fact or a record. `content` is a text or a JSON object."""

@@ -283,13 +283,17 @@ def relate(
         yield RelationAdded(context.new_id("rel"), source, target, relation_type, importance)
 
 
+def in_short(row: Relation) -> str:
+    """Who does what to whom, for a message."""
+    return f"{shorten(row.source)} {shorten(row.relation_type)} {shorten(row.target)}"
+
+
 def importance_kept(row: Relation, given: float | UnsetType) -> str | None:
     """That a relation that is there was given an importance that it does not take."""
     if given in (UNSET, row.importance):
         return None
-    said = f"{shorten(row.source)} {shorten(row.relation_type)} {shorten(row.target)}"
     return (
-        f"'{said}' exists with importance {row.importance:g}, which it keeps; {given:g} was given. "
+        f"'{in_short(row)}' exists with importance {row.importance:g}, which it keeps; {given:g} was given. "
         "To change it, delete the relation and create it again"
     )
 

@@ -96,7 +96,7 @@ def _group(entity_id: str, hits: list[Hit], state: State) -> Group | None:
 def _line(hit: Hit, state: State) -> tuple[str, int] | None:
     """What was found of an entity, besides its name, and when it was written."""
     if hit.kind == "relation" and (edge := state.relation(hit.ref)) is not None:
-        return f"{edge.source} {edge.relation_type} {edge.target}", edge.created_us
+        return edge.text, edge.created_us
     if hit.kind == "observation" and (fact := state.observation(hit.ref)) is not None:
         return fact.content, fact.created_us
     return None

@@ -4,6 +4,7 @@ passed."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 
 from memlog.closest import Names, did_you_mean
 from memlog.commands import Edge
@@ -73,11 +74,11 @@ def closest_relations(missing: Sequence[Edge], state: State) -> list[Relation]:
         for name in (item.source, item.target):
             if name not in touching:
                 touching[name] = state.relations_touching(state.current_name(name))
-        near = {_said(row): row for name in (item.source, item.target) for row in touching[name]}
+        near = {row.text: row for name in (item.source, item.target) for row in touching[name]}
         wanted = f"{item.source} {item.relation_type} {item.target}"
         rows = [near[text] for text in Names(near).closest(wanted)]
         found.update((row.id, row) for row in rows)
-    return list(within_budget(found.values(), most=SUGGESTIONS_CHARACTERS, told=_said))
+    return list(within_budget(found.values(), most=SUGGESTIONS_CHARACTERS, told=attrgetter("text")))
 
 
 def silent_thread(thread: str | None, opened: Opened) -> str | None:
@@ -101,10 +102,6 @@ def require_thread(thread: str | None, opened: Opened) -> None:
     silent = silent_thread(thread, opened)
     if silent is not None:
         raise invalid_at("threadId", silent, "Call list_threads to see all there are.", thread)
-
-
-def _said(row: Relation) -> str:
-    return f"{row.source} {row.relation_type} {row.target}"
 
 
 def _told(near: Iterable[tuple[str, list[str]]]) -> dict[str, list[str]]:

@@ -206,7 +206,7 @@ class Recollection:
         for name in (row.source, row.target):
             if (entity := self._state.entity_named(name)) is not None:
                 return self._relation(row, entity)
-        said = clipped(f"{row.source} {row.relation_type} {row.target}", self._budget_tokens)
+        said = clipped(row.text, self._budget_tokens)
         return Item("relation", row.id, RELATIONS, RELATIONS, said, time_us=row.created_us)
 
     def _is_named(self, row: Relation, entity: Entity) -> bool:

@@ -15,7 +15,7 @@ from memlog.commands import (
     Edge,
     NewEntity,
 )
-from memlog.decisions.graph import importance_kept
+from memlog.decisions.graph import importance_kept, in_short
 from memlog.decisions.names import former_names, leads_to_itself
 from memlog.errors import shorten
 from memlog.events import (
@@ -189,10 +189,7 @@ def delete_entities(call: Call, arguments: DeleteEntities) -> DeleteEntitiesResu
 def _remaining(missing: Iterable[str], after: State) -> list[str]:
     """Which relations have an end at a name that was not found: they are of no entity that was deleted."""
     rows = {row.id: row for name in missing for row in after.relations_touching(name)}
-    told = [
-        f"The relation '{shorten(row.source)} {shorten(row.relation_type)} {shorten(row.target)}' remains."
-        for row in rows.values()
-    ]
+    told = [f"The relation '{in_short(row)}' remains." for row in rows.values()]
     return said(told, "relations remain", "To delete such a relation: delete_relations.")
 
 
@@ -263,8 +260,7 @@ def create_relations(call: Call, arguments: CreateRelations) -> CreateRelationsR
 
 
 def _weighed_twice(row: Relation) -> str:
-    said = f"{shorten(row.source)} {shorten(row.relation_type)} {shorten(row.target)}"
-    return f"'{said}' stands more than once in this request: its first importance, {row.importance:g}, counts"
+    return f"'{in_short(row)}' stands more than once in this request: its first importance, {row.importance:g}, counts"
 
 
 def _loops(relations: Iterable[Edge], after: State) -> list[str]:

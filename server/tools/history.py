@@ -19,11 +19,12 @@ from memlog.commands import (
     UpdateObservation,
 )
 from memlog.decisions.facts import Facts
+from memlog.decisions.graph import in_short
 from memlog.decisions.memories import missing_memory
 from memlog.decisions.names import leads_to_itself, missing_entity
 from memlog.decisions.touching import memory_positions, positions_of_name
 from memlog.decisions.undoing import undone
-from memlog.errors import InvalidParameter, Problem, StorageError, refusal, shorten
+from memlog.errors import InvalidParameter, Problem, StorageError, refusal
 from memlog.events import MemoryDeleted, ObservationSuperseded, RelationDeleted
 from memlog.log import Log
 from memlog.projects.project import Outcome
@@ -304,8 +305,7 @@ def _went(outcome: Outcome) -> list[str]:
         outcome.before.relation(each.relation_id) for each in outcome.events(RelationDeleted)
     )
     return [
-        f"The relation '{shorten(row.source)} {shorten(row.relation_type)} {shorten(row.target)}' is no more: it would "
-        "lead from the entity to itself."
+        f"The relation '{in_short(row)}' is no more: it would lead from the entity to itself."
         for row in deleted
         if row is not None and leads_to_itself(row.source, row.target, outcome.after)
     ]
