@@ -5,6 +5,7 @@ What stands in them, and under which keys, is `rows`.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -46,12 +47,40 @@ from memlog.rows import (
 from memlog.storage.tables import Reader, Version, newest_first
 
 
+class Edges:
+    """Relations by their ids, in order of creation, each read when it is come to: a hub has thousands, of which an
+    answer tells a few. One that has no row is passed over."""
+
+    def __init__(self, ids: Sequence[str], relation: Callable[[str], Relation | None]) -> None:
+        self.ids = ids
+        self._relation = relation
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __iter__(self) -> Iterator[Relation]:
+        return self._read(self.ids)
+
+    def __reversed__(self) -> Iterator[Relation]:
+        return self._read(reversed(self.ids))
+
+    def before(self, relation_id: str) -> Edges:
+        """Those that came before one."""
+        return Edges(self.ids[: bisect_left(self.ids, relation_id)], self._relation)
+
+    def _read(self, ids: Iterable[str]) -> Iterator[Relation]:
+        for relation_id in ids:
+            row = self._relation(relation_id)
+            if row is not None:
+                yield row
+
+
 class Known(NamedTuple):
     """An entity, what is said of it, and the relations that touch it, each in order of creation."""
 
     entity: Entity
     observations: list[Observation]
-    relations: list[Relation]
+    relations: Edges
 
 
 class State:
@@ -131,7 +160,7 @@ class State:
         return [decode_observation(row) for _, row in self._tables.under(facts_key(entity_id))]
 
     def known_of(self, row: Entity) -> Known:
-        return Known(row, self.observations(row.id), self.relations_touching(row.name))
+        return Known(row, self.observations(row.id), self.edges_at(text_key(row.name)))
 
     def known(self, entity_ids: Iterable[str]) -> Iterator[Known | None]:
         """What is known of each of some entities; None for one that does not live. Table by table, which is quicker
@@ -146,7 +175,7 @@ class State:
                 yield None
                 continue
             said = [decode_observation(stored) for _, stored in next(facts)]
-            yield Known(row, said, self._relations_listed(next(edges)))
+            yield Known(row, said, self._edges(next(edges)))
 
     def said(self, entity_id: str) -> list[Said]:
         """What the entity's living observations say, in the order they were added."""
@@ -205,12 +234,16 @@ class State:
 
     def relations_at(self, key: bytes) -> list[Relation]:
         """The same, for the hash of a name."""
-        return self._relations_listed(self._tables.under(b"T" + key))
+        return list(self.edges_at(key))
 
-    def _relations_listed(self, listed: Sequence[tuple[bytes, bytes]]) -> list[Relation]:
+    def edges_at(self, key: bytes) -> Edges:
+        """The same, each read when it is come to."""
+        return self._edges(self._tables.under(b"T" + key))
+
+    def _edges(self, listed: Sequence[tuple[bytes, bytes]]) -> Edges:
         """Those of some rows of table T."""
         ids = [key[17:].decode() for key, _ in listed]  # fails where the row is none
-        return [row for relation_id in ids if (row := self.relation(relation_id)) is not None]
+        return Edges(ids, self.relation)
 
     def neighbours(self, name: str) -> Iterator[str]:
         """The names at the other ends of its relations, some more than once; read as they are asked for."""

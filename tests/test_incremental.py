@@ -46,7 +46,7 @@ from memlog.ids import new_id
 from memlog.projects.project import Origin, Project
 from memlog.projects.store import Store
 from memlog.settings import Mode, Settings
-from memlog.state import State
+from memlog.state import Known, State
 from memlog.storage.tables import MemoryRows, Timeline
 from projections import embeddings
 from projections.check import compare
@@ -256,11 +256,17 @@ def as_told_by(entries: Sequence[Entry]) -> State:
     return State(timeline)
 
 
+def whole(known: Known | None) -> list[Any]:
+    assert known is not None
+    return [known.entity, known.observations, list(known.relations)]
+
+
 def everything(state: State) -> dict[str, Any]:
     """All that can be read of a state, by every way of reading it."""
     entities = list(state.entities())
-    together = list(state.known([*(each.id for each in entities), "ent_nobody"]))
-    assert together == [*map(state.known_of, entities), None]
+    *together, nobody = state.known([*(each.id for each in entities), "ent_nobody"])
+    assert nobody is None
+    assert [*map(whole, together)] == [*map(whole, map(state.known_of, entities))]
     return {
         "project": state.project(),
         "entities": entities,

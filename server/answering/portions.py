@@ -8,14 +8,14 @@ stands in the entity.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Reversible, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from memlog.errors import counted
 from memlog.rows import Entity, Observation, Relation, updated_us
-from memlog.state import Known, State
+from memlog.state import Edges, Known, State
 from memlog.times import iso
 from server.advice import followable
 from server.answering.cutting import ANSWER_CHARACTERS, PORTION_CHARACTERS, together
@@ -76,11 +76,11 @@ def portion(
     """What there is room for of what is known, and of who is `blamed` for it; the facts whose ids `first` gives for
     the entity go first."""
     row, facts, edges = known
-    whole = _whole(known)
-    if before == NEWEST and _surely_fits(known, blamed):
+    room = _room_for_texts(known, blamed) if before == NEWEST else 0
+    if room > 0 and _bytes_max(whole := _whole(known)) < room:
         return whole
     older = [fact for fact in facts if fact.born < before.fact]
-    beyond = [edge for edge in edges if not before.edge or edge.id < before.edge]
+    beyond = edges.before(before.edge) if before.edge else edges
 
     def fact_size(fact: Observation) -> int:
         source = 0 if blamed is None else len(_encode(view_provenance(fact, blamed))) + 1
@@ -104,32 +104,37 @@ def portion(
     told.sort(key=lambda fact: fact.born)
     joined.sort(key=lambda edge: edge.id)
     rest = Before(told[0].born if told else before.fact, joined[0].id if joined else before.edge)
+    more = len(told) < len(older) or len(joined) < len(beyond)
     return Portion(
         row,
         told,
         joined,
         names,
-        whole.updated_us,
+        updated_us(row, facts),
         len(facts) - len(told),
         len(edges) - len(joined),
         len(row.aliases) - len(names),
-        rest if len(told) < len(older) or len(joined) < len(beyond) else None,
+        rest if more and (told or joined) else None,
     )
 
 
 def portion_of_facts(row: Entity, current: State, blamed: State | None = None) -> Portion:
     """The same where its relations are told elsewhere, or not at all."""
-    return portion(Known(row, current.observations(row.id), []), blamed)
+    return portion(_without_edges(row, current), blamed)
+
+
+def _without_edges(row: Entity, current: State) -> Known:
+    return Known(row, current.observations(row.id), Edges((), current.relation))
 
 
 def _whole(known: Known) -> Portion:
     row, facts, edges = known
-    return Portion(row, facts, edges, list(row.aliases), updated_us(row, facts))
+    return Portion(row, facts, list(edges), list(row.aliases), updated_us(row, facts))
 
 
 def view_entity(row: Entity, current: State, blamed: State | None = None) -> EntityView:
     """The entity with all of its facts; who brought it and each fact, in that order, as `blamed` says."""
-    return view_portion(EntityView, _whole(Known(row, current.observations(row.id), [])), blamed)
+    return view_portion(EntityView, _whole(_without_edges(row, current)), blamed)
 
 
 def view_portion(kind: type[View], told: Portion, blamed: State | None = None, **more: Any) -> View:
@@ -154,7 +159,7 @@ def view_portion(kind: type[View], told: Portion, blamed: State | None = None, *
     )
 
 
-def newest(rows: Sequence[Row], size: Callable[[Row], int], room: int) -> list[Row]:
+def newest(rows: Reversible[Row], size: Callable[[Row], int], room: int) -> list[Row]:
     """The last rows that fit, the last first; at least one, so that who pages comes to an end."""
     told: list[Row] = []
     for row in reversed(rows):
@@ -185,23 +190,28 @@ def _is_cut(view: EntityView) -> bool:
     return bool(view.observations_left_out or view.relations_left_out or view.aliases_left_out)
 
 
-def _surely_fits(known: Known, blamed: State | None) -> bool:
-    """Told without looking closely, as of nearly every entity."""
+def _room_for_texts(known: Known, blamed: State | None) -> int:
+    """What is left of an answer for the texts of its facts and relations, if all of them are told; not more than 0 for
+    what is too long by their number alone, as a hub is, of which nothing need be read for that."""
     row, facts, edges = known
     aliases = row.aliases
     names = sum(map(len, aliases)) * CHARACTER_BYTES_MAX + len(aliases) * FACT_BYTES
     if names > ANSWER_CHARACTERS // ALIASES_SHARE:
-        return False
-    characters = 0
-    for fact in facts:  # a sum of a generator takes twice as long, for each entity of each answer
-        characters += len(fact.content)
-    for edge in edges:
-        characters += len(edge.source) + len(edge.target) + len(edge.relation_type)
+        return 0
     besides = len(facts) * FACT_BYTES + len(edges) * EDGE_BYTES
     if blamed is not None:
         besides += (len(facts) + len(edges)) * BLAME_BYTES
-    room = ANSWER_CHARACTERS - SHELL_CHARACTERS - names
-    return characters * CHARACTER_BYTES_MAX + besides < room
+    return ANSWER_CHARACTERS - SHELL_CHARACTERS - names - besides
+
+
+def _bytes_max(told: Portion) -> int:
+    """What the texts of its facts and relations take at most: not looked at closely, for nearly every entity fits."""
+    characters = 0  # a sum of a generator takes twice as long, for each entity of each answer
+    for fact in told.facts:
+        characters += len(fact.content)
+    for edge in told.edges:
+        characters += len(edge.source) + len(edge.target) + len(edge.relation_type)
+    return characters * CHARACTER_BYTES_MAX
 
 
 def _alias_size(alias: str) -> int:

@@ -1,0 +1,96 @@
+"""One huge thing: what a call does about it goes by what is told of it, not by all that there is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memlog.rows import Relation
+from memlog.state import State
+from tests.idle_follower import Idle
+from tests.service import Client, client_on
+
+MANY = 600
+"""Twice as many relations, or facts, as an answer holds."""
+
+
+@pytest.fixture
+def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+    monkeypatch.setattr("server.service.Follower", Idle)  # it would read, too
+    with client_on(tmp_path) as client:
+        yield client
+
+
+def hub(client: Client, leaves: int) -> None:
+    """A project whose entity `hub` has so many relations."""
+    client("create_project", name=f"{leaves}")
+    client("switch_project", name=f"{leaves}")
+    client("create_entities", entities=[{"name": "hub", "entityType": "t", "observations": ["a"]}])
+    names = [f"leaf {number:05}" for number in range(leaves)]
+    for start in range(0, leaves, MANY):
+        edges = [
+            {"from": "hub", "to": name, "relationType": "knows"}
+            for name in names[start : start + MANY]
+        ]
+        client("create_relations", relations=edges)
+
+
+def pages(client: Client, tool: str, **arguments: Any) -> int:
+    """How many pages an answer has."""
+    count, cursor = 0, None
+    while cursor or not count:
+        answer = client(tool, **arguments, **({"cursor": cursor} if cursor else {}))
+        count, cursor = count + 1, answer.get("nextCursor")
+    return count
+
+
+@pytest.fixture
+def relations_read(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """How many rows of relations are read while something is done."""
+    read = 0
+    whole = State.relation
+
+    def counted(state: State, relation_id: str) -> Relation | None:
+        nonlocal read
+        read += 1
+        return whole(state, relation_id)
+
+    monkeypatch.setattr(State, "relation", counted)
+
+    def during(client: Client, tool: str, **arguments: Any) -> int:
+        nonlocal read
+        read = 0
+        client(tool, **arguments)
+        return read
+
+    return during
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("open_nodes", {"names": ["hub"]}),
+        ("open_nodes", {"names": ["hub", "nobody"]}),
+        ("search_nodes", {"query": "hub", "mode": "text"}),
+    ],
+)
+def test_of_the_relations_of_a_hub_no_more_are_read_where_there_are_more(
+    client: Client, relations_read: Callable[..., int], tool: str, arguments: dict[str, Any]
+) -> None:
+    read = []
+    for leaves in (MANY, 2 * MANY):
+        hub(client, leaves)
+        client("search_nodes", query="hub", mode="text")  # brings the index up to date
+        read.append(relations_read(client, tool, **arguments))
+    assert 0 < read[0] == read[1]
+
+
+def test_pages_come_to_an_end_where_relations_that_are_listed_are_not_there(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub(client, MANY)
+    monkeypatch.setattr(State, "relation", lambda state, relation_id: None)
+    assert pages(client, "open_nodes", names=["hub"]) <= 2
