@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
@@ -194,8 +195,8 @@ class State:
 
     def updated_us(self, row: Entity) -> int:
         """When the entity, or what is known of it, was last changed."""
-        facts = self._tables.under(facts_key(row.id))
-        return updated_us(row, [decode_observation(stored) for _, stored in facts[-1:]])
+        last = islice(self._tables.back(facts_key(row.id)), 1)
+        return updated_us(row, [decode_observation(stored) for _, stored in last])
 
     def retired_observations(self, entity_id: str) -> list[Observation]:
         prefix = b"H" + entity_id.encode()

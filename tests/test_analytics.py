@@ -33,7 +33,7 @@ from memlog.storage.tables import MemoryRows, Timeline
 from projections.analytics.counting import Counting
 from projections.analytics.projector import FILE, AnalyticsProjector
 from projections.analytics.tables import UNRANKED_MAX, Analytics, Order, Reason
-from tests.counted import catch_up, do
+from tests.counted import CountedRows, catch_up, do
 from tests.test_mending import made_of, project_of, repaired_before
 
 ORDERS: tuple[Order, ...] = ("recent", "important", "connected", "orphaned")
@@ -325,6 +325,28 @@ def test_of_facts_that_go_in_one_command_none_is_read_to_tell_when_the_entity_ch
     do(project, DeleteObservations(deletions=[deletion]))
     assert told.order("recent") == ["Jon"]
     assert read == []
+
+
+def test_an_undo_at_an_entity_of_many_facts_is_counted_without_reading_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memlog.projects.project.LmdbRows", CountedRows)
+    read = []
+    for size in (50, 100):
+        project = Project(tmp_path / f"prj_{size}")
+        analytics = AnalyticsProjector(tmp_path / f"analytics_{size}")
+        do(project, CreateProject(name="one"))
+        do(project, create("Jon"))
+        do(project, add("Jon", *(f"fact {number}" for number in range(size))))
+        do(project, add("Jon", "one more"))
+        do(project, Undo())
+        catch_up(analytics, project, project.head() - 1)
+        CountedRows.reads = 0
+        catch_up(analytics, project)
+        read.append(CountedRows.reads)
+        analytics.close()
+        project.close()
+    assert 0 < read[0] == read[1]
 
 
 # -- the file

@@ -33,32 +33,9 @@ from memlog.context import Context
 from memlog.errors import PROBLEMS_MAX, MemlogError
 from memlog.projects.project import Project
 from memlog.projects.store import Store
-from memlog.storage.tables import LmdbRows
-from tests.counted import do
+from tests.counted import CountedRows, do
 
 SIZE = 40
-
-
-class CountedRows(LmdbRows):
-    reads = 0
-
-    def get(self, key: bytes) -> bytes | None:
-        CountedRows.reads += 1
-        return super().get(key)
-
-    def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        for row in super().scan(prefix, start):
-            CountedRows.reads += 1
-            yield row
-
-    def under(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
-        rows = super().under(prefix)
-        CountedRows.reads += len(rows)
-        return rows
-
-    def ceiling(self, key: bytes) -> tuple[bytes, bytes] | None:
-        CountedRows.reads += 1
-        return super().ceiling(key)
 
 
 def facts(count: int) -> list[str]:

@@ -56,11 +56,21 @@ def test_rows_are_scanned_in_order_within_a_prefix_and_from_a_start(rows: Rows) 
     assert [key for key, _ in rows.scan(b"b")] == [b"b1", b"b2", b"b3"]
     assert [key for key, _ in rows.scan(b"b", b"b2")] == [b"b2", b"b3"]
     assert list(rows.scan(b"z")) == []
+    assert [key for key, _ in rows.back(b"b")] == [b"b3", b"b2", b"b1"]
+    assert [key for key, _ in rows.back(b"c")] == [b"c1"]
+    assert list(rows.back(b"a2")) == list(rows.back(b"z")) == []
     assert rows.ceiling(b"b11") == (b"b2", b"xb2")
     assert rows.ceiling(b"d") is None
 
 
-@pytest.mark.parametrize("read", [lambda rows, prefix: [*rows.scan(prefix)], LmdbRows.under])
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda rows, prefix: [*rows.scan(prefix)],
+        lambda rows, prefix: [*rows.back(prefix)],
+        LmdbRows.under,
+    ],
+)
 @pytest.mark.parametrize(("prefix", "found"), [(b"A", [(b"A1", b"small")]), (b"A2", [])])
 def test_the_value_of_a_row_beyond_those_asked_for_is_not_read(
     read: Callable[[LmdbRows, bytes], list[Any]], prefix: bytes, found: list[Any]
@@ -98,6 +108,7 @@ def test_every_past_of_a_timeline_reads_as_it_was(writes: list[tuple[bytes, byte
             for prefix in (b"A", b"B", b"A0"):
                 wanted = {key: value for key, value in expected.items() if key.startswith(prefix)}
                 assert list(at.scan(prefix)) == sorted(wanted.items())
+                assert list(at.back(prefix)) == sorted(wanted.items(), reverse=True)
             for start in (b"A02", b"A02\0"):
                 assert list(at.scan(b"A", start)) == [
                     row for row in sorted(expected.items()) if start <= row[0] < b"B"
@@ -106,6 +117,7 @@ def test_every_past_of_a_timeline_reads_as_it_was(writes: list[tuple[bytes, byte
                 assert at.get(key) == expected.get(key)
         living = [row for row in timeline.scan(b"") if not row[0].startswith(TOUCHED)]
         assert living == sorted(pasts[-1].items())
+        assert list(timeline.back(b"A")) == list(timeline.scan(b"A"))[::-1]
         for prefix in (b"A", b"B", b"A0"):
             assert timeline.holds(prefix) == any(key.startswith(prefix) for key in pasts[-1])
 

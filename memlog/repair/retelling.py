@@ -188,6 +188,9 @@ class _Draft:
     def under(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
         return list(self.scan(prefix))
 
+    def back(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        return reversed(self.under(prefix))
+
     def ceiling(self, key: bytes) -> tuple[bytes, bytes] | None:
         return next(self.scan(b"", key), None)
 

@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from heapq import merge
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 
 import lmdb
@@ -33,6 +35,9 @@ TOUCHED = b"J"
 It is the letter behind `I`, where the newest row is the last. So what an entry adds to either lies on one page, and
 an entry that replaces nothing leaves the past alone: each page less is one less to write and to wait for.
 """
+
+KEY_BYTES_MAX = 511
+"""LMDB's."""
 
 SINCE_BYTES = 8
 """Every value begins with the position since which it holds."""
@@ -70,6 +75,10 @@ class Rows(Protocol):
         """`scan`, all at once: quicker where rows are few."""
         ...
 
+    def back(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """`scan` from the end: who takes the last rows pays for these only."""
+        ...
+
     def ceiling(self, key: bytes) -> tuple[bytes, bytes] | None:
         """The first row at or after `key`."""
         ...
@@ -102,6 +111,10 @@ class MemoryRows:
 
     def under(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
         return list(self.scan(prefix))
+
+    def back(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        for key in self._rows.irange(prefix, prefix + b"\xff" * 512, reverse=True):
+            yield key, self._rows[key]
 
     def ceiling(self, key: bytes) -> tuple[bytes, bytes] | None:
         found = next(self._rows.irange(minimum=key), None)
@@ -156,6 +169,18 @@ class LmdbRows:
                     require_time()
         return rows
 
+    def back(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        cursor = self._transaction.cursor(db=self._database)
+        beyond = cursor.set_range(prefix.ljust(KEY_BYTES_MAX, b"\xff"))
+        if not (cursor.prev() if beyond else cursor.last()):
+            return
+        key: bytes
+        for key in cursor.iterprev(values=False):  # type: ignore[assignment]
+            if not key.startswith(prefix):
+                return
+            require_time()
+            yield key, cursor.value()  # type: ignore[misc]
+
     def ceiling(self, key: bytes) -> tuple[bytes, bytes] | None:
         cursor = self._cursor()
         return cursor.item() if cursor.set_range(key) else None  # type: ignore[return-value]
@@ -183,6 +208,7 @@ class Reader(Protocol):
     def get(self, key: bytes) -> bytes | None: ...
     def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]: ...
     def under(self, prefix: bytes) -> list[tuple[bytes, bytes]]: ...
+    def back(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]: ...
     def at(self, position: int) -> Reader: ...
     def touched(self, position: int) -> list[bytes]:
         """The keys that the entry at `position` changed, in the order of their first change."""
@@ -249,6 +275,10 @@ class Timeline(_Past):
         rows = self._now.under(prefix)
         return [(key, stored[SINCE_BYTES:]) for key, stored in rows] if rows else rows
 
+    def back(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        for key, stored in self._now.back(prefix):
+            yield key, stored[SINCE_BYTES:]
+
     def holds(self, prefix: bytes) -> bool:
         """Whether there is a row whose key begins with `prefix`."""
         row = self._now.ceiling(prefix)
@@ -299,6 +329,19 @@ class _At(_Past):
 
     def under(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
         return list(self.scan(prefix))
+
+    def back(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        replaced = (
+            (dated[:-8], stored)
+            for dated, stored in self._past.back(prefix)
+            if dated[-8:] >= self._next
+        )
+        rows = merge(replaced, self._now.back(prefix), reverse=True)
+        for key, lost in groupby(rows, itemgetter(0)):
+            *_, (_, first) = lost  # the oldest, see `_first_after`
+            value = self._held(first)
+            if value is not None:
+                yield key, value
 
     def _held(self, stored: bytes) -> bytes | None:
         """The value, if it held at the position and not only later."""
