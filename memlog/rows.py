@@ -203,8 +203,13 @@ def observation_key(entity_id: str, born: int) -> bytes:
     return facts_key(entity_id) + place(born)
 
 
+def retired_facts_key(entity_id: str) -> bytes:
+    """The beginning of the keys of its retired observations."""
+    return b"H" + entity_id.encode()
+
+
 def retired_key(entity_id: str, born: int) -> bytes:
-    return b"H" + entity_id.encode() + place(born)
+    return retired_facts_key(entity_id) + place(born)
 
 
 def saying_key(entity_id: str, content: str) -> bytes:

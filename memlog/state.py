@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from heapq import merge
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -39,13 +40,14 @@ from memlog.rows import (
     name_key,
     observation_index_key,
     relation_key,
+    retired_facts_key,
     saying_key,
     text_key,
     thread_key,
     touching_key,
     updated_us,
 )
-from memlog.storage.tables import Reader, Version, newest_first
+from memlog.storage.tables import Reader, Version, newest_first, place
 
 
 class Edges:
@@ -199,8 +201,16 @@ class State:
         return updated_us(row, [decode_observation(stored) for _, stored in last])
 
     def retired_observations(self, entity_id: str) -> list[Observation]:
-        prefix = b"H" + entity_id.encode()
-        return [decode_observation(row) for _, row in self._tables.under(prefix)]
+        rows = self._tables.under(retired_facts_key(entity_id))
+        return [decode_observation(row) for _, row in rows]
+
+    def every_observation(self, entity_id: str, after: int = 0) -> Iterator[Observation]:
+        """Its observations, living and retired, born beyond a position, in the order they were added; read as they are
+        asked for."""
+        tables = (facts_key(entity_id), retired_facts_key(entity_id))
+        rows = (self._tables.scan(prefix, prefix + place(after + 1)) for prefix in tables)
+        for _, row in merge(*rows, key=lambda row: row[0][-8:]):
+            yield decode_observation(row)
 
     def observation(self, observation_id: str) -> Observation | None:
         """The observation with this id, living or retired."""

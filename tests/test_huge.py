@@ -10,6 +10,7 @@ import pytest
 
 from memlog.rows import Relation
 from memlog.state import State
+from tests.counted import CountedRows
 from tests.idle_follower import Idle
 from tests.service import Client, client_on
 
@@ -94,3 +95,21 @@ def test_pages_come_to_an_end_where_relations_that_are_listed_are_not_there(
     hub(client, MANY)
     monkeypatch.setattr(State, "relation", lambda state, relation_id: None)
     assert pages(client, "open_nodes", names=["hub"]) <= 2
+
+
+def test_pages_of_twice_the_versions_read_twice_as_much_together(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memlog.projects.project.LmdbRows", CountedRows)
+    client("create_entities", entities=[{"name": "Jon", "entityType": "t", "observations": []}])
+    read, told = [], []
+    for count in (MANY, 2 * MANY):
+        facts = [f"fact {number:05}" for number in range(count)]
+        for start in range(0, count, MANY):
+            contents = facts[start : start + MANY]
+            client("add_observations", observations=[{"entityName": "Jon", "contents": contents}])
+        CountedRows.reads = 0
+        told.append(pages(client, "get_observation_history", entityName="Jon", limit=50))
+        read.append(CountedRows.reads)
+    assert told == [MANY / 50, 2 * MANY / 50]
+    assert read[1] < 2.5 * read[0]

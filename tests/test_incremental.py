@@ -271,6 +271,7 @@ def everything(state: State) -> dict[str, Any]:
         "project": state.project(),
         "entities": entities,
         "observations": {each.id: state.observations(each.id) for each in entities},
+        "ever": {each.id: list(state.every_observation(each.id)) for each in entities},
         "retired": {each.id: state.retired_observations(each.id) for each in entities},
         "relations": list(state.relations()),
         "by name": {each: state.entity_named(each) for each in NAMES},

@@ -175,15 +175,14 @@ def get_observation_history(call: Call, arguments: GetObservationHistory) -> His
         entity_id = state.entity_id_of(arguments.entity_name)
         if entity_id is None:
             raise refusal([_missing(arguments.entity_name, state, start.position)])
-        rows = [*state.retired_observations(entity_id), *state.observations(entity_id)]
-        if arguments.observation_id is not None:
-            rows = _chain(arguments.observation_id, rows, state)
-    rows = [
-        row for row in rows if row.born > start.born and arguments.thread_id in (None, row.thread)
-    ]
-    rows.sort(key=lambda row: row.born)
-    page, more = page_of(map(_version, rows), arguments.limit)
-    following = _VersionsCursor(position, rows[len(page) - 1].born) if more else None
+        if arguments.observation_id is None:
+            rows = state.every_observation(entity_id, after=start.born)
+        else:
+            rows = _chain_of(arguments.observation_id, entity_id, state, after=start.born)
+        wanted = (row for row in rows if arguments.thread_id in (None, row.thread))
+        page, more = page_of(map(_version, wanted), arguments.limit)
+        last = state.observation(page[-1].id) if more else None
+    following = None if last is None else _VersionsCursor(position, last.born)
     cursor = write_cursor(following, opened.project_id, arguments)
     notice = None if page else silent_thread(arguments.thread_id, opened)
     return HistoryResult(project=project, history=page, next_cursor=cursor, notice=notice)
@@ -199,8 +198,12 @@ def _missing(name: str, state: State, at: int | None) -> Refusal:
     return kind, msgspec.structs.replace(problem, suggestion=then)
 
 
-def _chain(observation_id: str, rows: list[Observation], state: State) -> list[Observation]:
-    """All versions of the fact. In the midst of a merge some are still the other entity's."""
+def _chain_of(
+    observation_id: str, entity_id: str, state: State, after: int
+) -> Iterator[Observation]:
+    """All versions of the fact born beyond a position, the oldest first. In the midst of a merge some are still the
+    other entity's."""
+    rows = [*state.retired_observations(entity_id), *state.observations(entity_id)]
     text = canonical(observation_id)
     found = (row for row in rows if row.id == observation_id or canonical(row.content) == text)
     start = next(found, None)
@@ -217,7 +220,8 @@ def _chain(observation_id: str, rows: list[Observation], state: State) -> list[O
     chain = [start]
     while (newer := state.observation(chain[-1].superseded_by or "")) is not None:
         chain.append(newer)
-    return chain
+    chain.sort(key=lambda row: row.born)
+    return (row for row in chain if row.born > after)
 
 
 def _version(row: Observation) -> Version:
