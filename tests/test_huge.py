@@ -10,6 +10,7 @@ import pytest
 
 from memlog.rows import Relation
 from memlog.state import State
+from server.answering import recollection
 from tests.counted import CountedRows
 from tests.idle_follower import Idle
 from tests.service import Client, client_on
@@ -113,3 +114,28 @@ def test_pages_of_twice_the_versions_read_twice_as_much_together(
         read.append(CountedRows.reads)
     assert told == [MANY / 50, 2 * MANY / 50]
     assert read[1] < 2.5 * read[0]
+
+
+def test_a_recall_looks_at_the_words_of_no_relation_where_it_names_the_hub_alone(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memlog.projects.project.LmdbRows", CountedRows)
+    texts: list[str] = []
+
+    def counted(text: str) -> frozenset[str]:
+        texts.append(text)
+        return whole(text)
+
+    whole = recollection._terms
+    monkeypatch.setattr(recollection, "_terms", counted)
+    looked_at, read = [], []
+    for leaves in (MANY, 2 * MANY):
+        hub(client, leaves)
+        client("search_nodes", query="hub", mode="text")
+        texts.clear()
+        CountedRows.reads = 0
+        client("recall", query="hub")
+        looked_at.append(len(texts))
+        read.append(CountedRows.reads)
+    assert 0 < looked_at[0] == looked_at[1]
+    assert read[1] - read[0] <= 2 * MANY  # where it is listed, and its row

@@ -29,7 +29,7 @@ _WORDS: Mapping[ItemKind, tuple[str, str]] = {
 }
 
 
-class Item(msgspec.Struct, frozen=True):
+class Item(msgspec.Struct, frozen=True, gc=False):
     """A thing that may be told: `line` under the heading of its group; an entity is a heading alone.
 
     `group` is the id of its entity, and the heading itself for what belongs to none.

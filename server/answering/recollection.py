@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from memlog import events
-from memlog.canonical import text_of
+from memlog.canonical import canonical, text_of
 from memlog.codec import Entry
 from memlog.decisions.memories import FACT
 from memlog.errors import DamagedLog
@@ -193,29 +193,34 @@ class Recollection:
         rows = [
             row for row in rows if self._thread in (None, row.thread) and row.born > self._since
         ]
-        named = {row.id for row in rows if self._is_named(row, entity)}
+        named = self._named(rows, entity)
+        name = canonical(entity.name)
         ranked = sorted(rows, key=lambda row: (row.id not in named, -row.born))
         found = []
         for place, row in enumerate(ranked):
             share = NAMED_RELATION_SHARE if row.id in named else RELATION_SHARE
-            found.append((best * share / (1 + place) ** 0.5, self._relation(row, entity)))
+            item = self._relation(row, entity, leaves=canonical(row.source) == name)
+            found.append((best * share / (1 + place) ** 0.5, item))
         return found
 
     def _found(self, row: Relation) -> Item:
         """A relation that was hit, at one of its ends that lives, or beneath its own words."""
         for name in (row.source, row.target):
             if (entity := self._state.entity_named(name)) is not None:
-                return self._relation(row, entity)
+                leaves = self._state.entity_id_of(row.source) == entity.id
+                return self._relation(row, entity, leaves=leaves)
         said = clipped(row.text, self._budget_tokens)
         return Item("relation", row.id, RELATIONS, RELATIONS, said, time_us=row.created_us)
 
-    def _is_named(self, row: Relation, entity: Entity) -> bool:
-        """Whether the query has a word of the relation, the name of `entity` aside."""
-        said = _terms(f"{row.relation_type} {row.source} {row.target}")
-        return bool(self._words & (said - _terms(entity.name)))
+    def _named(self, rows: Iterable[Relation], entity: Entity) -> set[str]:
+        """The ids of those of which the query has a word, the name of `entity` aside."""
+        asked = self._words - _terms(entity.name)
+        if not asked:
+            return set()
+        said = ((row.id, f"{row.relation_type} {row.source} {row.target}") for row in rows)
+        return {relation_id for relation_id, text in said if asked & _terms(text)}
 
-    def _relation(self, row: Relation, entity: Entity) -> Item:
-        leaves = self._state.entity_id_of(row.source) == entity.id
+    def _relation(self, row: Relation, entity: Entity, *, leaves: bool) -> Item:
         # Read without its arrow, each still says who does what to whom.
         said = (
             f"→ {row.relation_type} {row.target}"
