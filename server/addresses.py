@@ -88,12 +88,13 @@ class ListAddress(msgspec.Struct, frozen=True):
         name: str | None = self.arguments.get("project")
         return name
 
-    def holds(self, labels: frozenset[str]) -> bool:
-        """Whether a record with these labels belongs on it."""
+    @property
+    def labels(self) -> frozenset[str]:
+        """Those that a record on it has, all of them."""
         wanted = {f"tag:{tag}" for tag in self.arguments.get("tags", ())}
         if "type" in self.arguments:
             wanted.add(type_label(self.arguments["type"]))
-        return wanted <= labels
+        return frozenset(wanted)
 
 
 Address = GraphAddress | ItemAddress | ListAddress

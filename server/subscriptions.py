@@ -104,8 +104,16 @@ class _Changes(msgspec.Struct):
 
     everything: bool = False
     graph: bool = False
-    memories: dict[str, frozenset[str]] = msgspec.field(default_factory=dict)
-    """The labels that each memory that was touched has or had."""
+    memories: set[str] = msgspec.field(default_factory=set)
+    """The ids of those that were touched."""
+    labelled: dict[str, set[frozenset[str]]] = msgspec.field(default_factory=dict)
+    """By each label of such a memory, all labels that it has or had. Somebody may listen to a thousand lists while
+    thousands of memories are written: they are not compared each with each."""
+
+    def touch(self, memory_id: str, labels: frozenset[str]) -> None:
+        self.memories.add(memory_id)
+        for label in labels:
+            self.labelled.setdefault(label, set()).add(labels)
 
     def concern(self, address: Address) -> bool:
         if self.everything:
@@ -116,7 +124,14 @@ class _Changes(msgspec.Struct):
             case ItemAddress():
                 return address.id in self.memories
             case _:
-                return any(address.holds(labels) for labels in self.memories.values())
+                return self._lists(address.labels)
+
+    def _lists(self, labels: frozenset[str]) -> bool:
+        """Whether a memory that was touched is or was on the list of those with these labels."""
+        if not labels:
+            return bool(self.memories)
+        rarest = min((self.labelled.get(label, set()) for label in labels), key=len)
+        return any(labels <= each for each in rarest)
 
 
 class _Watched(msgspec.Struct):
@@ -376,5 +391,5 @@ def _touched(state: State, after: int, last: int) -> _Changes:
                 memory_id = key[1:].decode()
                 rows = before.memory(memory_id), state.memory(memory_id)
                 labels = (label for row in rows if row is not None for label in row.labels)
-                changes.memories[memory_id] = frozenset(labels)
+                changes.touch(memory_id, frozenset(labels))
     return changes

@@ -157,7 +157,7 @@ def test_a_uri_names_the_project_only_where_it_has_to() -> None:
 def test_a_list_holds_what_has_all_its_labels() -> None:
     labels = frozenset({"type:note", "tag:a", "tag:b"})
     held = {
-        uri: address.holds(labels)
+        uri: address.labels <= labels
         for uri in ("mem://recent", "mem://by-type/note", "mem://by-type/todo", "mem://by-tags/a,c")
         if isinstance(address := read_address(uri), ListAddress)
     }

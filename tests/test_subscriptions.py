@@ -17,6 +17,7 @@ from memlog.copies.taking_in import restore
 from memlog.projects.purging import Target
 from memlog.settings import TOOLSETS
 from server import subscriptions
+from server.addresses import ListAddress
 from server.refusals import RESOURCE_NOT_FOUND
 from server.registry import tools
 from tests.connected import ERAS, Joined, Mode, beside, joined, run
@@ -49,6 +50,28 @@ async def listening(server: Joined, mode: Mode, *uris: str) -> AsyncIterator[Tol
 
 
 # -- what is told
+
+
+def test_lists_are_compared_with_no_memories_but_those_that_may_be_on_them() -> None:
+    compared: list[frozenset[str]] = []
+
+    class Labels(frozenset[str]):
+        def __le__(self, other: Any) -> bool:
+            compared.append(other)
+            return super().__le__(other)
+
+    class Listed(ListAddress, frozen=True):
+        @property
+        def labels(self) -> frozenset[str]:
+            return Labels(super().labels)
+
+    changes = subscriptions._Changes()
+    for number in range(100):
+        changes.touch(f"mem_{number}", frozenset({"type:note", f"tag:t{number}"}))
+    on = [Listed({"tags": [f"t{number}"]}, 20) for number in range(100)]
+    off = [Listed({"tags": [f"t{number}"], "type": "todo"}, 20) for number in range(200)]
+    assert [changes.concern(each) for each in (*on, *off)] == [True] * 100 + [False] * 200
+    assert len(compared) == len(on)
 
 
 @ERAS
