@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from memlog import closest
 from memlog.rows import Relation
 from memlog.state import State
 from server.answering import recollection
@@ -139,3 +140,28 @@ def test_a_recall_looks_at_the_words_of_no_relation_where_it_names_the_hub_alone
         read.append(CountedRows.reads)
     assert 0 < looked_at[0] == looked_at[1]
     assert read[1] - read[0] <= 2 * MANY  # where it is listed, and its row
+
+
+def test_the_relations_of_a_hub_are_made_ready_once_for_all_that_were_not_found(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ready: list[str] = []
+
+    def counted(name: str) -> str:
+        ready.append(name)
+        return whole(name)
+
+    whole = closest._ready
+    monkeypatch.setattr(closest, "_ready", counted)
+    made = []
+    for leaves in (MANY, 2 * MANY):
+        hub(client, leaves)
+        ready.clear()
+        edges = [
+            {"from": "hub", "to": f"laef {number:05}", "relationType": "knows"}
+            for number in range(10)
+        ]
+        answer = client("delete_relations", relations=edges)
+        assert {"from": "hub", "to": "leaf 00003", "relationType": "knows"} in answer["suggestions"]
+        made.append(len(ready))
+    assert made[1] - made[0] == MANY

@@ -69,15 +69,19 @@ def _by_id(texts: Iterable[str], ids: Mapping[str, str]) -> list[str]:
 def closest_relations(missing: Sequence[Edge], state: State) -> list[Relation]:
     """The relations nearest to some that are not there, of those that have an end with one of them in common."""
     found: dict[str, Relation] = {}
-    touching: dict[str, list[Relation]] = {}
+    touching: dict[str, tuple[dict[str, Relation], Names]] = {}
     for item in missing[:SUGGESTED_FOR_MAX]:
+        wanted = f"{item.source} {item.relation_type} {item.target}"
+        near: dict[str, Relation] = {}
         for name in (item.source, item.target):
             if name not in touching:
-                touching[name] = state.relations_touching(state.current_name(name))
-        near = {row.text: row for name in (item.source, item.target) for row in touching[name]}
-        wanted = f"{item.source} {item.relation_type} {item.target}"
-        rows = [near[text] for text in Names(near).closest(wanted)]
-        found.update((row.id, row) for row in rows)
+                rows = state.relations_touching(state.current_name(name))
+                said = {row.text: row for row in rows}
+                touching[name] = said, Names(said)
+            said, names = touching[name]
+            near.update((text, said[text]) for text in names.closest(wanted))
+        best = [near[text] for text in Names(near).closest(wanted)]
+        found.update((row.id, row) for row in best)
     return list(within_budget(found.values(), most=SUGGESTIONS_CHARACTERS, told=attrgetter("text")))
 
 
