@@ -276,12 +276,18 @@ def test_the_vector_of_a_question_is_most_of_all_that_of_the_pieces_that_count()
     assert found.tolist() == pytest.approx([x / np.hypot(0.3, 0.7) for x in (0.3, 0.42, 0.56)])
 
 
-def test_a_question_whose_words_count_alike_keeps_the_vector_that_the_model_gave_it() -> None:
-    own = drawn(1)[0]
-    asked = asked_for(drawn(3), "who", "are", "they")
-    assert pointed(own, asked, weights(asked, lambda word: 0.0)) is None
-    assert pointed(own, asked, weights(asked, lambda word: 1.5)) is None
-    assert pointed(own, asked_for(drawn(0)), np.ones(0, np.float32)) is None
+def test_a_question_whose_words_count_alike_is_pointed_to_what_they_mean() -> None:
+    own, states = drawn(1)[0], drawn(3)
+    asked = asked_for(states, "who", "are", "they")
+    found = pointed(own, asked, weights(asked, lambda word: 0.0))
+    assert found is not None
+    mean = asked.states.astype(np.float32).sum(axis=0)
+    expected = 0.3 * own + 0.7 * mean / np.linalg.norm(mean)
+    assert found == pytest.approx(expected / np.linalg.norm(expected), abs=1e-6)
+
+
+def test_a_question_without_pieces_keeps_the_vector_that_the_model_gave_it() -> None:
+    assert pointed(drawn(1)[0], asked_for(drawn(0)), np.ones(0, np.float32)) is None
 
 
 def test_a_question_is_pointed_to_what_its_rare_words_mean(minilm: PieceEmbedder) -> None:

@@ -364,3 +364,57 @@ def test_a_name_that_differs_by_a_stop_word_from_ever_so_many_is_found_by_it(
         ]
         opened("create_entities", entities=entities)
         assert best(opened, "team a", mode) == "Team A"
+
+
+NOTES = {
+    "bond": "Die Datenbankverbindung bricht nach 30 Minuten ab",
+    "card": "Krankenversicherungskarte ist abgelaufen, neue beantragt",
+    "duty": "Zugriffsrechte werden pro Terminal vergeben, nicht pro Reederei",
+    "fees": "Der Jahresbeitrag steigt auf 60 Euro",
+    "karl": "Karl trinkt keinen Alkohol",
+    "keep": "Les clés du garage sont dans le tiroir de l'entrée",
+    "lock": "Wohnungsschlüssel liegt beim Hausmeister",
+    "nuts": "Allergic to peanuts, so no satay at the team lunch",
+    "paid": "Rechnungsnummern sind fortlaufend",
+    "road": "Stockholm marathon in June",
+    "seal": "Der Schlüssel zum Keller hängt im Flur",
+    "slip": "Spendenquittungen liegen im grünen Ordner",
+    "wash": "Die Waschmaschine verliert Wasser",
+    "ways": "Fährt lieber mit dem Nachtzug",
+    "wren": "Has a daughter named Ella who is seven",
+}
+
+
+@pytest.fixture(scope="module")
+def notes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    with client_on(tmp_path_factory.mktemp("notes"), embedder="minilm") as opened:
+        entities = [
+            {"name": name, "entityType": "note", "observations": [note]}
+            for name, note in NOTES.items()
+        ]
+        opened("create_entities", entities=entities)
+        yield opened
+
+
+@pytest.mark.parametrize(
+    ("word", "name"),
+    [("Verbindung", "bond"), ("Karte", "card"), ("Rechte", "duty"), ("Quittung", "slip")],
+)
+def test_what_has_a_word_of_another_language_within_a_longer_one_comes_before_what_is_like_it(
+    notes: Client, word: str, name: str
+) -> None:
+    assert best(notes, word, "hybrid") == name
+
+
+def test_what_has_a_word_by_itself_comes_before_what_has_it_within_a_longer_one(
+    notes: Client,
+) -> None:
+    found = notes("search_nodes", query="Schlüssel", mode="hybrid")["entities"]
+    assert [entity["name"] for entity in found[:2]] == ["seal", "lock"]
+
+
+@pytest.mark.parametrize(("word", "name"), [("Jahersbeitrag", "fees"), ("vergben", "duty")])
+def test_what_a_misspelt_word_was_meant_for_comes_before_what_is_like_its_letters(
+    notes: Client, word: str, name: str
+) -> None:
+    assert best(notes, word, "hybrid") == name

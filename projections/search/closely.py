@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from projections.embedding.pieces import Asked
 from projections.search.candidates import Candidates
 from projections.search.late import date_pieces, interaction
 from projections.search.questions import Posed
@@ -21,6 +23,10 @@ from projections.vectors.look import Look
 CLOSE_MAX = 40
 """How many of the candidates are looked at, besides what is beside them. Fewer find less, more find as much and take
 longer (docs/search.md)."""
+
+WITHIN_LETTERS_MIN = 4
+"""From how many letters on a word is taken to be told by a longer one that has it: three stand in many that have
+nothing to do with it, as `orm` in `platform`."""
 
 
 class Ranking(NamedTuple):
@@ -48,6 +54,9 @@ def ordered_closely(
 ) -> Ranking:
     """The candidates and what came in beside them, which they are told. What the pieces of the query count is known,
     where there are any; and which documents are `dated` as the query says, in whatever words."""
+    whole = _having_all(candidates, asked.pieces)
+    if not candidates.bm25[whole].any():
+        candidates.bm25[whole] = candidates.bm25.max(initial=0.0) or 1.0
     first = ordered(candidates).places
     rows = candidates.row[first]
     around = look.surroundings(
@@ -71,7 +80,7 @@ def ordered_closely(
         said = np.outer(named, date_pieces(asked.pieces)) if named.any() else None
         answering = interaction(asked.pieces, asked.counted, stored, around.beside_close, said)
         late[around.close] = answering[: len(around.close)]
-        _raise_holders(late, candidates, every)
+        _raise(late, np.append(whole, np.zeros(around.new, np.bool_))[every])
     close = np.zeros(len(every), np.bool_)
     close[around.close] = True
     # Of those that have no vector as yet, the first few would have been looked at.
@@ -89,12 +98,29 @@ def ordered_closely(
     return _ranked(candidates, every, late, features)
 
 
-def _raise_holders(late: Scores, candidates: Candidates, places: Places) -> None:
-    """What has the words of the query and holds it as it was typed has every word of it: word by word, nothing that was
-    looked at answers better."""
-    holds = (candidates.part[places] > 0) & (candidates.bm25[places] > 0) & ~np.isnan(late)
-    if holds.any():
-        late[holds] = np.nanmax(late)
+def _having_all(candidates: Candidates, asked: Asked | None) -> NDArray[np.bool_]:
+    """Which candidates have every word of the query: those that have words of it and hold it as it was typed.
+
+    Of one word that the model reads in pieces, as one of another language or a slip: all that hold it, be it within a
+    longer word, or else those that have a word near to it. Pieces say little of what a word means, and what is near to
+    them less.
+    """
+    worded, holding = candidates.bm25 > 0, candidates.part > 0
+    if asked is None or not _is_one_in_pieces(asked):
+        return worded & holding
+    return holding if holding.any() else worded
+
+
+def _is_one_in_pieces(asked: Asked) -> bool:
+    numbers = asked.numbers
+    return len(numbers) > len({*numbers}) == 1 and len(asked.words[0]) >= WITHIN_LETTERS_MIN
+
+
+def _raise(late: Scores, whole: NDArray[np.bool_]) -> None:
+    """What has the whole query: word by word, nothing that was looked at answers better."""
+    raised = whole & ~np.isnan(late)
+    if raised.any():
+        late[raised] = np.nanmax(late)
 
 
 def _features(candidates: Candidates, places: Places, **looked_at: Any) -> Features:

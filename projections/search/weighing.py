@@ -38,8 +38,8 @@ def weights(asked: Asked, rarity: Callable[[str], float]) -> Numbers:
 
 def pointed(own: Numbers, asked: Asked, counted: Numbers) -> Numbers | None:
     """The vector of a question, float32 (width,), of unit length: the mean of its pieces, each as much as it counts,
-    and a share of its `own`, from the model. None where no piece counts more than another: its own is as good."""
-    if len(counted) == 0 or counted.min() == counted.max():
+    and a share of its `own`, from the model. None where it has no pieces."""
+    if len(counted) == 0:
         return None
     weighed = _unit(counted @ asked.states.astype(np.float32))
     return _unit(OWN_SHARE * own + (1 - OWN_SHARE) * weighed)
