@@ -13,12 +13,13 @@ import resource
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+import lmdb
 import pytest
 import uuid_utils
 from filelock import FileLock
@@ -27,8 +28,9 @@ from mcp_types import INTERNAL_ERROR
 
 from memlog.errors import StorageError
 from memlog.projects.purging import Target
-from memlog.storage import gates
+from memlog.storage import environment, gates
 from memlog.storage.environment import Environment
+from memlog.storage.structure import stamp
 from projections import embeddings
 from server import service
 from server.refusals import refusing
@@ -87,6 +89,55 @@ def test_a_write_that_cannot_be_kept_is_refused_and_goes_well_once_the_cause_is_
         project = client.service.store.project("default")
         assert list(project.verify()) == list(range(1, project.head() + 1))
         assert project.is_as_rebuilt()
+
+
+def failing(*_: object) -> Any:
+    raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+
+def test_a_turn_at_writing_that_the_system_does_not_give_is_refused_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with client_on(tmp_path) as client:
+        client("create_entities", entities=[entity("before")])
+        with monkeypatch.context() as patched:
+            patched.setattr(fcntl, "flock", failing)
+            error = refused(client, "create_entities", entities=[entity("lost")])
+        assert (error["code"], error["message"]) == (
+            "STORAGE_ERROR",
+            "log.mdb: No locks available",
+        )
+        assert error["suggestion"].startswith("Keep the data directory on a local disk")
+        client("create_entities", entities=[entity("after")])
+        assert names(client("read_graph")) == ["before", "after"]
+
+
+def test_a_file_of_which_the_system_says_nothing_is_refused_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with client_on(tmp_path) as client:
+        client("create_entities", entities=[entity("Jon")])
+        for where, what in ((os, "fstat"), (environment, "identity_of")):
+            with monkeypatch.context() as patched:
+                patched.setattr(where, what, failing)
+                error = refused(client, "create_entities", entities=[entity("lost")])
+            assert error["code"] == "STORAGE_ERROR"
+        assert names(client("read_graph")) == ["Jon"]
+
+
+def test_a_write_that_was_committed_is_told_whatever_the_system_says_of_the_file_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = Environment(tmp_path / "log.mdb", ("rows",))
+    with closing(file), monkeypatch.context() as patched:
+
+        def body(transaction: lmdb.Transaction) -> str:
+            transaction.put(b"key", b"value", db=file.databases["rows"])
+            patched.setattr(os, "fstat", failing)
+            return "kept"
+
+        file._known.ours = stamp(file._turn.stat())  # as where it was looked through
+        assert file.write(body) == "kept"
 
 
 def test_reads_go_on_while_nothing_can_be_written(tmp_path: Path, faults: Faults) -> None:

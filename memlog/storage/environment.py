@@ -35,7 +35,7 @@ from memlog.storage.files import (
 from memlog.storage.gates import Gate, Turn
 from memlog.storage.proving import require_metas, require_sound, require_uncut
 from memlog.storage.resident import give_back_freed, give_back_mapped
-from memlog.storage.structure import Sealing, stamp
+from memlog.storage.structure import Sealing, Stamp, stamp
 
 log = logging.getLogger("memlog.environment")
 
@@ -226,10 +226,17 @@ class Environment:
                 self._sweep(found.st_size)
                 with self._env.begin(write=True) as transaction:
                     result = body(transaction)
-                self._known.ours = stamp(self._turn.stat()) if ours else None
+                self._known.ours = self._stamped() if ours else None
                 return result
         finally:
             self._gate.leave()
+
+    def _stamped(self) -> Stamp | None:
+        """None where the system does not say: what was committed is not refused for that, only looked through again."""
+        try:
+            return stamp(self._turn.stat())
+        except StorageError:
+            return None
 
     def _sweep(self, bytes_now: int) -> None:
         """Who died while reading keeps old pages from reuse."""
@@ -359,11 +366,13 @@ class Environment:
             self._written(body)
 
     def was_replaced(self) -> bool:
-        """Whether another file stands where this one was."""
+        """Whether another file stands where this one was. Raises StorageError."""
         try:
             return identity_of(self.path) != self.identity
         except FileNotFoundError:
             return False
+        except OSError as error:
+            raise storage_error(self.path, error) from error
 
     def is_unlinked(self) -> bool:
         """Whether the file that is open stands nowhere any more, by whatever name."""

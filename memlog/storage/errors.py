@@ -28,6 +28,8 @@ _SHORTAGES = {
     "time, then call again.",
     "Cannot allocate memory": "Give the process more memory, or more addresses where they are limited (ulimit -v), "
     "then call again.",
+    "No locks available": "Keep the data directory on a local disk, as one of the network may give no locks, "
+    "or end programs that hold many, then call again.",
 }
 """What a process, and not the disk, may have too little of: how it is told, and what to do."""
 _TOO_LARGE = "File too large"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from memlog.errors import StorageError
 from memlog.patience import require_patience
+from memlog.storage.errors import storage_error
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -74,18 +75,26 @@ class Turn:
     """
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         self.close = weakref.finalize(self, os.close, self._file)
 
     def __enter__(self) -> None:
-        fcntl.flock(self._file, fcntl.LOCK_EX)
+        """Raises StorageError where the system gives no lock."""
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+        except OSError as error:
+            raise storage_error(self._path, error) from error
 
     def __exit__(self, *_: object) -> None:
         fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def stat(self) -> os.stat_result:
-        """Of the file that is open, wherever it is by now."""
-        return os.fstat(self._file)
+        """Of the file that is open, wherever it is by now. Raises StorageError."""
+        try:
+            return os.fstat(self._file)
+        except OSError as error:
+            raise storage_error(self._path, error) from error
 
 
 class Counted:
