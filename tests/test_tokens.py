@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -161,6 +162,23 @@ def test_a_damaged_file_is_named(tmp_path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(StorageError, match=r"tokens\.json cannot be read"):
         Tokens(path).find("x")
+
+
+@pytest.mark.parametrize("cause", [errno.EMFILE, errno.EIO, errno.EROFS, errno.ESTALE])
+def test_nobody_is_advised_to_remove_the_tokens_over_what_the_system_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cause: int
+) -> None:
+    tokens = Tokens(tmp_path / "tokens.json")
+    tokens.new(Grant(name="phone", right="read"))
+
+    def failing(_: Path) -> bytes:
+        raise OSError(cause, os.strerror(cause))
+
+    monkeypatch.setattr(Path, "read_bytes", failing)
+    with pytest.raises(StorageError, match=os.strerror(cause)) as caught:
+        Tokens(tokens.path).all()
+    assert caught.value.suggestion
+    assert "remove" not in caught.value.suggestion
 
 
 def test_a_file_where_their_folder_should_be_is_named(tmp_path: Path) -> None:

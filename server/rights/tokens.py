@@ -7,6 +7,7 @@ revoked token is refused at once. A file that cannot be read lets nobody in.
 
 from __future__ import annotations
 
+import errno
 import hmac
 import logging
 import secrets
@@ -181,7 +182,9 @@ class Tokens:
 
     def _unreadable(self, why: Exception | str) -> StorageError:
         suggestion: str | None = "Mend the file, or remove it and make the tokens anew."
-        if isinstance(why, (PermissionError, NotADirectoryError)):
+        if (
+            isinstance(why, OSError) and why.errno != errno.ELOOP
+        ):  # else it is the file that is wrong
             suggestion = storage_error(self.path, why).suggestion
         told = reason(self.path, why) if isinstance(why, Exception) else why
         return StorageError(
