@@ -484,6 +484,19 @@ def test_a_project_whose_folder_cannot_be_moved_keeps_nobody_from_the_others(
         assert statuses(again) == {"stuck": "archived", "other": "active"}
 
 
+def test_a_project_that_is_archived_is_so_though_its_readers_cannot_be_sent_away(
+    store: Store,
+) -> None:
+    store.create("one")
+
+    def failing() -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with pytest.raises(StorageError, match="The change is done"):
+        store.archive("one", let_go=failing)
+    assert statuses(store) == {"one": "archived"}
+
+
 @pytest.mark.parametrize("lost", ["nothing", "the catalogue"])
 def test_a_project_of_a_newer_memlog_keeps_nobody_from_the_others(
     store: Store, tmp_path: Path, lost: str

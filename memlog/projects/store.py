@@ -88,12 +88,14 @@ class Store(Listing):
         `let_go` is called when nobody may read the project any more and its folder has not moved.
         """
         row = self.find(name)
-        with self._changing(row.id, origin.command_id):
-            told = self._told(row, ArchiveProject(name=name), origin)
+
+        def leave() -> None:
             present = self._open.get(row.id).status()
             if present is not None and present.status == "archived":
                 let_go()
-        return told
+
+        with self._changing(row.id, origin.command_id, leave):
+            return self._told(row, ArchiveProject(name=name), origin)
 
     def restore(self, name: str, origin: Origin = Origin()) -> ProjectRow:
         """The project as this made it, also where that is sent again and it was archived since."""
@@ -257,8 +259,14 @@ class Store(Listing):
     # -- inside
 
     @contextmanager
-    def _changing(self, project_id: str, command_id: str | None = None) -> Iterator[None]:
-        """A change of one life: noted, then settled, whether it succeeded or was refused.
+    def _changing(
+        self,
+        project_id: str,
+        command_id: str | None = None,
+        leave: Callable[[], None] = lambda: None,
+    ) -> Iterator[None]:
+        """A change of one life: noted, then settled, whether it succeeded or was refused. One that succeeded is left
+        before it is settled.
 
         Raises Conflict where something was deleted under the command id.
         """
@@ -272,11 +280,12 @@ class Store(Listing):
             except BaseException:
                 self._settling.end(project_id)
                 raise
-            self._settle_done(project_id)
+            self._settle_done(project_id, leave)
 
-    def _settle_done(self, project_id: str) -> None:
-        """Settles a change that is in the log already. Raises StorageError, which says so, where the disk fails."""
+    def _settle_done(self, project_id: str, leave: Callable[[], None]) -> None:
+        """Leaves and settles a change that is in the log already. Raises StorageError, which says so, if that fails."""
         try:
+            leave()
             self._settling.end(project_id)
         except (StorageError, OSError) as error:
             raise StorageError(

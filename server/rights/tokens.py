@@ -182,9 +182,7 @@ class Tokens:
 
     def _unreadable(self, why: Exception | str) -> StorageError:
         suggestion: str | None = "Mend the file, or remove it and make the tokens anew."
-        if (
-            isinstance(why, OSError) and why.errno != errno.ELOOP
-        ):  # else it is the file that is wrong
+        if isinstance(why, OSError) and why.errno != errno.ELOOP:  # else the file is wrong
             suggestion = storage_error(self.path, why).suggestion
         told = reason(self.path, why) if isinstance(why, Exception) else why
         return StorageError(
