@@ -55,6 +55,9 @@ BULK_ENTRIES_MIN = 1_000
 BULK_HEAP_BYTES = 120_000_000
 """What a writer fills before it writes a segment: room for some 150,000 short documents."""
 
+_LIKE_MOVED = ("No such file", "FileDoesNotExist", "was killed")
+"""What tantivy says where its folder moves while it writes. A writer that was killed does not say by what."""
+
 
 def _schema() -> tantivy.Schema:
     """`slot` is the ref of a living document, or one of the constants for everything else; `thing` is what
@@ -375,8 +378,7 @@ def _is_broken(error: BaseException) -> bool:
 
 
 def _may_have_moved(error: StorageError) -> bool:
-    """Whether the folder may have moved while tantivy wrote. A writer that was killed does not say by what."""
-    return any(said in str(error.__cause__) for said in ("No such file", "was killed"))
+    return any(said in str(error.__cause__) for said in _LIKE_MOVED)
 
 
 @contextmanager
