@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import signal
 
 import pytest
@@ -19,6 +20,9 @@ LONG = (
 )
 """Files that take longest. They come first, so that no process is left alone with one of them at the end."""
 
+FILES = 4_096
+"""So many may each process of the tests have open, where the system lets it."""
+
 # No deadline: a machine under load is not a failing property. The parent is hypothesis's own
 # profile for where it runs, which under CI draws the same examples every time.
 settings.register_profile("memlog", parent=settings(), deadline=None)
@@ -26,6 +30,14 @@ settings.load_profile("memlog")
 
 # A shell without job control starts what runs in the background deaf to Ctrl-C, with all its children.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# Some tests open a thousand connections. Many systems grant 256 or 1,024 files, and more to whoever asks. Tests about
+# few files take them from their own server.
+granted, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+if granted != resource.RLIM_INFINITY and granted < FILES:
+    enough = FILES if most == resource.RLIM_INFINITY else min(FILES, most)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (enough, most))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
