@@ -952,15 +952,12 @@ def test_a_path_whose_tilde_stands_for_no_home_is_refused_in_words(tmp_path: Pat
     assert "'~nobody-of-this-name/data': write the path out" in ended.stderr
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become a user that has no home")
 def test_a_user_without_a_home_is_told_to_name_the_data_directory(tmp_path: Path) -> None:
     script = """
-import contextlib, os, sys
+import os
 from server.cli import main
-with contextlib.suppress(SystemExit):
-    main(["projects"])  # imports what that user may have no right to read
 del os.environ["HOME"]
-os.setuid(2**31 - 5)
+os.getuid = lambda: 2**31 - 5  # to become that user takes rights that root need not have either
 main(["projects"])
 """
     home = environment(HOME=str(tmp_path), XDG_DATA_HOME="")
