@@ -176,6 +176,7 @@ def test_a_question_that_is_not_answered_is_not_waited_for_nor_are_those_behind_
 ) -> None:
     with client_on(tmp_path, embedder="minilm") as client:
         tell(client)
+        client.service.embeddings.get()  # it is loaded for as long as it takes
         assert asked(client, "Ada: Ada sings", "semantic") == (["Ada"], "")
         slow.answering.clear()
         monkeypatch.setitem(asking.ANSWER_SECONDS, "hybrid", IN_VAIN_SECONDS)
