@@ -141,6 +141,15 @@ class HttpClient:
         return {tool["name"] for tool in self.request("tools/list").json["result"]["tools"]}
 
 
+def until_told(server: HttpServer, text: str, times: int = 1) -> Message:
+    """The last of the lines of its log that have `text`, once there are so many."""
+    until = time.monotonic() + DEADLINE_S
+    while len(found := [each for each in server.log() if text in each["message"]]) < times:
+        assert time.monotonic() < until, (text, server.log())
+        time.sleep(0.05)
+    return found[-1]
+
+
 def get_stream(client: HttpClient, **headers: str) -> bytes:
     """The head of a request for the stream of a session, as it goes over the socket."""
     given = {name.replace("_", "-"): value for name, value in headers.items()}

@@ -36,7 +36,7 @@ from tests.asgi import Answer, app_over, ask
 from tests.certificates import certificate_of_its_own
 from tests.connected import joined, run
 from tests.embedder_by_hash import ByHash, opened_by_hash
-from tests.http_served import BOTH, HttpClient, HttpServer, served_http
+from tests.http_served import BOTH, HttpClient, HttpServer, served_http, until_told
 from tests.idle_follower import Idle
 from tests.served import DEADLINE_S, REPOSITORY, run_memlog
 from tests.service import Client, client_on
@@ -488,15 +488,6 @@ def serial_shown(server: HttpServer, context: ssl.SSLContext) -> int:
         der = opened.getpeercert(binary_form=True)
         assert der is not None
         return x509.load_der_x509_certificate(der).serial_number
-
-
-def until_told(server: HttpServer, text: str, times: int = 1) -> dict[str, Any]:
-    """The last of the lines of its log that have `text`, once there are so many."""
-    until = time.monotonic() + DEADLINE_S
-    while len(found := [each for each in server.log() if text in each["message"]]) < times:
-        assert time.monotonic() < until, (text, server.log())
-        time.sleep(0.05)
-    return found[-1]
 
 
 def test_a_certificate_that_was_renewed_is_shown_from_a_hangup_on_and_a_bad_one_never(
