@@ -20,8 +20,7 @@ from server.registry import tools
 from server.service import Service
 from server.session import Session
 from server.stdio.faults import guard
-
-DEADLINE_S = 30
+from tests.served import DEADLINE_S
 
 Mode = Literal["legacy", "2026-07-28", "auto"]
 Answer = TypeVar("Answer")

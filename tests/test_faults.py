@@ -15,6 +15,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolRequestParams, CallToolResult, ErrorData, Request, Tool
 
 from server.stdio.faults import guard
+from tests.served import DEADLINE_S
 
 Handler = Callable[[ServerRequestContext[Any, Any], CallToolRequestParams], Awaitable[Any]]
 ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])
@@ -27,7 +28,7 @@ def error_of(handler: Handler, mode: str, arguments: Any = None) -> ErrorData:
         server = Server("faulty", on_call_tool=handler)
         guard(server)
         guard(server)
-        with anyio.fail_after(10):
+        with anyio.fail_after(DEADLINE_S):
             async with Client(server, mode=mode) as client:
                 with pytest.raises(MCPError) as raised:
                     await client.call_tool("any", arguments)
@@ -78,7 +79,7 @@ def test_wrong_params_are_named_one_by_one(mode: str) -> None:
     async def scenario() -> ErrorData:
         server = Server("strict", on_call_tool=succeed)
         guard(server)
-        with anyio.fail_after(10):
+        with anyio.fail_after(DEADLINE_S):
             async with Client(server, mode=mode) as client:
                 with pytest.raises(MCPError) as raised:
                     await client.session.send_request(malformed, CallToolResult)

@@ -184,7 +184,7 @@ def test_nothing_is_kept_open_by_who_gives_back(tmp_path: Path) -> None:
             time.sleep(0.001)
         giving = threading.Thread(target=environments.give_back_all)
         giving.start()
-        giving.join(10)
+        giving.join(DEADLINE_S)
         assert not giving.is_alive()
         del dropped
         reopened = Environment(dropped_path, ("rows",))
@@ -221,7 +221,7 @@ def test_what_fails_once_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None
     each = quiet.Quiet(lambda: None, lambda: None)
     for _ in range(2):
         each.called()
-        assert tries.acquire(timeout=10)
+        assert tries.acquire(timeout=DEADLINE_S)
     each.stop()
 
 
@@ -234,7 +234,7 @@ def test_what_others_removed_is_let_go_of_though_nobody_calls_any_more(
     each = quiet.Quiet(lambda: None, looks.release)
     each.called()
     for _ in range(3):
-        assert looks.acquire(timeout=10)
+        assert looks.acquire(timeout=DEADLINE_S)
     each.stop()
 
 
@@ -251,7 +251,7 @@ def test_a_service_that_nobody_calls_any_more_lets_go_of_what_it_read(
         read_all(environment)
         assert resident_bytes(path) > ROWS * 3_000
         service.open("notes")
-        until = time.monotonic() + 10
+        until = time.monotonic() + DEADLINE_S
         while resident_bytes(path) > 10 * PAGE and time.monotonic() < until:
             time.sleep(0.02)
         assert resident_bytes(path) < 10 * PAGE

@@ -266,7 +266,7 @@ def test_after_a_deletion_nobody_waits_for_who_is_at_another_project(
     project = store.project("one")
     assert _run_in_child(tmp_path, "store.delete('two')") == ""
     with ThreadPoolExecutor() as threads, store._open.locked("a third"):
-        assert threads.submit(store.project, "one").result(timeout=10) is project
+        assert threads.submit(store.project, "one").result(DEADLINE_S) is project
 
 
 def test_a_project_whose_folder_is_away_stays_known_while_another_is_deleted(
