@@ -269,6 +269,8 @@ def test_what_goes_on_and_on_is_left_when_its_time_is_over(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("server.service.QUIET_SECONDS", 60.0)  # the follower does not come
+    monkeypatch.setattr("server.service.BEHIND_SECONDS_MAX", 60.0)
     with client_on(tmp_path, embedder="none") as client:
         names = [f"Entity {number}" for number in range(300)]
         client("create_entities", entities=[{**ADA, "name": name} for name in names])
