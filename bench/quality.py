@@ -8,9 +8,10 @@ PATH is a file of LoCoMo; how its conversations are stored is `locomo`'s. Every 
     MRR         1 / the place of the first of them, 0 where none comes back
 
 With `--told-in facts` those that were noted down of a conversation take the place of its turns, with `--told-in
-sessions` one text for each session. Also told is the same by session, where a session has the place of the best of its
-turns. Two places for two turns that were said word for word alike are one, for they are one observation. The latency is
-that of the whole search with the question's embedding, each question asked once.
+sessions` one text for each session; with `--words 2` two of its words take the place of each question. Also told is
+the same by session, where a session has the place of the best of its turns. Two places for two turns that were said
+word for word alike are one, for they are one observation. The latency is that of the whole search with the question's
+embedding, each question asked once.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from bench.locomo import (
     store,
 )
 from bench.rows import percentile_ns
+from bench.shortened import shortened
 from memlog.settings import Mode
 from projections.documents import Kind
 from server.service import Service
@@ -202,12 +204,19 @@ def ablation_table(service: Service, known: Sequence[Stored]) -> Table:
     help="What was said, the facts that were noted down of it, or a text for each session.",
 )
 @click.option("--ablation", is_flag=True, help="Hybrid search without one of its parts at a time.")
-def main(path: Path, words_only: bool, told_in: Told, ablation: bool) -> None:
+@click.option(
+    "--words", type=click.IntRange(1), help="Of each question so many of its rarest words."
+)
+@click.option("--unsaid", is_flag=True, help="With --words: also words that are nowhere told.")
+def main(
+    path: Path, words_only: bool, told_in: Told, ablation: bool, words: int | None, unsaid: bool
+) -> None:
     """Measure what a search finds of the evidence of questions, over the LoCoMo file at PATH."""
     console = open_console()
     with empty_service(model=not words_only) as service:
         known = []
-        for conversation in conversations(path, told_in):
+        for whole in conversations(path, told_in):
+            conversation = shortened(whole, words, unsaid=unsaid) if words else whole
             console.print(
                 f"{conversation.name}: {len(conversation.turns):,} {told_in}, "
                 f"{len(conversation.questions):,} questions"

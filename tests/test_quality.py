@@ -13,6 +13,7 @@ from rich.console import Console
 from bench.ablation import VARIANTS
 from bench.locomo import conversations
 from bench.quality import Figures, ablation_table, asked, by_session, by_turn, stored, tables
+from bench.shortened import shortened
 from bench.wire import ROOT
 from tests.service import client_on
 
@@ -52,6 +53,19 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     written: Path = tmp_path_factory.mktemp("quality") / "made-up.json"
     written.write_text(json.dumps([sample]))
     return written
+
+
+@pytest.mark.parametrize(
+    ("words", "unsaid", "asked"),
+    [(1, False, ["otter", "lynx"]), (2, False, ["otter 2"]), (1, True, ["otter", "see"])],
+)
+def test_a_question_is_cut_down_to_its_rarest_words_in_their_order(
+    path: Path, words: int, unsaid: bool, asked: list[str]
+) -> None:
+    (conversation,) = conversations(path)
+    short = shortened(conversation, words, unsaid=unsaid)
+    assert [each.text for each in short.questions] == asked
+    assert short.turns == conversation.turns
 
 
 def test_what_has_no_answer_and_what_is_no_turn_is_left_out(path: Path) -> None:
