@@ -442,6 +442,18 @@ def test_a_backup_that_broke_off_is_continued(store: Store, tmp_path: Path) -> N
     assert (continued.how, continued.added) == ("continued", project.head() - 4)
 
 
+def test_a_backup_that_broke_off_before_its_first_entry_is_of_whatever_log_is_copied_then(
+    store: Store, tmp_path: Path
+) -> None:
+    """What was begun had something erased from it; what is copied now was restored from before that."""
+    project = store.project("default")
+    begun = Copy(tmp_path / "backup" / project.folder.name)
+    begun.begin(project.generation + 1)
+    begun.close()
+    (made,) = back_up(store, tmp_path / "backup")
+    assert (made.how, made.added) == ("whole", project.head())
+
+
 def test_a_backup_is_made_while_servers_write_and_restored_on_the_command_line(
     tmp_path: Path,
 ) -> None:

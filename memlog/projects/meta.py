@@ -7,7 +7,6 @@ import lmdb
 
 from memlog.errors import ProjectNotFound, StorageError
 from memlog.storage.environment import Environment
-from memlog.storage.filling import fill
 
 STATE_VERSION = 9
 """Of the state tables' layout and of what their keys are made from; a log whose tables are of an earlier version is
@@ -75,9 +74,9 @@ class Meta:
 
 
 def note_generation(environment: Environment, generation: int) -> None:
-    """Says of a new file how often something had been erased from its log; it never changes in it."""
-    row = GENERATION_KEY, generation.to_bytes(GENERATION_BYTES, "big")
-    fill(environment, "meta", [row])
+    """Says of a file that has no entries as yet how often something had been erased from its log."""
+    meta, stored = environment.databases["meta"], generation.to_bytes(GENERATION_BYTES, "big")
+    environment.write(lambda transaction: transaction.put(GENERATION_KEY, stored, db=meta))
 
 
 def _other_version() -> StorageError:
