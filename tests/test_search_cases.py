@@ -400,10 +400,18 @@ def notes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     ("word", "name"),
     [("Verbindung", "bond"), ("Karte", "card"), ("Rechte", "duty"), ("Quittung", "slip")],
 )
+@pytest.mark.parametrize("typed", ["{}", "{}?", "{}!", "{} ?", "{}..."])
 def test_what_has_a_word_of_another_language_within_a_longer_one_comes_before_what_is_like_it(
-    notes: Client, word: str, name: str
+    notes: Client, typed: str, word: str, name: str
 ) -> None:
-    assert best(notes, word, "hybrid") == name
+    assert best(notes, typed.format(word), "hybrid") == name
+
+
+def test_a_mark_that_may_mean_something_is_typed_as_part_of_what_is_looked_for(
+    notes: Client,
+) -> None:
+    """Not of a text without it, where that is short: nearly every one has an f."""
+    assert best(notes, "f?", "text") is None
 
 
 def test_what_has_a_word_by_itself_comes_before_what_has_it_within_a_longer_one(

@@ -112,8 +112,10 @@ def _having_all(candidates: Candidates, asked: Asked | None) -> NDArray[np.bool_
 
 
 def _is_one_in_pieces(asked: Asked) -> bool:
-    numbers = asked.numbers
-    return len(numbers) > len({*numbers}) == 1 and len(asked.words[0]) >= WITHIN_LETTERS_MIN
+    """Marks around it are no words, as a question's."""
+    pieces = zip(asked.numbers, asked.words, strict=True)
+    worded = [each for each in pieces if any(map(str.isalnum, each[1]))]
+    return len(worded) > len({*worded}) == 1 and len(worded[0][1]) >= WITHIN_LETTERS_MIN
 
 
 def _raise(late: Scores, whole: NDArray[np.bool_]) -> None:

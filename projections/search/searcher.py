@@ -26,6 +26,7 @@ from projections.follow import Projections
 from projections.query import Query, parse
 from projections.search.asking import Meanwhile
 from projections.search.questions import Posed, Question, Questions, Text
+from projections.text.part import needle_of
 from projections.text.projector import TextProjector
 from projections.things import TextHit
 from projections.vectors.projector import VectorHit
@@ -185,7 +186,7 @@ class Searcher:
 
 def _found_in(text: TextProjector, query: str, parsed: Query, scope: Scope, depth: int) -> _Worded:
     words = text.search(parsed, scope, limit=depth)
-    parts = text.substring(query, scope, limit=depth)
+    parts = text.substring(needle_of(query), scope, limit=depth)
     deeper = depth in (len(words), len(parts))
     if parsed.is_plain and len(words) == depth:
         words += _by_words_of_parts(text, parsed, scope, words, parts)

@@ -13,6 +13,20 @@ shortest first."""
 
 PAGE_MIN = 100
 
+SENTENCE_ENDS = "?!.…\uff1f\uff01\u3002"
+"""The last three are those of East Asian scripts."""
+
+BARE_MIN = 4
+"""So many characters are asked for without the mark behind them. In what is shorter it may mean something, and without
+it nearly every text has them."""
+
+
+def needle_of(query: str) -> str:
+    """The part that is asked for: what was typed, but for what ends a sentence, which a text that holds the rest need
+    not have there."""
+    bare = query.rstrip().rstrip(SENTENCE_ENDS)
+    return bare if len(bare) >= BARE_MIN else query
+
 
 def holding(searcher: Searching, needle: str, among: Clause, limit: int) -> list[TextHit]:
     """The best `limit` of those whose text holds a normalised needle; `CHECKED_MAX` more at most are looked at."""
