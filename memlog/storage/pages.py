@@ -14,6 +14,7 @@ from __future__ import annotations
 import mmap
 import struct
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,7 +29,7 @@ BIG, TABLE = 0x01, 0x02
 NOWHERE = 2**64 - 1
 DEPTH_MAX = 32
 PAGE_BYTES_MIN, PAGE_BYTES_MAX = 256, 65_536
-PAGE_SIZES = tuple(2**bits for bits in range(8, 17))
+PAGE_SIZES = tuple(1 << bits for bits in range(8, 17))
 
 
 class Unreadable(NamedTuple):
@@ -68,7 +69,8 @@ class Pages:
             # Private, unlike LMDB's own map, of which pages are given back (`resident`).
             private = {"flags": mmap.MAP_PRIVATE, "prot": mmap.PROT_READ}
             self.data: mmap.mmap | bytes = mmap.mmap(file.fileno(), 0, **private) if size else b""
-        self.page_bytes, self.transaction, self.last_page = 0, -1, 0
+        self._told_bytes: int = 0
+        self.transaction, self.last_page = -1, 0
         """Of the snapshot: the newest commit no later than the transaction."""
         self.main = self.free = Tree(NOWHERE, 0)
         for at in (0, *PAGE_SIZES):  # the second is behind the first, whatever its size
@@ -76,11 +78,17 @@ class Pages:
             fits = meta is not None and (transaction is None or meta.transaction <= transaction)
             if meta is not None and fits and meta.transaction > self.transaction:
                 self.transaction, self.main, self.free = meta[:3]
-                self.page_bytes, self.last_page = meta.page_bytes, meta.last_page
-        self.readable = PAGE_BYTES_MIN <= self.page_bytes <= PAGE_BYTES_MAX
+                self._told_bytes, self.last_page = meta.page_bytes, meta.last_page
+        self.readable = PAGE_BYTES_MIN <= self._told_bytes <= PAGE_BYTES_MAX
         """Whether there is a meta page that can be believed."""
-        if not self.readable:  # how large a page is, the numbers of the leaves tell
-            self.page_bytes = max(PAGE_SIZES, key=lambda size: len(self._leaf_numbers(size)))
+
+    @cached_property
+    def page_bytes(self) -> int:
+        """Of each page, as the newest commit says; where no meta page can be believed, as the numbers of the leaves
+        tell, for which the whole file is looked through."""
+        if self.readable:
+            return self._told_bytes
+        return max(PAGE_SIZES, key=lambda size: len(self._leaf_numbers(size)))
 
     def _meta(self, at: int) -> _Meta | None:
         if at + HEADER.size + META.size > len(self.data):
@@ -95,7 +103,7 @@ class Pages:
     @property
     def newest_is_known(self) -> bool:
         """Whether both meta pages are sound: where one is not, it may have been that of the last commit."""
-        first, second = self._meta(0), self._meta(self.page_bytes)
+        first, second = self._meta(0), self._meta(self._told_bytes)
         if first is None or second is None:
             return False
         numbers = first.transaction, second.transaction
