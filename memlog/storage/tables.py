@@ -105,7 +105,7 @@ class MemoryRows:
         self._rows.setdefault(key, value)
 
     def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        first, last = max(prefix, start), prefix + b"\xff" * 512
+        first, last = max(prefix, start), _last_under(prefix)
         for key in list(self._rows.irange(first, last)):
             yield key, self._rows[key]
 
@@ -113,7 +113,7 @@ class MemoryRows:
         return list(self.scan(prefix))
 
     def back(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        for key in self._rows.irange(prefix, prefix + b"\xff" * 512, reverse=True):
+        for key in self._rows.irange(prefix, _last_under(prefix), reverse=True):
             yield key, self._rows[key]
 
     def ceiling(self, key: bytes) -> tuple[bytes, bytes] | None:
@@ -171,7 +171,7 @@ class LmdbRows:
 
     def back(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         cursor = self._transaction.cursor(db=self._database)
-        beyond = cursor.set_range(prefix.ljust(KEY_BYTES_MAX, b"\xff"))
+        beyond = cursor.set_range(_last_under(prefix))
         if not (cursor.prev() if beyond else cursor.last()):
             return
         key: bytes
@@ -368,6 +368,11 @@ class _At(_Past):
             key = dated[:-8]
             if dated[-8:] >= self._next and key >= start:
                 yield key, stored
+
+
+def _last_under(prefix: bytes) -> bytes:
+    """The last key that can begin so."""
+    return prefix.ljust(KEY_BYTES_MAX, b"\xff")
 
 
 def _since(stored: bytes) -> int:
