@@ -33,6 +33,9 @@ STDIO_MS_MAX = {0.50: 5.0, 0.99: 10.0}
 STDIO_LARGER_MS_MAX = {0.50: 10.0, 0.99: 25.0}
 IN_PROCESS_MS_MAX = 1.0
 
+LISTED = 40
+"""So many entities of a type there are at each size, the answers of which are to be compared."""
+
 
 class Kind(NamedTuple):
     """A kind of call: the arguments for each number of a sample, the floors besides that of any call.
@@ -102,7 +105,7 @@ def _kinds(world: World, prepared: Prepared) -> list[Kind]:
     kinds = [
         Kind("search_nodes, text", "search_nodes", worded, by_words),
         Kind("search_nodes, text, asOf", "search_nodes", lambda n: worded(n) | past, by_words),
-        Kind("query_nodes, by type", "query_nodes", lambda n: {"entityType": types[n % len(types)]}, ()),
+        Kind("query_nodes, by type", "query_nodes", lambda n: {"entityType": types[n % len(types)], "limit": LISTED}, ()),
     ]  # fmt: skip
     if world.has_model:
         both = (*by_words, *by_meaning)
