@@ -101,11 +101,15 @@ def _kinds(world: World, prepared: Prepared) -> list[Kind]:
 
     worded = searching(mode="text")
     types = sorted({each.entity_type for each in prepared.entities})
+
+    def listing(number: int) -> dict[str, Any]:
+        return {"entityType": types[number % len(types)], "limit": LISTED}
+
     by_words, by_meaning = (BARE_TEXT,), (MODEL, BARE_VECTORS)
     kinds = [
         Kind("search_nodes, text", "search_nodes", worded, by_words),
         Kind("search_nodes, text, asOf", "search_nodes", lambda n: worded(n) | past, by_words),
-        Kind("query_nodes, by type", "query_nodes", lambda n: {"entityType": types[n % len(types)], "limit": LISTED}, ()),
+        Kind("query_nodes, by type", "query_nodes", listing, ()),
     ]  # fmt: skip
     if world.has_model:
         both = (*by_words, *by_meaning)

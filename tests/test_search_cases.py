@@ -407,6 +407,22 @@ def test_what_has_a_word_of_another_language_within_a_longer_one_comes_before_wh
     assert best(notes, typed.format(word), "hybrid") == name
 
 
+@pytest.mark.parametrize("mode", ["text", "hybrid"])
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ("Jahr Beitrag", "fees"),
+        ("Kranken Karte", "card"),
+        ("Quittung Spende", "slip"),
+        ("Maschine waschen", "wash"),
+    ],
+)
+def test_two_words_of_a_language_that_joins_them_find_what_has_them_within_longer_ones(
+    notes: Client, mode: Mode, words: str, name: str
+) -> None:
+    assert best(notes, words, mode) == name
+
+
 def test_a_mark_that_may_mean_something_is_typed_as_part_of_what_is_looked_for(
     notes: Client,
 ) -> None:

@@ -375,6 +375,33 @@ def test_a_word_that_only_a_dead_text_has_may_be_a_typing_error(tmp_path: Path) 
     projector.close()
 
 
+def test_a_word_that_no_text_has_is_found_within_longer_ones_in_texts_of_any_length(
+    tmp_path: Path,
+) -> None:
+    """Trigrams alone would find what has them all in other words."""
+    texts = {
+        "lock": "der wohnungsschlüssel liegt beim hausmeister",
+        "long": "der wohnungsschlüssel " * 500,
+        "apart": "tasch chlor kohlümer flüsig süsses wessel",
+    }
+    changes = [born(name, text, at) for at, (name, text) in enumerate(texts.items(), 1)]
+    projector = index_of(tmp_path, changes, len(changes))
+    assert by_words(projector, "garten schlüssel") == ["lock", "long"]
+    assert by_words(projector, "(Schlüssel), Garten", at=1) == ["lock"]
+    assert by_words(projector, "schlüsselX") == []
+    projector.close()
+
+
+def test_what_has_a_word_within_a_longer_one_comes_before_what_is_one_letter_away(
+    tmp_path: Path,
+) -> None:
+    texts = {"cart": "karre kaputt", "card": "die krankenversicherungskarte ist abgelaufen"}
+    changes = [born(name, text, at) for at, (name, text) in enumerate(texts.items(), 1)]
+    projector = index_of(tmp_path, changes, len(changes))
+    assert by_words(projector, "karte frist") == ["card", "cart"]
+    projector.close()
+
+
 def test_a_limit_is_kept_and_none_wanted_is_none_found(facts: TextProjector) -> None:
     assert len(facts.search(parse("jon"), limit=2)) == 2
     assert facts.search(parse("jon"), limit=0) == []

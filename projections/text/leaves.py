@@ -14,12 +14,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from memlog.patience import require_time
 from projections.query import Leaf, Phrase, Prefix, Words
 from projections.text import analysis
-from projections.text.clauses import Clause, InOrder, Joined, Near, Part, Scored, Span, Term
+from projections.text.clauses import (
+    AnyTerm,
+    Clause,
+    InOrder,
+    Joined,
+    Near,
+    Part,
+    Scored,
+    Span,
+    Term,
+)
 from projections.text.dates import Date, dates, naming
 from projections.text.layers import Searching
 from projections.text.rows import RETIRED
@@ -34,7 +44,11 @@ PREFIX_MAX = 64
 """Characters of a prefix that count; the index refuses expressions of more than 1,000 states."""
 
 MISSPELT_LETTERS_MIN, MISSPELT_TWICE_LETTERS_MIN = 4, 8
-"""From how many letters on a word that no text has may be one letter away from what was meant, and two."""
+"""From how many letters on a word that no text has may be a letter away from what was meant, or within it; and two."""
+
+WITHIN_TEXTS, WITHIN_CHARACTERS = 100, 100_000
+"""So many texts at most, the shortest, of about so many characters in all, are read for the longer words that have one
+which no text has by itself."""
 
 MISSPELT_LETTERS_MAX = 64
 """Longer ones are no words: what finds those near to one grows with it, to a hundred megabytes for 10,000 letters."""
@@ -48,6 +62,18 @@ _GRAIN = 1 / 1024
 _RETIRED = Term("slot", RETIRED)
 
 Wanted = TypeVar("Wanted")
+
+
+class _Typed(NamedTuple):
+    """A word as it is indexed, and what was typed, normalised, that it stands in."""
+
+    word: str
+    among: str
+
+    def as_it_stands(self) -> str:
+        """With its accents, as a normalised text has it."""
+        typed = (each for each in analysis.words(self.among) if _plain(each) == self.word)
+        return next(typed, self.word)
 
 
 class Leaves:
@@ -91,21 +117,23 @@ class Leaves:
     def _any_of(self, text: str, *, keep_stop_words: bool) -> Clause | None:
         """Any word of `text`, or emoji. A word like `X-4471-b` or `applyDiscount` is its words, and more where they
         stand together."""
-        stems: dict[str, str] = {}
+        stems: dict[str, _Typed] = {}
         """Each with the word that it was cut off first."""
-        stop_stems: dict[str, str] = {}
+        stop_stems: dict[str, _Typed] = {}
         identifiers = dict.fromkeys(map(tuple, analysis.humps(text)))
         symbols: dict[str, None] = {}
-        for chunk in analysis.spaced(analysis.normalise(text)).split():
-            symbols |= dict.fromkeys(analysis.symbols(chunk))
-            telling = 0
-            plain = analysis.exact.analyze(chunk)
-            for word, stem in zip(plain, analysis.stemming.analyze(chunk), strict=True):
-                telling += word not in analysis.STOP_WORDS
-                (stop_stems if word in analysis.STOP_WORDS else stems).setdefault(stem, word)
-            if telling > 1:
-                identifiers[tuple(plain)] = None
-            stems |= {number: number for number in analysis.ungrouped(chunk)}
+        for typed in analysis.normalise(text).split():
+            for chunk in analysis.spaced(typed).split():
+                symbols |= dict.fromkeys(analysis.symbols(chunk))
+                telling = 0
+                plain = analysis.exact.analyze(chunk)
+                for word, stem in zip(plain, analysis.stemming.analyze(chunk), strict=True):
+                    telling += word not in analysis.STOP_WORDS
+                    kept = stop_stems if word in analysis.STOP_WORDS else stems
+                    kept.setdefault(stem, _Typed(word, typed))
+                if telling > 1:
+                    identifiers[tuple(plain)] = None
+                stems |= {number: _Typed(number, chunk) for number in analysis.ungrouped(chunk)}
         if not stems and keep_stop_words:
             stems = stop_stems
         clauses: list[Clause] = []
@@ -126,14 +154,14 @@ class Leaves:
         counts = [self._having(documents(each)) or math.inf for each in every]
         return [every[at] for at in sorted(range(len(every)), key=counts.__getitem__)[:TERMS_MAX]]
 
-    def _word(self, stem: str, word: str) -> list[Clause]:
+    def _word(self, stem: str, typed: _Typed) -> list[Clause]:
         if analysis.is_unpaired(stem):
             return [self._anywhere(stem)]
-        number = _number(word)
+        number = _number(typed.word)
         if number is None and not self._is_said(stem):
             # Looked up all the same, in vain or among what has died: a part of a query that finds nothing is not one
             # that asks for nothing.
-            return self._misspelt(stem, word) or [Term("words", stem)]
+            return self._meant(stem, typed) or [Term("words", stem)]
         documents = number or Term("words", stem)
         idf = self._idf(self._having(documents))
         return [scored(documents, idf), scored(Term("repeated", stem), idf * REPEATED_SHARE)]
@@ -154,14 +182,40 @@ class Leaves:
             return True
         return self._having(Joined(must=(documents,), without=(_RETIRED,))) > 0
 
-    def _misspelt(self, stem: str, word: str) -> list[Clause]:
-        """The words that a word which no text has may have been meant for: one or two letters away, as they stand or
-        by their stem. A slip in an ending keeps it from being cut off, and one elsewhere has it cut off all the same.
-        """
+    def _meant(self, stem: str, typed: _Typed) -> list[Clause]:
+        """What a word that no text has may be meant for: those that are near to it, a share of what a word counts; and
+        longer ones, as `Wohnungsschlüssel` for `Schlüssel`."""
+        meant = (self._near(stem, typed.word), MISSPELT_SHARE), (self._within(typed), 1)
+        counts = [(clause, self._having(clause), share) for clause, share in meant if clause]
+        return [
+            scored(clause, self._idf(having) * share) for clause, having, share in counts if having
+        ]
+
+    def _near(self, stem: str, word: str) -> Clause | None:
+        """The words one or two letters away, as they stand or by their stem. A slip in an ending keeps it from being
+        cut off, and one elsewhere has it cut off all the same."""
         slips = 1 if len(stem) < MISSPELT_TWICE_LETTERS_MIN else 2
-        near = Joined(should=(*_near("words", stem, slips), *_near("exact", word, slips)))
-        having = self._having(near) if near.should else 0
-        return [scored(near, self._idf(having) * MISSPELT_SHARE)] if having else []
+        forms = [form for form in (("words", stem), ("exact", word)) if _may_be_meant(form[1])]
+        return Joined(should=tuple(Near(*form, slips) for form in forms)) if forms else None
+
+    def _within(self, typed: _Typed) -> Clause | None:
+        """The longer words that have it. The index knows parts by their trigrams, and a long text has those of many a
+        word that is not in it: so some texts are read for such words."""
+        if not _may_be_meant(typed.word):
+            return None
+        part = typed.as_it_stands()
+        texts = (text for text in self._shortest(Part(part)) if part in text)
+        longer = {word for text in texts for word in analysis.words(text) if part in word}
+        return AnyTerm("exact", tuple(sorted({*map(_plain, longer)}))) if longer else None
+
+    def _shortest(self, documents: Clause) -> Iterator[str]:
+        """Texts of some of the documents."""
+        room = WITHIN_CHARACTERS
+        for _, address in self._texts.smallest(Joined(must=(documents, *self._born)), WITHIN_TEXTS):
+            if room > 0:
+                text = self._texts.row(address).text
+                room -= len(text)
+                yield text
 
     def _dated(self, text: str) -> list[Clause]:
         """What has a date that the words of `text` name, however it is written. It weighs what they do and what the
@@ -214,10 +268,8 @@ def _number(word: str) -> Clause | None:
     return Joined(should=(Term("words", word), InOrder(tuple(analysis.grouped(word)))))
 
 
-def _near(field: str, term: str, slips: int) -> list[Clause]:
-    if not MISSPELT_LETTERS_MIN <= len(term) <= MISSPELT_LETTERS_MAX or not term.isalpha():
-        return []
-    return [Near(field, term, slips)]
+def _may_be_meant(word: str) -> bool:
+    return MISSPELT_LETTERS_MIN <= len(word) <= MISSPELT_LETTERS_MAX and word.isalpha()
 
 
 def dated(text: str) -> Clause | None:
@@ -245,6 +297,11 @@ def _cut(text: str) -> tuple[bool, bool]:
         len(first) > 1 and analysis.is_unpaired(first[0]),
         len(last) > 1 and analysis.is_unpaired(last[-1]),
     )
+
+
+def _plain(word: str) -> str:
+    """A word of a normalised text as it is indexed."""
+    return "".join(analysis.exact.analyze(analysis.spaced(word)))
 
 
 def _exact(text: str) -> list[str]:
