@@ -392,6 +392,40 @@ def test_a_word_that_no_text_has_is_found_within_longer_ones_in_texts_of_any_len
     projector.close()
 
 
+@pytest.mark.parametrize(
+    ("word", "found"),
+    [
+        ("книгами", ["book"]),
+        ("kirjassa", ["kirja"]),
+        ("kitaplardan", ["kitap"]),
+        ("kirjoittaa", []),
+        ("kirvi", []),
+    ],
+)
+def test_a_word_that_no_text_has_is_found_in_another_of_its_forms(
+    tmp_path: Path, word: str, found: list[str]
+) -> None:
+    """Six tenths of its letters are alike, and four at least."""
+    texts = {
+        "book": "нова книга на полиці",
+        "kirja": "uusi kirjasto on täällä",
+        "kitap": "kitaplar rafta",
+    }
+    changes = [born(name, text, at) for at, (name, text) in enumerate(texts.items(), 1)]
+    projector = index_of(tmp_path, changes, len(changes))
+    assert by_words(projector, word) == found
+    assert by_words(projector, f"abracadabra {word}") == found
+    projector.close()
+
+
+def test_of_more_beginnings_than_are_looked_up_one_by_one_none_is_missed(tmp_path: Path) -> None:
+    changes = [born(f"n{at}", f"vor{at}", at) for at in range(1, 2 * on_disk.TERMS_FEW)]
+    projector = index_of(tmp_path, changes, len(changes))
+    assert len(projector.search(parse("vor*"), limit=len(changes))) == len(changes)
+    assert len(projector.search(parse("vor15*"), limit=len(changes))) == 11
+    projector.close()
+
+
 def test_what_has_a_word_within_a_longer_one_comes_before_what_is_one_letter_away(
     tmp_path: Path,
 ) -> None:

@@ -53,7 +53,11 @@ which no text has by itself."""
 MISSPELT_LETTERS_MAX = 64
 """Longer ones are no words: what finds those near to one grows with it, to a hundred megabytes for 10,000 letters."""
 
+BEGINNING_LETTERS_MIN, BEGINNING_TENTHS = 4, 6
+"""A word that begins with so many letters of one which no text has, and so much of it, may be another form of it."""
+
 MISSPELT_SHARE = 0.5
+BEGINNING_SHARE = 0.25
 UNKNOWN_SHARE = 0.5
 """Of its rarity, for a word that no text has: it would count as the rarest of all, though it tells no text from
 another. What a question is wrapped in, as a greeting or a plea, is of such words; so is what has another word there."""
@@ -183,9 +187,13 @@ class Leaves:
         return self._having(Joined(must=(documents,), without=(_RETIRED,))) > 0
 
     def _meant(self, stem: str, typed: _Typed) -> list[Clause]:
-        """What a word that no text has may be meant for: those that are near to it, a share of what a word counts; and
-        longer ones, as `Wohnungsschlüssel` for `Schlüssel`."""
-        meant = (self._near(stem, typed.word), MISSPELT_SHARE), (self._within(typed), 1)
+        """What a word that no text has may be meant for: those that are near to it or begin as it does, each a share of
+        what a word counts; and longer ones, as `Wohnungsschlüssel` for `Schlüssel`."""
+        meant = (
+            (self._near(stem, typed.word), MISSPELT_SHARE),
+            (_beginning(typed.word), BEGINNING_SHARE),
+            (self._within(typed), 1),
+        )
         counts = [(clause, self._having(clause), share) for clause, share in meant if clause]
         return [
             scored(clause, self._idf(having) * share) for clause, having, share in counts if having
@@ -270,6 +278,14 @@ def _number(word: str) -> Clause | None:
 
 def _may_be_meant(word: str) -> bool:
     return MISSPELT_LETTERS_MIN <= len(word) <= MISSPELT_LETTERS_MAX and word.isalpha()
+
+
+def _beginning(word: str) -> Clause | None:
+    """The words that begin as it does: of most languages nothing else is known of the forms that a word has."""
+    letters = max(BEGINNING_LETTERS_MIN, -(-BEGINNING_TENTHS * len(word) // 10))
+    if letters >= len(word) or not _may_be_meant(word):
+        return None
+    return InOrder((word[:letters],), begins=True)
 
 
 def dated(text: str) -> Clause | None:

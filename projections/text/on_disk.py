@@ -172,9 +172,7 @@ class OnDisk:
         """Words consist of letters and digits, which mean themselves in a regular expression."""
         *before, last = words
         if not before:
-            if begins:
-                return tantivy.Query.regex_query(self._schema, "exact", f"{last}.*")
-            return self._query(Term("exact", last))
+            return self._beginning_with(last) if begins else self._query(Term("exact", last))
         if not begins and not ends:
             return tantivy.Query.phrase_query(self._schema, "exact", list(words))
         phrase, schema = tantivy.Query.regex_phrase_query, self._schema
@@ -182,13 +180,20 @@ class OnDisk:
         if ends:
             begun[0] = [*_endings(before[0])]
         if begins:
-            ended = [*_patterns(last, self._beginning(last))]
+            ended = [*_patterns(last, self._words_beginning(last))]
         ways = product(*begun, ended)
         return tantivy.Query.boolean_query(
             [(Occur.Should, phrase(schema, "exact", list(way))) for way in ways]
         )
 
-    def _beginning(self, prefix: str) -> list[str]:
+    def _beginning_with(self, prefix: str) -> tantivy.Query:
+        """An automaton takes 0.2 ms to make, where a few terms are there at once."""
+        words = self._words_beginning(prefix)
+        if len(words) > TERMS_FEW:
+            return tantivy.Query.regex_query(self._schema, "exact", f"{prefix}.*")
+        return self._terms(Occur.Should, "exact", words)
+
+    def _words_beginning(self, prefix: str) -> list[str]:
         """All words of the texts that begin so, in order."""
         return sorted(word for word, _ in self._searcher.terms_with_prefix("exact", prefix))
 
