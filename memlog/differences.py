@@ -1,12 +1,15 @@
 """What is different between two states of one project: things that came, went, or became other.
 
 Pure, and about what a reader would notice: a version that took another's place is one change, and times
-of last change, versions and positions are none. Costs one reading of both states.
+of last change, versions and positions are none. Costs one reading of both states, and memory for what is different
+between them only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from heapq import merge
+from itertools import groupby
 from operator import attrgetter
 from typing import Any, Literal, TypeVar
 
@@ -34,29 +37,63 @@ Thing = TypeVar("Thing", Entity, Observation, Relation, Memory)
 Versioned = TypeVar("Versioned", Observation, Memory)
 
 
+_ID: Callable[[Entity], str] = attrgetter("id")
+
+
 def differences(before: State, after: State) -> Iterator[Difference]:
     """From `before` to `after`: entities, observations, relations, memories, each by order of birth."""
-    old, new = _by_id(before.entities()), _by_id(after.entities())
+    old, new = _unequal(before, after, State.entities, State.entity)
     yield from _compared("entity", old, new, _entity_in_words, _entity_in_words)
-    facts = _by_id(row for each in old for row in before.observations(each))
-    facts_now = _by_id(row for each in new for row in after.observations(each))
+    facts, facts_now = _unequal_facts(before, after)
     yield from _compared(
         "observation",
         facts,
         _under_first_ids(facts_now, facts, after.observation),
-        lambda row: _observation_in_words(row, old),
-        lambda row: _observation_in_words(row, new),
+        lambda row: _observation_in_words(row, before),
+        lambda row: _observation_in_words(row, after),
     )
-    edges, edges_now = _by_id(before.relations()), _by_id(after.relations())
+    edges, edges_now = _unequal(before, after, State.relations, State.relation)
     of_edge = attrgetter("text")
     yield from _compared("relation", edges, edges_now, of_edge, of_edge)
-    memories = _by_id(before.memories())
-    memories_now = _under_first_ids(_by_id(after.memories()), memories, after.memory)
+    memories, memories_now = _unequal(before, after, State.memories, State.memory)
+    memories_now = _under_first_ids(memories_now, memories, after.memory)
     yield from _compared("memory", memories, memories_now, _memory_in_words, _memory_in_words)
 
 
-def _by_id(rows: Iterable[Thing]) -> dict[str, Thing]:
-    return {row.id: row for row in rows}
+def _unequal(
+    before: State,
+    after: State,
+    every: Callable[[State], Iterable[Thing]],
+    find: Callable[[State, str], Thing | None],
+) -> tuple[dict[str, Thing], dict[str, Thing]]:
+    """The rows of either that the other does not have just so, by id."""
+    old = {row.id: row for row in every(before) if find(after, row.id) != row}
+    new = {row.id: row for row in every(after) if find(before, row.id) != row}
+    return old, new
+
+
+def _unequal_facts(
+    before: State, after: State
+) -> tuple[dict[str, Observation], dict[str, Observation]]:
+    """The same of what is said of the entities, entity by entity."""
+    old: dict[str, Observation] = {}
+    new: dict[str, Observation] = {}
+    for entity in _either(before.entities(), after.entities()):
+        said, said_now = _facts(entity, before), _facts(entity, after)
+        old |= {each: row for each, row in said.items() if said_now.get(each) != row}
+        new |= {each: row for each, row in said_now.items() if said.get(each) != row}
+    return old, new
+
+
+def _either(before: Iterable[Entity], after: Iterable[Entity]) -> Iterator[str]:
+    """The ids of those that are in one of two, each once; both are in order of id."""
+    for entity_id, _ in groupby(merge(*(map(_ID, each) for each in (before, after)))):
+        yield entity_id
+
+
+def _facts(entity_id: str, state: State) -> dict[str, Observation]:
+    lives = state.entity(entity_id) is not None
+    return {row.id: row for row in state.observations(entity_id)} if lives else {}
 
 
 def _under_first_ids(
@@ -126,8 +163,10 @@ def _entity_in_words(row: Entity) -> str:
     return f"{row.name} ({row.entity_type})"
 
 
-def _observation_in_words(row: Observation, entities: Mapping[str, Entity]) -> str:
-    return f"{entities[row.entity_id].name}: {row.content}"
+def _observation_in_words(row: Observation, state: State) -> str:
+    entity = state.entity(row.entity_id)
+    assert entity is not None, "only what is said of living entities is compared"
+    return f"{entity.name}: {row.content}"
 
 
 def _memory_in_words(row: Memory) -> str:

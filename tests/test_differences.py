@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from memlog.differences import Difference, differences
@@ -142,3 +144,21 @@ def test_backwards_what_was_added_is_removed() -> None:
     assert {(each.id, each.was) for each in forwards if each.how == "removed"} == {
         (each.id, each.now) for each in backwards if each.how == "added"
     }
+
+
+def test_what_is_the_same_on_both_sides_takes_no_memory() -> None:
+    given = Given(*BEFORE)
+    for number in range(1_000, 3_000):
+        given.happen(EntityCreated(f"ent_same_{number}", f"{number}", "person"))
+        given.happen(ObservationAdded(f"obs_same_{number}", f"ent_same_{number}", "x" * 1_000))
+        given.happen(MemoryStored(f"mem_same_{number}", "fact", "y" * 1_000, f"{number}", 1.0))
+    position = given.position
+    given.happen(ObservationDeleted("obs_1"))
+    tracemalloc.start()
+    try:
+        found = list(differences(given.state(at=position), given.state()))
+        _, most_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert [each.id for each in found] == ["obs_1"]
+    assert most_bytes < 1_000_000
