@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import tracemalloc
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,7 @@ from memlog.projects.purging import Plan, Target, plan
 from memlog.projects.store import Store
 from memlog.settings import Settings
 from memlog.state import State
+from memlog.storage.drafts import draft
 from projections.check import compare
 from projections.embeddings import Embeddings
 from projections.follow import Projections
@@ -535,6 +537,50 @@ def test_a_purge_that_fails_gives_the_disk_back_what_it_had_written(
     assert said(store) == {"Jon", "Jon: was a banker"}
 
 
+def test_a_purge_holds_neither_the_log_nor_the_state_in_memory(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memlog.storage.filling.ROWS_PER_COMMIT", 100)
+    monkeypatch.setattr("memlog.projects.rebuilding.ENTRIES_PER_COMMIT", 100)
+    monkeypatch.setattr("memlog.storage.drafts.CHANGES_PER_COMMIT", 100)
+    project = store.project("one")
+    do(project, create("Jon", "was a banker"))
+    texts = [f"{number}: " + "dances and sings. " * 50 for number in range(2_000)]
+    do(project, create("Gina", *texts))
+    before = project.head()
+    tracemalloc.start()
+    try:
+        purge(store, "Jon")
+        _, most_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most_bytes < sum(map(len, texts)) / 2
+    assert store.project("one").head() == before
+    assert_whole(store.project("one"))
+
+
+def test_what_a_purge_works_out_is_in_no_file_that_others_see(store: Store) -> None:
+    project = store.project("one")
+    do(project, create("Jon", "was a banker"))
+    there = {*project.folder.iterdir()}
+    with project.snapshot() as (log, state_at), project.draft() as left:
+        plan(log, state_at(log.position()), Target(("Jon",)), left)
+        assert {*project.folder.iterdir()} == there
+
+
+def test_a_purge_that_cannot_be_worked_out_for_want_of_room_erases_nothing(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    do(store.project("one"), create("Jon", "was a banker"))
+    do(store.project("one"), create("Gina", *(f"fact {number}" for number in range(200))))
+    monkeypatch.setattr(
+        Project, "draft", lambda project: draft(project.folder, map_bytes=64 * 1024)
+    )
+    with pytest.raises(StorageError):
+        purge(store, "Jon")
+    assert {"Jon", "Gina"} <= said(store)
+
+
 # -- over random histories
 
 NAMES = st.sampled_from(["A", "B", "C"])
@@ -579,16 +625,19 @@ def test_whatever_happened_the_rest_replays_and_knows_nothing_of_it(
             except MemlogError:
                 continue
         try:
-            with store.project("one").snapshot() as (log, state_at):
+            project = store.project("one")
+            with project.snapshot() as (log, state_at), project.draft() as left:
                 before = state_at(log.position())
-                planned = plan(log, before, Target((name,)))
+                planned = plan(log, before, Target((name,)), left)
+                after = State(left.timeline)
                 lost = [
                     each
-                    for each in differences(before, planned.after)
+                    for each in differences(before, after)
                     if each.how == "removed" and each.kind in ("entity", "memory")
                 ]
                 assert {each.id for each in lost} <= planned.entities
                 assert planned.positions
+                expected = told(after)
         except EntityNotFound:
             store.close()
             return
@@ -599,7 +648,7 @@ def test_whatever_happened_the_rest_replays_and_knows_nothing_of_it(
             about = str(entry.event)
             assert not any(entity_id in about for entity_id in planned.entities)
         with project.read() as state:
-            assert told(state) == told(planned.after)
+            assert told(state) == expected
             assert state.entity_named(name) is None
             assert state.relations_touching(name) == []
         embeddings = Embeddings(Settings(data_dir=Path(folder), embedder="none"))

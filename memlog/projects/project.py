@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -35,11 +35,12 @@ from memlog.ids import ids_in_log, new_id
 from memlog.log import Checked, Damage, Head, Log
 from memlog.projects import deletions
 from memlog.projects.meta import Meta, note_generation
-from memlog.projects.rebuilding import digest, digest_rebuilt, evolve_all
+from memlog.projects.rebuilding import digest, digest_rebuilt, evolve_all, evolve_in_lots
 from memlog.projects.receipts import Receipts
 from memlog.repair.soundness import Soundness
 from memlog.rows import Project as ProjectRow
 from memlog.state import State
+from memlog.storage.drafts import Draft, draft
 from memlog.storage.environment import MAP_BYTES_START, Environment
 from memlog.storage.files import FileIdentity
 from memlog.storage.filling import fill
@@ -337,6 +338,10 @@ class Project:
 
     # -- erasing
 
+    def draft(self) -> AbstractContextManager[Draft]:
+        """Where a state can be made of a part of the log. It takes less than the file, which has the log, too."""
+        return draft(self._folder, MAP_BYTES_START + 2 * self._environment.bytes)
+
     def erase(self, chosen: Callable[[Log, State], Collection[int]]) -> None:
         """Writes the file anew without the content of the entries at the positions that are `chosen`.
 
@@ -359,6 +364,7 @@ class Project:
                 fill(fresh, "log", rows)
                 fill(fresh, "receipts", self._receipts(transaction).forgotten(self._clock()))
                 note_generation(fresh, self.generation + 1)
+                evolve_in_lots(fresh)
             _prove(path.parent)
 
         self._environment.rewrite(without_chosen)
@@ -456,7 +462,7 @@ def _erased(position: int, value: bytes) -> bytes:
 
 
 def _prove(folder: Path) -> None:
-    """Opens a log that was written anew, which evolves its state, and reads every entry of it."""
+    """Opens a log that was written anew, and reads every entry of it."""
     with closing(Project(folder)) as project:
         for found in project.verify():
             if isinstance(found, Damage):

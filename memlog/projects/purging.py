@@ -34,7 +34,7 @@ from memlog.log import Log
 from memlog.rows import touching_key
 from memlog.scripts import UNSPACED
 from memlog.state import State
-from memlog.storage.tables import MemoryRows, Timeline
+from memlog.storage.drafts import Draft
 
 _LETTER = rf"[^\W_{UNSPACED}]"
 """A letter or figure of a script in which words stand apart."""
@@ -49,8 +49,8 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """`positions` to erase, how many of which kind; the ids and names that go; and, as `after`, the state
-    that will be. `mentions` are positions of entries that stay and whose text holds a name that goes."""
+    """`positions` to erase, how many of which kind; the ids and names that go. `mentions` are positions of entries
+    that stay and whose text holds a name that goes."""
 
     positions: frozenset[int]
     kinds: dict[str, int]
@@ -58,16 +58,18 @@ class Plan(msgspec.Struct, frozen=True):
     entities: frozenset[str]
     memories: frozenset[str]
     mentions: tuple[int, ...]
-    after: State
 
 
-def plan(log: Log, state: State, target: Target) -> Plan:
-    """The plan for a log and its present state. Raises EntityNotFound or MemoryNotFound."""
+def plan(log: Log, state: State, target: Target, left: Draft) -> Plan:
+    """The plan for a log and its present state; in `left`, which is empty before, the state that will be.
+
+    Raises EntityNotFound or MemoryNotFound.
+    """
     if not target.entities and not target.memories:
         raise InvalidParameter(
             "There is nothing to purge", suggestion="Name an entity or the id of a memory."
         )
-    purge = _Purge(state, _entities(target, state), target)
+    purge = _Purge(state, _entities(target, state), target, left)
     for entry in log.read():
         purge.see(entry)
     return purge.plan()
@@ -165,7 +167,7 @@ def _folded(text: str) -> str:
 class _Purge:
     """A walk through the log, deciding for each entry whether it goes."""
 
-    def __init__(self, state: State, entities: frozenset[str], target: Target) -> None:
+    def __init__(self, state: State, entities: frozenset[str], target: Target, left: Draft) -> None:
         self._state = state
         self._entities = entities
         self._memories = frozenset(target.memories)
@@ -174,26 +176,25 @@ class _Purge:
         self._named = _any_of(self._names)
         self._observations: set[str] = set()
         self._relations: set[str] = set()
-        self._left = Timeline(MemoryRows(), MemoryRows())
+        self._left = left
         self._positions: set[int] = set()
         self._gone: set[int] = set()
         """The same, and what was erased before."""
         self._kinds: Counter[str] = Counter()
         self._mentions: list[int] = []
-        self._head = 0
 
     def see(self, entry: Entry) -> None:
-        self._head = entry.position
         if isinstance(entry.event, events.Erased):
             self._gone.add(entry.position)
             return
-        left = State(self._left)
-        if self._goes(entry) or not fits(entry.event, left, self._gone):
+        left = self._left.timeline
+        if self._goes(entry) or not fits(entry.event, State(left), self._gone):
             self._positions.add(entry.position)
             self._gone.add(entry.position)
             self._kinds[events.name_of(entry.event)] += 1
         else:
-            evolve(self._left, entry)
+            evolve(left, entry)
+            self._left.changed()
             self._look_for_names(entry.position, entry.event)
 
     def plan(self) -> Plan:
@@ -204,7 +205,6 @@ class _Purge:
             self._entities,
             self._memories,
             tuple(self._mentions),
-            State(self._left, self._head),
         )
 
     def _look_for_names(self, position: int, event: events.Event) -> None:

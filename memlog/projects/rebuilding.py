@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from hashlib import sha256
+from itertools import islice
+
+import lmdb
 
 from memlog.evolve import evolve
 from memlog.log import Log
-from memlog.storage.tables import TOUCHED, MemoryRows, Timeline
+from memlog.projects.meta import Meta
+from memlog.storage.environment import Environment
+from memlog.storage.tables import TOUCHED, LmdbRows, MemoryRows, Timeline
+
+ENTRIES_PER_COMMIT = 10_000
+"""What is not yet committed is held in memory by LMDB."""
 
 
 def evolve_all(
@@ -19,6 +28,26 @@ def evolve_all(
         evolve(timeline, entry)
         if progress and (entry.position % 1_000 == 0 or entry.position == total):
             progress(entry.position, total)
+
+
+def evolve_in_lots(environment: Environment) -> None:
+    """Evolves every entry of a log that nobody else has as yet into its tables, which are empty; as it takes a commit
+    for each so many entries, it takes little memory."""
+    databases = environment.databases
+
+    def lot(transaction: lmdb.Transaction, after: int) -> int:
+        """Up to which position it went."""
+        now, past = (LmdbRows(transaction, databases[name]) for name in ("now", "past"))
+        timeline = Timeline(now, past)
+        for entry in islice(Log(transaction, databases["log"]).read(after), ENTRIES_PER_COMMIT):
+            evolve(timeline, entry)
+        return max(after, timeline.position)
+
+    position, before = 0, -1
+    while position > before:
+        position, before = environment.write(partial(lot, after=position)), position
+        environment.give_back()
+    environment.write(lambda transaction: Meta(transaction, databases["meta"]).note_evolved())
 
 
 def digest(timeline: Timeline) -> str:

@@ -171,7 +171,8 @@ class Store(Listing):
             made: list[Plan] = []
 
             def chosen(log: Log, state: State) -> frozenset[int]:
-                made.append(plan(log, state, target))
+                with project.draft() as left:
+                    made.append(plan(log, state, target, left))
                 if confirmed is not None and (unseen := made[-1].positions - confirmed.positions):
                     raise changed_meanwhile(name, len(unseen), "go", "erased")
                 going(made[-1], log, state)

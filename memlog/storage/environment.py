@@ -126,6 +126,11 @@ class Environment:
     def path(self, path: Path) -> None:
         self._known.path = path
 
+    @property
+    def bytes(self) -> int:
+        """How large the file was when it was last read or written."""
+        return self._bytes
+
     def _require_open(self) -> None:
         """Inside the gate, before anything is asked of the file: by then its number may be that of another one."""
         if self._closed:

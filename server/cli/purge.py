@@ -13,6 +13,7 @@ from memlog.projects.purging import Plan, Target, plan
 from memlog.runs import runs
 from memlog.settings import Settings
 from memlog.shell import command_line
+from memlog.state import State
 from projections.follow import PROJECTIONS
 from server.cli.common import (
     confirm,
@@ -113,12 +114,13 @@ def _done(erased: Plan, project: str) -> str:
 
 def _planned(service: Service, project: str, target: Target) -> tuple[Plan, list[str]]:
     """The plan, and what it changes of things that were not named, in words."""
-    with service.store.project(project).snapshot() as (log, state_at):
+    opened = service.store.project(project)
+    with opened.snapshot() as (log, state_at), opened.draft() as left:
         state = state_at(log.position())
-        planned = plan(log, state, target)
+        planned = plan(log, state, target, left)
         others = [
             f"{each.kind} '{each.now or each.was}' is {_OTHERWISE[each.how]}"
-            for each in differences(state, planned.after)
+            for each in differences(state, State(left.timeline))
             if each.how != "removed"
         ]
     return planned, others
