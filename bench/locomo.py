@@ -27,6 +27,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
+import click
 import msgspec
 
 from bench.world import settings_over
@@ -78,8 +79,18 @@ Told = Literal["turns", "facts", "sessions"]
 
 def conversations(path: Path, told_in: Told = "turns") -> Iterator[Conversation]:
     """As they were said; or in the `facts` that were noted down, without the questions whose evidence nobody noted; or
-    in one text for each of the `sessions`, as much of it as an observation holds."""
-    for sample in json.loads(path.read_text()):
+    in one text for each of the `sessions`, as much of it as an observation holds. Raises UsageError."""
+    try:
+        yield from _read(path, told_in)
+    except (ValueError, LookupError, TypeError, AttributeError) as problem:
+        raise click.UsageError(f"{path} is no file of LoCoMo: {problem!r}") from problem
+
+
+def _read(path: Path, told_in: Told) -> Iterator[Conversation]:
+    samples = json.loads(path.read_text())
+    if not samples:
+        raise ValueError("it holds no conversation")
+    for sample in samples:
         told = sample["conversation"]
         turns = {
             turn["dia_id"]: Turn(session, turn["speaker"], _dated(turn["text"], session, told))

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from typing import Any
 
+import click
 import msgspec
 
 from bench import corpus, reference
@@ -33,13 +35,15 @@ def run(world: World) -> Iterator[Section]:
         yield Section(title, [], [Skipped("the nine tools", str(reason))])
         return
     name = world.peer or f"{reference.NAME} {reference.VERSION}"
-    with (
-        Server(command, MEMORY_FILE_PATH=str(world.folder / "peer.jsonl")) as peer,
-        Server(SERVE, MEMLOG_EMBEDDER="none", **world.variables("peers")) as memlog,
-    ):
-        entities = world.draw(-(-size // corpus.FACTS_PER_ENTITY))
-        for server in (peer, memlog):
-            _fill(server, entities)
+    entities = world.draw(-(-size // corpus.FACTS_PER_ENTITY))
+    with ExitStack() as servers:
+        memlog = Server(SERVE, MEMLOG_EMBEDDER="none", **world.variables("peers"))
+        _fill(servers.enter_context(memlog), entities)
+        try:
+            peer = Server(command, MEMORY_FILE_PATH=str(world.folder / "peer.jsonl"))
+            _fill(servers.enter_context(peer), entities)
+        except (OSError, ValueError) as problem:
+            raise click.UsageError(f"{name} is no memory server over stdio: {problem}") from problem
         yield Section(f"{title}: {name}", list(_rows(world, entities, memlog, peer)))
 
 

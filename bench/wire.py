@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -92,7 +93,8 @@ class Pipe:
         return answer
 
     def close(self) -> None:
-        self._stdin.close()
+        with suppress(BrokenPipeError):  # what a child that has gone was not told any more
+            self._stdin.close()
         try:
             self._popen.wait(CLOSING_SECONDS_MAX)
         except subprocess.TimeoutExpired:

@@ -13,9 +13,11 @@ from xml.etree.ElementTree import fromstring
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 from rich.console import Console
 
 from bench import corpus, report
+from bench.__main__ import main
 from bench.footprint import Resident, disk_megabytes
 from bench.importing import generated
 from bench.machine import describe
@@ -163,6 +165,16 @@ def test_the_page_in_the_documentation_has_every_benchmark() -> None:
     page = PAGE.read_text()
     for benchmark in BENCHMARKS:
         assert f"## {benchmark.name}\n\n{benchmark.about}\n" in page
+
+
+@pytest.mark.parametrize("peer", ["true", "cat", "/no/such/server"])
+def test_a_peer_that_is_no_memory_server_is_named(
+    peer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("signal.signal", lambda *_: None)  # this process keeps its own
+    ran = CliRunner().invoke(main, ["--tiny", "--only", "peers", "--peer", peer])
+    assert ran.exit_code == 2
+    assert f"Error: {peer} is no memory server over stdio: " in ran.output
 
 
 def test_what_was_skipped_is_said_with_the_reason(tmp_path: Path) -> None:

@@ -8,11 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from rich.console import Console
 
 from bench.ablation import VARIANTS
 from bench.locomo import conversations
-from bench.quality import Figures, ablation_table, asked, by_session, by_turn, stored, tables
+from bench.quality import Figures, ablation_table, asked, by_session, by_turn, main, stored, tables
 from bench.shortened import shortened
 from bench.wire import ROOT
 from tests.service import client_on
@@ -74,6 +75,17 @@ def test_what_has_no_answer_and_what_is_no_turn_is_left_out(path: Path) -> None:
         (("D2:2",), 4),
         (("D1:5", "D2:5"), 2),
     ]
+
+
+@pytest.mark.parametrize(
+    "held", ["", "no JSON", "{}", "[{}]", '[{"conversation": {}}]', '{"a": 1}']
+)
+def test_a_file_of_anything_else_is_named_as_none_of_the_data(held: str, tmp_path: Path) -> None:
+    file = tmp_path / "other.json"
+    file.write_text(held)
+    ran = CliRunner().invoke(main, [str(file)])
+    assert ran.exit_code == 2
+    assert f"Error: {file} is no file of LoCoMo" in ran.output
 
 
 def test_the_day_of_its_session_stands_behind_what_was_said(tmp_path: Path) -> None:
