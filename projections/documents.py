@@ -45,12 +45,14 @@ _FORMERLY = ", formerly "
 
 class Scope(NamedTuple):
     """Which documents are searched: those alive `at` a position (None: now), of one of `kinds`, with every one of
-    `labels`, that were born after the position `since`."""
+    `labels`, that were born after the position `since`, and belong to none of the things in `but`, entities and
+    memories by id."""
 
     at: int | None = None
     kinds: frozenset[Kind] | None = None
     labels: tuple[str, ...] = ()
     since: int = 0
+    but: frozenset[str] = frozenset()
 
 
 NOW = Scope()

@@ -11,6 +11,7 @@ import pytest
 from memlog import closest
 from memlog.rows import Relation
 from memlog.state import State
+from projections.search.searcher import DEPTH
 from server.answering import recollection
 from tests.counted import CountedRows
 from tests.idle_follower import Idle
@@ -18,6 +19,21 @@ from tests.service import Client, client_on
 
 MANY = 600
 """Twice as many relations, or facts, as an answer holds."""
+
+CITIES = [
+    "Rome",
+    "Oslo",
+    "Bonn",
+    "Kiev",
+    "Lima",
+    "Cairo",
+    "Paris",
+    "Delhi",
+    "Tokyo",
+    "Quito",
+    "Seoul",
+    "Turin",
+]
 
 
 @pytest.fixture
@@ -41,13 +57,16 @@ def hub(client: Client, leaves: int) -> None:
         client("create_relations", relations=edges)
 
 
+def every_page(client: Client, tool: str, **arguments: Any) -> list[dict[str, Any]]:
+    found = [client(tool, **arguments)]
+    while "nextCursor" in found[-1]:
+        found.append(client(tool, **arguments, cursor=found[-1]["nextCursor"]))
+    return found
+
+
 def pages(client: Client, tool: str, **arguments: Any) -> int:
     """How many pages an answer has."""
-    count, cursor = 0, None
-    while cursor or not count:
-        answer = client(tool, **arguments, **({"cursor": cursor} if cursor else {}))
-        count, cursor = count + 1, answer.get("nextCursor")
-    return count
+    return len(every_page(client, tool, **arguments))
 
 
 @pytest.fixture
@@ -165,3 +184,54 @@ def test_the_relations_of_a_hub_are_made_ready_once_for_all_that_were_not_found(
         assert {"from": "hub", "to": "leaf 00003", "relationType": "knows"} in answer["suggestions"]
         made.append(len(ready))
     assert made[1] - made[0] == MANY
+
+
+@pytest.mark.parametrize("limit", [1, 3, 4, None])
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"query": "tea", "mode": "text"},
+        {"query": "a cup of tea", "mode": "semantic"},
+        {"query": "tea"},
+        {"query": "tea NOT coffee"},
+        {"query": "mint tea", "threadId": "mine"},
+    ],
+)
+def test_a_search_gives_a_cursor_only_where_it_finds_more(
+    many_facts: Client, asked: dict[str, Any], limit: int | None
+) -> None:
+    """Most of the texts that are found are of one entity."""
+    arguments = {**asked, "limit": limit} if limit else asked
+    told: list[list[str]] = []
+    for page in every_page(many_facts, "search_nodes", **arguments):
+        told.append([each["name"] for each in page["entities"]])
+    assert all(told)
+    assert sorted(name for page in told for name in page) == ["Ann", "Bea", "Jon", "Lea"]
+
+
+@pytest.mark.parametrize("limit", [20, 60])
+@pytest.mark.parametrize("tool", ["search_memories", "memory_search"])
+def test_a_search_for_memories_gives_a_cursor_only_where_it_finds_more(
+    client: Client, tool: str, limit: int
+) -> None:
+    for number in range(DEPTH):  # just what a first search finds
+        client("store_memory", content=f"cup of tea {number}")
+    limit = min(limit, 20) if tool == "search_memories" else limit
+    told = every_page(client, tool, query="tea", limit=limit)
+    assert len(told) == DEPTH / limit
+
+
+@pytest.fixture(scope="module")
+def many_facts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """A project in which one entity has hundreds of facts about tea, and three others have one."""
+    with client_on(tmp_path_factory.mktemp("tea"), embedder="minilm") as client:
+        facts = [f"drinks mint tea at {hour} in {city}" for hour in range(24) for city in CITIES]
+        client("create_entities", entities=[{"name": "Jon", "entityType": "t"}], threadId="mine")
+        added = [{"entityName": "Jon", "contents": facts}]
+        client("add_observations", observations=added, threadId="mine")
+        others = [
+            {"name": name, "entityType": "t", "observations": [f"{name} pours a cup of mint tea"]}
+            for name in ("Ann", "Bea", "Lea")
+        ]
+        client("create_entities", entities=others, threadId="mine")
+        yield client

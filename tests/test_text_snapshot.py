@@ -235,6 +235,27 @@ def test_a_search_is_narrowed_to_what_was_born_after_a_position(tmp_path: Path) 
         assert names(operators) == ["d3"]
 
 
+def test_a_search_leaves_out_the_things_that_it_is_told_to(tmp_path: Path) -> None:
+    changes: list[Born | Died] = [
+        born("ent_1", "note (thing)", 1, kind="entity", entity="ent_1"),
+        born("obs_1", "a note", 2, entity="ent_1"),
+        born("obs_2", "a note", 3, entity="ent_2"),
+        born("mem_1", "a note", 4, kind="memory", entity=""),
+        born("mem_2", "a note", 5, kind="memory", entity=""),
+    ]
+    committed = index_of(tmp_path / "committed", changes, 5)
+    ahead = index_of(tmp_path / "ahead", changes[:2], 2)
+    ahead.look_ahead(5, lambda after: changes[2:])
+    assert ahead.is_ahead
+    for projector in (committed, ahead):
+        for at in (None, 5):
+            scope = Scope(at, but=frozenset({"ent_1", "mem_1"}))
+            for query in ("note", "note AND NOT life"):
+                found = projector.search(parse(query), scope, limit=9)
+                assert set(names(found)) == {"mem_2", "obs_2"}
+            assert set(names(projector.substring("not", scope, limit=9))) == {"mem_2", "obs_2"}
+
+
 def test_a_hit_says_what_was_found(tmp_path: Path) -> None:
     projector = index_of(tmp_path, [born("e1", "Jon (person)", 1, kind="entity", entity="e1")], 1)
     (hit,) = projector.substring("jon (person)", limit=5)

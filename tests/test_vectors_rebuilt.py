@@ -97,6 +97,7 @@ def expected(
     kinds=st.none() | st.frozensets(st.sampled_from(KINDS)),
     labels=st.frozensets(st.sampled_from(LABELS), max_size=2),
     since=st.integers(0, 6),
+    but=st.frozensets(st.sampled_from(["ent_1", "ref_01", "ref_02"]), max_size=2),
     limit=st.integers(0, 15),
 )
 def test_an_incremental_index_equals_a_rebuilt_one_and_the_definition_at_every_position(
@@ -106,6 +107,7 @@ def test_an_incremental_index_equals_a_rebuilt_one_and_the_definition_at_every_p
     kinds: frozenset[Kind] | None,
     labels: frozenset[str],
     since: int,
+    but: frozenset[str],
     limit: int,
 ) -> None:
     changes, vector = history(drawn), query(text)
@@ -114,10 +116,13 @@ def test_an_incremental_index_equals_a_rebuilt_one_and_the_definition_at_every_p
     def chosen(document: Document) -> bool:
         if kinds is not None and document.kind not in kinds:
             return False
+        if not but.isdisjoint((document.entity, document.ref)):
+            return False
         return labels <= set(document.labels) and document.born > since
 
     def hits(projector: VectorProjector, at: int | None) -> list[VectorHit]:
-        return nearest(projector, vector, Scope(at, kinds, tuple(labels), since), limit=limit)
+        scope = Scope(at, kinds, tuple(labels), since, but)
+        return nearest(projector, vector, scope, limit=limit)
 
     with TemporaryDirectory() as folder:
         kept = Path(folder, "incremental")

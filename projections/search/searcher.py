@@ -122,8 +122,14 @@ class Searcher:
         Reads everything that was committed before the call. Raises EmbeddingError only where
         `semantic` was asked for and cannot be had; `hybrid` then goes by words and says so.
         """
-        scope, depth = Scope(at, kinds, labels, since), max(DEPTH, depth)
-        parsed = parse(query)
+        return self._search(query, mode, Scope(at, kinds, labels, since), max(DEPTH, depth))
+
+    def finds_any(self, query: str, mode: Mode, scope: Scope) -> bool:
+        """Whether a `search` finds anything in a scope, for less than it takes to say what. Raises as that does."""
+        return bool(self._search(query, mode, scope, 1).hits)
+
+    def _search(self, query: str, mode: Mode, scope: Scope, depth: int) -> Found:
+        at, parsed = scope.at, parse(query)
         by_words = partial(self._by_words, query, parsed, scope, depth)
         means_nothing = mode == "hybrid" and not any(map(str.isalnum, query))
         if mode == "text" or not parsed.is_plain or not query.strip() or means_nothing:

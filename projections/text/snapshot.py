@@ -192,8 +192,9 @@ def _among(things: frozenset[str] | None) -> list[Clause]:
 
 def _narrowed(clauses: Sequence[Clause], scope: Scope) -> Clause:
     """All of the clauses, for documents in the scope only."""
-    at, kinds, labels, since = scope
-    must, without = list(clauses), []
+    at, kinds, labels, since, but = scope
+    must: list[Clause] = list(clauses)
+    without: list[Clause] = []
     if at is None:
         without.append(_RETIRED)
     else:
@@ -204,5 +205,7 @@ def _narrowed(clauses: Sequence[Clause], scope: Scope) -> Clause:
     if kinds is not None:
         # What is not wanted has the shorter lists: nearly all documents are of the graph.
         without += [Term("kind", kind) for kind in KINDS if kind not in kinds]
+    if but:
+        without.append(AnyTerm("thing", tuple(but)))
     must += [Scored(Term("labels", label), 0.0) for label in labels]
     return Joined(must=tuple(must), without=tuple(without))

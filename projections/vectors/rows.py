@@ -112,7 +112,7 @@ class Rows:
         self.has_passages = len(documents) < len(self)
         """Whether any document has more than one."""
         self._selections: dict[Scope, Selection] = {}
-        """By scope, one without labels; until something changes."""
+        """By scope, one without labels that leaves nothing out; until something changes."""
 
     def __len__(self) -> int:
         return len(self._refs)
@@ -203,6 +203,8 @@ class Rows:
             mask, bearing = np.zeros(len(self), np.bool_), self._bearing(scope.labels)
             mask[bearing] = self._chosen(bearing, scope)
             return Selection(mask)
+        if scope.but:
+            return Selection(self._chosen(slice(None), scope))
         selections = self._selections
         # Computed by whoever asks first after a change; two at once compute the same.
         if (known := selections.get(scope)) is None:
@@ -226,7 +228,17 @@ class Rows:
         for code, each in enumerate(KINDS):
             if scope.kinds is not None and each not in scope.kinds:
                 chosen &= kind != code
+        if scope.but:
+            chosen &= ~self._belonging(among, scope)
         return chosen
+
+    def _belonging(self, among: Ids | slice, scope: Scope) -> NDArray[np.bool_]:
+        """Which of these rows, as far as they live, belong to one of the things that the scope leaves out."""
+        codes = [self._entity_codes[each] for each in scope.but if each in self._entity_codes]
+        own = self.living_rows(scope.but, scope.at)
+        documents = self.documents(np.arange(len(self))[among])
+        belonging: NDArray[np.bool_] = np.isin(self._entity.values[among], codes)
+        return belonging | np.isin(documents, own)
 
     def living_rows(self, refs: Iterable[str], at: int | None) -> Ids:
         """The row of each of `refs` that lives (`at` a position, or now); else `NO_ROW`."""

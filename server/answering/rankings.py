@@ -6,7 +6,7 @@ out what the search before it found: all of that was told.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Annotated, NamedTuple, Self
 
@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from memlog.settings import Mode
-from projections.documents import Kind
+from projections.documents import Kind, Scope
 from projections.search.searcher import Found, Hit, Searcher
 from server.answering.cursors import Count, Position
 from server.input.kinds import SEARCHED
@@ -43,18 +43,20 @@ class Deep(msgspec.Struct, array_like=True):
 
 
 class Ranking(NamedTuple):
-    """What is still to be told from `start` on, best first: entities and memories by id, each with its best hit."""
+    """What is still to be told from `start` on, best first: entities and memories by id, each with its best hit; and
+    how to know whether there is anything else for a deeper search to find."""
 
     start: Deep
     things: list[tuple[str, Hit]]
     found: Found
+    more: Callable[[], bool]
 
     def following(self, position: int, last: int | None) -> Deep | None:
-        """The cursor of the page behind the one whose last thing has this rank (None: it has none), if there may be
+        """The cursor of the page behind the one whose last thing has this rank (None: it has none), if there is
         more."""
         if last is not None and last + 1 < len(self.things):
             return self.start.beyond(position, last + 1)
-        return self.start.deeper(position) if self.found.deeper else None
+        return self.start.deeper(position) if self.found.deeper and self.more() else None
 
 
 def ranked(
@@ -77,7 +79,8 @@ def ranked(
         best = best_of_each(found.hits)
         things = [each for each in best.items() if each[0] not in told]
         if things or not found.deeper:
-            return Ranking(start, things, found)
+            rest = Scope(start.position, kinds, labels, since, but=frozenset(told).union(best))
+            return Ranking(start, things, found, partial(searcher.finds_any, query, mode, rest))
         told, start = best, start.deeper(start.position)
 
 
