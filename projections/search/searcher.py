@@ -233,6 +233,8 @@ def _by_meaning(query: str, worded: _Worded, near: _Near, scope: Scope, depth: i
     candidates.add_parts(worded.parts)
     deeper = _add_near(near, candidates, depth) or worded.deeper
     asked = near.asked
+    if not candidates.refs:
+        return Found([], asked.notice)
     if worded.text is None:
         return Found(_hits(candidates, ordered(candidates)), asked.notice, deeper)
     if asked.counted is None and asked.pieces is not None:  # no text was at hand
