@@ -49,4 +49,4 @@ def _words(question: Question, said: Counter[str]) -> list[tuple[str, int]]:
 
 
 def _stems(text: str) -> list[str]:
-    return analysis.stemming.analyze(analysis.spaced(analysis.normalise(text)))
+    return analysis.stems(analysis.spaced(analysis.normalise(text)))

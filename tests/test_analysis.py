@@ -73,12 +73,43 @@ def test_words_are_runs_of_letters_and_digits_without_accents(text: str, found: 
     assert analysis.exact.analyze(analysis.normalise(text)) == found
 
 
-@given(st.text())
+_LETTERS = st.characters(min_codepoint=0x370, max_codepoint=0x6FF) | st.sampled_from(
+    " ىةالونςσийыямиα"
+)
+
+
+@given(st.text() | st.text(_LETTERS))
 def test_each_word_has_one_stem_and_means_itself_in_a_regular_expression(text: str) -> None:
     spaced = analysis.spaced(analysis.normalise(text))
     words = analysis.exact.analyze(spaced)
-    assert len(words) == len(analysis.stemming.analyze(spaced))
+    assert len(words) == len(analysis.stems(spaced))
     assert not set("".join(words)) & set(r"\.+*?()|[]{}^$#&-~/\"")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("книгами", "книга"),
+        ("сайтом", "Сайти"),
+        ("χρήστες", "χρήστης"),
+        ("الكتاب", "كتاب"),
+        ("X-книги", "x-книгу"),
+        ("libraries", "library"),
+    ],
+)
+def test_forms_of_a_word_have_one_stem_in_the_languages_that_letters_tell_and_in_english(
+    one: str, other: str
+) -> None:
+    stems = [analysis.stems(analysis.spaced(analysis.normalise(word))) for word in (one, other)]
+    assert stems[0] == stems[1]
+
+
+@pytest.mark.parametrize(
+    "words", ["schlüssel libro été naïve", "北京 こんにちは", "ქართული", "हिन्दी में"]
+)
+def test_words_of_other_letters_are_left_as_they_stand(words: str) -> None:
+    spaced = analysis.spaced(analysis.normalise(words))
+    assert analysis.rooted(spaced) == spaced
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def documents(draw: st.DrawFn) -> list[tuple[Row, str, int]]:
 
 
 def _stems() -> list[str]:
-    return [stem for word in WORDS for stem in analysis.stemming.analyze(analysis.spaced(word))]
+    return [stem for word in WORDS for stem in analysis.stems(analysis.spaced(word))]
 
 
 def _whole() -> list[str]:

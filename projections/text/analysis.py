@@ -65,6 +65,10 @@ _MARKS = [
 ]
 
 
+def _is_letter(code: int) -> bool:
+    return chr(code).isalpha()
+
+
 def _class_of(codes: Iterable[int]) -> str:
     """What an expression has between brackets for these characters, ascending: as ranges it is compiled at once."""
     return "".join(f"{chr(run[0])}-{chr(run[-1])}" for run in runs(codes))
@@ -78,6 +82,12 @@ _ACCENT = re.compile(
 )
 _VOWELS = _class_of(code for code in _MARKS if not unicodedata.combining(chr(code)))
 _WORD = re.compile(f"(?:[^\\W_]|[{_VOWELS}])+")
+_GREEK, _CYRILLIC, _ARABIC = range(0x370, 0x400), range(0x400, 0x530), range(0x600, 0x700)
+_ROOTED = (_class_of(filter(_is_letter, block)) for block in (_GREEK, _CYRILLIC, _ARABIC))
+_ROOTED_RUN = re.compile("|".join(f"[{letters}]+" for letters in _ROOTED))
+"""Each with the rules of one language: Russian's serve Ukrainian and Bulgarian less well, Arabic's do Persian no harm
+(docs/search.md)."""
+
 _NO_JOIN = "\u200c"
 """Of those nobody sees the one that keeps two letters apart: in Persian, an ending or a beginning from its word."""
 
@@ -226,20 +236,48 @@ def trigrams(normalised: str) -> list[str]:
     return list(dict.fromkeys(normalised[at : at + TRIGRAM] for at in range(last)))
 
 
+def rooted(spaced: str) -> str:
+    """A spaced text with the words of Cyrillic, Greek and Arabic letters by their stems: that of the others, all taken
+    for English, is left to the analyser of the index."""
+    return spaced if spaced.isascii() else _ROOTED_RUN.sub(_root, spaced)
+
+
+def stems(spaced: str) -> list[str]:
+    """The stems of the words of a spaced text, one for each that `exact` makes of it."""
+    return _stemming.analyze(rooted(spaced))
+
+
+def _root(run: re.Match[str]) -> str:
+    return _root_of(run.group())
+
+
+@lru_cache(maxsize=16_384)
+def _root_of(word: str) -> str:
+    return "".join(_rooting.analyze(word)) or word
+
+
 def _words_as_they_stand() -> TextAnalyzerBuilder:
     builder = TextAnalyzerBuilder(Tokenizer.simple())
     return builder.filter(Filter.lowercase()).filter(Filter.ascii_fold())
 
 
-stemming: TextAnalyzer = _words_as_they_stand().filter(Filter.stemmer("english")).build()
+def _stemming_in(*languages: str) -> TextAnalyzer:
+    builder = _words_as_they_stand()
+    for language in languages:
+        builder = builder.filter(Filter.stemmer(language))
+    return builder.build()
+
+
 exact: TextAnalyzer = _words_as_they_stand().build()
+_stemming = _stemming_in("english")
+_rooting = _stemming_in("russian", "greek", "arabic")
 
 STEMMED, EXACT, TRIGRAMS = "memlog_stemmed", "memlog_exact", "memlog_trigrams"
 
 
 def register(index: Index) -> None:
     """Makes the analysers known to `index` under the names that the schema speaks of."""
-    index.register_tokenizer(STEMMED, stemming)
+    index.register_tokenizer(STEMMED, _stemming)
     index.register_tokenizer(EXACT, exact)
     index.register_tokenizer(
         TRIGRAMS, TextAnalyzerBuilder(Tokenizer.ngram(TRIGRAM, TRIGRAM, False)).build()

@@ -124,7 +124,7 @@ def _entry(row: Row, slot: str, died: int) -> tantivy.Document:
     for label in row.labels:
         entry.add_text("labels", label)
     entry.add_text("thing", row.entity or row.ref)
-    entry.add_text("words", f"{spaced} {row.parts}")
+    entry.add_text("words", analysis.rooted(f"{spaced} {row.parts}"))
     entry.add_text("exact", spaced)
     entry.add_text("trigrams", row.text + analysis.END)
     entry.add_integer("born", row.born)
@@ -133,5 +133,5 @@ def _entry(row: Row, slot: str, died: int) -> tantivy.Document:
     entry.add_float("weight", weight(row.ref, len(words)))
     entry.add_bytes("row", encode_row(row))
     if repeated := analysis.repeated(words):
-        entry.add_text("repeated", repeated)
+        entry.add_text("repeated", analysis.rooted(repeated))
     return entry

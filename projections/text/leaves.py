@@ -110,7 +110,7 @@ class Leaves:
         and of what is no word."""
         if word not in self._rarities:
             plain = analysis.spaced(analysis.normalise(word)).strip()
-            stems = [] if plain in analysis.STOP_WORDS else analysis.stemming.analyze(plain)
+            stems = [] if plain in analysis.STOP_WORDS else analysis.stems(plain)
             counts = [self._having(Term("words", stem)) for stem in stems]
             found = [self._idf(having) * (1 if having else UNKNOWN_SHARE) for having in counts]
             self._rarities[word] = max(found, default=0.0)
@@ -131,7 +131,7 @@ class Leaves:
                 symbols |= dict.fromkeys(analysis.symbols(chunk))
                 telling = 0
                 plain = analysis.exact.analyze(chunk)
-                for word, stem in zip(plain, analysis.stemming.analyze(chunk), strict=True):
+                for word, stem in zip(plain, analysis.stems(chunk), strict=True):
                     telling += word not in analysis.STOP_WORDS
                     kept = stop_stems if word in analysis.STOP_WORDS else stems
                     kept.setdefault(stem, _Typed(word, typed))

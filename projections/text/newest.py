@@ -69,8 +69,8 @@ class Newest:
             "kind": (row.kind,),
             "labels": row.labels,
             "thing": (row.entity or row.ref,),
-            "words": analysis.stemming.analyze(f"{spaced} {row.parts}"),
-            "repeated": analysis.stemming.analyze(analysis.repeated(words)),
+            "words": analysis.stems(f"{spaced} {row.parts}"),
+            "repeated": analysis.stems(analysis.repeated(words)),
             "exact": tokens,
         }
         number = len(self.entries)

@@ -245,7 +245,7 @@ def _together(one: Entry | None, other: Entry | None) -> bool:
 
 def _terms(text: str) -> frozenset[str]:
     """The words that say something, stemmed as the text index does."""
-    from projections.text.analysis import STOP_WORDS, normalise, spaced, stemming, words
+    from projections.text.analysis import STOP_WORDS, normalise, spaced, stems, words
 
     telling = (word for word in words(spaced(normalise(text))) if word not in STOP_WORDS)
-    return frozenset(stemming.analyze(" ".join(telling)))
+    return frozenset(stems(" ".join(telling)))
