@@ -15,6 +15,7 @@ import pytest
 
 from memlog.errors import InvalidParameter, StorageError
 from memlog.settings import Settings
+from memlog.storage import disk
 from server.http.access import Access
 from server.rights.grants import EVERYTHING, Grant
 from server.rights.tokens import Tokens, digest, tokens_path
@@ -272,6 +273,26 @@ def test_tokens_are_made_listed_and_revoked(tmp_path: Path) -> None:
     assert made.stdout.strip() not in listed.stdout
     assert "phone" in run_memlog("token", "list", data_dir=tmp_path).stdout
     assert run_memlog("token", "revoke", "phone", data_dir=tmp_path).stdout == "revoked phone\n"
+
+
+def test_a_token_whose_folder_cannot_be_synced_is_shown_with_what_may_become_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def failing(_: Path) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(disk, "sync_folder", failing)
+    memlog = CommandLine(tmp_path)
+    made = memlog("token", "new", "phone")
+    assert made.code == 0
+    tokens = Tokens(tmp_path / "tokens.json")
+    assert tokens.find(made.stdout.strip()) is not None
+    assert "a loss of power may bring back what it was before: Input/output error" in caplog.text
+    caplog.clear()
+    revoked = memlog("token", "revoke", "phone")
+    assert (revoked.code, revoked.stdout) == (0, "revoked phone\n")
+    assert "a loss of power may bring back" in caplog.text
+    assert not tokens.all()
 
 
 def test_that_no_token_is_left_is_told_apart_from_that_there_never_was_one(tmp_path: Path) -> None:

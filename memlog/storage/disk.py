@@ -21,9 +21,13 @@ def make_private(folder: Path) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
+class NotSynced(OSError):
+    """What was written stands there for all to read, and a loss of power may bring back what was there before."""
+
+
 def write_whole(path: Path, content: bytes) -> None:
     """Makes this all of the file, for its owner alone: whoever reads it finds what was there before or all of this, and
-    all of this once it returned, also after a loss of power. Raises OSError.
+    all of this once it returned, also after a loss of power. Raises OSError: NotSynced where all but the last is done.
     """
     import tempfile
 
@@ -34,10 +38,13 @@ def write_whole(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(draft, path)
-        sync_folder(path.parent)
     except BaseException:
         Path(draft).unlink(missing_ok=True)
         raise
+    try:
+        sync_folder(path.parent)
+    except OSError as error:
+        raise NotSynced(error.errno, error.strerror, path) from error
 
 
 def sync_folder(folder: Path) -> None:

@@ -25,7 +25,7 @@ from memlog.closest import did_you_mean
 from memlog.errors import InvalidParameter, StorageError
 from memlog.settings import Settings
 from memlog.shell import command_line
-from memlog.storage.disk import led_to, make_private, write_whole
+from memlog.storage.disk import NotSynced, led_to, make_private, write_whole
 from memlog.storage.errors import reason, storage_error
 from memlog.times import iso
 from server.rights.grants import ENVIRONMENT, OAUTH, Grant, Right
@@ -193,5 +193,11 @@ class Tokens:
         text = msgspec.json.format(msgspec.json.encode(_Kept(tokens)), indent=2)
         try:
             write_whole(led_to(self.path), text + b"\n")  # which others may read by its own name
+        except NotSynced as error:  # it is done: a new token must be shown, the only time
+            logger.warning(
+                "%s is written, but a loss of power may bring back what it was before: %s",
+                self.path,
+                reason(self.path, error),
+            )
         except OSError as error:
             raise storage_error(self.path, error) from error
