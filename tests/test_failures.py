@@ -125,6 +125,30 @@ def test_a_file_of_which_the_system_says_nothing_is_refused_in_words(
         assert names(client("read_graph")) == ["Jon"]
 
 
+@pytest.mark.parametrize("tool", ["archive_project", "delete_project", "switch_project"])
+def test_where_the_system_does_not_say_whether_a_project_is_there_it_is_not_taken_for_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tool: str
+) -> None:
+    stat = os.stat
+
+    def of_no_log(path: Any, **options: Any) -> os.stat_result:
+        if str(path).endswith("/log.mdb"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return stat(path, **options)
+
+    with client_on(tmp_path) as client:
+        client("create_project", name="one")
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "stat", of_no_log)
+            error = refused(client, tool, name="one")
+        (log,) = tmp_path.glob("projects/*/log.mdb")
+        assert (error["code"], error["message"]) == (
+            "STORAGE_ERROR",
+            f"{log.relative_to(tmp_path)}: Input/output error",
+        )
+        client(tool, name="one")
+
+
 def test_a_write_that_was_committed_is_told_whatever_the_system_says_of_the_file_afterwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

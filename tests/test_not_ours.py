@@ -77,6 +77,26 @@ def test_a_log_of_someone_else_is_told_and_other_projects_go_on(data_dir: Path) 
         require_well(server)
 
 
+@pytest.mark.parametrize(("taken", "away"), [("projects/*", "default"), ("archive", "old")])
+def test_a_folder_of_someone_else_is_told_and_keeps_nobody_from_the_other_projects(
+    data_dir: Path, taken: str, away: str
+) -> None:
+    (folder,) = data_dir.glob(taken) if away == "default" else (data_dir / taken,)
+    with client_on(data_dir) as client:
+        for name in ("old", "other"):
+            client("create_project", name=name)
+        client("archive_project", name="old")
+    with taken_away(folder), served_bound(data_dir) as server:
+        for tool in ("archive_project", "restore_project", "delete_project"):
+            told = refused(server, tool, name=away)["message"]
+            assert told.startswith(f"{folder.relative_to(data_dir)}/")
+        server("store_memory", project="other", content="a new fact")
+    with served_bound(data_dir) as server:
+        listed = {each["name"] for each in server("list_projects", status="all")["projects"]}
+        assert listed == {"default", "old", "other"}
+        require_well(server)
+
+
 def test_a_project_that_cannot_be_made_is_refused_and_made_once_it_can_be(data_dir: Path) -> None:
     with served_bound(data_dir) as server:
         server("read_graph")

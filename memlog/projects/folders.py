@@ -26,6 +26,7 @@ from memlog.projects.project import LOG_FILE
 from memlog.repair.damage import DAMAGED
 from memlog.rows import Status
 from memlog.storage.disk import make_private, sync_folder
+from memlog.storage.errors import storage_error
 from memlog.storage.structure import SEAL
 
 _HOMES: dict[Status, str] = {"active": "projects", "archived": "archive"}
@@ -33,12 +34,6 @@ _REPLACED, _SALVAGED, _STAGED, _TRASH = "replaced", "salvaged", "restoring", "tr
 OURS = (*_HOMES.values(), _REPLACED, _SALVAGED, _STAGED, _TRASH)
 """In a data directory."""
 CATALOG = "catalog.mdb"
-
-
-def _lost_its_log(folder: Path) -> bool:
-    """Whether what only stands beside a log stands there without one. A lock does not count, nor an index: the one is
-    made before the log, the other may be written after the project was deleted."""
-    return any((folder / f"{LOG_FILE}{beside}").exists() for beside in (SEAL, DAMAGED))
 
 
 def is_begun(data_dir: Path) -> bool:
@@ -97,26 +92,57 @@ class Folders:
         return self._data_dir / _HOMES[status] / project_id
 
     def of(self, project_id: str) -> Path | None:
-        """Where it stands, with its log or, where there is none, without the log that it had."""
+        """Where it stands, with its log or, where there is none, without the log that it had. Raises StorageError where
+        the system does not tell: who took that for gone would strike the project from the list."""
         homes = [self.home(project_id, status) for status in _HOMES]
-        whole = (home for home in homes if (home / LOG_FILE).exists())
-        return next(whole, None) or next(filter(_lost_its_log, homes), None)
+        whole = (home for home in homes if self._is_there(home / LOG_FILE))
+        return next(whole, None) or next(filter(self._lost_its_log, homes), None)
 
     def without_log(self, project_id: str) -> Path | None:
-        """A folder of its that stands there, be it that it lost its log, or that it never had one."""
+        """A folder of its that stands there, be it that it lost its log, or that it never had one. Raises StorageError,
+        too."""
         homes = (self.home(project_id, status) for status in _HOMES)
         return next(
-            (each for each in homes if each.is_dir() and not (each / LOG_FILE).exists()), None
+            (each for each in homes if each.is_dir() and not self._is_there(each / LOG_FILE)), None
         )
 
     def ids(self) -> set[str]:
-        """Those of all projects that are there, and of those whose log is gone."""
+        """Those of all projects that are there, and of those whose log is gone. One whose folder cannot be looked into
+        is taken for there, and those of a home that cannot be are left out: nobody is kept from the others, and `of`
+        says what is wrong."""
         return {
             folder.name
             for home in _HOMES.values()
-            for folder in (self._data_dir / home).glob("prj_*")
-            if (folder / LOG_FILE).exists() or _lost_its_log(folder)
+            for folder in self._in(self._data_dir / home)
+            if folder.name.startswith("prj_") and self._may_be_there(folder)
         }
+
+    def _in(self, home: Path) -> list[Path]:
+        """What stands there, as far as the system tells."""
+        with suppress(OSError):
+            return [home / name for name in os.listdir(home)]
+        return []
+
+    def _may_be_there(self, folder: Path) -> bool:
+        try:
+            return self._is_there(folder / LOG_FILE) or self._lost_its_log(folder)
+        except StorageError:
+            return True
+
+    def _lost_its_log(self, folder: Path) -> bool:
+        """Whether what only stands beside a log stands there without one. A lock does not count, nor an index: the one
+        is made before the log, the other may be written after the project was deleted."""
+        return any(self._is_there(folder / f"{LOG_FILE}{beside}") for beside in (SEAL, DAMAGED))
+
+    def _is_there(self, path: Path) -> bool:
+        """Raises StorageError where the system does not tell, which `Path.exists` takes for gone since Python 3.14."""
+        try:
+            os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise storage_error(path, error, within=self._data_dir) from error
+        return True
 
     def status(self, folder: Path) -> Status:
         """The one whose home it stands in."""
@@ -124,11 +150,7 @@ class Folders:
 
     def standing(self) -> set[str]:
         """What stands in the homes, by name. It costs less than `of` each: what is not among them may have moved."""
-        found: set[str] = set()
-        for home in _HOMES.values():
-            with suppress(OSError):
-                found.update(os.listdir(self._data_dir / home))
-        return found
+        return {each.name for home in _HOMES.values() for each in self._in(self._data_dir / home)}
 
     @contextmanager
     def staging(self) -> Iterator[Path]:

@@ -55,11 +55,13 @@ def is_elsewhere(error: MemlogError) -> bool:
     return missing or moved or isinstance(cause, FileNotFoundError)
 
 
-def storage_error(path: Path, error: Exception, *, derived: bool = False) -> StorageError:
-    """`error` of LMDB or the system, in words for the reader. What is in a `derived` file is there again by itself."""
-    return StorageError(
-        f"{path.name}: {reason(path, error)}", suggestion=_advice(path, error, derived)
-    )
+def storage_error(
+    path: Path, error: Exception, *, derived: bool = False, within: Path | None = None
+) -> StorageError:
+    """`error` of LMDB or the system, in words for the reader, who is told where `within` that folder it is. What is in
+    a `derived` file is there again by itself."""
+    name = path.name if within is None else path.relative_to(within)
+    return StorageError(f"{name}: {reason(path, error)}", suggestion=_advice(path, error, derived))
 
 
 def _advice(path: Path, error: Exception, derived: bool) -> str:
