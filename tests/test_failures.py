@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import resource
 import shutil
 import time
@@ -30,6 +31,7 @@ from memlog.errors import StorageError
 from memlog.projects.purging import Target
 from memlog.storage import environment, gates
 from memlog.storage.environment import Environment
+from memlog.storage.errors import storage_error
 from memlog.storage.structure import stamp
 from projections import embeddings
 from server import service
@@ -162,6 +164,24 @@ def test_a_write_that_was_committed_is_told_whatever_the_system_says_of_the_file
 
         file._known.ours = stamp(file._turn.stat())  # as where it was looked through
         assert file.write(body) == "kept"
+
+
+@pytest.mark.parametrize(
+    ("error", "advised"),
+    [
+        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), "Free some space"),
+        (OSError(errno.EDQUOT, os.strerror(errno.EDQUOT)), "Free some space"),
+        (lmdb.DiskError("mdb_txn_commit: No space left on device"), "Free some space"),
+        (lmdb.Error("mdb_txn_commit: Input/output error"), "Free some space .* it is failing"),
+        (OSError(errno.EIO, os.strerror(errno.EIO)), "^The disk is failing"),
+        (OSError(errno.EMFILE, os.strerror(errno.EMFILE)), "Raise the limit of open files"),
+        (OSError(errno.EROFS, os.strerror(errno.EROFS)), "mount it for writing"),
+        (OSError(errno.EACCES, os.strerror(errno.EACCES)), "Give this user"),
+    ],
+    ids=str,
+)
+def test_what_is_advised_is_what_mends_the_cause(error: Exception, advised: str) -> None:
+    assert re.search(advised, storage_error(Path("/data/log.mdb"), error).suggestion or "")
 
 
 def test_reads_go_on_while_nothing_can_be_written(tmp_path: Path, faults: Faults) -> None:

@@ -33,8 +33,9 @@ _SHORTAGES = {
 }
 """What a process, and not the disk, may have too little of: how it is told, and what to do."""
 _TOO_LARGE = "File too large"
-_DISK_FULL = ("No space left", "Input/output error", "Disk quota")
-"""How a full disk is told. LMDB makes an input/output error of a write that the disk took a part of."""
+_DISK_FULL = ("No space left", "Disk quota")
+_DISK_FAILING = "Input/output error"
+"""How a failing disk is told; by LMDB a full one, too, that took a part of what it wrote."""
 
 
 def for_shortage(error: BaseException) -> str | None:
@@ -75,6 +76,16 @@ def _advice(path: Path, error: Exception, derived: bool) -> str:
         )
     if isinstance(error, lmdb.DiskError) or any(said in str(error) for said in _DISK_FULL):
         return "Free some space on the disk and call again; nothing was written."
+    if _DISK_FAILING in str(error) and isinstance(error, lmdb.Error):
+        return (
+            "Free some space on the disk. Where it has enough it is failing, and the system's own log (dmesg) says "
+            "how. Mend that, then call again; nothing was written."
+        )
+    if _DISK_FAILING in str(error):
+        return (
+            "The disk is failing, or what it is reached by: the system's own log (dmesg) says how. Mend that, or take "
+            "another disk and bring the projects back from a backup (`memlog restore`), then call again."
+        )
     if _READ_ONLY in str(error):
         return (
             "It is mounted for reading only: mount it for writing, then call again. Where nobody chose that, the "
