@@ -38,13 +38,15 @@ class Usage:
         """These memories were read just now."""
         now = clock_us()
         with self._lock:
-            self._accessed.update((memory_id, now) for memory_id in memory_ids)
+            for memory_id in memory_ids:
+                self._accessed[memory_id] = max(now, self._accessed.get(memory_id, 0))
 
     def accessed_us(self, memory_id: str) -> int:
-        """When the memory was last read, in microseconds since 1970; 0 for never."""
+        """When the memory was last read, in microseconds since 1970, which does not go back with the clock; 0 for
+        never."""
         with self._lock:
-            recent = self._accessed.get(memory_id)
-        return recent if recent is not None else self._stored("accessed", memory_id)
+            recent = self._accessed.get(memory_id, 0)
+        return max(recent, self._stored("accessed", memory_id))
 
     def count(self, key: str) -> None:
         with self._lock:

@@ -40,6 +40,19 @@ def test_a_memory_was_last_read_when_the_last_of_all_read_it_whoever_wrote_it_do
         assert usage.accessed_us("mem_1") == 2_000
 
 
+@pytest.mark.parametrize("written_down", [False, True])
+def test_when_a_memory_was_last_read_does_not_go_back_with_the_clock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written_down: bool
+) -> None:
+    with closing(Usage(tmp_path / "usage.mdb")) as usage:
+        for now in (2_000, 1_000):
+            monkeypatch.setattr("server.usage.clock_us", lambda now=now: now)
+            usage.read(["mem_1"])
+            if written_down:
+                usage.flush()
+            assert usage.accessed_us("mem_1") == 2_000
+
+
 def test_what_the_disk_refused_to_count_is_counted_the_next_time(tmp_path: Path) -> None:
     faults = Faults()
     with installed(faults), closing(Usage(tmp_path / "usage.mdb")) as usage:
