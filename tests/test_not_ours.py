@@ -171,6 +171,26 @@ def test_tokens_of_someone_else_are_not_to_be_removed_but_given_back(data_dir: P
     assert "remove" not in ended.stderr
 
 
+def test_a_copy_of_someone_else_is_told_by_a_restore_which_brings_back_the_others(
+    data_dir: Path, tmp_path: Path
+) -> None:
+    with client_on(data_dir) as client:
+        client("create_project", name="other")
+    backup = tmp_path / "backup"
+    assert run_bound(data_dir, "backup", str(backup)).returncode == 0
+    (project,) = data_dir.glob("projects/*/text-v*")
+    copied = backup / project.parent.name
+    for taken in (copied, copied / "log.mdb"):
+        anew = tmp_path / f"without {taken.name}"
+        with taken_away(taken):
+            ended = run_bound(anew, "restore", str(backup))
+            assert ended.returncode == 1
+            assert f"The backup {copied} cannot be copied: Permission denied" in ended.stderr
+            assert "Done all the same: other." in ended.stderr
+            ended = run_bound(anew, "restore", str(backup), "default")
+            assert f"What {copied.name} is called cannot be read" in ended.stderr
+
+
 def test_a_reader_of_another_container_with_the_same_number_is_told(data_dir: Path) -> None:
     """Both are process 1, each of its own container; LMDB locks the byte of that number."""
     with (data_dir / "catalog.mdb-lock").open("r+b") as file:

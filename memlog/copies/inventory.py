@@ -11,6 +11,7 @@ note of a run.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -127,13 +128,22 @@ def _name(file: Path) -> str | None:
 def copies(folder: Path) -> list[Path]:
     """The folders of the copies in a backup. Where a run was killed just before a copy that was made anew took
     its place, that copy."""
-    found = {path.parent.name: path.parent for path in folder.glob(f"prj_*/{LOG_FILE}")}
+    found = {each.name: each for each in folder.glob("prj_*") if _is_copy(each)}
     for gone in folder.glob(f"*{ERASED}"):
         found.pop(gone.name, None)
         anew = made_anew(folder, gone)
         if anew.exists():
             found.setdefault(anew.name, anew)
     return [found[each] for each in sorted(found)]
+
+
+def _is_copy(folder: Path) -> bool:
+    """True, too, where the system does not tell: whoever takes it in is told why."""
+    try:
+        os.stat(folder / LOG_FILE)
+    except OSError as error:
+        return not isinstance(error, (FileNotFoundError, NotADirectoryError))
+    return True
 
 
 def made_anew(folder: Path, gone: Path) -> Path:

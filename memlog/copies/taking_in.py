@@ -96,10 +96,11 @@ def _nothing_alive(folder: Path, held: Sequence[Held]) -> ProjectNotFound:
 
 
 def _not_in_there(name: str, held: Sequence[Held]) -> ProjectNotFound:
-    told = sorted({each.called for each in held})
-    return ProjectNotFound(
-        f"The backup has no project '{name}'", suggestion=f"It has {', '.join(told)}."
-    )
+    told = f"It has {', '.join(sorted({each.called for each in held}))}."
+    unread = [each.id for each in held if each.name is None]
+    if unread:
+        told = f"{told} What {' and '.join(unread)} is called cannot be read: name it so."
+    return ProjectNotFound(f"The backup has no project '{name}'", suggestion=told)
 
 
 def take_in(
