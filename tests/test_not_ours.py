@@ -191,6 +191,22 @@ def test_a_copy_of_someone_else_is_told_by_a_restore_which_brings_back_the_other
             assert f"What {copied.name} is called cannot be read" in ended.stderr
 
 
+def test_what_fails_in_a_backup_is_told_as_there_and_not_in_the_log(
+    data_dir: Path, tmp_path: Path
+) -> None:
+    backup = tmp_path / "backup"
+    assert run_bound(data_dir, "backup", str(backup)).returncode == 0
+    (copied,) = backup.glob("prj_*")
+    with taken_away(copied / "log.mdb"):
+        ended = run_bound(data_dir, "backup", str(backup))
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert f"default: backup/{copied.name}/log.mdb: Permission denied\n" in ended.stderr
+    with taken_away(backup):
+        ended = run_bound(data_dir, "backup", str(backup / "inside"))
+    assert f"{backup}/inside cannot be written: Permission denied\n" in ended.stderr
+    assert "hint: Name a folder that this user may write" in ended.stderr
+
+
 def test_a_reader_of_another_container_with_the_same_number_is_told(data_dir: Path) -> None:
     """Both are process 1, each of its own container; LMDB locks the byte of that number."""
     with (data_dir / "catalog.mdb-lock").open("r+b") as file:

@@ -79,7 +79,8 @@ class Copy:
         """Raises StorageError where it is damaged, as it is `known_as` to who made it."""
         self.folder, self._known_as = folder, known_as or folder
         try:
-            self._environment = Environment(folder / LOG_FILE, DATABASES, proven=True)
+            file, within = folder / LOG_FILE, folder.parent.parent  # not to be taken for the log
+            self._environment = Environment(file, DATABASES, proven=True, within=within)
         except StorageError as error:
             if not is_damage(error):
                 raise
@@ -145,8 +146,8 @@ def back_up(store: Store, folder: Path, progress: Progress = lambda *_: None) ->
     """
     from filelock import FileLock
 
-    _require_backup(folder, store.data_dir)
     try:
+        _require_backup(folder, store.data_dir)
         make_private(folder)
         with FileLock(folder / LOCK):
             _clear(folder)

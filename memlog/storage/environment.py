@@ -77,12 +77,14 @@ class Environment:
         map_bytes: int = MAP_BYTES_START,
         proven: bool = False,
         following: Alone | None = None,
+        within: Path | None = None,
     ) -> None:
         self._known = Sealing(path)
         self.damaged = False
         """Whether it was found so since it was opened: nothing is read through it any more."""
         self._closed = False
         self._following: Alone | None = None  # until it is open
+        self._within = within
         self._stuck = False
         """Whether the file has to be opened again: it was replaced, its map could not be made larger, or LMDB refuses
         all transactions, because it could not write where the newest commit ends."""
@@ -95,7 +97,7 @@ class Environment:
             make_room_for_lock(path)
             self._env = opened_alone(path, map_bytes, len(databases))
         except (lmdb.Error, OSError) as error:
-            raise storage_error(path, error) from error
+            raise storage_error(path, error, within=within) from error
         try:
             self._turn = Turn(path)
             if proven:
@@ -111,7 +113,7 @@ class Environment:
         except BaseException as error:  # an interrupt, too
             self._env.close()  # a process opens a file once: the next try needs it closed
             if isinstance(error, (lmdb.Error, OSError)):
-                raise storage_error(path, error) from error
+                raise storage_error(path, error, within=within) from error
             raise
         finalize(self, self._known.leave).atexit = False  # whoever is let go is not always closed
         with _opening:
@@ -216,7 +218,8 @@ class Environment:
     def told(self, error: lmdb.Error) -> StorageError:
         if isinstance(error, DAMAGES):
             self._is_damaged()
-        return storage_error(self.path, error, derived=self._following is not None)
+        derived = self._following is not None
+        return storage_error(self.path, error, derived=derived, within=self._within)
 
     def _is_damaged(self) -> None:
         self.damaged, self._known.ours = True, None
