@@ -207,6 +207,20 @@ def test_what_fails_in_a_backup_is_told_as_there_and_not_in_the_log(
     assert "hint: Name a folder that this user may write" in ended.stderr
 
 
+def test_verify_looks_at_the_other_logs_where_one_cannot_be_read_and_says_why(
+    data_dir: Path,
+) -> None:
+    (log,) = data_dir.glob("projects/*/log.mdb")
+    with client_on(data_dir) as client:
+        client("create_project", name="other")
+    for taken in (log, log.parent):
+        with taken_away(taken):
+            ended = run_bound(data_dir, "verify")
+        assert (ended.returncode, ended.stdout) == (1, "other: 1 entry, whole.\n")
+        assert ended.stderr.startswith("error: default: ")
+        assert "log.mdb: Permission denied\nhint: Give this user" in ended.stderr
+
+
 def test_a_reader_of_another_container_with_the_same_number_is_told(data_dir: Path) -> None:
     """Both are process 1, each of its own container; LMDB locks the byte of that number."""
     with (data_dir / "catalog.mdb-lock").open("r+b") as file:

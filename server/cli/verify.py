@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from memlog.errors import DamagedLog, MemlogError, counted
+from memlog.copies.backup import of_project, raise_first
+from memlog.errors import DamagedLog, MemlogError, StorageError, counted
 from memlog.log import Damage, Retold, Vacant
 from memlog.projects.store import Store
 from memlog.repair.damage import mark
@@ -18,6 +19,7 @@ from memlog.repair.verifying import verify_file
 from memlog.rows import Project as ProjectRow
 from memlog.settings import Settings
 from memlog.shell import command_line
+from memlog.storage.errors import storage_error
 from server.cli.common import (
     here,
     json_option,
@@ -75,6 +77,7 @@ def verify_command(settings: Settings, project: str | None, as_json: bool) -> No
     """
     reports: dict[str, Report] = {}
     gone: set[str] = set()
+    failures: list[MemlogError] = []
     with (
         to_look_around(settings) as looked_at,
         store_of(looked_at) as store,
@@ -82,10 +85,14 @@ def verify_command(settings: Settings, project: str | None, as_json: bool) -> No
     ):
         rows = store.projects("all") if project is None else [store.find(project)]
         for row in progress.track(rows, description="projects"):
-            with passing_over_gone(store, row.name, "all") if project is None else nullcontext():
-                report = reports[row.name] = _verified(store, row, progress)
-                if report.damages and not report.positions and _nothing_left(store, row.name):
-                    gone.add(row.name)
+            passing = passing_over_gone(store, row.name, "all")
+            try:
+                with passing if project is None else nullcontext():
+                    report = reports[row.name] = _verified(store, row, progress)
+                    if report.damages and not report.positions and _nothing_left(store, row.name):
+                        gone.add(row.name)
+            except StorageError as error:  # the others are looked at all the same
+                failures.append(of_project(row.name, error))
         left_out = store.left_out() if project is None else {}
     if as_json:
         print_json(reports | {each: {"left_out": why} for each, why in left_out.items()})
@@ -94,22 +101,26 @@ def verify_command(settings: Settings, project: str | None, as_json: bool) -> No
             _tell(name, report, nothing_left=name in gone)
         for why in left_out.values():
             say(why)
-        if not reports:
+        if not reports and not failures:
             say("There are no projects yet.")
+    raise_first(failures, list(reports))
     if left_out or any(report.damages for report in reports.values()):
         sys.exit(1)
 
 
 def _verified(store: Store, row: ProjectRow, progress: Progress) -> Report:
-    """Raises ProjectNotFound or OSError where the project is deleted meanwhile."""
+    """Raises ProjectNotFound or StorageError where the project is deleted meanwhile."""
     try:
         file = store.file(row.id)
     except DamagedLog as error:
         return Report(damages=[Damage(1, error.problem)])
     task, report = new_bar(progress, row.name, None), Report()
-    for found in verify_file(file):
-        progress.advance(task)
-        report.add(found)
+    try:
+        for found in verify_file(file):
+            progress.advance(task)
+            report.add(found)
+    except OSError as error:
+        raise storage_error(file, error) from error
     mark(file, report.damages)
     return report
 
