@@ -60,7 +60,8 @@ def test_an_index_of_someone_else_is_told_and_the_graph_still_read_and_written(
     (index,) = data_dir.glob("projects/*/text-v*")
     with served_bound(data_dir) as server:
         with taken_away(index):
-            refused(server, "search_nodes", query="banker", mode="text")
+            error = refused(server, "search_nodes", query="banker", mode="text")
+            assert error["suggestion"].startswith("Give this user")
             assert [each["name"] for each in server("read_graph")["entities"]] == ["Jon"]
             server("store_memory", content="while it was away")
         require_well(server)
@@ -205,6 +206,16 @@ def test_what_fails_in_a_backup_is_told_as_there_and_not_in_the_log(
         ended = run_bound(data_dir, "backup", str(backup / "inside"))
     assert f"{backup}/inside cannot be written: Permission denied\n" in ended.stderr
     assert "hint: Name a folder that this user may write" in ended.stderr
+
+
+def test_a_purge_that_cannot_remove_an_index_erases_nothing_and_names_it(data_dir: Path) -> None:
+    (index,) = data_dir.glob("projects/*/text-v*")
+    with taken_away(index):
+        ended = run_bound(data_dir, "purge", "default", "--entity", "Jon", "--yes")
+        assert ended.returncode == 1
+        assert f"error: {index.relative_to(data_dir)}: Permission denied\n" in ended.stderr
+    with served_bound(data_dir) as server:
+        require_well(server)
 
 
 def test_verify_looks_at_the_other_logs_where_one_cannot_be_read_and_says_why(

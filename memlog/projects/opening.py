@@ -145,7 +145,15 @@ class OpenProjects:
                     finally:
                         self._locked = False
             except OSError as error:
-                raise storage_error(self._lock_file.parent, error) from error
+                raise self._told(error) from error
+
+    def _told(self, error: OSError) -> StorageError:
+        """Of what the system named, where that is in the data directory; else of the lock."""
+        data_dir, named = self._lock_file.parent, error.filename
+        path = Path(named) if isinstance(named, (str, Path)) else self._lock_file
+        if data_dir not in path.parents:
+            path = self._lock_file
+        return storage_error(path, error, within=data_dir)
 
     def _at_hand(self, project_id: str) -> Project | None:
         """The project if it is open and is as it was: no matter who opens another."""

@@ -62,10 +62,13 @@ def storage_error(
     """`error` of LMDB or the system, in words for the reader, who is told where `within` that folder it is. What is in
     a `derived` file is there again by itself."""
     name = path.name if within is None else path.relative_to(within)
-    return StorageError(f"{name}: {reason(path, error)}", suggestion=_advice(path, error, derived))
+    doctor = "Run `memlog doctor` to see the state of the data directory."
+    suggestion = advice(path, error, derived=derived) or doctor
+    return StorageError(f"{name}: {reason(path, error)}", suggestion=suggestion)
 
 
-def _advice(path: Path, error: Exception, derived: bool) -> str:
+def advice(path: Path, error: BaseException, *, derived: bool = False) -> str | None:
+    """What mends the cause; None where that is not known."""
     no_folder = isinstance(error, (FileExistsError, NotADirectoryError))
     if no_folder and (in_the_way := _no_folder_above(path)) is not None:
         return f"'{in_the_way.name}' is no folder, or a link that leads nowhere: move it away, then call again."
@@ -109,7 +112,7 @@ def _advice(path: Path, error: Exception, derived: bool) -> str:
             "The file is damaged. `memlog verify` says where; `memlog restore` brings a project back "
             "from a backup, indexes are built anew by themselves."
         )
-    return for_shortage(error) or "Run `memlog doctor` to see the state of the data directory."
+    return for_shortage(error)
 
 
 def _no_folder_above(path: Path) -> Path | None:

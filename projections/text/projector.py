@@ -28,7 +28,7 @@ import tantivy
 
 from memlog.errors import PutAway, StorageError
 from memlog.patience import held, require_patience
-from memlog.storage.errors import for_shortage, reason
+from memlog.storage.errors import advice, for_shortage, reason
 from projections.documents import NOW, Change, Scope
 from projections.protocol import BATCH_BYTES, Batch
 from projections.query import Query
@@ -392,7 +392,7 @@ def _speaking_of(path: Path) -> Iterator[None]:
             raise PutAway() from error
         raise StorageError(
             f"the text index {path.name} cannot be used: {reason(path, error)}",
-            suggestion=for_shortage(error)
+            suggestion=advice(path, error)
             or "Nothing is lost: `memlog replay --only text` builds it anew from the log. "
             "Look first whether the disk is full.",
         ) from error
