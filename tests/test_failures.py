@@ -151,6 +151,27 @@ def test_where_the_system_does_not_say_whether_a_project_is_there_it_is_not_take
         client(tool, name="one")
 
 
+@pytest.mark.parametrize("failing_look", range(1, 9))
+def test_a_log_is_not_taken_for_damaged_because_the_system_once_did_not_tell_where_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing_look: int
+) -> None:
+    stat, looks = os.stat, count(1)
+
+    def failing_once(path: Any, **options: Any) -> os.stat_result:
+        if str(path).endswith("/log.mdb") and next(looks) == failing_look:
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        return stat(path, **options)
+
+    with client_on(tmp_path) as client:
+        client("create_entities", entities=[entity("Jon")])
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "stat", failing_once)
+            with suppress(Refused):
+                client("restore_project", name="default")
+        assert client.service.store.project("default").damage is None
+        client("create_entities", entities=[entity("Gina")])
+
+
 def test_a_write_that_was_committed_is_told_whatever_the_system_says_of_the_file_afterwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,6 @@ is searched, and to the catalogue which projects there are.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
@@ -371,8 +370,9 @@ class Project:
 
     @property
     def moved(self) -> bool:
-        """Whether another process took the file to another folder, or removed it."""
-        return not os.path.exists(self._environment.path)
+        """Whether another process took the file to another folder, or removed it. Raises StorageError: one that is open
+        is not to be opened again, nor taken for damaged, because the system does not tell."""
+        return self._environment.is_away()
 
     @property
     def replaced(self) -> bool:

@@ -373,6 +373,16 @@ class Environment:
         with self._writer, self._alone():
             self._written(body)
 
+    def is_away(self) -> bool:
+        """Whether no file stands where this one was. Raises StorageError where the system does not tell."""
+        try:
+            os.stat(self.path)
+        except (FileNotFoundError, NotADirectoryError):
+            return True
+        except OSError as error:
+            raise storage_error(self.path, error) from error
+        return False
+
     def was_replaced(self) -> bool:
         """Whether another file stands where this one was. Raises StorageError."""
         try:
