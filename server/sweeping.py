@@ -45,9 +45,9 @@ class Sweeper:
 
     def note(self, project_id: str) -> None:
         """To be left before the project goes. One that stays, for the deletion was refused, is passed over."""
-        if not any(self._notes.parent.glob("*.mdb")):
-            return
         try:
+            if not any(self._notes.parent.glob("*.mdb")):
+                return
             self._notes.mkdir(exist_ok=True)
             (self._notes / project_id).touch()
         except OSError as error:  # a deletion may be what makes room on the disk
@@ -55,9 +55,16 @@ class Sweeper:
 
     def begin(self) -> None:
         """`sweep` in the background, where there is a note."""
-        if self._notes.is_dir() and any(self._notes.iterdir()):
+        if self._may_have_notes():
             without = "vectors of a deleted project stay in the cache until the next start"
             self._thread = in_background(self._run, "sweeper", without=without)
+
+    def _may_have_notes(self) -> bool:
+        """True, too, where the system does not tell: who sweeps says so in the log, and the deletion is done."""
+        try:
+            return self._notes.is_dir() and any(self._notes.iterdir())
+        except OSError:
+            return True
 
     def sweep(self) -> None:
         """Removes from every cache the vectors of texts that no project's log has, if a project has gone since the

@@ -98,6 +98,14 @@ def test_a_folder_of_someone_else_is_told_and_keeps_nobody_from_the_other_projec
         require_well(server)
 
 
+def test_a_deletion_is_done_where_nobody_can_look_which_vectors_go_with_it(data_dir: Path) -> None:
+    notes = data_dir / "embeddings" / "deleted"
+    notes.mkdir(parents=True, exist_ok=True)
+    with taken_away(notes), served_bound(data_dir) as server:
+        server("delete_project", name="default")
+        assert server("list_projects", status="all")["projects"] == []
+
+
 def test_a_project_that_cannot_be_made_is_refused_and_made_once_it_can_be(data_dir: Path) -> None:
     with served_bound(data_dir) as server:
         server("read_graph")
