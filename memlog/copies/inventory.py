@@ -11,7 +11,6 @@ note of a run.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -25,7 +24,7 @@ from memlog.errors import MemlogError
 from memlog.events import ProjectCreated
 from memlog.projects.project import LOG_FILE
 from memlog.repair.damage import LOG_TABLE, values
-from memlog.storage.disk import write_whole
+from memlog.storage.disk import stands, write_whole
 from memlog.storage.pages import Pages
 
 NOTE, BESIDE, ERASED = "projects.json", "beside", ".erased"
@@ -140,10 +139,9 @@ def copies(folder: Path) -> list[Path]:
 def _is_copy(folder: Path) -> bool:
     """True, too, where the system does not tell: whoever takes it in is told why."""
     try:
-        os.stat(folder / LOG_FILE)
-    except OSError as error:
-        return not isinstance(error, (FileNotFoundError, NotADirectoryError))
-    return True
+        return stands(folder / LOG_FILE)
+    except OSError:
+        return True
 
 
 def made_anew(folder: Path, gone: Path) -> Path:

@@ -25,7 +25,7 @@ from memlog.ids import Prefix
 from memlog.projects.project import LOG_FILE
 from memlog.repair.damage import DAMAGED
 from memlog.rows import Status
-from memlog.storage.disk import make_private, sync_folder
+from memlog.storage.disk import make_private, stands, sync_folder
 from memlog.storage.errors import storage_error
 from memlog.storage.structure import SEAL
 
@@ -135,14 +135,11 @@ class Folders:
         return any(self._is_there(folder / f"{LOG_FILE}{beside}") for beside in (SEAL, DAMAGED))
 
     def _is_there(self, path: Path) -> bool:
-        """Raises StorageError where the system does not tell, which `Path.exists` takes for gone since Python 3.14."""
+        """Raises StorageError where the system does not tell."""
         try:
-            os.stat(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
+            return stands(path)
         except OSError as error:
             raise storage_error(path, error, within=self._data_dir) from error
-        return True
 
     def status(self, folder: Path) -> Status:
         """The one whose home it stands in."""

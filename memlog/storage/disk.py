@@ -13,6 +13,16 @@ def led_to(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
+def stands(path: Path) -> bool:
+    """Whether anything does there. Raises OSError where the system does not tell, which `Path.exists` takes for nothing
+    since Python 3.14."""
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
 def make_private(folder: Path) -> None:
     """Makes `folder`, and those it lies in as the system makes any, where it is not there.
 

@@ -23,7 +23,7 @@ import lmdb
 
 from memlog.errors import Closed, StorageError
 from memlog.patience import require_patience, require_time
-from memlog.storage.disk import sync_folder
+from memlog.storage.disk import stands, sync_folder
 from memlog.storage.errors import DAMAGES, storage_error
 from memlog.storage.files import (
     identity_of,
@@ -376,12 +376,9 @@ class Environment:
     def is_away(self) -> bool:
         """Whether no file stands where this one was. Raises StorageError where the system does not tell."""
         try:
-            os.stat(self.path)
-        except (FileNotFoundError, NotADirectoryError):
-            return True
+            return not stands(self.path)
         except OSError as error:
             raise storage_error(self.path, error) from error
-        return False
 
     def was_replaced(self) -> bool:
         """Whether another file stands where this one was. Raises StorageError."""
