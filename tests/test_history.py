@@ -623,6 +623,28 @@ def test_a_record_that_was_saved_again_since_does_not_come_back_beside_it(
     assert first_memory(project) == [later, first]
 
 
+@pytest.mark.parametrize("cascade", [False, True])
+def test_a_record_that_was_saved_again_unchanged_does_not_vanish_with_its_first_save(
+    project: Project, cascade: bool
+) -> None:
+    before = project.digest()
+    for _ in range(2):
+        do(project, record(("a",), 0.5))
+    first, again = project.head() - 1, project.head()
+    with pytest.raises(Conflict) as caught:
+        do(project, Undo(position=first))
+    assert [problem.path for problem in caught.value.problems] == [f"position {again}"]
+    assert len(first_memory(project)) == 1
+    if not cascade:
+        do(project, Undo(position=again))
+        do(project, Undo(position=project.head()))  # it was saved again after all
+        with pytest.raises(Conflict):
+            do(project, Undo(position=first))
+        do(project, Undo(position=again))
+    do(project, Undo(position=first, cascade=cascade))
+    assert project.digest() == before
+
+
 def test_a_fact_comes_back_beside_one_that_says_the_same(project: Project) -> None:
     do(project, StoreMemory(content="tea"))
     (first,) = first_memory(project)

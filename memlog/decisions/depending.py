@@ -87,6 +87,14 @@ class Stretch:
                 found |= self._saved_since(decode_memory(value))
         return found
 
+    def relied_on(self) -> set[int]:
+        """Positions of later entries that touched a memory that is to go. One may have left it as it was: the same
+        record was saved again. Such counts only as long as it is not undone itself, which rows do not tell.
+        """
+        gone = [key for key, value in self.rows.items() if key[:1] == b"M" and value is None]
+        touched = set().union(*(row_positions(key, self._now) for key in gone))
+        return {each for each in touched if each > self._last}
+
     def _to_be(self, key: bytes) -> bytes | None:
         return self.rows[key] if key in self.rows else self._now.row(key)
 

@@ -117,6 +117,8 @@ class _Undos:
 
     def there(self, positions: set[int], last: int) -> tuple[set[int], set[int]]:
         """Those of `positions`, beyond `last`, that are not undone: commands, and undos that stand."""
+        if not positions:
+            return set(), set()
         self._look_back(last + 1)
         commands = positions - self._undone - self._standing
         return commands, {each for each in self._standing & positions if each <= self._head}
@@ -177,7 +179,8 @@ def _undo_command(entry: Entry, cascade: bool, undos: _Undos) -> Iterator[Event]
     while undoing:  # not by recursion: one may stand in the way of the other a thousand deep
         first, last = undoing[-1].span
         stretch = Stretch(first, last, undos.later)
-        if standing := stretch.blockers() or stretch.at_odds():
+        standing = stretch.blockers() or stretch.at_odds()
+        if standing := standing or undos.there(stretch.relied_on(), last)[0]:
             latest = undoing[-1].latest_of(standing, cascade)
             undoing.append(_Undoing(latest, undos))
             continue
