@@ -6,8 +6,10 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,6 +44,7 @@ from memlog.commands import (
 )
 from memlog.context import Context
 from memlog.decisions import undoing
+from memlog.decisions.restoring import SOFT_FIELDS
 from memlog.errors import Conflict, EntityExists, EntityNotFound, InvalidParameter, MemlogError
 from memlog.events import (
     EntityCreated,
@@ -57,6 +60,7 @@ from memlog.events import (
 )
 from memlog.log import Log
 from memlog.projects.project import Origin, Project
+from memlog.rows import ROW_TYPES
 from memlog.state import State
 from tests.specs import Given
 
@@ -341,6 +345,27 @@ def test_undo_goes_further_back_each_time_and_not_in_circles(project: Project) -
         assert project.digest() == digests[expected]
     with pytest.raises(InvalidParameter, match="no command"):
         do(project, Undo())
+
+
+def test_an_undo_of_several_commands_that_come_to_nothing_can_itself_be_undone(
+    project: Project,
+) -> None:
+    digests = [project.digest()]
+    for command in (create(entity("Jon", "a")), DeleteEntities(entity_names=["Jon"])):
+        do(project, command)
+        digests.append(project.digest())
+    deleted = project.head()
+    do(project, Undo(last=2))
+    assert project.digest() == digests[0]
+    undo = project.head()
+    assert do(project, Undo(position=undo)) == 2
+    assert do(project, Undo(position=undo)) == 0
+    assert project.digest() == digests[2]
+    assert project.is_as_rebuilt()
+    do(project, Undo(position=deleted))
+    assert project.digest() == digests[1]
+    do(project, Undo())
+    assert project.digest() == digests[0]
 
 
 def test_undo_of_more_commands_than_there_are_says_how_many_there_are(project: Project) -> None:
@@ -672,7 +697,7 @@ ABOUT_MEMORIES = st.one_of(
     st.builds(StoreMemory, content=TEXTS),
     st.just(FORGETS),
     st.just(SUPERSEDES),
-    st.just(Undo()),
+    st.builds(Undo, last=st.integers(1, 2)),
     UNDO_AT,
 )
 COMMANDS = st.one_of(
@@ -727,6 +752,44 @@ def test_whatever_happened_the_last_command_can_be_undone_and_redone(
             do(project, Undo(position=project.head(), cascade=True))
             assert project.digest() == after
         assert project.is_as_rebuilt()
+        project.close()
+
+
+TABLES = (b"E", b"N", b"O", b"C", b"I", b"H", b"R", b"K", b"T", b"M", b"A", b"L", b"B", b"X")
+
+
+def rows(project: Project) -> dict[bytes, object]:
+    """All that stands in the tables, but for when it was last touched."""
+
+    def told(key: bytes, row: bytes | None) -> object:
+        kind = ROW_TYPES.get(key[:1])
+        if kind is None or row is None:
+            return row
+        fields = msgspec.structs.asdict(msgspec.msgpack.decode(row, type=kind))
+        return {name: value for name, value in fields.items() if name not in SOFT_FIELDS}
+
+    with project.read() as state:
+        keys = [key for table in TABLES for key in state.keys(table)]
+        return {key: told(key, state.row(key)) for key in keys}
+
+
+@given(HISTORIES)
+def test_what_undoes_all_that_happened_the_latest_first_goes_back_through_every_state_there_was(
+    commands: list[AnyCommand],
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        project = Project(Path(folder) / "prj_1")
+        do(project, CreateProject(name="one"))
+        states = {project.head(): rows(project)}
+        for command in commands:
+            with suppress(MemlogError):
+                do(project, meant(command, project))
+            states[project.head()] = rows(project)
+        *heads, last = states
+        assert rows(project) == states[last]
+        for head, before in pairwise([last, *reversed(heads)]):
+            do(project, Undo(position=head))
+            assert rows(project) == states[before]
         project.close()
 
 

@@ -33,8 +33,9 @@ def undo(command: Undo, state: State, context: Context) -> Iterator[Event]:
     undos = _Undos(state, context)
     if command.position is not None:
         at = _entry_at(command.position, context)
-        if not undos.undone(_span(at, context)):
-            yield from _undo_command(at, command.cascade, undos)
+        for each in _each_undo(at, context):
+            if not undos.undone(each):
+                yield from _undo_command(each, command.cascade, undos)
         return
     commands = undos.commands_back(command.thread)
     for number in range(command.last):
@@ -75,7 +76,9 @@ class _Undos:
         self.later = Later(state)
         self._head = context.head()
         self._spans: dict[int, tuple[int, int] | None] = {}
+        self._commands: dict[int, tuple[int, int]] = {}
         self._given_back: dict[bytes, dict[tuple[int, int], int]] = {}
+        self._latest_undos: dict[tuple[int, int], int] = {}
         self._undone: set[int] = set()
         self._standing: set[int] = set()
         self._seen_from = self._head + 1
@@ -90,21 +93,35 @@ class _Undos:
             self._spans[position] = undone
         return self._spans[position]
 
-    def undone(self, span: tuple[int, int]) -> bool:
-        """Whether a command is undone, by an undo that is not undone itself."""
+    def undone(self, entry: Entry) -> bool:
+        """Whether it is undone, by an undo that is not undone itself."""
         undone = False
-        while (latest := self._undo_of(span)) is not None:
+        while (latest := self._undo_of(entry)) is not None:
             undone = not undone
-            span = _span(latest, self.context)
+            entry = latest
         return undone
 
-    def _undo_of(self, span: tuple[int, int]) -> Entry | None:
-        """The latest undo of what happened there, found by the rows that it gave back."""
-        first, last = span
-        touched = map(self.later.state.touched, range(first, last + 1))
-        keys = {key for each in touched for key in each}
-        latest = max((self._undos_at(key).get(span, 0) for key in keys), default=0)
+    def _undo_of(self, entry: Entry) -> Entry | None:
+        """The latest undo of an entry: with its command, or alone, as it is with an undo."""
+        position = entry.position
+        command = self._command(entry)
+        latest = max(self._latest_undo(command), self._latest_undo((position, position)))
         return self.context.entry_at(latest) if latest else None
+
+    def _command(self, entry: Entry) -> tuple[int, int]:
+        if entry.position not in self._commands:
+            first, last = _span(entry, self.context)
+            self._commands.update(dict.fromkeys(range(first, last + 1), (first, last)))
+        return self._commands[entry.position]
+
+    def _latest_undo(self, span: tuple[int, int]) -> int:
+        """The latest undo of just this span, found by the rows that it gave back; 0 where there is none."""
+        if span not in self._latest_undos:
+            touched = map(self.later.state.touched, range(span[0], span[1] + 1))
+            keys = {key for each in touched for key in each}
+            latest = max((self._undos_at(key).get(span, 0) for key in keys), default=0)
+            self._latest_undos[span] = latest
+        return self._latest_undos[span]
 
     def _undos_at(self, key: bytes) -> dict[tuple[int, int], int]:
         """The latest undo of each span that gave back the row, by span. Read once: a row that was undone and brought
@@ -174,6 +191,16 @@ def _entry_at(position: int, context: Context) -> Entry:
     return entry
 
 
+def _each_undo(entry: Entry, context: Context) -> list[Entry]:
+    """The undos of the command that an entry belongs to, the latest first: each is undone by itself, for together they
+    may come to nothing, and an undo that changes nothing is not noted. Where the command was no undo, the entry."""
+    if not isinstance(entry.event, CommandUndone):
+        return [entry]
+    first, last = _span(entry, context)
+    entries = map(context.entry_at, range(last, first - 1, -1))
+    return [each for each in entries if each and isinstance(each.event, CommandUndone)]
+
+
 def _undo_command(entry: Entry, cascade: bool, undos: _Undos) -> Iterator[Event]:
     undoing = [_Undoing(entry, undos)]
     while undoing:  # not by recursion: one may stand in the way of the other a thousand deep
@@ -201,7 +228,7 @@ class _Undoing:
                 + ("lost with a damage" if entry.event.lost else "erased for good"),
                 suggestion="Call get_history to see what is left.",
             )
-        self.span = first, last = _span(entry, context)
+        self.span = first, last = _at_once(entry, context)
         if any(_is_of_the_project(context.entry_at(each)) for each in range(first, last + 1)):
             raise InvalidParameter(
                 f"Position {entry.position} is about the life of the project, which undo does not change",
@@ -229,6 +256,13 @@ class _Undoing:
 def _span(entry: Entry, context: Context) -> tuple[int, int]:
     """The first and last position of the command that `entry` belongs to."""
     return _end_of_command(entry, -1, context), _end_of_command(entry, 1, context)
+
+
+def _at_once(entry: Entry, context: Context) -> tuple[int, int]:
+    """The same; of an undo its own position, as the undos of a command are undone one by one."""
+    position = entry.position
+    undo = isinstance(entry.event, CommandUndone)
+    return (position, position) if undo else _span(entry, context)
 
 
 def _end_of_command(entry: Entry, step: int, context: Context) -> int:
