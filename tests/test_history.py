@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 
 import msgspec
@@ -814,6 +814,82 @@ def of_one_command(position: int, project: Project) -> list[int]:
         entries = list(log.read(0))
     command = entries[position - 1].command_id
     return [each.position for each in entries if each.command_id == command]
+
+
+STEPS_MAX = 300
+
+
+def as_told(position: int, project: Project) -> Iterator[int]:
+    """Does what each refusal says, the latest that it names first, and tells at which position, until it is done or a
+    refusal names nothing more to undo."""
+    wanted = [position]
+    while wanted:
+        yield wanted[-1]
+        try:
+            do(project, Undo(position=wanted[-1]))
+            wanted.pop()
+        except Conflict as refused:
+            if not refused.problems:
+                assert refused.suggestion == undoing.ANEW
+                return
+            wanted.append(max(int(each.path.split()[-1]) for each in refused.problems))
+
+
+@given(st.lists(COMMANDS | UNDO_AT, max_size=30), st.integers(2, 30))
+def test_who_does_what_a_refusal_says_comes_to_an_end(
+    commands: list[AnyCommand], position: int
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        project = Project(Path(folder) / "prj_1")
+        do(project, CreateProject(name="one"))
+        for command in commands:
+            with suppress(MemlogError):
+                do(project, meant(command, project))
+        if position <= project.head():
+            steps = list(islice(as_told(position, project), STEPS_MAX))
+            assert len(steps) < STEPS_MAX, steps
+        project.close()
+
+
+def test_an_undo_made_as_a_refusal_says_is_not_named_as_in_the_way_itself(
+    project: Project,
+) -> None:
+    do(project, record(("x",), 0.5))
+    do(project, ForgetMemory(id=first_memory(project)[0]))
+    forgot = project.head()
+    do(project, record(("y",), 0.5))
+    do(project, Undo())
+    wanted = project.head()
+    do(project, Undo(position=forgot))
+    brought_back = project.head()
+    do(project, record(("z",), 0.5))
+    again = project.head()
+    assert list(as_told(wanted, project)) == [wanted, again, wanted, brought_back, wanted]
+    with project.read() as state:
+        assert [row.tags for row in state.memories()] == [("y",)]
+
+
+def test_what_another_undo_brought_back_of_an_undone_command_is_said_to_go_with_that_command(
+    project: Project,
+) -> None:
+    before = project.digest()
+    do(project, create(entity("Gina")))
+    created = project.head()
+    jon = SavedEntity(
+        name="Jon",
+        entity_type="Person",
+        observations=["was a banker"],
+        relations=[SavedRelation(target_entity="Gina", relation_type="knows")],
+    )
+    do(project, SaveMemory(entities=[jon]))
+    related = project.head()
+    do(project, DeleteEntities(entity_names=["Gina"]))
+    deleted = project.head()
+    do(project, Undo(position=related))
+    undo = project.head()
+    do(project, Undo(position=deleted))  # with the relation to Jon
+    assert list(as_told(created, project)) == [created, undo, created, related, created]
+    assert project.digest() == before
 
 
 def undone(project: Project, after: int) -> list[object]:

@@ -43,6 +43,11 @@ class Stretch:
         self._before, self._after = now.at(first - 1), now.at(last)
         self.rows, self._blocked = restore(first, last, now)
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether nothing of it is left to take back."""
+        return not self.rows and not self._blocked
+
     def blockers(self) -> set[int]:
         """Positions of later entries that depend on what is to be undone."""
         found: set[int] = set()

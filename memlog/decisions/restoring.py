@@ -41,7 +41,7 @@ def restore(first: int, last: int, state: State) -> Restored:
                 restored.rows[key] = was
         elif (merged := _merged(key, was, became, now)) is not None:
             restored.rows[key] = merged
-        elif now != was:
+        elif _told_apart(key, was, now):
             restored.blocked.append(key)
     return restored
 

@@ -25,6 +25,7 @@ from memlog.state import State
 
 CASCADE = "Pass cascade=true to undo those first, or undo them one by one."
 BY_HAND = "Cascade takes back no undo: do it by position, or write anew what is wanted."
+ANEW = "What undos brought back stands in the way, and no undo takes it away: write anew what is wanted."
 SEARCHED_BACK_MAX = 100_000
 """How far back the last command of a thread is looked for, in entries that have to be read."""
 
@@ -79,7 +80,8 @@ class _Undos:
         self._commands: dict[int, tuple[int, int]] = {}
         self._given_back: dict[bytes, dict[tuple[int, int], int]] = {}
         self._latest_undos: dict[tuple[int, int], int] = {}
-        self._undone: set[int] = set()
+        self._undone: dict[int, int] = {}
+        """What is undone, and where it was."""
         self._standing: set[int] = set()
         self._seen_from = self._head + 1
         """From there on it is known what is undone, and which undos stand."""
@@ -132,13 +134,43 @@ class _Undos:
             self._given_back[key] = {span: position for span, position in spans if span is not None}
         return self._given_back[key]
 
-    def there(self, positions: set[int], last: int) -> tuple[set[int], set[int]]:
-        """Those of `positions`, beyond `last`, that are not undone: commands, and undos that stand."""
-        if not positions:
-            return set(), set()
+    def commands(self, positions: set[int], last: int) -> set[int]:
+        """Those of `positions`, beyond `last`, at which a command did something that is not undone."""
+        if positions:
+            self._look_back(last + 1)
+        return positions - self._undone.keys() - self._standing
+
+    def undos(self, positions: set[int], last: int) -> set[int]:
+        """Those at which stands an undo that is in the way. One that took back what is beyond `last` itself is not: the
+        advice to undo it would lead back to where it was made, and so on in circles."""
         self._look_back(last + 1)
-        commands = positions - self._undone - self._standing
-        return commands, {each for each in self._standing & positions if each <= self._head}
+        undos = {each for each in self._standing & positions if self._goes_back_to(last, each)}
+        undos = set(filter(self.leaves_some, undos))
+        undos = undos or set(filter(self.leaves_some, self._that_left_some(positions)))
+        return {each for each in undos if each <= self._head}
+
+    def not_gone(self, positions: set[int], last: int) -> set[int]:
+        """Those of `commands` of which something is left that an undo would take back."""
+        return set(filter(self.leaves_some, self.commands(positions, last)))
+
+    def leaves_some(self, position: int) -> bool:
+        """Whether its undo would take something back."""
+        entry = self.context.entry_at(position)
+        assert entry is not None, "what changed a row is in the log"
+        if self.undone(entry):
+            return False
+        return not Stretch(*_at_once(entry, self.context), self.later).is_gone
+
+    def _goes_back_to(self, last: int, undo: int) -> bool:
+        span = self.span(undo)
+        return span is not None and span[0] <= last
+
+    def _that_left_some(self, positions: set[int]) -> set[int]:
+        """The undos of commands of which something is there all the same: it was gone then, and another undo brought
+        it back. Where such an undo is undone, all of its command can be."""
+        undone = positions & self._undone.keys()
+        commands = {each for each in undone if self.span(each) is None}
+        return {self._undone[each] for each in commands} - positions
 
     def note(self) -> None:
         """The undo at the head was made a moment ago. If it took back one that stood it was the last: a cascade
@@ -177,7 +209,7 @@ class _Undos:
     def _see(self, position: int) -> None:
         span = self.span(position)
         if span is not None and position not in self._undone:
-            self._undone.update(range(span[0], span[1] + 1))
+            self._undone.update(dict.fromkeys(range(span[0], span[1] + 1), position))
             self._standing.add(position)
 
 
@@ -207,9 +239,9 @@ def _undo_command(entry: Entry, cascade: bool, undos: _Undos) -> Iterator[Event]
         first, last = undoing[-1].span
         stretch = Stretch(first, last, undos.later)
         standing = stretch.blockers() or stretch.at_odds()
-        if standing := standing or undos.there(stretch.relied_on(), last)[0]:
+        if standing := standing or undos.not_gone(stretch.relied_on(), last):
             latest = undoing[-1].latest_of(standing, cascade)
-            undoing.append(_Undoing(latest, undos))
+            undoing.append(_Undoing(latest, undos, asked=False))
             continue
         undoing.pop()
         if stretch.rows:
@@ -220,7 +252,7 @@ def _undo_command(entry: Entry, cascade: bool, undos: _Undos) -> Iterator[Event]
 class _Undoing:
     """One command that is to be undone, and what of later ones was undone for it."""
 
-    def __init__(self, entry: Entry, undos: _Undos) -> None:
+    def __init__(self, entry: Entry, undos: _Undos, asked: bool = True) -> None:
         context = undos.context
         if isinstance(entry.event, Erased):
             raise InvalidParameter(
@@ -234,23 +266,34 @@ class _Undoing:
                 f"Position {entry.position} is about the life of the project, which undo does not change",
                 suggestion="Use archive_project and restore_project.",
             )
-        self._undos = undos
+        self._undos, self._asked = undos, asked
         self._tried: set[int] = set()
 
     def latest_of(self, standing: set[int], cascade: bool) -> Entry:
         """The latest command of those in the way. Raises Conflict where it is not to be undone or that did not help."""
-        first, last = self.span
-        undos = self._undos
-        commands, undoing = undos.there(standing, last)
-        commands -= self._tried
+        undos, (_, last) = self._undos, self.span
+        commands = undos.commands(standing, last) - self._tried
         if not commands or not cascade:
-            advice = CASCADE if commands else BY_HAND
-            raise _depended_on(first, last, commands or undoing, advice, undos.context)
+            raise self._refusal(commands, standing)
         latest = undos.context.entry_at(max(commands))
         assert latest is not None, "what changed a row is in the log"
         start, end = _span(latest, undos.context)
         self._tried.update(range(start, end + 1))
         return latest
+
+    def _refusal(self, commands: set[int], standing: set[int]) -> Conflict:
+        undos, (first, last) = self._undos, self.span
+        commands = set(filter(undos.leaves_some, commands))
+        undoing = set() if commands else undos.undos(standing, last)
+        advice = CASCADE if commands else BY_HAND if undoing else self._advice_alone()
+        return _depended_on(first, last, commands or undoing, advice, undos.context)
+
+    def _advice_alone(self) -> str:
+        """What to do where nothing is left in the way that could be named."""
+        if self._asked:
+            return ANEW
+        # what a cascade took back a moment ago stands in the way
+        return f'Undo it first: {{"position": {self.span[0]}}}. Then try this again.'
 
 
 def _span(entry: Entry, context: Context) -> tuple[int, int]:
@@ -298,8 +341,6 @@ def _depended_on(
             f'Undo it first: {{"position": {position}}}.',
         )
         named.setdefault(entry.command_id, problem)
-    if not named:  # what a cascade took back a moment ago stands in the way
-        suggestion = f'Undo it first: {{"position": {first}}}. Then try this again.'
     return Conflict(
         f"What {positions(first, last)} did cannot be undone alone: later commands depend on it",
         suggestion=suggestion,
