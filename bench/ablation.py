@@ -48,6 +48,10 @@ def _alike(asked: Any, weight: Any, stored: Any, beside: Any, said: Any) -> Any:
     return late.interaction(asked, np.ones_like(weight), stored, beside, said)
 
 
+def _no_form(word: str) -> None:
+    """Looks for no other words that begin as it does."""
+
+
 def _nobody(rows: Rows, among: Any, at: int | None) -> Any:
     return np.empty(0, np.int64)
 
@@ -59,6 +63,7 @@ NO_COMPANIONS: Changes = {(Rows, "companions"): _nobody}
 NO_NAMES: Changes = {(ranking, "NAMED_BONUS"): 0.0}
 NO_ASKING: Changes = {(ranking, "ASKING_DEDUCTION"): 0.0}
 NO_DATES: Changes = {(leaves, "DATES_MAX"): 0}
+NO_FORMS: Changes = {(leaves, "_beginning"): _no_form}
 
 _CHANGES: Mapping[str, Changes] = {
     "as it is": {},
@@ -73,6 +78,7 @@ _CHANGES: Mapping[str, Changes] = {
     "names in the question count nothing": NO_NAMES,
     "questions are no worse": NO_ASKING,
     "dates in the question are words like others": NO_DATES,
+    "other forms of words count nothing": NO_FORMS,
     "looking at 20": {(closely, "CLOSE_MAX"): 20},
     "looking at 75": {(closely, "CLOSE_MAX"): 75},
     "words and meaning alone": {
@@ -83,6 +89,7 @@ _CHANGES: Mapping[str, Changes] = {
         **NO_NAMES,
         **NO_ASKING,
         **NO_DATES,
+        **NO_FORMS,
     },
 }
 

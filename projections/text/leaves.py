@@ -54,10 +54,10 @@ MISSPELT_LETTERS_MAX = 64
 """Longer ones are no words: what finds those near to one grows with it, to a hundred megabytes for 10,000 letters."""
 
 BEGINNING_LETTERS_MIN, BEGINNING_TENTHS = 4, 6
-"""A word that begins with so many letters of one which no text has, and so much of it, may be another form of it."""
+"""What begins with so many letters of a word, and so much of it, may be another form of it."""
 
 MISSPELT_SHARE = 0.5
-BEGINNING_SHARE = 0.25
+BEGINNING_SHARE = 0.1
 UNKNOWN_SHARE = 0.5
 """Of its rarity, for a word that no text has: it would count as the rarest of all, though it tells no text from
 another. What a question is wrapped in, as a greeting or a plea, is of such words; so is what has another word there."""
@@ -91,11 +91,12 @@ class Leaves:
         self._rarities: dict[str, float] = {}
         self._said: dict[str, bool] = {}
 
-    def clause(self, leaf: Leaf, *, alone: bool) -> Clause | None:
-        """None where there is nothing to look up: stop words count only where they stand `alone`."""
+    def clause(self, leaf: Leaf, *, alone: bool, loosely: bool = False) -> Clause | None:
+        """None where there is nothing to look up: stop words count only where they stand `alone`. Other forms of words,
+        and longer ones that have them, count `loosely`, where nothing is kept out by it."""
         match leaf:
             case Words(text):
-                return self._any_of(text, keep_stop_words=alone)
+                return self._any_of(text, keep_stop_words=alone, loosely=loosely)
             case Phrase(text):
                 words = _exact(text)
                 return self._phrase(words, *_cut(text)) if words else self._symbols(text)
@@ -118,7 +119,7 @@ class Leaves:
 
     # -- plain words
 
-    def _any_of(self, text: str, *, keep_stop_words: bool) -> Clause | None:
+    def _any_of(self, text: str, *, keep_stop_words: bool, loosely: bool) -> Clause | None:
         """Any word of `text`, or emoji. A word like `X-4471-b` or `applyDiscount` is its words, and more where they
         stand together."""
         stems: dict[str, _Typed] = {}
@@ -142,7 +143,7 @@ class Leaves:
             stems = stop_stems
         clauses: list[Clause] = []
         for stem in self._rarest(stems, lambda stem: Term("words", stem)):
-            clauses += self._word(stem, stems[stem])
+            clauses += self._word(stem, stems[stem], loosely)
         clauses += [self._phrase(list(words)) for words in self._rarest(identifiers, InOrder)]
         clauses += [self._anywhere(symbol) for symbol in list(symbols)[:TERMS_MAX]]
         clauses += self._dated(text)
@@ -158,17 +159,20 @@ class Leaves:
         counts = [self._having(documents(each)) or math.inf for each in every]
         return [every[at] for at in sorted(range(len(every)), key=counts.__getitem__)[:TERMS_MAX]]
 
-    def _word(self, stem: str, typed: _Typed) -> list[Clause]:
+    def _word(self, stem: str, typed: _Typed, loosely: bool) -> list[Clause]:
         if analysis.is_unpaired(stem):
             return [self._anywhere(stem)]
         number = _number(typed.word)
         if number is None and not self._is_said(stem):
             # Looked up all the same, in vain or among what has died: a part of a query that finds nothing is not one
             # that asks for nothing.
-            return self._meant(stem, typed) or [Term("words", stem)]
+            return self._meant(stem, typed, loosely) or [Term("words", stem)]
         documents = number or Term("words", stem)
         idf = self._idf(self._having(documents))
-        return [scored(documents, idf), scored(Term("repeated", stem), idf * REPEATED_SHARE)]
+        found = [scored(documents, idf), scored(Term("repeated", stem), idf * REPEATED_SHARE)]
+        if loosely and (beginning := _beginning(typed.word)):
+            found.append(scored(beginning, idf * BEGINNING_SHARE))
+        return found
 
     def _is_said(self, stem: str) -> bool:
         """Whether a text has the word that lives, or lived then."""
@@ -186,14 +190,12 @@ class Leaves:
             return True
         return self._having(Joined(must=(documents,), without=(_RETIRED,))) > 0
 
-    def _meant(self, stem: str, typed: _Typed) -> list[Clause]:
+    def _meant(self, stem: str, typed: _Typed, loosely: bool) -> list[Clause]:
         """What a word that no text has may be meant for: those that are near to it or begin as it does, each a share of
         what a word counts; and longer ones, as `Wohnungsschlüssel` for `Schlüssel`."""
-        meant = (
-            (self._near(stem, typed.word), MISSPELT_SHARE),
-            (_beginning(typed.word), BEGINNING_SHARE),
-            (self._within(typed), 1),
-        )
+        meant = [(self._near(stem, typed.word), MISSPELT_SHARE)]
+        if loosely:
+            meant += [(_beginning(typed.word), BEGINNING_SHARE), (self._within(typed), 1)]
         counts = [(clause, self._having(clause), share) for clause, share in meant if clause]
         return [
             scored(clause, self._idf(having) * share) for clause, having, share in counts if having

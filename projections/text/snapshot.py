@@ -60,7 +60,7 @@ class TextSnapshot:
 
         root, leaves = query.root, self._leaves(scope.at)
         if isinstance(root, Words | Phrase | Prefix):
-            asked = leaves.clause(root, alone=True)
+            asked = leaves.clause(root, alone=True, loosely=True)
             if asked is None:
                 return []
             return self.best(_narrowed([asked, *_among(of)], scope), limit)
