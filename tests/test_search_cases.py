@@ -379,6 +379,13 @@ NOTES = {
     "road": "Stockholm marathon in June",
     "seal": "Der Schlüssel zum Keller hängt im Flur",
     "slip": "Spendenquittungen liegen im grünen Ordner",
+    "book": "Книга лежить на столі",
+    "cafe": "Кава без цукру, але з молоком",
+    "door": "Двері відчиняються двома ключами",
+    "keys": "Ключ от гаража висит в прихожей",
+    "read": "На полке стоят старые книги по истории",
+    "tram": "Трамвай приходит в восемь утра",
+    "work": "Работает в банке с понедельника по пятницу",
     "wash": "Die Waschmaschine verliert Wasser",
     "ways": "Fährt lieber mit dem Nachtzug",
     "wren": "Has a daughter named Ella who is seven",
@@ -435,6 +442,15 @@ def test_what_has_a_word_by_itself_comes_before_what_has_it_within_a_longer_one(
 ) -> None:
     found = notes("search_nodes", query="Schlüssel", mode="hybrid")["entities"]
     assert [entity["name"] for entity in found[:2]] == ["seal", "lock"]
+
+
+def test_what_has_another_form_of_a_word_comes_before_what_is_like_its_pieces(
+    notes: Client,
+) -> None:
+    """Of the Russian and Ukrainian notes, those about keys and books."""
+    for word, names in {"ключ": ["keys", "door"], "книга": ["book", "read"]}.items():
+        found = notes("search_nodes", query=word, mode="hybrid")["entities"]
+        assert [entity["name"] for entity in found[:2]] == names
 
 
 @pytest.mark.parametrize(("word", "name"), [("Jahersbeitrag", "fees"), ("vergben", "duty")])

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from projections.embedding.pieces import Asked
 from projections.search.candidates import Candidates
@@ -27,6 +26,9 @@ longer (docs/search.md)."""
 WITHIN_LETTERS_MIN = 4
 """From how many letters on a word is taken to be told by a longer one that has it: three stand in many that have
 nothing to do with it, as `orm` in `platform`."""
+
+FORM_SHARE = 0.9
+"""How much of such a word those are taken to have that have another form of it, beside those that have it."""
 
 
 class Ranking(NamedTuple):
@@ -54,7 +56,8 @@ def ordered_closely(
 ) -> Ranking:
     """The candidates and what came in beside them, which they are told. What the pieces of the query count is known,
     where there are any; and which documents are `dated` as the query says, in whatever words."""
-    whole = _having_all(candidates, asked.pieces)
+    having = _having(candidates, asked.pieces)
+    whole = having == 1.0
     if not candidates.bm25[whole].any():
         candidates.bm25[whole] = candidates.bm25.max(initial=0.0) or 1.0
     first = ordered(candidates).places
@@ -80,7 +83,7 @@ def ordered_closely(
         said = np.outer(named, date_pieces(asked.pieces)) if named.any() else None
         answering = interaction(asked.pieces, asked.counted, stored, around.beside_close, said)
         late[around.close] = answering[: len(around.close)]
-        _raise(late, np.append(whole, np.zeros(around.new, np.bool_))[every])
+        _raise(late, np.append(having, np.zeros(around.new, np.float32))[every])
     close = np.zeros(len(every), np.bool_)
     close[around.close] = True
     # Of those that have no vector as yet, the first few would have been looked at.
@@ -98,17 +101,20 @@ def ordered_closely(
     return _ranked(candidates, every, late, features)
 
 
-def _having_all(candidates: Candidates, asked: Asked | None) -> NDArray[np.bool_]:
-    """Which candidates have every word of the query: those that have words of it and hold it as it was typed.
+def _having(candidates: Candidates, asked: Asked | None) -> Scores:
+    """How much of the query candidates have at least, 0..1: all of it those that have words of it and hold it as it was
+    typed.
 
     Of one word that the model reads in pieces, as one of another language or a slip: all that hold it, be it within a
-    longer word, or else those that have a word near to it. Pieces say little of what a word means, and what is near to
-    them less.
+    longer word, and most of it those that have another form of it, or a word near to it; where none holds it these have
+    all. Pieces say little of what a word means, and what is near to them less.
     """
     worded, holding = candidates.bm25 > 0, candidates.part > 0
     if asked is None or not _is_one_in_pieces(asked):
-        return worded & holding
-    return holding if holding.any() else worded
+        return (worded & holding).astype(np.float32)
+    if not holding.any():
+        return worded.astype(np.float32)
+    return np.where(holding, 1.0, np.where(worded, FORM_SHARE, 0.0)).astype(np.float32)
 
 
 def _is_one_in_pieces(asked: Asked) -> bool:
@@ -118,11 +124,11 @@ def _is_one_in_pieces(asked: Asked) -> bool:
     return len(worded) > len({*worded}) == 1 and len(worded[0][1]) >= WITHIN_LETTERS_MIN
 
 
-def _raise(late: Scores, whole: NDArray[np.bool_]) -> None:
-    """What has the whole query: word by word, nothing that was looked at answers better."""
-    raised = whole & ~np.isnan(late)
-    if raised.any():
-        late[raised] = np.nanmax(late)
+def _raise(late: Scores, having: Scores) -> None:
+    """What has the whole query answers as well, word by word, as the best that was looked at."""
+    known = (having > 0) & ~np.isnan(late)
+    if known.any():
+        late[known] = np.maximum(late[known], having[known] * np.nanmax(late))
 
 
 def _features(candidates: Candidates, places: Places, **looked_at: Any) -> Features:
