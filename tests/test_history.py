@@ -62,6 +62,7 @@ from memlog.log import Log
 from memlog.projects.project import Origin, Project
 from memlog.rows import ROW_TYPES
 from memlog.state import State
+from tests.counted import CountedRows
 from tests.specs import Given
 
 JON = EntityCreated("ent_1", "Jon", "person")
@@ -964,3 +965,52 @@ def test_an_undo_of_many_commands_reads_each_entry_a_few_times_however_many_they
             f"e{number}" for number in range(400) if number % 10
         }
     project.close()
+
+
+def rows_read(project: Project, command: AnyCommand, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many rows and entries are read to decide about it, be it refused or not."""
+    monkeypatch.setattr("memlog.projects.project.LmdbRows", CountedRows)
+    before, entries, look = CountedRows.reads, 0, Log.entry
+
+    def counted(log: Log, position: int) -> Entry | None:
+        nonlocal entries
+        entries += 1
+        return look(log, position)
+
+    monkeypatch.setattr(Log, "entry", counted)
+    with suppress(Conflict):
+        do(project, command)
+    monkeypatch.undo()
+    return CountedRows.reads - before + entries
+
+
+def test_of_a_command_that_is_in_the_way_of_an_undo_each_part_is_read_a_few_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = []
+    for facts in (100, 400):
+        project = Project(tmp_path / f"prj_{facts}")
+        do(project, CreateProject(name="one"))
+        do(project, create(entity("Jon")))
+        born = project.head()
+        do(project, add("Jon", *(f"is {number}" for number in range(facts))))
+        read.append(rows_read(project, Undo(position=born), monkeypatch))
+        project.close()
+    assert read[1] < 5 * read[0]
+
+
+def test_a_cascade_over_a_record_saved_again_and_again_looks_once_at_what_of_each_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = []
+    for times in (50, 200):
+        project = Project(tmp_path / f"prj_{times}")
+        do(project, CreateProject(name="one"))
+        saved = project.head() + 1
+        for _ in range(times):
+            do(project, CreateMemory(memory_type="note", content="x", source="s", confidence=0.5))
+        command = Undo(position=saved, cascade=True)
+        read.append(rows_read(project, command, monkeypatch))
+        assert project.head() == 1 + 2 * times
+        project.close()
+    assert read[1] < 5 * read[0]

@@ -43,11 +43,6 @@ class Stretch:
         self._before, self._after = now.at(first - 1), now.at(last)
         self.rows, self._blocked = restore(first, last, now)
 
-    @property
-    def is_gone(self) -> bool:
-        """Whether nothing of it is left to take back."""
-        return not self.rows and not self._blocked
-
     def blockers(self) -> set[int]:
         """Positions of later entries that depend on what is to be undone."""
         found: set[int] = set()
@@ -97,8 +92,7 @@ class Stretch:
         record was saved again. Such counts only as long as it is not undone itself, which rows do not tell.
         """
         gone = [key for key, value in self.rows.items() if key[:1] == b"M" and value is None]
-        touched = set().union(*(row_positions(key, self._now) for key in gone))
-        return {each for each in touched if each > self._last}
+        return set().union(*(self._later.touches.beyond(key, self._last) for key in gone))
 
     def _to_be(self, key: bytes) -> bytes | None:
         return self.rows[key] if key in self.rows else self._now.row(key)
@@ -185,6 +179,7 @@ class Later:
     def __init__(self, state: State) -> None:
         self.state = state
         self.changes = _Where(changed_at, state)
+        self.touches = _Where(lambda key, position, state: True, state)
         self.renames = _Where(_renamed_at, state)
         """Where an entity got another name, by the key of its row."""
         self._births: dict[bytes, dict[bytes, int]] = {}
@@ -212,6 +207,7 @@ class Later:
         """An entry was added at `position`, beyond all others."""
         for key in self.state.touched(position):
             self.changes.note(key, position)
+            self.touches.note(key, position)
             self.renames.note(key, position)
             living = self._births.get(key[:-8] if key[:1] == b"O" else key[:TOUCHING_BYTES])
             if living is None:

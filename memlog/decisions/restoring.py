@@ -9,6 +9,7 @@ so both see the same.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -30,6 +31,21 @@ class Restored(NamedTuple):
 def restore(first: int, last: int, state: State) -> Restored:
     """What it takes to make the rows that `first` to `last` changed as they were before."""
     restored = Restored({}, [])
+    for key, can_be, row in _each(first, last, state):
+        if can_be:
+            restored.rows[key] = row
+        else:
+            restored.blocked.append(key)
+    return restored
+
+
+def is_gone(first: int, last: int, state: State) -> bool:
+    """Whether nothing of it is left to take back. Reads no further than to the first row that is."""
+    return next(_each(first, last, state), None) is None
+
+
+def _each(first: int, last: int, state: State) -> Iterator[tuple[bytes, bool, bytes | None]]:
+    """The key of each row that is to be another, whether it can be, and as what."""
     before, after = state.at(first - 1), state.at(last)
     keys = dict.fromkeys(
         key for position in range(first, last + 1) for key in state.touched(position)
@@ -38,12 +54,11 @@ def restore(first: int, last: int, state: State) -> Restored:
         was, became, now = before.row(key), after.row(key), state.row(key)
         if now == became or (was is None and not _told_apart(key, became, now)):
             if now != was:
-                restored.rows[key] = was
+                yield key, True, was
         elif (merged := _merged(key, was, became, now)) is not None:
-            restored.rows[key] = merged
+            yield key, True, merged
         elif _told_apart(key, was, now):
-            restored.blocked.append(key)
-    return restored
+            yield key, False, None
 
 
 def changed_at(key: bytes, position: int, state: State) -> bool:

@@ -9,6 +9,7 @@ from memlog.codec import Entry
 from memlog.commands import Undo
 from memlog.context import Context
 from memlog.decisions.depending import Later, Stretch
+from memlog.decisions.restoring import is_gone
 from memlog.decisions.touching import row_positions
 from memlog.errors import Conflict, InvalidParameter, Problem
 from memlog.events import (
@@ -82,9 +83,13 @@ class _Undos:
         self._latest_undos: dict[tuple[int, int], int] = {}
         self._undone: dict[int, int] = {}
         """What is undone, and where it was."""
+        self._left_some: dict[int, bool] = {}
+        """Where the undo would take something back, until another is made."""
         self._standing: set[int] = set()
         self._seen_from = self._head + 1
         """From there on it is known what is undone, and which undos stand."""
+        self._undos_seen: dict[tuple[int, int], int] = {}
+        """The latest of them by what it took back."""
 
     def span(self, position: int) -> tuple[int, int] | None:
         """The first and last position of what was undone at `position`; None where nothing was."""
@@ -105,10 +110,15 @@ class _Undos:
 
     def _undo_of(self, entry: Entry) -> Entry | None:
         """The latest undo of an entry: with its command, or alone, as it is with an undo."""
-        position = entry.position
-        command = self._command(entry)
-        latest = max(self._latest_undo(command), self._latest_undo((position, position)))
+        latest = max(map(self._latest_undo, {self._command(entry), self.at_once(entry)}))
         return self.context.entry_at(latest) if latest else None
+
+    def at_once(self, entry: Entry) -> tuple[int, int]:
+        """The first and last position of what is undone with an entry: its command; of an undo it alone, as the undos
+        of a command are undone one by one."""
+        position = entry.position
+        undo = isinstance(entry.event, CommandUndone)
+        return (position, position) if undo else self._command(entry)
 
     def _command(self, entry: Entry) -> tuple[int, int]:
         if entry.position not in self._commands:
@@ -117,7 +127,10 @@ class _Undos:
         return self._commands[entry.position]
 
     def _latest_undo(self, span: tuple[int, int]) -> int:
-        """The latest undo of just this span, found by the rows that it gave back; 0 where there is none."""
+        """The latest undo of just this span; 0 where there is none. Where the log was not gone over that far, it is
+        found by the rows that it gave back."""
+        if self._seen_from <= span[1] + 1:
+            return self._undos_seen.get(span, 0)
         if span not in self._latest_undos:
             touched = map(self.later.state.touched, range(span[0], span[1] + 1))
             keys = {key for each in touched for key in each}
@@ -138,7 +151,7 @@ class _Undos:
         """Those of `positions`, beyond `last`, at which a command did something that is not undone."""
         if positions:
             self._look_back(last + 1)
-        return positions - self._undone.keys() - self._standing
+        return {each for each in positions if each not in self._undone} - self._standing
 
     def undos(self, positions: set[int], last: int) -> set[int]:
         """Those at which stands an undo that is in the way. One that took back what is beyond `last` itself is not: the
@@ -150,16 +163,21 @@ class _Undos:
         return {each for each in undos if each <= self._head}
 
     def not_gone(self, positions: set[int], last: int) -> set[int]:
-        """Those of `commands` of which something is left that an undo would take back."""
-        return set(filter(self.leaves_some, self.commands(positions, last)))
+        """Those of `commands` up to the latest of which something is left that an undo would take back."""
+        there = sorted(self.commands(positions, last))
+        while there and not self.leaves_some(there[-1]):
+            there.pop()
+        return set(there)
 
     def leaves_some(self, position: int) -> bool:
         """Whether its undo would take something back."""
-        entry = self.context.entry_at(position)
-        assert entry is not None, "what changed a row is in the log"
-        if self.undone(entry):
-            return False
-        return not Stretch(*_at_once(entry, self.context), self.later).is_gone
+        if position not in self._left_some:
+            entry = self.context.entry_at(position)
+            assert entry is not None, "what changed a row is in the log"
+            first, last = self.at_once(entry)
+            left = not self.undone(entry) and not is_gone(first, last, self.later.state)
+            self._left_some.update(dict.fromkeys(range(first, last + 1), left))
+        return self._left_some[position]
 
     def _goes_back_to(self, last: int, undo: int) -> bool:
         span = self.span(undo)
@@ -177,6 +195,7 @@ class _Undos:
         takes back none."""
         position = self.context.head()
         self.later.note(position)
+        self._left_some.clear()
         self._see(position)
 
     def commands_back(self, thread: str | None) -> Iterator[Entry]:
@@ -208,7 +227,10 @@ class _Undos:
 
     def _see(self, position: int) -> None:
         span = self.span(position)
-        if span is not None and position not in self._undone:
+        if span is None:
+            return
+        self._undos_seen[span] = max(position, self._undos_seen.get(span, 0))
+        if position not in self._undone:
             self._undone.update(dict.fromkeys(range(span[0], span[1] + 1), position))
             self._standing.add(position)
 
@@ -260,7 +282,7 @@ class _Undoing:
                 + ("lost with a damage" if entry.event.lost else "erased for good"),
                 suggestion="Call get_history to see what is left.",
             )
-        self.span = first, last = _at_once(entry, context)
+        self.span = first, last = undos.at_once(entry)
         if any(_is_of_the_project(context.entry_at(each)) for each in range(first, last + 1)):
             raise InvalidParameter(
                 f"Position {entry.position} is about the life of the project, which undo does not change",
@@ -299,13 +321,6 @@ class _Undoing:
 def _span(entry: Entry, context: Context) -> tuple[int, int]:
     """The first and last position of the command that `entry` belongs to."""
     return _end_of_command(entry, -1, context), _end_of_command(entry, 1, context)
-
-
-def _at_once(entry: Entry, context: Context) -> tuple[int, int]:
-    """The same; of an undo its own position, as the undos of a command are undone one by one."""
-    position = entry.position
-    undo = isinstance(entry.event, CommandUndone)
-    return (position, position) if undo else _span(entry, context)
 
 
 def _end_of_command(entry: Entry, step: int, context: Context) -> int:
