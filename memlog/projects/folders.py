@@ -111,16 +111,16 @@ class Folders:
         is taken for there, and those of a home that cannot be are left out: nobody is kept from the others, and `of`
         says what is wrong."""
         return {
-            folder.name
+            name
             for home in _HOMES.values()
-            for folder in self._in(self._data_dir / home)
-            if folder.name.startswith("prj_") and self._may_be_there(folder)
+            for name in self._in(home)
+            if name.startswith("prj_") and self._may_be_there(self._data_dir / home / name)
         }
 
-    def _in(self, home: Path) -> list[Path]:
-        """What stands there, as far as the system tells."""
+    def _in(self, home: str) -> list[str]:
+        """The names of what stands there, as far as the system tells."""
         with suppress(OSError):
-            return [home / name for name in os.listdir(home)]
+            return os.listdir(self._data_dir / home)
         return []
 
     def _may_be_there(self, folder: Path) -> bool:
@@ -147,7 +147,7 @@ class Folders:
 
     def standing(self) -> set[str]:
         """What stands in the homes, by name. It costs less than `of` each: what is not among them may have moved."""
-        return {each.name for home in _HOMES.values() for each in self._in(self._data_dir / home)}
+        return {name for home in _HOMES.values() for name in self._in(home)}
 
     @contextmanager
     def staging(self) -> Iterator[Path]:
