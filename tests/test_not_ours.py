@@ -240,6 +240,47 @@ def test_verify_looks_at_the_other_logs_where_one_cannot_be_read_and_says_why(
         assert "log.mdb: Permission denied\nhint: Give this user" in ended.stderr
 
 
+def test_a_project_that_cannot_be_read_is_told_where_the_list_is_lost_and_stays_in_the_backup(
+    data_dir: Path, tmp_path: Path
+) -> None:
+    backup = tmp_path / "backup"
+    assert run_bound(data_dir, "backup", str(backup)).returncode == 0
+    with client_on(data_dir) as client:
+        client("create_project", name="other")
+    (log,) = (each / "log.mdb" for each in data_dir.glob("projects/*") if any(each.glob("text-v*")))
+    for taken in (log, log.parent):
+        (data_dir / "catalog.mdb").unlink()
+        with taken_away(taken):
+            for command in ("verify", "doctor"):
+                ended = run_bound(data_dir, command)
+                assert ended.returncode == 1
+                assert f"{log.parent.name} is left out" in ended.stdout
+            ended = run_bound(data_dir, "backup", str(backup))
+            assert ended.returncode == 1
+            assert "log.mdb: Permission denied\nhint: Give this user" in ended.stderr
+            assert "Done all the same: other." in ended.stderr
+        anew = tmp_path / f"without {taken.name}"
+        ended = run_bound(anew, "restore", str(backup))
+        assert ended.returncode == 0
+        assert ended.stdout.startswith("default: restored")
+
+
+def test_archived_projects_that_cannot_be_looked_into_keep_nobody_from_the_active_ones(
+    data_dir: Path, tmp_path: Path
+) -> None:
+    with client_on(data_dir) as client:
+        client("create_project", name="old")
+        client("archive_project", name="old")
+    with taken_away(data_dir / "archive"):
+        listed = run_bound(data_dir, "projects")
+        assert (listed.returncode, "old" in listed.stdout) == (0, True)
+        ended = run_bound(data_dir, "verify")
+        assert (ended.returncode, ended.stdout.startswith("default: ")) == (1, True)
+        assert "error: old: archive/" in ended.stderr
+        ended = run_bound(data_dir, "backup", str(tmp_path / "backup"))
+        assert (ended.returncode, "Done all the same: default." in ended.stderr) == (1, True)
+
+
 def test_a_reader_of_another_container_with_the_same_number_is_told(data_dir: Path) -> None:
     """Both are process 1, each of its own container; LMDB locks the byte of that number."""
     with (data_dir / "catalog.mdb-lock").open("r+b") as file:

@@ -152,9 +152,9 @@ def back_up(store: Store, folder: Path, progress: Progress = lambda *_: None) ->
         with FileLock(folder / LOCK):
             _clear(folder)
             done: list[Copied] = []
-            failures = []
-            rows = store.projects("all")
-            found = [row.id for row in rows]
+            rows, unread = store.projects("all"), store.unread()
+            failures = [of_project(*each) for each in unread.items()]
+            found = [*unread, *(row.id for row in rows)]
             note(folder, found)
             for number, row in enumerate(rows):
                 progress("projects", number, len(rows))

@@ -98,6 +98,13 @@ class Folders:
         whole = (home for home in homes if self._is_there(home / LOG_FILE))
         return next(whole, None) or next(filter(self._lost_its_log, homes), None)
 
+    def may_have(self, project_id: str) -> bool:
+        """Whether it stands there; True, too, where the system does not tell."""
+        try:
+            return self.of(project_id) is not None
+        except StorageError:
+            return True
+
     def without_log(self, project_id: str) -> Path | None:
         """A folder of its that stands there, be it that it lost its log, or that it never had one. Raises StorageError,
         too."""

@@ -20,7 +20,7 @@ from memlog.projects.deletions import Deletions
 from memlog.projects.folders import CATALOG, Folders
 from memlog.projects.opening import OpenProjects
 from memlog.projects.project import Project, clock_us
-from memlog.projects.settling import Settling, left_out
+from memlog.projects.settling import Settling, left_out, unread
 from memlog.rows import Project as ProjectRow
 from memlog.storage.files import FileIdentity
 
@@ -58,12 +58,13 @@ class Listing:
             raise
 
     def projects(self, status: Wanted = "active") -> list[ProjectRow]:
-        """The catalogue, oldest first, without those whose folder was taken away: it may come back."""
+        """The catalogue, oldest first, without those whose folder was taken away: it may come back. With those of which
+        the system does not tell: whoever opens one is told why."""
         if self._listed(Catalog.pending):
             self._mend()
         rows = [row for row in self._catalog.rows() if status in ("all", row.status)]
         standing = self._folders.standing()
-        wanted = [row for row in rows if row.id in standing or self._is_there(row)]
+        wanted = [row for row in rows if row.id in standing or self._folders.may_have(row.id)]
         return sorted(wanted, key=lambda row: (row.created_us, row.id))
 
     def find(self, name: str) -> ProjectRow:
@@ -117,13 +118,24 @@ class Listing:
 
     def left_out(self) -> dict[str, str]:
         """The ids of projects that stand there and are in no list, and why."""
-        found = {}
-        for project_id in sorted(self._unlisted()):
+        found = {each: unread(each, error) for each, error in self.unread().items()}
+        for project_id in sorted(self._unlisted() - found.keys()):
             with suppress(StorageError, ProjectNotFound):
                 row = self._open.get(project_id).status()
                 stays = None if row is None else self._catalog.row(row.name)
                 if stays is not None and stays.id != project_id:
                     found[project_id] = left_out(project_id, stays)
+        return found
+
+    def unread(self) -> dict[str, StorageError]:
+        """The ids of projects that stand there and are in no list because they cannot be read, and why."""
+        found = {}
+        for project_id in sorted(self._unlisted()):
+            with suppress(ProjectNotFound):  # it was deleted a moment ago
+                try:
+                    self._open.get(project_id)
+                except StorageError as error:
+                    found[project_id] = error
         return found
 
     def rebuild_catalog(self) -> None:

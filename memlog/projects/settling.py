@@ -154,6 +154,12 @@ def left_out(project_id: str, stays: ProjectRow) -> str:
     )
 
 
+def unread(project_id: str, error: StorageError) -> str:
+    return (
+        f"{project_id} is left out, in lists and in backups, for it cannot be read: {error.message}"
+    )
+
+
 def _nameless(project_id: str, status: Status, now_us: int) -> ProjectRow:
     """What is told of a project of which nothing can be read and nobody knows more: it goes by its id."""
     return ProjectRow(project_id, project_id, "", status, now_us, now_us)

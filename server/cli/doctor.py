@@ -50,8 +50,8 @@ def doctor_command(ctx: click.Context, settings: Settings, as_json: bool) -> Non
     """Print the effective settings, the versions, and the health of the data directory.
 
     A variable that looks like a setting and is none is named. Ends with 1 where a project is not well, or is left
-    out of all lists because another has its name, where it cannot be read which deletions were done, and where a
-    server over HTTP does not begin with these settings.
+    out of all lists because another has its name or it cannot be read, where it cannot be read which deletions were
+    done, and where a server over HTTP does not begin with these settings.
 
     \b
     Example: memlog doctor

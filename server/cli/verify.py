@@ -70,7 +70,7 @@ def verify_command(settings: Settings, project: str | None, as_json: bool) -> No
 
     A log that is damaged is noted as such: servers go on reading it, and write to it no more; this ends with 1 then.
     Of one that was repaired it says what could not be brought back, and ends with 0. A project that is left out of all
-    lists, because another has its name, is not looked at but told, and this ends with 1, too.
+    lists, because another has its name or it cannot be read, is not looked at but told, and this ends with 1, too.
 
     \b
     Example: memlog verify
