@@ -54,6 +54,14 @@ def test_a_project_without_its_log_is_told_by_whoever_looks_after_it(
         assert f"memlog projects delete {name}" in said
 
 
+def test_a_log_in_whose_place_a_link_leads_in_a_circle_is_gone(memlog: CommandLine) -> None:
+    log = lose(memlog.data_dir)
+    log.symlink_to(log.name)
+    told = memlog("verify")
+    assert f"{log.parent.name}/{LOG_FILE} is gone" in told.stdout
+    assert memlog("projects", "delete", "default", "--yes").code == 0
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_no_empty_project_is_made_beside_one_without_its_log(
     memlog: CommandLine, tmp_path: Path, way: str

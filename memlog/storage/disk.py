@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
+
+_NOTHING = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
 def led_to(path: Path) -> Path:
@@ -14,12 +17,14 @@ def led_to(path: Path) -> Path:
 
 
 def stands(path: Path) -> bool:
-    """Whether anything does there. Raises OSError where the system does not tell, which `Path.exists` takes for nothing
-    since Python 3.14."""
+    """Whether anything does there, and no link that leads nowhere or in a circle. Raises OSError where the system does
+    not tell, which `Path.exists` takes for nothing since Python 3.14."""
     try:
         os.stat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
+    except OSError as error:
+        if error.errno in _NOTHING:
+            return False
+        raise
     return True
 
 
