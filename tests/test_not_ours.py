@@ -274,6 +274,7 @@ def test_archived_projects_that_cannot_be_looked_into_keep_nobody_from_the_activ
     with taken_away(data_dir / "archive"):
         listed = run_bound(data_dir, "projects")
         assert (listed.returncode, "old" in listed.stdout) == (0, True)
+        assert "which projects stand in archive cannot be read: Permission denied" in listed.stderr
         ended = run_bound(data_dir, "verify")
         assert (ended.returncode, ended.stdout.startswith("default: ")) == (1, True)
         assert "error: old: archive/" in ended.stderr

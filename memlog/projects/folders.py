@@ -14,10 +14,11 @@ Which folder is to stand where is decided in `store`.
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from memlog.errors import StorageError
@@ -34,6 +35,8 @@ _REPLACED, _SALVAGED, _STAGED, _TRASH = "replaced", "salvaged", "restoring", "tr
 OURS = (*_HOMES.values(), _REPLACED, _SALVAGED, _STAGED, _TRASH)
 """In a data directory."""
 CATALOG = "catalog.mdb"
+
+log = logging.getLogger("memlog.folders")
 
 
 def is_begun(data_dir: Path) -> bool:
@@ -126,9 +129,13 @@ class Folders:
 
     def _in(self, home: str) -> list[str]:
         """The names of what stands there, as far as the system tells."""
-        with suppress(OSError):
+        try:
             return os.listdir(self._data_dir / home)
-        return []
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            log.warning("which projects stand in %s cannot be read: %s", home, error.strerror)
+            return []
 
     def _may_be_there(self, folder: Path) -> bool:
         try:
