@@ -413,6 +413,15 @@ def test_a_word_that_no_text_has_is_found_within_longer_ones_in_texts_of_any_len
     projector.close()
 
 
+@pytest.mark.parametrize("query", ["garten schlüssel", "用schlüssel写 garten"])
+def test_a_word_is_found_within_a_longer_one_that_stands_in_a_text_without_spaces(
+    tmp_path: Path, query: str
+) -> None:
+    projector = index_of(tmp_path, [born("key", "我找到了Wohnungsschlüssel在北京", 1)], 1)
+    assert by_words(projector, query) == ["key"]
+    projector.close()
+
+
 @pytest.mark.parametrize(
     ("word", "found"),
     [

@@ -182,6 +182,17 @@ def words(text: str) -> list[str]:
     return _WORD.findall(text)
 
 
+def standing(normalised: str) -> list[str]:
+    """The words of a normalised text with their accents, apart from runs without spaces that they stand in."""
+    if normalised.isascii():
+        return words(normalised)
+    return words(_UNSPACED_RUN.sub(_apart, normalised))
+
+
+def _apart(run: re.Match[str]) -> str:
+    return f" {run.group()} "
+
+
 def humps(text: str) -> list[list[str]]:
     """The parts of each word like `applyDiscount`, or of Persian, that has several; of a text as it was written."""
     hump = _HUMP_ASCII

@@ -76,7 +76,7 @@ class _Typed(NamedTuple):
 
     def as_it_stands(self) -> str:
         """With its accents, as a normalised text has it."""
-        typed = (each for each in analysis.words(self.among) if _plain(each) == self.word)
+        typed = (each for each in analysis.standing(self.among) if _plain(each) == self.word)
         return next(typed, self.word)
 
 
@@ -215,7 +215,7 @@ class Leaves:
             return None
         part = typed.as_it_stands()
         texts = (text for text in self._shortest(Part(part)) if part in text)
-        longer = {word for text in texts for word in analysis.words(text) if part in word}
+        longer = {word for text in texts for word in analysis.standing(text) if part in word}
         return AnyTerm("exact", tuple(sorted({*map(_plain, longer)}))) if longer else None
 
     def _shortest(self, documents: Clause) -> Iterator[str]:
