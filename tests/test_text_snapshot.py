@@ -490,6 +490,25 @@ def test_of_more_beginnings_than_are_looked_up_one_by_one_none_is_missed(tmp_pat
     projector.close()
 
 
+def test_words_of_which_many_begin_alike_are_listed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed: list[str] = []
+
+    def listing(texts: on_disk.OnDisk, prefix: str) -> list[str]:
+        listed.append(prefix)
+        return words_beginning(texts, prefix)
+
+    words_beginning = on_disk.OnDisk._words_beginning
+    monkeypatch.setattr(on_disk.OnDisk, "_words_beginning", listing)
+    changes = [born(f"n{at}", f"order{at}", at) for at in range(1, 2 * on_disk.TERMS_FEW)]
+    projector = index_of(tmp_path, changes, len(changes))
+    for query in ("orders", "orde*", "orders of tea"):
+        assert len(projector.search(parse(query), limit=len(changes))) == len(changes)
+    assert listed == ["orde"]
+    projector.close()
+
+
 def test_what_has_a_word_within_a_longer_one_comes_before_what_is_one_letter_away(
     tmp_path: Path,
 ) -> None:
