@@ -144,6 +144,18 @@ def test_a_beginning_is_looked_for_among_the_terms_and_not_text_by_text() -> Non
     assert newest.snapshot().having(InOrder(("cof",), begins=True)) == [0, 1]
 
 
+def test_words_are_put_in_order_once_for_their_beginnings_and_again_where_there_are_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    newest, beginning = Newest(), InOrder(("cof",), begins=True)
+    newest.add(row("d1", "tea coffee"), "d1", NEVER)
+    assert newest.snapshot().having(beginning) == [0]
+    newest.add(row("d2", "coffees cod"), "d2", NEVER)
+    assert newest.snapshot().having(beginning) == [0, 1]
+    monkeypatch.delattr(Newest, "terms")
+    assert newest.snapshot().having(beginning) == [0, 1]
+
+
 def test_a_beginning_behind_other_words_is_that_of_the_word_that_follows_them() -> None:
     texts = ["the tea house", "tea the house", "the tea", "a the team", "the the tea houses"]
     both = Both([(row(f"d{at}", words), f"d{at}", NEVER) for at, words in enumerate(texts)])

@@ -7,10 +7,12 @@ those that were there by then.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from ctypes import c_float
 from heapq import nlargest, nsmallest
+from itertools import islice, takewhile
 from operator import itemgetter
 from typing import assert_never
 
@@ -59,6 +61,8 @@ class Newest:
         self._deleted: set[int] = set()
         self._terms: defaultdict[str, dict[str, list[int]]] = defaultdict(dict)
         """By field and term, the documents that have it."""
+        self._ordered: list[str] = []
+        """The first so many of the words as they stand, in order."""
 
     def add(self, row: Row, slot: str, died: int) -> None:
         spaced = analysis.spaced(row.text)
@@ -95,6 +99,14 @@ class Newest:
 
     def terms(self, field: str) -> list[str]:
         return list(self._terms[field])
+
+    def words_beginning(self, prefix: str) -> Iterable[str]:
+        """Those of the words as they stand that begin so."""
+        ordered = self._ordered
+        if len(ordered) < len(self._terms["exact"]):
+            ordered = self._ordered = sorted([*ordered, *self.terms("exact")[len(ordered) :]])
+        first = bisect_left(ordered, prefix)
+        return takewhile(lambda word: word.startswith(prefix), islice(ordered, first, None))
 
 
 class NewestSnapshot:
@@ -185,8 +197,7 @@ class NewestSnapshot:
     def _with_phrase(self, phrase: InOrder, among: Collection[int]) -> Scores:
         words, begins, last = phrase.words, phrase.begins, len(phrase.words) - 1
         if begins and not last:  # a query may have hundreds of them, and a text thousands of words
-            begun = [term for term in self._newest.terms("exact") if term.startswith(words[0])]
-            return self._with_any("exact", begun, among)
+            return self._with_any("exact", self._newest.words_beginning(words[0]), among)
         first = int(phrase.ends and last > 0)
         whole = list(words[first : last if begins else last + 1])
         for word in whole:
