@@ -55,7 +55,7 @@ class Both:
         self.newest = newest.snapshot()
 
     def require_same(self, clause: Clause) -> None:
-        """But for the order of those that tie, and for those that may only have a part."""
+        """But for the order of those that tie."""
         answers = [_answers(texts, clause) for texts in (self.on_disk, self.newest)]
         assert answers[0] == answers[1], clause
 
@@ -175,6 +175,13 @@ def test_every_clause_is_true_of_the_same_documents_with_the_same_scores(
         both.require_same(clause)
 
 
+def test_what_just_may_have_a_part_is_told_as_on_disk() -> None:
+    texts = ["school book", "a webhook", "a cook", "hoof"]
+    both = Both([(row(f"d{at}", words), f"d{at}", NEVER) for at, words in enumerate(texts)])
+    both.require_same(Scored(Part("hook"), 1.0))
+    assert both.newest.having(Part("hook")) == [0, 1]
+
+
 @given(documents(), TEXTS)
 @settings(max_examples=100)
 def test_what_has_a_part_is_found_wherever_it_is(
@@ -187,6 +194,7 @@ def test_what_has_a_part_is_found_wherever_it_is(
     for texts in (both.on_disk, both.newest):
         found = {texts.row(at).ref for at in texts.having(Part(needle))}
         assert found >= {each.ref for each, *_ in made if needle in each.text}
+    both.require_same(Scored(Part(needle), 1.0))
 
 
 @given(st.data())

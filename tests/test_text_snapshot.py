@@ -490,6 +490,22 @@ def test_of_more_beginnings_than_are_looked_up_one_by_one_none_is_missed(tmp_pat
     projector.close()
 
 
+def test_a_word_within_a_longer_one_is_found_in_the_newest_texts_as_it_is_when_they_are_on_disk(
+    tmp_path: Path,
+) -> None:
+    """All the short ones have its trigrams, in other words."""
+    texts = [f"school book {at}" for at in range(120)] + ["the webhook of the book at the school"]
+    changes = [born(f"d{at}", text, at) for at, text in enumerate(texts, 1)]
+    projector = index_of(tmp_path, changes[:1], 1)
+    projector.look_ahead(len(changes), lambda after: changes[after:])
+    assert projector.is_ahead
+    ahead = projector.search(parse("hook zebra"), limit=9)
+    projector.apply(Batch(len(changes), changes[1:]))
+    assert projector.search(parse("hook zebra"), limit=9) == ahead
+    assert projector.search(parse("hook zebra"), Scope(len(changes)), limit=9) == ahead
+    projector.close()
+
+
 def test_words_of_which_many_begin_alike_are_listed_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

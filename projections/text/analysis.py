@@ -20,6 +20,9 @@ from memlog.runs import runs
 from memlog.scripts import UNSPACED
 
 TRIGRAM = 3
+TRIGRAMS_MAX = 8
+"""Trigrams of a needle that are looked up; who reads the text does the rest."""
+
 END = "\n\n"
 """Closes a text before it is cut into trigrams, so that each of its characters begins one, and a part
 of one or two characters is found as the beginning of a trigram. No normalised text holds a newline.
@@ -245,6 +248,13 @@ def trigrams(normalised: str) -> list[str]:
     """The distinct trigrams of a text of three characters or more, in order."""
     last = len(normalised) - TRIGRAM + 1
     return list(dict.fromkeys(normalised[at : at + TRIGRAM] for at in range(last)))
+
+
+def some_trigrams(normalised: str) -> list[str]:
+    """`TRIGRAMS_MAX` of them at most, evenly spread."""
+    grams = trigrams(normalised)
+    step = max(len(grams) / TRIGRAMS_MAX, 1)
+    return [grams[int(at * step)] for at in range(min(len(grams), TRIGRAMS_MAX))]
 
 
 def rooted(spaced: str) -> str:

@@ -152,7 +152,7 @@ class NewestSnapshot:
             case InOrder():
                 return self._with_phrase(clause, among)
             case Part(needle):
-                return self._where(lambda entry: needle in entry.row.text, among)
+                return self._with_trigrams(needle, among)
             case Near(field, value, distance):
                 near = [
                     term
@@ -193,6 +193,13 @@ class NewestSnapshot:
 
     def _where(self, so: Callable[[Entry], bool], among: Collection[int]) -> Scores:
         return {at: 1.0 for at in among if so(self._entries[at])}
+
+    def _with_trigrams(self, needle: str, among: Collection[int]) -> Scores:
+        """Where only so many of them are read, those that just may have the needle count as well."""
+        entries = self._entries
+        for part in analysis.some_trigrams(needle) or [needle]:
+            among = [at for at in among if part in entries[at].row.text]
+        return dict.fromkeys(among, 1.0)
 
     def _with_phrase(self, phrase: InOrder, among: Collection[int]) -> Scores:
         words, begins, last = phrase.words, phrase.begins, len(phrase.words) - 1

@@ -30,9 +30,6 @@ from projections.text.clauses import (
 from projections.text.layers import Found
 from projections.text.rows import CHECKPOINT, Head, Row, decode_head, decode_row, encode_row
 
-TRIGRAMS_MAX = 8
-"""Trigrams of a needle that are looked up, evenly spread; who reads the text does the rest."""
-
 PHRASE_WORDS_MAX = 10_000
 """So many words at most stand for the beginning of one in a phrase: tantivy refuses more than 16,384."""
 
@@ -156,14 +153,11 @@ class OnDisk:
         return self._terms(Occur.Should, field, values)
 
     def _trigrams(self, needle: str) -> tantivy.Query:
-        """The needle's trigrams, or all that begin with a shorter one."""
-        grams = analysis.trigrams(needle)
-        if not grams:
-            found = self._searcher.terms_with_prefix("trigrams", needle)
-            return self._any_term("trigrams", [gram for gram, _ in found])
-        step = max(len(grams) / TRIGRAMS_MAX, 1)
-        spread = [grams[int(at * step)] for at in range(min(len(grams), TRIGRAMS_MAX))]
-        return self._terms(Occur.Must, "trigrams", spread)
+        """Some of the needle's trigrams, or all that begin with a shorter one."""
+        if some := analysis.some_trigrams(needle):
+            return self._terms(Occur.Must, "trigrams", some)
+        found = self._searcher.terms_with_prefix("trigrams", needle)
+        return self._any_term("trigrams", [gram for gram, _ in found])
 
     def _terms(self, occur: Occur, field: str, values: Sequence[str]) -> tantivy.Query:
         term, schema = tantivy.Query.term_query, self._schema
