@@ -17,10 +17,9 @@ active ones; what was deleted stays in the backup until somebody removes it ther
 
 from __future__ import annotations
 
-import logging
 import shlex
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal
@@ -30,6 +29,7 @@ import msgspec
 from memlog import codec, shell
 from memlog.codec import CHAIN_END
 from memlog.copies.inventory import BESIDE, ERASED, made_anew, note
+from memlog.each import of_project, raise_first
 from memlog.errors import (
     Conflict,
     DamagedLog,
@@ -55,8 +55,6 @@ from memlog.storage.tables import place
 
 LOCK = "backup.lock"
 """In a backup: what marks it as one."""
-
-log = logging.getLogger("memlog.backup")
 
 Progress = Callable[[str, int, int], None]
 """Told a project's name, how far it is, and how far it goes; and of `projects`, how many of how many are done."""
@@ -173,26 +171,6 @@ def back_up(store: Store, folder: Path, progress: Progress = lambda *_: None) ->
             f"The backup in {folder} cannot be written: {error.strerror or error}",
             suggestion="Name a folder that this user may write, on a disk with room for it.",
         ) from error
-
-
-def of_project(name: str, error: MemlogError) -> MemlogError:
-    """`error`, which names the project, as does what it advises."""
-    if name not in error.message:
-        error.message = f"{name}: {error.message}"
-    if error.suggestion:
-        error.suggestion = shell.of_project(error.suggestion, name)
-    return error
-
-
-def raise_first(failures: Sequence[MemlogError], done: Sequence[str]) -> None:
-    """Where something failed: the first of it, which tells what was `done` all the same; the others go to the log."""
-    for other in failures[1:]:
-        log.warning("%s", other.message)
-    if failures:
-        first = failures[0]
-        also = f"Done all the same: {', '.join(done)}." if done else None
-        first.suggestion = " ".join(filter(None, (first.suggestion, also))) or None
-        raise first
 
 
 def _clear(folder: Path) -> None:

@@ -16,8 +16,9 @@ from typing import Literal
 import msgspec
 
 from memlog.codec import MENDED, WRITTEN
-from memlog.copies.backup import Copy, of_project, raise_first
+from memlog.copies.backup import Copy
 from memlog.copies.inventory import Held, inventory, pick
+from memlog.each import of_project, raise_first
 from memlog.errors import (
     Conflict,
     InvalidParameter,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from memlog.copies.backup import of_project, raise_first
+from memlog.each import of_project, raise_first
 from memlog.errors import DamagedLog, MemlogError, StorageError, counted
 from memlog.log import Damage, Retold, Vacant
 from memlog.projects.store import Store
