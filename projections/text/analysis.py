@@ -86,8 +86,9 @@ _ACCENT = re.compile(
 _VOWELS = _class_of(code for code in _MARKS if not unicodedata.combining(chr(code)))
 _WORD = re.compile(f"(?:[^\\W_]|[{_VOWELS}])+")
 _GREEK, _CYRILLIC, _ARABIC = range(0x370, 0x400), range(0x400, 0x530), range(0x600, 0x700)
-_ROOTED = (_class_of(filter(_is_letter, block)) for block in (_GREEK, _CYRILLIC, _ARABIC))
-_ROOTED_RUN = re.compile("|".join(f"[{letters}]+" for letters in _ROOTED))
+_ROOTED_RUN = re.compile(
+    "|".join(f"[{_class_of(filter(_is_letter, block))}]+" for block in (_GREEK, _CYRILLIC, _ARABIC))
+)
 """Each with the rules of one language: Russian's serve Ukrainian and Bulgarian less well, Arabic's do Persian no harm
 (docs/search.md)."""
 
