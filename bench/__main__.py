@@ -21,6 +21,27 @@ from bench.world import TINY, Scale, World
 PAGE = ROOT / "docs" / "benchmarks.md"
 
 
+def _made(option: click.Parameter, folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        problem = f"the folder {folder} cannot be made: {error.strerror}"
+        raise click.BadParameter(problem, param=option) from error
+
+
+def _within_folder(_: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
+    """With the folder that the file will stand in: what takes minutes to measure is not to be lost for that."""
+    if path is not None:
+        _made(option, path.parent)
+    return path
+
+
+def _as_folder(_: click.Context, option: click.Parameter, folder: Path | None) -> Path | None:
+    if folder is not None:
+        _made(option, folder)
+    return folder
+
+
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--size", "sizes", type=click.IntRange(1), multiple=True, help="Observations; repeatable."
@@ -37,6 +58,7 @@ PAGE = ROOT / "docs" / "benchmarks.md"
     "--json",
     "json_file",
     type=click.Path(path_type=Path, dir_okay=False, writable=True),
+    callback=_within_folder,
     help="Write the rows to a file, as JSON.",
 )
 @click.option(
@@ -48,11 +70,13 @@ PAGE = ROOT / "docs" / "benchmarks.md"
     "--plot",
     "plot_file",
     type=click.Path(path_type=Path, dir_okay=False, writable=True),
+    callback=_within_folder,
     help="Write what `scale` measured to a file, as SVG.",
 )
 @click.option(
     "--vectors",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    type=click.Path(path_type=Path, file_okay=False, writable=True),
+    callback=_as_folder,
     help="A folder that keeps vectors for the next run, which then embeds little.",
 )
 @click.option("--peer", metavar="COMMAND", help="A memory server to stand beside, for `peers`.")

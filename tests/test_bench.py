@@ -177,6 +177,31 @@ def test_a_peer_that_is_no_memory_server_is_named(
     assert f"Error: {peer} is no memory server over stdio: " in ran.output
 
 
+def test_what_was_measured_is_kept_in_folders_that_were_not_there(tmp_path: Path) -> None:
+    rows, vectors = tmp_path / "new" / "deep" / "rows.json", tmp_path / "vectors" / "kept"
+    options = ["--json", str(rows), "--vectors", str(vectors)]
+
+    ran = CliRunner().invoke(main, ["--tiny", "--only", "append", *options])
+
+    assert ran.exit_code == 0, ran.output
+    assert json.loads(rows.read_bytes())["sections"]
+    assert vectors.is_dir()
+
+
+@pytest.mark.parametrize("option", ["--json", "--plot", "--vectors"])
+def test_a_folder_that_cannot_be_made_is_refused_before_anything_is_measured(
+    option: str, tmp_path: Path
+) -> None:
+    in_the_way = tmp_path / "file"
+    in_the_way.write_bytes(b"")
+
+    ran = CliRunner().invoke(main, ["--tiny", "--only", "scale", option, f"{in_the_way}/new/it"])
+
+    assert ran.exit_code == 2
+    assert f"{option}': the folder {in_the_way}/new" in ran.output
+    assert "cannot be made: Not a directory" in ran.output
+
+
 def test_what_was_skipped_is_said_with_the_reason(tmp_path: Path) -> None:
     section = Section("Import", [], [Skipped("import", "no file was named")])
     page = report.page(describe(tmp_path), [("import", section)])
