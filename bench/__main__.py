@@ -21,25 +21,18 @@ from bench.world import TINY, Scale, World
 PAGE = ROOT / "docs" / "benchmarks.md"
 
 
-def _made(option: click.Parameter, folder: Path) -> None:
+def _with_folder(_: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
+    """What takes minutes to measure is not to be lost because the folder it should go to is not there."""
+    if path is None:
+        return None
+    is_folder = isinstance(option.type, click.Path) and option.type.dir_okay
+    folder = path if is_folder else path.parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         problem = f"the folder {folder} cannot be made: {error.strerror}"
         raise click.BadParameter(problem, param=option) from error
-
-
-def _within_folder(_: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
-    """With the folder that the file will stand in: what takes minutes to measure is not to be lost for that."""
-    if path is not None:
-        _made(option, path.parent)
     return path
-
-
-def _as_folder(_: click.Context, option: click.Parameter, folder: Path | None) -> Path | None:
-    if folder is not None:
-        _made(option, folder)
-    return folder
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -58,7 +51,7 @@ def _as_folder(_: click.Context, option: click.Parameter, folder: Path | None) -
     "--json",
     "json_file",
     type=click.Path(path_type=Path, dir_okay=False, writable=True),
-    callback=_within_folder,
+    callback=_with_folder,
     help="Write the rows to a file, as JSON.",
 )
 @click.option(
@@ -70,13 +63,13 @@ def _as_folder(_: click.Context, option: click.Parameter, folder: Path | None) -
     "--plot",
     "plot_file",
     type=click.Path(path_type=Path, dir_okay=False, writable=True),
-    callback=_within_folder,
+    callback=_with_folder,
     help="Write what `scale` measured to a file, as SVG.",
 )
 @click.option(
     "--vectors",
     type=click.Path(path_type=Path, file_okay=False, writable=True),
-    callback=_as_folder,
+    callback=_with_folder,
     help="A folder that keeps vectors for the next run, which then embeds little.",
 )
 @click.option("--peer", metavar="COMMAND", help="A memory server to stand beside, for `peers`.")
