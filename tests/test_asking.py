@@ -159,23 +159,30 @@ def test_a_question_whose_vector_is_known_wakes_nobody(client: Client, threads: 
     assert (threads.embedding, threads.wording) == ([], [threading.current_thread()])
 
 
-def test_of_many_texts_the_words_are_looked_for_by_another_thread_even_then(
+def test_of_many_texts_the_vectors_are_compared_by_another_thread_then(
     client: Client, threads: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nearest = Look.nearest
+    nearest, by_words = Look.nearest, TextProjector.search
+    comparing, has_begun = list[threading.Thread](), threading.Event()
 
-    def slowly(self: Look, *given: Any) -> Any:
-        assert threads.looking.wait(WAITING_SECONDS_MAX)
+    def noted(self: Look, *given: Any) -> Any:
+        comparing.append(threading.current_thread())
+        has_begun.set()
         return nearest(self, *given)
+
+    def slowly(self: TextProjector, *given: Any, **named: Any) -> Any:
+        assert has_begun.wait(WAITING_SECONDS_MAX)
+        return by_words(self, *given, **named)
 
     monkeypatch.setattr("projections.search.searcher.ROWS_MANY", 2)
     found(client, "who sings?")
     threads.wording.clear()
-    threads.looking.clear()
-    monkeypatch.setattr(Look, "nearest", slowly)
+    monkeypatch.setattr(Look, "nearest", noted)
+    monkeypatch.setattr(TextProjector, "search", slowly)
     found(client, "who sings?")
-    assert len(threads.wording) == 1
-    assert threads.wording != [threading.current_thread()]
+    assert threads.wording == [threading.current_thread()]
+    assert len(comparing) == 1
+    assert comparing != threads.wording
 
 
 @pytest.mark.parametrize("client", ["an endpoint"], indirect=True)

@@ -45,7 +45,7 @@ from projections.text import filling as text_filling
 from projections.text import projector as text
 from projections.text.left_over import META_LOCK, remove_left_over
 from projections.text.newest import Newest
-from projections.text.projector import TextProjector
+from projections.text.projector import BLOCK_BYTES, TextProjector
 from projections.text.rows import Row
 from projections.things import TextHit
 from tests.counted import do
@@ -547,9 +547,10 @@ def test_an_index_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
         TextProjector(tmp_path / "file" / "text")
 
 
-def test_rows_are_stored_without_compression(folder: Path) -> None:
+def test_rows_are_stored_in_small_blocks_without_compression(folder: Path) -> None:
     meta = msgspec.json.decode((folder / "meta.json").read_bytes())
-    assert meta["index_settings"]["docstore_compression"] == "none"
+    stored = {"docstore_compression": "none", "docstore_blocksize": BLOCK_BYTES}
+    assert meta["index_settings"] == stored
 
 
 def test_what_a_killed_commit_left_behind_does_not_stand_in_the_way(tmp_path: Path) -> None:

@@ -62,9 +62,14 @@ class Meanwhile(Generic[Answer]):
         return self
 
     @property
+    def was_begun(self) -> bool:
+        """Whether another thread does it, or did."""
+        return bool(self._begun)
+
+    @property
     def is_under_way(self) -> bool:
         """Whether it was begun, and is not at its end."""
-        return bool(self._begun) and not self._begun[0].done()
+        return self.was_begun and not self._begun[0].done()
 
     def result(self) -> Answer:
         """Once; raises what `work` raised."""

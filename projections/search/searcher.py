@@ -45,7 +45,8 @@ TEXTS_OF_A_THING = 4
 """So many texts are looked at, for each thing that was found by a part alone, to see how well it has the words."""
 
 ROWS_MANY = 100_000
-"""From so many on, comparing them takes longer than waking a thread that looks for the words meanwhile."""
+"""From so many on, comparing them takes longer than waking a thread for it. This one looks for the words meanwhile:
+that runs Python between many short calls, where two threads take the interpreter from each other at every one."""
 
 
 class Hit(msgspec.Struct, frozen=True, gc=False):
@@ -144,12 +145,15 @@ class Searcher:
             looked = words.result()
         try:
             asked = questions.answer(begun.pop(), mode)
-            if looked is None:
-                if asked.meaning.vectors.rows >= ROWS_MANY:
-                    words.begin()
-                if not words.is_under_way:
-                    looked = words.result()
-            near = _near(questions.pointed(asked, looked and looked.text, at), scope, depth)
+            side_by_side = asked.meaning.vectors.rows >= ROWS_MANY and not words.was_begun
+            if looked is None and not (side_by_side or words.is_under_way):
+                looked = words.result()
+            asked = questions.pointed(asked, looked and looked.text, at)
+            nearest = Meanwhile(_near, asked, scope, depth)
+            if looked is None and side_by_side:
+                nearest.begin()
+                looked = words.result()
+            near = nearest.result()
         except EmbeddingError as error:
             if mode == "semantic":
                 raise

@@ -42,12 +42,16 @@ from projections.things import TextHit
 
 log = logging.getLogger("memlog.text")
 
-TEXT_VERSION = 9
+TEXT_VERSION = 10
 """Of the schema and of everything that decides what is in the index. The folder's name carries it."""
 
 AHEAD_DOCUMENTS_MAX = 2_000
 """So many at most are searched in memory, some 3 MB where they are short. In more, a word that no text has is
 looked for too long."""
+
+BLOCK_BYTES = 2_048
+"""Of the rows that are stored together: who reads one of them copies them all. 60 among 160,000 take 0.13 ms instead of
+0.20 with tantivy's own 16 KB, and leave the processor's cache to others; smaller blocks gain nothing."""
 
 WRITER_WAIT_SECONDS = 60.0
 WRITER_POLL_SECONDS = 0.01
@@ -339,7 +343,8 @@ class TextProjector:
 
 
 def _create(schema: tantivy.Schema, path: Path) -> None:
-    """An empty index whose stored rows are not compressed, a setting that the binding has no call for.
+    """An empty index whose stored rows are in small blocks that are not compressed, settings that the binding has no
+    call for.
 
     A search reads rows from everywhere; inflating a 16 KB block for each took more time than finding
     them (200 rows among 30,000: 1.3 ms, against 0.5).
@@ -347,7 +352,7 @@ def _create(schema: tantivy.Schema, path: Path) -> None:
     path.mkdir(parents=True, exist_ok=True)
     tantivy.Index(schema, path=str(path))
     meta = msgspec.json.decode((path / "meta.json").read_bytes())
-    meta["index_settings"]["docstore_compression"] = "none"
+    meta["index_settings"] |= {"docstore_compression": "none", "docstore_blocksize": BLOCK_BYTES}
     (path / "meta.json.new").write_bytes(msgspec.json.encode(meta))
     os.replace(path / "meta.json.new", path / "meta.json")
 
