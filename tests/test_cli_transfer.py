@@ -189,6 +189,16 @@ def test_an_export_to_where_nothing_can_be_written_says_so_in_words(
         assert (ended.code, ended.stdout) == (1, "")
         assert ended.stderr.startswith(f"error: {tmp_path / 'nowhere'}")
         assert "No such file or directory" in ended.stderr
+        assert f"hint: There is no folder '{tmp_path / 'nowhere'}': make it" in ended.stderr
+
+
+def test_an_export_to_where_a_file_stands_for_a_folder_names_it(
+    remembered: CommandLine, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    ended = remembered("export", tmp_path / "file" / "out.jsonl")
+    assert (ended.code, ended.stdout) == (1, "")
+    assert "hint: 'file' is no folder" in ended.stderr
 
 
 def test_a_history_is_not_imported_into_a_project_of_another_name(

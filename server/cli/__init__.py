@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import click
@@ -119,8 +120,19 @@ def main(arguments: list[str] | None = None, interrupted: Callable[[], None] = _
     except OSError as error:  # of a file that a command was given, or of the output
         where = error.filename or "output"
         say(f"error: {where}: {error.strerror or error}", err=True)
+        if isinstance(error.filename, str) and (hint := _advice(Path(error.filename), error)):
+            say(f"hint: {hint}", err=True)
         output.forget()
         sys.exit(1)
+
+
+def _advice(file: Path, error: OSError) -> str | None:
+    """What to do where a file that a command was given can be neither read nor written."""
+    from memlog.storage.errors import advice
+
+    if isinstance(error, FileNotFoundError) and not file.parent.exists():
+        return f"There is no folder '{file.parent}': make it or name another, then call again."
+    return advice(file, error)
 
 
 def explained(error: MemlogError) -> str:
