@@ -167,6 +167,11 @@ def test_what_is_kept_apart_within_a_word_has_parts() -> None:
     assert analysis.humps(told) == [["\u0645\u06cc", "\u062e\u0648\u0627\u0647\u0645"]]
 
 
+@given(st.text("aqZX1_. "))
+def test_words_have_the_same_humps_whatever_letters_stand_beside_them(text: str) -> None:
+    assert analysis.humps(text) == analysis.humps(f"{text} \u00e9")
+
+
 @pytest.mark.parametrize("long", ["x" * 1_000_000, "X" * 1_000_000, "xX" * 500_000, "Xx" * 500_000])
 def test_a_word_of_any_length_is_cut_at_its_humps_in_one_go(long: str) -> None:
     """Looked for from each of its letters on, they would take an hour."""
