@@ -42,7 +42,7 @@ ERASED_BYTES = DIGEST_END + 8
 _WRITTEN, _ERASED, _MENDED = (bytes([kind]) for kind in (WRITTEN, ERASED, MENDED))
 
 
-class Entry(msgspec.Struct, frozen=True):
+class Entry(msgspec.Struct, frozen=True, gc=False):
     """One event with its place in the log. `time_us` is microseconds since 1970, UTC."""
 
     position: int
@@ -54,7 +54,7 @@ class Entry(msgspec.Struct, frozen=True):
     chain: bytes
 
 
-class _Body(msgspec.Struct, frozen=True, array_like=True):
+class _Body(msgspec.Struct, frozen=True, array_like=True, gc=False):
     time_us: int
     command_id: str
     thread: str | None

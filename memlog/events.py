@@ -14,8 +14,11 @@ Id: TypeAlias = Annotated[str, "an id"]
 """A text that memlog made (`ids`), in distinction from what somebody wrote."""
 
 
-class _Event(msgspec.Struct, frozen=True, array_like=True):
-    """Base: fields are stored by place, so a field may be added only at the end, with a default."""
+class _Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Base: fields are stored by place, so a field may be added only at the end, with a default.
+
+    None is part of a circle, and a replay makes millions: the collector of circles is spared them.
+    """
 
 
 class ProjectCreated(_Event, frozen=True, tag="project_created.v1"):

@@ -58,7 +58,7 @@ class Scope(NamedTuple):
 NOW = Scope()
 
 
-class Document(msgspec.Struct, frozen=True):
+class Document(msgspec.Struct, frozen=True, gc=False):
     """One text under which something is found, living from the position `born` on.
 
     `ref` is the id of the thing, `entity` the id of the entity it belongs to (or empty), `labels` the exact terms a
@@ -93,14 +93,14 @@ def kind_label(entity_type: str) -> str:
     return f"is:{canonical(entity_type).casefold()}"
 
 
-class Written(msgspec.Struct, frozen=True):
+class Written(msgspec.Struct, frozen=True, gc=False):
     """When, in microseconds since 1970, and in which thread of the client's."""
 
     time_us: int
     thread: str | None
 
 
-class Born(msgspec.Struct, frozen=True):
+class Born(msgspec.Struct, frozen=True, gc=False):
     document: Document
 
     @property
@@ -108,7 +108,7 @@ class Born(msgspec.Struct, frozen=True):
         return self.document.born
 
 
-class Died(msgspec.Struct, frozen=True):
+class Died(msgspec.Struct, frozen=True, gc=False):
     """The living document of `ref` ended: it lived in born <= p < position."""
 
     ref: str
