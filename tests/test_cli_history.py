@@ -92,6 +92,14 @@ def test_the_log_of_a_thread_holds_what_it_did(run: Run) -> None:
     assert positions(both) == [8]
 
 
+def test_the_log_says_who_did_something_where_it_is_known_and_in_which_thread(run: Run) -> None:
+    run("undo")
+    created, *_, taken_back = run("log").output.splitlines()
+    assert " · by " not in created
+    assert " · by memlog undo · 'Jonathan': 'dances' was " in taken_back
+    assert " · thread planning · 'Jonathan': 'dances' was added" in run("log").output
+
+
 def test_the_log_of_nobody_is_refused_with_the_nearest_name(run: Run) -> None:
     with pytest.raises(EntityNotFound) as caught:
         run("log", "--entity", "Jonatan")

@@ -80,6 +80,7 @@ def log_command(
     console = open_console()
     for line in lines:
         shown = Text(f"{line.position:>6} ", "cyan").append(f"{line.time} ", "dim")
+        shown.append(f"· by {one_line(line.actor)} " if line.actor else "", "dim")
         shown.append(f"· thread {one_line(line.thread)} " if line.thread else "", "dim")
         console.print(shown.append(f"· {one_line(line.says)}", "default"))
 
