@@ -40,14 +40,19 @@ class Leave:
     """What a thread may take of its time. Any thread may take it back."""
 
     def __init__(self, seconds: float = LONG_SECONDS, *, patient: bool = True) -> None:
-        self.until = time.perf_counter() + seconds
+        self.is_back = False
         self.patient = patient
+        self.took_patience = False
+        self.limit(seconds)
 
-    @property
-    def is_back(self) -> bool:
-        return self.until == -math.inf
+    def limit(self, seconds: float) -> None:
+        """From now on, where it was not taken back, whoever does that."""
+        self.until = time.perf_counter() + seconds
+        if self.is_back:  # asked last: it may have been taken back meanwhile
+            self.until = -math.inf
 
     def take_back(self) -> None:
+        self.is_back = True
         self.until = -math.inf
 
 
@@ -89,6 +94,7 @@ def require_patience() -> None:
         if not leave.patient:
             raise Impatient
         require_time()
+        leave.took_patience = True
         _given.leave = None
 
 

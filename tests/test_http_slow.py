@@ -1,4 +1,5 @@
-"""Calls over HTTP that take long: a few of them are run at a time, and not on when nobody waits for them any more."""
+"""Calls over HTTP that take their time: some milliseconds one after another, longer ones a few at a time, and none when
+nobody waits for it any more."""
 
 from __future__ import annotations
 
@@ -105,11 +106,121 @@ async def going(app: App, era: Era) -> Client:
     return client
 
 
-async def after_a_slow_read(app: App) -> Client:
+async def after_a_read(app: App, seconds: float, *, waited: bool = False) -> Client:
+    """A client that is not alone."""
+    app._pace._alone = lambda: False
     client = Client(app, MODERN)
     await client.open()
-    app._pace.took("reads", 2 * pace.ALONE_SECONDS)
+    app._pace.took("reads", seconds, waited=waited)
     return client
+
+
+async def after_a_slow_read(app: App) -> Client:
+    return await after_a_read(app, 2 * pace.ALONE_SECONDS)
+
+
+def thread() -> str:
+    """That of this call, without its number."""
+    return threading.current_thread().name.split("_")[0]
+
+
+# -- one after another
+
+
+def test_reads_of_some_milliseconds_are_run_one_after_another_and_hold_up_no_write(
+    scan: Scan, tmp_path: Path
+) -> None:
+    threads: list[str] = []
+    gate = threading.Event()
+    scan.over.set()
+
+    def before() -> None:
+        threads.append(thread())
+        if thread() == "read":
+            gate.wait(DEADLINE_S)
+
+    scan.before = before
+
+    async def scenario() -> None:
+        async with app_over(tmp_path) as app, anyio.create_task_group() as tasks:
+            client = await after_a_read(app, 2 * pace.TURN_SECONDS)
+            for number in range(4):
+                tasks.start_soon(client.call, "reads", {}, None, number)
+            await scan.has(begun=1, ended=0)
+            tasks.start_soon(client.call, "writes", {})
+            await scan.has(begun=2, ended=1)
+            gate.set()
+
+    run(scenario)
+    assert threads == ["read", "call", "read", "read", "read"]
+    assert scan.ended == ["done"] * 5
+
+
+def test_a_read_that_takes_long_after_all_makes_room_and_is_begun_anew_as_a_slow_one(
+    scan: Scan, tmp_path: Path
+) -> None:
+    threads: list[str] = []
+    scan.before = lambda: threads.append(thread())
+
+    async def scenario() -> None:
+        async with app_over(tmp_path) as app, anyio.create_task_group() as tasks:
+            client = await after_a_read(app, 2 * pace.TURN_SECONDS)
+            tasks.start_soon(client.call, "reads", {}, None, 1)
+            await scan.has(begun=2, ended=1)
+            tasks.start_soon(client.call, "reads", {}, None, 2)
+            await scan.has(begun=3, ended=1)
+            scan.over.set()
+
+    run(scenario)
+    assert threads == ["read", "slow", "slow"]
+    assert scan.ended == ["broken off", "done", "done"]
+
+
+def test_a_read_in_its_turn_that_has_to_wait_makes_room_for_the_next(
+    scan: Scan, tmp_path: Path
+) -> None:
+    threads: list[str] = []
+
+    def before() -> None:
+        threads.append(thread())
+        require_patience()
+
+    scan.before = before
+
+    async def scenario() -> None:
+        async with app_over(tmp_path) as app, anyio.create_task_group() as tasks:
+            client = await after_a_read(app, 2 * pace.TURN_SECONDS)
+            for number in range(4):
+                tasks.start_soon(client.call, "reads", {}, None, number)
+            await scan.has(begun=8, ended=4)
+            scan.over.set()
+
+    run(scenario)
+    assert sorted(threads) == ["call"] * 4 + ["read"] * 4
+
+
+def test_a_read_waits_for_no_turn_after_one_that_had_to_wait(scan: Scan, tmp_path: Path) -> None:
+    threads: list[str] = []
+
+    def before() -> None:
+        threads.append(thread())
+        require_patience()
+
+    scan.before = before
+    scan.over.set()
+
+    async def scenario() -> None:
+        async with app_over(tmp_path) as app:
+            client = await after_a_read(app, 2 * pace.TURN_SECONDS, waited=True)
+            await client.call("reads", {})
+            assert "reads" in app._pace._waited
+            scan.before = lambda: None
+            app._pace.took("reads", 2 * pace.TURN_SECONDS, waited=True)
+            await client.call("reads", {})
+            assert "reads" not in app._pace._waited
+
+    run(scenario)
+    assert threads == ["call"]
 
 
 # -- a few at a time
@@ -142,7 +253,7 @@ def test_a_slow_read_that_has_to_wait_makes_room_for_the_next(
     lock.acquire()
 
     def wait() -> None:
-        threads.append(threading.current_thread().name.split("_")[0])
+        threads.append(thread())
         if why == "it takes patience":
             require_patience()
         else:

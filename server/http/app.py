@@ -80,7 +80,7 @@ class App:
         self._service = service
         self._access = access
         settings = service.settings
-        self._threads = Threads.started()
+        self._threads = Threads()
         self._pace = Pace(lambda: self.limits.working == 1)
         self._rates = Rates(settings.http_requests_per_second)
         self._connections = Connections(settings, self._served, access.still_holds)

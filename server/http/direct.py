@@ -46,11 +46,11 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_MODERN_VERSION
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from memlog.patience import Impatient, Leave, require_time, taking
+from memlog.patience import LONG_SECONDS, Impatient, Leave, require_time, taking
 from server.calls import Calls, EnvelopedForm, Form, HandshakeForm, PlainCall, Told, plain_call
 from server.dispatch import CANCELLED, Called
 from server.http.bodies import Whole
-from server.http.pace import Pace, Threads
+from server.http.pace import TURN_SECONDS_MAX, Pace, Threads, Who
 from server.stdio.wire import Refused, decode, encode
 from server.threads import NoThread
 
@@ -74,6 +74,7 @@ class _Running:
         self.form = form
         self.told = told
         self.cancelled = False
+        self.who: Who = "many"
         self.leave = Leave()
         """Taken back when nobody waits for it any more."""
 
@@ -167,9 +168,11 @@ class Direct:
         loop = asyncio.get_running_loop()
         running = _Running(call, form, loop.create_future())
         self._running.add(running)
-        if self._done_at_once(running):
-            return await running.told
-        running.leave.patient = not (self._only_reads(running) and self._pace.is_slow(call.tool))
+        if self._only_reads(running):
+            if not self._pace.allows(call.tool):
+                running.who = self._pace.who(call.tool)
+            elif self._done_at_once(running):
+                return await running.told
         self._hand_over(running)
         heeding = loop.call_later(HEEDLESS_SECONDS, _heed, receive, running)
         try:
@@ -180,25 +183,22 @@ class Direct:
 
     def _done_at_once(self, running: _Running) -> bool:
         """Runs a call that will be quick in this thread, unless it would have to wait for something."""
-        tool = running.call.tool
-        if not (self._only_reads(running) and self._pace.allows(tool)):
-            return False
         began = time.perf_counter()
         try:
             with self._pace.soon():
                 ran = self._ran(running)
         except Impatient:
-            self._pace.took(tool, time.perf_counter() - began)
+            running.who = self._pace.left(running.call.tool, time.perf_counter() - began)
             return False
         self._finish(running, ran)
         return True
 
     def _hand_over(self, running: _Running) -> None:
         tell = asyncio.get_running_loop().call_soon_threadsafe
-        threads = self._threads.many if running.leave.patient else self._threads.few
+        running.leave.patient = running.who == "many"
         # The thread logs under the id of this request.
         try:
-            threads.submit(copy_context().run, self._work, running, tell)
+            self._threads.submit(running.who, copy_context().run, self._work, running, tell)
         except NoThread as refusal:
             self._conclude(
                 running, self._calls.refused(running.call, running.form, refusal.error), 0.0
@@ -206,17 +206,22 @@ class Direct:
 
     def _work(self, running: _Running, tell: Callable[..., object]) -> None:
         began = time.perf_counter()
+        running.leave.limit(TURN_SECONDS_MAX if running.who == "one" else LONG_SECONDS)
         try:
             with taking(running.leave) if self._only_reads(running) else nullcontext():
                 require_time()
                 ran = self._ran(running)
         except Impatient:
             if not running.leave.is_back:
-                running.leave.patient = True
-                tell(self._hand_over, running)
+                tell(self._begin_anew, running, time.perf_counter() - began)
                 return
             ran = _Ran(None, time.perf_counter() - began, 0.0)
         tell(self._finish, running, ran)
+
+    def _begin_anew(self, running: _Running, seconds: float) -> None:
+        one = running.who == "one"
+        running.who = self._pace.left(running.call.tool, seconds) if one else "many"
+        self._hand_over(running)
 
     def _ran(self, running: _Running) -> _Ran:
         began, worked = time.perf_counter(), time.thread_time()
@@ -229,7 +234,8 @@ class Direct:
     def _finish(self, running: _Running, ran: _Ran) -> None:
         told = ran.told
         if told is not None:
-            self._pace.took(running.call.tool, ran.worked_seconds)
+            waited = running.leave.took_patience
+            self._pace.took(running.call.tool, ran.worked_seconds, waited=waited)
         if told is None or running.cancelled:
             outcome = CANCELLED if told is None else told.outcome
             told = Told(_cancelled(running.call.id), outcome)

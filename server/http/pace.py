@@ -1,10 +1,11 @@
-"""Who runs a call over HTTP: the event loop, one of many threads, or one of a few.
+"""Who runs a call over HTTP: the event loop, one of many threads, one of a few, or the one that takes them in turn.
 
 What only reads, and was very quick the last time, or quick and nobody else asks for anything, the event loop runs
-itself: waking two threads, on a processor that went to sleep, takes longer than most tools. What took long the last
-time a few threads run, one after another: many that go through everything at once take the interpreter from each other
-and from the event loop, and none is done before the others are. All else is for the many, and so is, in the end,
-whatever has to wait (`memlog.patience`): a few who wait would hold up the rest.
+itself: waking two threads, on a processor that went to sleep, takes longer than most tools. What took some
+milliseconds one thread runs, one after another: threads of one interpreter take it from each other, and eight
+searches at once take 1.5 times as long as eight in turn. What took long a few threads run, for nobody is to wait behind
+one that is long. All else is for the many, and so is, in the end, whatever has to wait (`memlog.patience`): who has
+others to serve does not wait.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Literal
 
 from memlog.patience import without_patience
 from server.calls import THREADS_MAX
@@ -26,26 +27,41 @@ QUICK_SECONDS, ALONE_SECONDS = 0.0005, SLOW_SECONDS
 whoever else is there, and where nobody is. It is broken off after the latter, to be begun anew by a thread; and a tool
 whose last call took longer is slow."""
 
+TURN_SECONDS = 0.001
+"""From here on a read waits for its turn. Those that take less would wait for longer than they gain."""
+
+TURN_SECONDS_MAX = 2 * SLOW_SECONDS
+"""How long a turn lasts. Were it just what is slow, reads that take about as long would often be begun twice."""
+
 ROUNDS = 4
 """Of the event loop until a request that came while it ran a call has reached this place: one in which it is read, one
 in which its task begins, and one to spare."""
 
 
-class Threads(NamedTuple):
-    """Who runs calls: `many` threads whatever there is, `few` what is slow and waits for nothing."""
+Who = Literal["many", "few", "one"]
+"""Of the threads."""
 
-    many: Executor
-    few: Executor
 
-    @classmethod
-    def started(cls) -> Threads:
-        return cls(Crew(THREADS_MAX, "call"), Crew(FEW_THREADS, "slow"))
+class Threads:
+    """Who runs calls: `many` whatever there is, `few` what is slow, `one` what takes some milliseconds. The latter two
+    wait for nothing."""
+
+    def __init__(self) -> None:
+        self._crews: dict[Who, Executor] = {
+            "many": Crew(THREADS_MAX, "call"),
+            "few": Crew(FEW_THREADS, "slow"),
+            "one": Crew(1, "read"),
+        }
+
+    def submit(self, who: Who, work: Callable[..., object], *given: object) -> None:
+        """Raises NoThread where there is none."""
+        self._crews[who].submit(work, *given)
 
     def end(self) -> None:
         """Waits for what they are at; what they did not begin they never will."""
-        for each in self:
+        for each in self._crews.values():
             each.shutdown(wait=False, cancel_futures=True)
-        for each in self:
+        for each in self._crews.values():
             each.shutdown()
 
 
@@ -57,6 +73,7 @@ class Pace:
         """`alone` tells whether nothing but the request that asks is worked on."""
         self._alone = alone
         self._seconds: dict[str, float] = {}
+        self._waited: set[str] = set()
         self._rounds = 0
 
     def allows(self, tool: str) -> bool:
@@ -65,11 +82,24 @@ class Pace:
         alone = not self._rounds and self._alone()
         return seconds <= (ALONE_SECONDS if alone else QUICK_SECONDS)
 
-    def is_slow(self, tool: str) -> bool:
-        return self._seconds.get(tool, 0.0) > ALONE_SECONDS
+    def who(self, tool: str) -> Who:
+        """Who runs the next call of a tool that only reads, where the event loop does not."""
+        seconds = self._seconds.get(tool, 0.0)
+        if seconds > SLOW_SECONDS:
+            return "few"
+        return "many" if seconds < TURN_SECONDS or tool in self._waited else "one"
 
-    def took(self, tool: str, seconds: float) -> None:
+    def left(self, tool: str, seconds: float) -> Who:
+        """Who runs a call that was left after so long, for there was no more time, or no patience."""
+        if seconds < SLOW_SECONDS:
+            return "many"
+        self.took(tool, seconds)
+        return "few"
+
+    def took(self, tool: str, seconds: float, *, waited: bool = False) -> None:
+        """What the last call of a tool took, and whether it needed patience."""
         self._seconds[tool] = seconds
+        (self._waited.add if waited else self._waited.discard)(tool)
 
     @contextmanager
     def soon(self) -> Iterator[None]:
