@@ -18,11 +18,14 @@ from memlog.errors import EmbeddingError
 from memlog.settings import Settings
 from projections import embeddings
 from projections.embeddings import Embeddings
+from server.http import pace
 from server.stdio.direct import Direct
 from server.stdio.leaving import give_up_after
 from server.stdio.lines import LineCutter
 from server.stdio.solo import Solo
 from server.threads import Crew, NoThread
+from tests.asgi import MODERN, Answer, Client, app_over
+from tests.connected import run
 from tests.embedder_by_hash import opened_by_hash
 from tests.http_served import HttpClient, served_http
 from tests.served import REPOSITORY, Era, served
@@ -163,6 +166,24 @@ def test_a_server_over_http_without_threads_refuses_in_words_and_goes_on(tmp_pat
         assert metrics.status == 503
         assert "grants the server no thread" in metrics.json["error"]["message"]
         assert server.end() == 0
+
+
+@pytest.mark.parametrize("seconds", [2 * pace.TURN_SECONDS, 2 * pace.ALONE_SECONDS])
+def test_a_read_over_http_for_which_no_thread_is_granted_is_done_by_one_that_is_there(
+    seconds: float, tmp_path: Path
+) -> None:
+    async def scenario() -> Answer:
+        async with app_over(tmp_path) as app:
+            client = Client(app, MODERN)
+            await client.open()
+            await client.call("create_entities", {"entities": [entity("Jon")]})
+            app._pace._alone = lambda: False
+            app._pace.took("read_graph", seconds)
+            with no_threads():
+                return await client.call("read_graph", {})
+
+    answer = run(scenario)
+    assert (answer.status, b"fact of Jon" in answer.body) == (200, True)
 
 
 def test_what_was_handed_to_no_thread_is_not_run_by_one_that_comes_later() -> None:

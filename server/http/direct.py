@@ -200,6 +200,10 @@ class Direct:
         try:
             self._threads.submit(running.who, copy_context().run, self._work, running, tell)
         except NoThread as refusal:
+            if running.who != "many":  # of whom some may be there
+                running.who = "many"
+                self._hand_over(running)
+                return
             self._conclude(
                 running, self._calls.refused(running.call, running.form, refusal.error), 0.0
             )
