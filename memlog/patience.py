@@ -145,10 +145,15 @@ def without_patience(seconds: float) -> AbstractContextManager[None]:
 @contextmanager
 def waiting_for_nobody() -> Iterator[None]:
     """What this thread does in here takes as long as it takes, but begins nothing that takes patience: that raises
-    Impatient, and leaves the thread with the patience that it had."""
+    Impatient, and leaves the thread with the patience that it had. Who tried it has somebody else take the time, and
+    waits for that: so it counts as taken."""
     had, _given.leave = _given.leave, Leave(patient=False)
     try:
         yield
+    except Impatient:
+        if had is not None:
+            had.took_patience = True
+        raise
     finally:
         _given.leave = had
 

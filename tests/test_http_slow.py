@@ -174,6 +174,36 @@ def test_a_read_that_takes_long_after_all_makes_room_and_is_begun_anew_as_a_slow
     run(scenario)
     assert threads == ["read", "slow", "slow"]
     assert scan.ended == ["broken off", "done", "done"]
+    assert len(scan.leaves) == 3, "what is begun anew shares none with what was left of it"
+
+
+def test_reads_that_wait_for_their_turn_leave_the_line_when_one_of_them_took_long(
+    scan: Scan, tmp_path: Path
+) -> None:
+    threads: list[str] = []
+    gate = threading.Event()
+
+    def before() -> None:
+        threads.append(thread())
+        gate.wait(DEADLINE_S)
+
+    scan.before = before
+
+    async def scenario() -> None:
+        async with app_over(tmp_path) as app, anyio.create_task_group() as tasks:
+            client = await after_a_read(app, 2 * pace.TURN_SECONDS)
+            for number in range(2):
+                tasks.start_soon(client.call, "reads", {}, None, number)
+            await scan.has(begun=1, ended=0)
+            while not app._threads._crews["one"]._work_queue.qsize():  # type: ignore[attr-defined]
+                await anyio.sleep(0.001)
+            app._pace.took("reads", 2 * pace.ALONE_SECONDS)
+            gate.set()
+            await scan.has(begun=3, ended=1)
+            scan.over.set()
+
+    run(scenario)
+    assert threads == ["read", "slow", "slow"]
 
 
 def test_a_read_in_its_turn_that_has_to_wait_makes_room_for_the_next(

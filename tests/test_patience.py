@@ -506,3 +506,14 @@ def test_real_searches_are_run_by_the_event_loop_with_the_answers_of_a_thread(
     monkeypatch.setattr(pace, "ALONE_SECONDS", LONG_SECONDS)
     run(scenario)
     assert hurried[-1]
+
+
+def test_who_waits_for_what_another_thread_takes_its_time_for_took_patience() -> None:
+    leave = Leave()
+    with taking(leave):
+        with suppress(Impatient), waiting_for_nobody():
+            pass
+        assert not leave.took_patience
+        with suppress(Impatient), waiting_for_nobody():
+            require_patience()
+    assert leave.took_patience

@@ -201,22 +201,25 @@ class Direct:
             self._threads.submit(running.who, copy_context().run, self._work, running, tell)
         except NoThread as refusal:
             if running.who != "many":  # of whom some may be there
-                running.who = "many"
-                self._hand_over(running)
+                self._hand_on(running, "many")
                 return
             self._conclude(
                 running, self._calls.refused(running.call, running.form, refusal.error), 0.0
             )
 
     def _work(self, running: _Running, tell: Callable[..., object]) -> None:
-        began = time.perf_counter()
-        running.leave.limit(TURN_SECONDS_MAX if running.who == "one" else LONG_SECONDS)
+        if running.who == "one" and self._pace.who(running.call.tool) == "few":
+            # One before it took long: had all of that tool their turn first, everybody else would wait for them.
+            tell(self._hand_on, running, "few")
+            return
+        began, leave = time.perf_counter(), running.leave
+        leave.limit(TURN_SECONDS_MAX if running.who == "one" else LONG_SECONDS)
         try:
-            with taking(running.leave) if self._only_reads(running) else nullcontext():
+            with taking(leave) if self._only_reads(running) else nullcontext():
                 require_time()
                 ran = self._ran(running)
         except Impatient:
-            if not running.leave.is_back:
+            if not leave.is_back:
                 tell(self._begin_anew, running, time.perf_counter() - began)
                 return
             ran = _Ran(None, time.perf_counter() - began, 0.0)
@@ -224,7 +227,12 @@ class Direct:
 
     def _begin_anew(self, running: _Running, seconds: float) -> None:
         one = running.who == "one"
-        running.who = self._pace.left(running.call.tool, seconds) if one else "many"
+        if not running.leave.is_back:  # a thread that did a part of it may still have this one
+            running.leave = Leave()
+        self._hand_on(running, self._pace.left(running.call.tool, seconds) if one else "many")
+
+    def _hand_on(self, running: _Running, who: Who) -> None:
+        running.who = who
         self._hand_over(running)
 
     def _ran(self, running: _Running) -> _Ran:
@@ -306,14 +314,14 @@ def _is_routed(headers: dict[bytes, bytes], call: PlainCall) -> bool:
 
 def _heed(receive: Receive, running: _Running) -> None:
     """Takes back the leave of a call when its client goes."""
-    heeding = asyncio.get_running_loop().create_task(_gone(receive, running.leave))
+    heeding = asyncio.get_running_loop().create_task(_gone(receive, running))
     running.told.add_done_callback(lambda _: heeding.cancel())
 
 
-async def _gone(receive: Receive, leave: Leave) -> None:
+async def _gone(receive: Receive, running: _Running) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
-    leave.take_back()
+    running.leave.take_back()
 
 
 def _settle(told: asyncio.Future[Told | None], answer: Told | None) -> None:

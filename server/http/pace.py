@@ -93,7 +93,7 @@ class Pace:
         """Who runs a call that was left after so long, for there was no more time, or no patience."""
         if seconds < SLOW_SECONDS:
             return "many"
-        self.took(tool, seconds)
+        self._seconds[tool] = seconds
         return "few"
 
     def took(self, tool: str, seconds: float, *, waited: bool = False) -> None:
