@@ -39,10 +39,12 @@ class Scan:
 
     def __init__(self) -> None:
         self.begun: list[str] = []
+        self.threads: list[str] = []
+        """Those of the begun, without their numbers."""
         self.ended: list[str] = []
         self.over = threading.Event()
         self.leaves: list[Leave] = []
-        self.before: Callable[[], None] = lambda: None
+        self.before: Callable[[], object] = lambda: None
 
     def tools(self, *_: Any, **__: Any) -> dict[str, Tool]:
         like = tools(["graph"])["read_graph"]
@@ -59,6 +61,7 @@ class Scan:
         return self._go_on("writes")
 
     def _go_on(self, name: str) -> Result:
+        self.threads.append(threading.current_thread().name.split("_")[0])
         self.begun.append(name)
         told = "broken off"
         try:
@@ -119,27 +122,15 @@ async def after_a_slow_read(app: App) -> Client:
     return await after_a_read(app, 2 * pace.ALONE_SECONDS)
 
 
-def thread() -> str:
-    """That of this call, without its number."""
-    return threading.current_thread().name.split("_")[0]
-
-
 # -- one after another
 
 
 def test_reads_of_some_milliseconds_are_run_one_after_another_and_hold_up_no_write(
     scan: Scan, tmp_path: Path
 ) -> None:
-    threads: list[str] = []
     gate = threading.Event()
     scan.over.set()
-
-    def before() -> None:
-        threads.append(thread())
-        if thread() == "read":
-            gate.wait(DEADLINE_S)
-
-    scan.before = before
+    scan.before = lambda: None if scan.begun[-1] == "writes" else gate.wait(DEADLINE_S)
 
     async def scenario() -> None:
         async with app_over(tmp_path) as app, anyio.create_task_group() as tasks:
@@ -152,16 +143,13 @@ def test_reads_of_some_milliseconds_are_run_one_after_another_and_hold_up_no_wri
             gate.set()
 
     run(scenario)
-    assert threads == ["read", "call", "read", "read", "read"]
+    assert scan.threads == ["read", "call", "read", "read", "read"]
     assert scan.ended == ["done"] * 5
 
 
 def test_a_read_that_takes_long_after_all_makes_room_and_is_begun_anew_as_a_slow_one(
     scan: Scan, tmp_path: Path
 ) -> None:
-    threads: list[str] = []
-    scan.before = lambda: threads.append(thread())
-
     async def scenario() -> None:
         async with app_over(tmp_path) as app, anyio.create_task_group() as tasks:
             client = await after_a_read(app, 2 * pace.TURN_SECONDS)
@@ -172,7 +160,7 @@ def test_a_read_that_takes_long_after_all_makes_room_and_is_begun_anew_as_a_slow
             scan.over.set()
 
     run(scenario)
-    assert threads == ["read", "slow", "slow"]
+    assert scan.threads == ["read", "slow", "slow"]
     assert scan.ended == ["broken off", "done", "done"]
     assert len(scan.leaves) == 3, "what is begun anew shares none with what was left of it"
 
@@ -180,14 +168,8 @@ def test_a_read_that_takes_long_after_all_makes_room_and_is_begun_anew_as_a_slow
 def test_reads_that_wait_for_their_turn_leave_the_line_when_one_of_them_took_long(
     scan: Scan, tmp_path: Path
 ) -> None:
-    threads: list[str] = []
     gate = threading.Event()
-
-    def before() -> None:
-        threads.append(thread())
-        gate.wait(DEADLINE_S)
-
-    scan.before = before
+    scan.before = lambda: gate.wait(DEADLINE_S)
 
     async def scenario() -> None:
         async with app_over(tmp_path) as app, anyio.create_task_group() as tasks:
@@ -203,19 +185,13 @@ def test_reads_that_wait_for_their_turn_leave_the_line_when_one_of_them_took_lon
             scan.over.set()
 
     run(scenario)
-    assert threads == ["read", "slow", "slow"]
+    assert scan.threads == ["read", "slow", "slow"]
 
 
 def test_a_read_in_its_turn_that_has_to_wait_makes_room_for_the_next(
     scan: Scan, tmp_path: Path
 ) -> None:
-    threads: list[str] = []
-
-    def before() -> None:
-        threads.append(thread())
-        require_patience()
-
-    scan.before = before
+    scan.before = require_patience
 
     async def scenario() -> None:
         async with app_over(tmp_path) as app, anyio.create_task_group() as tasks:
@@ -226,17 +202,11 @@ def test_a_read_in_its_turn_that_has_to_wait_makes_room_for_the_next(
             scan.over.set()
 
     run(scenario)
-    assert sorted(threads) == ["call"] * 4 + ["read"] * 4
+    assert sorted(scan.threads) == ["call"] * 4 + ["read"] * 4
 
 
 def test_a_read_waits_for_no_turn_after_one_that_had_to_wait(scan: Scan, tmp_path: Path) -> None:
-    threads: list[str] = []
-
-    def before() -> None:
-        threads.append(thread())
-        require_patience()
-
-    scan.before = before
+    scan.before = require_patience
     scan.over.set()
 
     async def scenario() -> None:
@@ -250,7 +220,7 @@ def test_a_read_waits_for_no_turn_after_one_that_had_to_wait(scan: Scan, tmp_pat
             assert "reads" not in app._pace._waited
 
     run(scenario)
-    assert threads == ["call"]
+    assert scan.threads == ["call", "call"]
 
 
 # -- a few at a time
@@ -278,12 +248,10 @@ def test_slow_reads_are_run_a_few_at_a_time_and_hold_up_nobody_else(
 def test_a_slow_read_that_has_to_wait_makes_room_for_the_next(
     why: str, scan: Scan, tmp_path: Path
 ) -> None:
-    threads: list[str] = []
     lock = threading.Lock()
     lock.acquire()
 
     def wait() -> None:
-        threads.append(thread())
         if why == "it takes patience":
             require_patience()
         else:
@@ -303,7 +271,7 @@ def test_a_slow_read_that_has_to_wait_makes_room_for_the_next(
             scan.over.set()
 
     run(scenario)
-    assert sorted(threads) == sorted(["call", "slow"] * 2 * reading.FEW_THREADS)
+    assert sorted(scan.threads) == sorted(["call", "slow"] * 2 * reading.FEW_THREADS)
     assert scan.ended.count("done") == 2 * reading.FEW_THREADS
 
 
