@@ -47,7 +47,7 @@ from memlog.projects.project import (
     Project,
 )
 from memlog.projects.store import Store
-from memlog.storage.disk import led_to, make_private, sync_folder
+from memlog.storage.disk import led_to, make_private, stands, sync_folder
 from memlog.storage.environment import Environment
 from memlog.storage.errors import is_damage
 from memlog.storage.filling import fill
@@ -177,7 +177,7 @@ def _clear(folder: Path) -> None:
     """Ends what a run that was killed had begun."""
     for gone in folder.glob(f"*{ERASED}"):
         anew = made_anew(folder, gone)
-        if anew.exists() and not (folder / anew.name).exists():
+        if stands(anew) and not stands(folder / anew.name):
             anew.rename(folder / anew.name)
             sync_folder(folder)
         shutil.rmtree(gone, ignore_errors=True)
@@ -192,7 +192,7 @@ def _require_backup(folder: Path, data_dir: Path) -> None:
             f"{folder} is a folder of the data directory in which memlog keeps its own files",
             suggestion="Name a folder elsewhere, best on another disk.",
         )
-    known = (folder / LOCK).exists() or any(folder.glob(f"prj_*/{LOG_FILE}"))
+    known = stands(folder / LOCK) or any(folder.glob(f"prj_*/{LOG_FILE}"))
     if folder.is_dir() and any(folder.iterdir()) and not known:
         raise InvalidParameter(
             f"{folder} holds something that is no backup of memlog",

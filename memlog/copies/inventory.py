@@ -131,7 +131,7 @@ def copies(folder: Path) -> list[Path]:
     for gone in folder.glob(f"*{ERASED}"):
         found.pop(gone.name, None)
         anew = made_anew(folder, gone)
-        if anew.exists():
+        if stands(anew):
             found.setdefault(anew.name, anew)
     return [found[each] for each in sorted(found)]
 

@@ -22,6 +22,7 @@ from memlog.projects.opening import OpenProjects
 from memlog.projects.project import Project, clock_us
 from memlog.projects.settling import Settling, left_out, unread
 from memlog.rows import Project as ProjectRow
+from memlog.storage.disk import stands
 from memlog.storage.files import FileIdentity
 
 Seen = TypeVar("Seen")
@@ -49,7 +50,7 @@ class Listing:
         """The catalogue's file, when it was last compared with the folders."""
         self._settling = Settling(self._folders, self._catalog, self.deletions, self._open, clock)
         try:
-            if self._folders.trash.exists():
+            if stands(self._folders.trash):
                 with self._open.locked():  # nobody is throwing anything away
                     self._folders.empty_trash()
             self._agree()

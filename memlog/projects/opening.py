@@ -21,7 +21,7 @@ from memlog.projects.project import LOG_FILE, Project
 from memlog.projects.recent import Recent
 from memlog.repair.salvaging import salvage
 from memlog.rows import text_key
-from memlog.storage.disk import sync_folder
+from memlog.storage.disk import stands, sync_folder
 from memlog.storage.errors import is_damage, storage_error
 from memlog.storage.gates import excluding_processes
 
@@ -192,5 +192,5 @@ class OpenProjects:
 
 
 def _require_log(file: Path) -> None:
-    if not file.exists():
+    if not stands(file):
         raise DamagedLog(0, f"its file {file.parent.name}/{file.name} is gone", nothing_left=True)

@@ -22,6 +22,7 @@ from memlog.repair.damage import mark
 from memlog.repair.salvaging import forget
 from memlog.rows import Project as ProjectRow
 from memlog.rows import Status
+from memlog.storage.disk import stands
 
 log = logging.getLogger("memlog.settling")
 
@@ -103,7 +104,7 @@ class Settling:
         """The folder that was put aside, where it was, because nothing took its place."""
         name = self._catalog.aside(project_id)
         aside = self._folders.replaced / name
-        if not name or not aside.exists():
+        if not name or not stands(aside):
             return None
         home = self._folders.home(project_id)
         self._folders.move(aside, home)

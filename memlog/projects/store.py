@@ -36,6 +36,7 @@ from memlog.projects.settling import cause
 from memlog.repair.salvaging import forget
 from memlog.rows import Project as ProjectRow
 from memlog.state import State
+from memlog.storage.disk import stands
 from memlog.storage.errors import storage_error
 from memlog.storage.gates import Turn
 
@@ -64,7 +65,7 @@ class Store(Listing):
         """What the disk took of a log that could not be begun: it would be taken for one that was damaged."""
         self._open.forget(project_id)
         folder = self._folders.home(project_id)
-        if folder.exists():
+        if stands(folder):
             with suppress(OSError):
                 self._folders.throw_away(folder)
 
@@ -224,7 +225,7 @@ class Store(Listing):
                 self._open.forget(row.id)
                 aside = None
                 if present is not None:  # who waits for a turn at writing then sees another file
-                    if (present / LOG_FILE).exists():
+                    if stands(present / LOG_FILE):
                         turn.enter_context(Turn(present / LOG_FILE))
                     aside = self._put_aside(present)
                 self._folders.move(folder, self._folders.home(row.id))

@@ -30,6 +30,7 @@ from memlog.repair.damage import Lost, damaged, damages_in, lost, mark, noted, s
 from memlog.repair.mending import Changed, Mended, whole_of
 from memlog.repair.piecing import Standing, pieces
 from memlog.rows import Project as ProjectRow
+from memlog.storage.disk import stands
 from memlog.storage.errors import storage_error
 from memlog.storage.gates import Turn
 from memlog.storage.pages import Pages, Unreadable
@@ -128,7 +129,7 @@ def _backed_up(backup: Path | None, row: ProjectRow) -> _BackedUp:
     if backup is None:
         return NO_BACKUP
     file = backup / row.id / LOG_FILE
-    if not file.exists():
+    if not stands(file):
         raise InvalidParameter(
             f"{backup} has no copy of project '{row.name}'",
             suggestion="Name a folder that `memlog backup` wrote. Nothing was changed.",

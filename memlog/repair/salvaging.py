@@ -22,6 +22,7 @@ from memlog.events import ProjectCreated
 from memlog.projects.project import DATABASES, LOG_FILE, Project
 from memlog.repair.damage import damages_in, mark, standing_in
 from memlog.repair.mending import whole_of
+from memlog.storage.disk import stands
 from memlog.storage.environment import Environment
 from memlog.storage.errors import storage_error
 from memlog.storage.filling import fill
@@ -87,7 +88,7 @@ def salvage(
         if whole is None:
             raise damage
         folder = home / "-".join(map(str, seen)) / source.parent.name
-        if not (folder / LOG_FILE).exists():
+        if not stands(folder / LOG_FILE):
             log.warning("%s", damage.message)
             _copy(whole.entries, folder)
     except OSError as error:

@@ -270,7 +270,7 @@ class Environment:
                     self._is_damaged()
                     self._stuck = True
             except lmdb.PanicError:
-                if not self.path.exists() or self.was_replaced():
+                if not stands(self.path) or self.was_replaced():
                     raise
                 self._stuck = True
             except lmdb.MapResizedError:

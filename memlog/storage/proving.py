@@ -12,6 +12,7 @@ from pathlib import Path
 
 import lmdb
 
+from memlog.storage.disk import stands
 from memlog.storage.gates import Turn
 from memlog.storage.pages import Pages
 from memlog.storage.structure import is_sealed, problem, problem_of_metas
@@ -30,7 +31,7 @@ def unsound_metas(path: Path) -> str | None:
 
 def require_metas(path: Path) -> None:
     """Raises CorruptedError where LMDB cannot open the file; one that is not there it makes."""
-    _require_none(unsound_metas(path) if path.exists() else None)
+    _require_none(unsound_metas(path) if stands(path) else None)
 
 
 def require_sound(path: Path, environment: lmdb.Environment, turn: Turn) -> None:

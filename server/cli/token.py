@@ -18,6 +18,7 @@ from memlog.controls import safe
 from memlog.errors import InvalidParameter, MemlogError, shorten
 from memlog.settings import TOOLSETS, Settings
 from memlog.shell import command_line
+from memlog.storage.disk import stands
 from memlog.times import DAY_US, iso
 from server.cli import output
 from server.cli.common import (
@@ -228,7 +229,7 @@ def list_tokens(kept: Kept, as_json: bool) -> None:
 
 def _none_left(tokens: Tokens) -> str | None:
     """What a file without a token means, which is not what no file does: nobody is let in."""
-    if tokens.all() or not tokens.path.exists():
+    if tokens.all() or not stands(tokens.path):
         return None
     making = here(_of_file("`memlog token new NAME` makes one."))
     return (

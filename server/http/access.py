@@ -18,6 +18,7 @@ from starlette.types import Scope
 
 from memlog.errors import InvalidParameter, MemlogError
 from memlog.settings import Settings
+from memlog.storage.disk import stands
 from server.http.oauth import InsufficientScope, Issuer
 from server.rights.grants import ENVIRONMENT, EVERYTHING, Grant
 from server.rights.tokens import GIVEN_CHARACTERS_MIN, Tokens, digest, tokens_path
@@ -63,7 +64,7 @@ class Access:
         for one: nobody is let in then."""
         # Once and for all: a file that goes away while it serves opens no door.
         try:
-            self._required = self._required or self._tokens.path.exists()
+            self._required = self._required or stands(self._tokens.path)
         except OSError:  # nobody knows, until it can be looked at again
             return True
         return self._required
