@@ -251,6 +251,7 @@ def test_an_export_keeps_a_link_and_who_may_read_its_file(
 
 HALF_WRITTEN = """
 import sys
+import time
 from pathlib import Path
 from server.cli.drafts import written_whole
 
@@ -258,7 +259,8 @@ with written_whole(Path(sys.argv[1])) as written:
     written.write(b"half of")
     written.flush()
     print("written", flush=True)
-    sys.stdin.read()
+    while True:  # a signal that comes just before a single wait would be heard after it
+        time.sleep(0.01)
 """
 
 
