@@ -103,7 +103,7 @@ def decode(position: int, value: bytes) -> Entry:
             body = _decode_mended(value[DIGEST_END:])
         else:
             return _decode_erased(position, value)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise unreadable(position, error) from error
     upcast = UPCASTS.get(type(body.event))
     event = upcast(body.event) if upcast else body.event

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import random
@@ -159,6 +160,14 @@ DAMAGES: dict[str, tuple[str, Any]] = {
     ),
     "no JSON": ("line 3: ", lambda lines: lines[2][:-5]),
     "an unknown event": ("line 3: ", lambda lines: lines[2].replace(b"created.v1", b"created.v9")),
+    "an event that is a list": (
+        "line 3: .*is not known",
+        lambda lines: lines[2].replace(b'"entity_created.v1"', b'["entity_created.v1"]'),
+    ),
+    "deeper than can be read": (
+        "line 3: .*recursion",
+        lambda lines: lines[2].replace(b'"Jon"', b"[" * 20_000 + b"]" * 20_000),
+    ),
     "another line": ("line 3: ", lambda lines: lines[3]),
     "nothing": ("line 3: ", lambda lines: b"{}"),
     "an empty event": (
@@ -185,6 +194,17 @@ def test_a_file_that_is_not_as_it_was_written_is_refused_whole(tmp_path: Path, d
         except InvalidParameter as error:
             raise InvalidParameter(f"{error.problems[0].path}: {error.message}") from error
     assert other("projects").stdout.count("default") == 0
+
+
+def test_an_entry_whose_bytes_are_deeper_than_can_be_read_is_refused() -> None:
+    body = b"\x95\x01\xa1c\xc0\xc0\x96\xb0memory_stored.v1\xa1m\xa1t" + b"\x81\xa1k" * 20_000
+    chain = codec.chain(codec.GENESIS, 1, sha256(body).digest()).hex()
+    stored = base64.b64encode(body).decode()
+    heading = {"memlog": "history", "version": 1, "project": "prj_" + "0" * 26}
+    entry = {"position": 1, "time_us": 1, "chain": chain, "stored": stored}
+    lines = [json.dumps(each).encode() for each in (heading, entry)]
+    with pytest.raises(InvalidParameter, match=r"position 1 cannot be read: .*recursion"):
+        read(b"\n".join(lines))
 
 
 def test_events_that_cannot_have_happened_are_refused(tmp_path: Path) -> None:

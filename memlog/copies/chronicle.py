@@ -147,7 +147,7 @@ def _values(lines: Iterable[tuple[int, bytes]], least: int) -> Iterator[tuple[in
         try:
             line = _decode(text)
             value = _value(line, bytes.fromhex(line.chain))
-        except (msgspec.DecodeError, MemlogError, ValueError, KeyError, OverflowError) as error:
+        except (MemlogError, ValueError, KeyError, OverflowError, RecursionError) as error:
             raise _wrong(number, f"this is no entry of a log: {error}") from error
         if line.position != position:
             raise _wrong(number, f"position {line.position} stands where {position} should")
@@ -191,7 +191,7 @@ def _value(line: Line, chain: bytes) -> bytes:
 
 def _event(named: dict[str, Any]) -> events.Event:
     fields = dict(named)
-    kind = _KINDS.get(fields.pop("type", ""))
+    kind = _KINDS.get(str(fields.pop("type", "")))
     if kind is None:
         raise ValueError(f"the event {named.get('type')!r} is not known")
     event: events.Event = msgspec.convert(
