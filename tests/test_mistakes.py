@@ -173,6 +173,24 @@ def test_a_name_that_is_in_the_request_and_in_memory_is_offered_once(world: Worl
     assert refused.value.error["suggestion"].startswith("Did you mean 'john-doe'? targetEntity")
 
 
+def test_of_names_that_are_as_near_those_that_stand_first_in_the_request_are_offered(
+    world: World,
+) -> None:
+    teams = [
+        {
+            "name": f"Team{letter}",
+            "entityType": "Team",
+            "observations": ["Plays football"],
+            "relations": [{"targetEntity": target, "relationType": "plays against"}],
+        }
+        for letter, target in zip("abcdefg", ["Teamx", *["Teama"] * 6], strict=True)
+    ]
+    with pytest.raises(Refused) as refused:
+        world.call("save_memory", {"threadId": "t1", "entities": teams})
+    near = "Did you mean 'Teama' or 'Teamb' or 'Teamc'? targetEntity"
+    assert refused.value.error["suggestion"].startswith(near)
+
+
 def test_without_an_active_project_the_call_is_told_how_to_name_one(tmp_path: Path) -> None:
     with client_on(tmp_path, project="") as client, pytest.raises(Refused) as refused:
         client("read_graph")

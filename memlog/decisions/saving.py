@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -90,7 +90,7 @@ def _save_entity(item: SavedEntity, state: State, context: Context) -> Iterator[
 
 
 def _problems(entities: Sequence[SavedEntity], state: State) -> Iterator[Problem]:
-    names = {canonical(item.name) for item in entities}
+    names = dict.fromkeys(canonical(item.name) for item in entities)
     near = Suggestions()
     for index, item in enumerate(entities):
         path = f"entities[{index}]"
@@ -155,14 +155,14 @@ def _target_problems(
     relation: SavedRelation,
     path: str,
     item: SavedEntity,
-    names: set[str],
+    names: Collection[str],
     state: State,
     near: Suggestions,
 ) -> Iterator[Problem]:
     target = relation.target_entity
     if canonical(target) not in names and state.entity_id_of(target) is None:
         found = pass_its_name(target, state) or near.did_you_mean(
-            target, State, lambda: {canonical(name): name for name in (*names, *state.names())}
+            target, State, lambda: dict.fromkeys(map(canonical, (*names, *state.names())))
         )
         suggestion = (
             f"{found or 'Add that entity to `entities`.'} targetEntity must name an entity in the "
