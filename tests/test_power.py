@@ -50,6 +50,10 @@ class Disk:
             for folder, name in zip(folders, names, strict=True)
         )
 
+    def has(self, file: Path) -> bool:
+        """Whether it was synced by somebody else than LMDB."""
+        return _identity(os.stat(file)) in self._files
+
     def may_lose(self) -> list[Path]:
         """What may be called again as it was before: of what stands there still."""
         return [path for _, folder, path in self._changed if folder.exists() and path.exists()]
@@ -167,6 +171,18 @@ def test_what_was_restored_is_there_after_a_loss_of_power(
         log = store.project("work").folder / LOG_FILE
     assert disk.knows(log)
     assert not disk.may_lose()
+
+
+def test_a_copy_to_which_nothing_is_added_is_on_the_disk_before_it_counts_as_restored(
+    tmp_path: Path, disk: Disk
+) -> None:
+    """As that of a log which has its state already: of another, the state is written to it, and all is synced."""
+    with closing(Store(tmp_path / "data")) as store:
+        store.create("work")
+        remember(store, "Jon")
+    with closing(Store(tmp_path / "other")) as store:
+        restore(store, tmp_path / "data" / "projects")
+        assert disk.has(store.project("work").folder / LOG_FILE)
 
 
 def test_vectors_are_on_the_disk_before_they_take_the_place_of_older_ones(

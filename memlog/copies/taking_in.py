@@ -7,6 +7,7 @@ place. A backup is only read.
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -149,6 +150,8 @@ def _staged(store: Store, copied: Path) -> Iterator[Path]:
         staged.mkdir(parents=True)
         try:
             shutil.copyfile(copied / LOG_FILE, staged / LOG_FILE)
+            with (staged / LOG_FILE).open("rb") as file:  # LMDB syncs what it writes itself
+                os.fsync(file.fileno())
         except OSError as error:
             raise StorageError(
                 f"The backup {copied} cannot be copied: {error.strerror or error}",
