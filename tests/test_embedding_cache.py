@@ -20,9 +20,9 @@ import pytest
 from filelock import FileLock, Timeout
 
 from memlog.errors import EmbeddingError
-from memlog.storage.filling import fill
+from memlog.storage import filling
 from projections import embeddings
-from projections.embedding import CachedEmbedder, VectorCache, store
+from projections.embedding import CachedEmbedder, VectorCache
 from projections.embedding.cached import QUERIES_MAX
 from projections.embedding.embedder import unit_rows
 from projections.embedding.turns import Turns
@@ -72,15 +72,15 @@ def test_two_caches_may_be_written_anew_at_once(
 ) -> None:
     """Of two embedders: one process takes out what was purged, another what a deleted project had."""
     cache.put_many(["a"], np.ones((1, 8), np.float32))
-    make = fill
+    make = filling.fill
 
     def while_another_is_written(*arguments: Any, **options: Any) -> None:
         make(*arguments, **options)
-        monkeypatch.setattr(store, "fill", make)
+        monkeypatch.setattr(filling, "fill", make)
         with closing(VectorCache(tmp_path / "embeddings" / "another.mdb")) as another:
             another.compact()
 
-    monkeypatch.setattr(store, "fill", while_another_is_written)
+    monkeypatch.setattr(filling, "fill", while_another_is_written)
     cache.compact()
     (kept,) = cache.get_many(["a"])
     assert kept is not None

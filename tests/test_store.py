@@ -31,7 +31,7 @@ from memlog.projects.purging import Target
 from memlog.projects.store import Store
 from memlog.rows import text_key
 from memlog.state import State
-from memlog.storage import environment, files, proving
+from memlog.storage import environment, files, filling, proving
 from memlog.storage.environment import Environment
 from tests.served import DEADLINE_S
 
@@ -181,7 +181,7 @@ def test_where_the_disk_is_full_a_deletion_is_done_and_what_the_project_was_call
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as full:
-        full.setattr(environment.Environment, "rewrite", no_room)
+        full.setattr(filling, "fill", no_room)
         assert store.delete("xyzzy").name == "xyzzy"
         assert statuses(store) == {"one": "active"}
         with pytest.raises(ProjectExists):

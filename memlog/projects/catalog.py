@@ -6,25 +6,18 @@ another process put in its place is followed. Leaves to the store what stands in
 
 from __future__ import annotations
 
-from contextlib import closing
 from pathlib import Path
 
 import lmdb
-import msgspec
 
 from memlog.events import ProjectCreated
-from memlog.rows import Project, encode_row, text_key
+from memlog.rows import Project, decode_project, encode_row, text_key
 from memlog.storage.derived import derived
-from memlog.storage.environment import Environment
-from memlog.storage.errors import storage_error
 from memlog.storage.files import FileIdentity
-from memlog.storage.filling import fill
-from memlog.storage.tables import LmdbRows
+from memlog.storage.filling import compact
 
 DATABASES = ("projects", "meta")
 _PENDING, _REMOVED = b"pending", b"removed"
-
-_decode = msgspec.msgpack.Decoder(Project).decode
 
 
 class Catalog:
@@ -87,17 +80,7 @@ class Catalog:
         with self._environment.read() as transaction:
             if transaction.get(_REMOVED, db=self._meta) is None:
                 return
-
-        def without_removed(transaction: lmdb.Transaction, path: Path) -> None:
-            with closing(Environment(path, DATABASES)) as fresh:
-                for name in DATABASES:
-                    rows = LmdbRows(transaction, self._environment.databases[name]).scan(b"")
-                    fill(fresh, name, (row for row in rows if row[0] != _REMOVED))
-
-        try:
-            self._environment.rewrite(without_removed)
-        except OSError as error:
-            raise storage_error(self._environment.path, error) from error
+        compact(self._environment, but=[_REMOVED])
 
     # -- changes under way
 
@@ -131,6 +114,6 @@ class Catalog:
 def _row(stored: bytes | memoryview) -> Project | None:
     """None of what is damaged: it counts as lost, and the project's log brings it back."""
     try:
-        return _decode(stored)
+        return decode_project(stored)
     except ValueError:  # no MessagePack of a project, or no text
         return None

@@ -15,7 +15,6 @@ from __future__ import annotations
 import hashlib
 import unicodedata
 from collections.abc import Collection, Iterable, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,9 +22,8 @@ import lmdb
 
 from memlog.patience import held
 from memlog.storage.derived import derived
-from memlog.storage.environment import MAP_BYTES_START, Environment
-from memlog.storage.errors import storage_error
-from memlog.storage.filling import fill
+from memlog.storage.environment import MAP_BYTES_START
+from memlog.storage.filling import compact
 from memlog.storage.gates import SMALL_CALLS
 from projections.embedding.turns import Turns
 
@@ -128,17 +126,7 @@ class VectorCache:
 
     def compact(self) -> None:
         """Writes the file anew. Whoever has it open, this process or another, opens the new one when it next asks."""
-
-        def copied(transaction: lmdb.Transaction, path: Path) -> None:
-            with closing(Environment(path, DATABASES)) as fresh:
-                for database in DATABASES:
-                    cursor = transaction.cursor(db=self._environment.databases[database])
-                    fill(fresh, database, ((bytes(key), bytes(value)) for key, value in cursor))
-
-        try:
-            self._environment.rewrite(copied)
-        except OSError as error:
-            raise storage_error(self.path, error) from error
+        compact(self._environment)
 
     def close(self) -> None:
         self._environment.close()
