@@ -354,6 +354,16 @@ def test_a_history_of_before_its_entries_were_counted_is_taken(tmp_path: Path) -
     assert other("export").stdout == memlog("export").stdout
 
 
+def test_a_history_of_which_nothing_could_be_erased_any_more_is_refused(tmp_path: Path) -> None:
+    with closing(Store(tmp_path)) as store:
+        store.create("default")
+        lines = written(store.project("default"))
+    most = lines.replace(b'"generation":0', b'"generation":%d' % (2**31 - 1), 1)
+    assert len(read(most)) == 1
+    with pytest.raises(InvalidParameter, match="no heading of a history"):
+        read(lines.replace(b'"generation":0', b'"generation":%d' % (2**32 - 1), 1))
+
+
 def test_a_name_that_is_taken_is_not_taken_over(tmp_path: Path) -> None:
     store = history(tmp_path / "here", 1)
     other = Store(tmp_path / "other")

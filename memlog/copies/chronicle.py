@@ -34,13 +34,13 @@ Hex = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 
 
 class Heading(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The first line. `generation` counts how often something was erased; `entries` are so many lines, which an older
-    memlog did not say."""
+    """The first line. `generation` counts how often something was erased, in four bytes, and goes on with each purge;
+    `entries` are so many lines, which an older memlog did not say."""
 
     memlog: Annotated[str, Meta(pattern="^history$")]
     version: int
     project: Annotated[str, Meta(pattern=r"^prj_[0-9a-z]{26}\Z")]
-    generation: Annotated[int, Meta(ge=0, lt=2**32)] = 0
+    generation: Annotated[int, Meta(ge=0, lt=2**31)] = 0
     entries: int | None = None
 
 
