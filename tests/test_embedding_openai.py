@@ -287,6 +287,7 @@ def test_an_endpoint_that_cannot_be_reached_is_named() -> None:
     [
         (b"<html>welcome</html>", "no list of embeddings"),
         (b'{"error": {"message": "no such model"}}', "no list of embeddings"),
+        (b'{"usage":' + b"[" * 100_000, "no list of embeddings"),
         (b'{"data":[]}', "0 vectors for 1 texts"),
         (b'{"data":[{"index":1,"embedding":[1,2,3]}]}', r"numbered \[1\]"),
         (b'{"data":[{"index":0,"embedding":[1,2]}]}', "2 dimensions, where 3 were expected"),

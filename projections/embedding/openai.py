@@ -303,7 +303,7 @@ class OpenAI:
 
         try:
             rows = msgspec.json.decode(content, type=_Answer).data
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise self._unusable(f"no list of embeddings ({error})") from None
         if len(rows) != texts_count:
             raise self._unusable(f"{len(rows)} vectors for {texts_count} texts")
