@@ -1,4 +1,4 @@
-"""What a decision needs from outside: fresh ids, and the settings of this server."""
+"""What a decision needs from outside: fresh ids, the settings of this server, and the log."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The decisions: a command against the state, giving the events that make it true.
 
-Pure: no clock, no ids, no input or output; those arrive in the context. `decide` is a generator, and
-whoever drives it evolves each event before asking for the next; so a command sees its own effects
+Pure: no clock, no input or output; ids, and the log where it is asked about, arrive in the context. `decide` is a
+generator, and whoever drives it evolves each event before asking for the next; so a command sees its own effects
 (what its first item created exists for its second) and the rule stands in one place. A request is
 judged whole before its first event; a refused command yields nothing. A wish that is already true
 yields no events: success with nothing to say.
