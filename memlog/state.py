@@ -241,14 +241,10 @@ class State:
 
     def relations_touching(self, name: str) -> list[Relation]:
         """Relations with at least one end at `name`, each once, in order of creation."""
-        return self.relations_at(text_key(name))
-
-    def relations_at(self, key: bytes) -> list[Relation]:
-        """The same, for the hash of a name."""
-        return list(self.edges_at(key))
+        return list(self.edges_at(text_key(name)))
 
     def edges_at(self, key: bytes) -> Edges:
-        """The same, each read when it is come to."""
+        """The same, for the hash of a name, each read when it is come to."""
         return self._edges(self._tables.under(b"T" + key))
 
     def _edges(self, listed: Sequence[tuple[bytes, bytes]]) -> Edges:

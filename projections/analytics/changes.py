@@ -116,7 +116,7 @@ class Changes:
             table = key[:1]
             if table == _NAMES:
                 self.names = True
-                for relation in self._after.state.relations_at(key[1:]):
+                for relation in self._after.state.edges_at(key[1:]):
                     relations.setdefault(relation.id)
             elif table in _COMPARED:
                 was, became = (side.state.row(key) for side, _ in self._sides)

@@ -67,7 +67,7 @@ class Telling:
             old.broken,
         )
         atomic = int(characters(event.content) <= SAVED_OBSERVATION_MAX)
-        return Effect([(old, new)], (old.born,), {}, atomic)
+        return Effect([(old, new)], (old.born,), atomic=atomic)
 
     def _related(self, event: RelationAdded, position: int) -> Effect:
         ends = {self._meant(event.source, position), self._meant(event.target, position)}
