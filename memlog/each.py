@@ -7,13 +7,15 @@ from collections.abc import Sequence
 
 from memlog import shell
 from memlog.errors import MemlogError
+from memlog.ids import is_id
 
 log = logging.getLogger("memlog.each")
 
 
 def of_project(name: str, error: MemlogError) -> MemlogError:
-    """`error`, which names the project, as does what it advises."""
-    if name not in error.message:
+    """`error`, which names the project, as does what it advises. A short name may stand in any message by chance."""
+    told = name if is_id(name, "prj") else f"'{name}'"
+    if told not in error.message:
         error.message = f"{name}: {error.message}"
     if error.suggestion:
         error.suggestion = shell.of_project(error.suggestion, name)

@@ -18,6 +18,7 @@ from memlog.context import Context
 from memlog.copies.backup import Copy, back_up
 from memlog.copies.inventory import NOTE, inventory
 from memlog.copies.taking_in import restore
+from memlog.each import of_project
 from memlog.errors import Conflict, InvalidParameter, ProjectExists, ProjectNotFound, StorageError
 from memlog.log import Damage
 from memlog.projects.project import LOG_FILE, Origin, Project
@@ -569,6 +570,19 @@ def test_a_purge_does_not_cut_a_backup_that_reaches_further_or_is_of_another_his
     with pytest.raises(Conflict, match="another history"):
         back_up(behind, tmp_path / "backup")
     assert restored(tmp_path / "backup", tmp_path / "third").project("default").head() == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "told"),
+    [
+        ("a", "The log of this project is damaged", "a: The log of this project is damaged"),
+        ("log", "The log of this project is damaged", "log: The log of this project is damaged"),
+        ("a", "Project 'a' exists already", "Project 'a' exists already"),
+        (f"prj_{0:026}", f"prj_{0:026}/log.mdb is gone", f"prj_{0:026}/log.mdb is gone"),
+    ],
+)
+def test_what_failed_for_a_project_names_it_once(name: str, said: str, told: str) -> None:
+    assert of_project(name, StorageError(said)).message == told
 
 
 @pytest.fixture
