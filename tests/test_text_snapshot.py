@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from projections.documents import Born, Died, Document, Kind, Scope
 from projections.protocol import Batch
 from projections.query import parse
-from projections.text import on_disk
+from projections.text import on_disk, snapshot
 from projections.text.leaves import MISSPELT_LETTERS_MAX, TERMS_MAX
 from projections.text.part import CHECKED_MAX, part_score
 from projections.text.projector import TextProjector
@@ -627,3 +628,26 @@ def test_the_words_of_a_phrase_that_are_too_many_are_split_into_as_few_expressio
     patterns = [*on_disk._patterns("w", words)]
     assert patterns == ["w", "w[a-d].*", "we[f-i].*", "we[j-j].*", "w[k-l].*"]
     assert [sum(bool(re.fullmatch(each, word)) for each in patterns) for word in words] == [1] * 12
+
+
+def test_a_state_that_is_always_asked_for_other_words_keeps_little_of_them(
+    facts: TextProjector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the index of a project is to which nobody writes any more."""
+    monkeypatch.setattr(on_disk, "COUNTS_KEPT_MAX", 100)
+    monkeypatch.setattr(snapshot, "WORDS_KEPT_MAX", 100)
+
+    def ask_for_others(first: int) -> None:
+        for number in range(first, first + 2_000, 50):
+            words = [f"word{each}" for each in range(number, number + 50)]
+            assert by_words(facts, f"{' '.join(words)} banker") == ["banker"]
+            assert {facts.rarity(word) > 0 for word in words} == {True}
+
+    ask_for_others(0)
+    tracemalloc.start()
+    try:
+        ask_for_others(2_000)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 200_000

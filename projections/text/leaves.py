@@ -91,6 +91,11 @@ class Leaves:
         self._rarities: dict[str, float] = {}
         self._said: dict[str, bool] = {}
 
+    @property
+    def kept(self) -> int:
+        """How much is known of the words that were asked for."""
+        return len(self._rarities) + len(self._said)
+
     def clause(self, leaf: Leaf, *, alone: bool, loosely: bool = False) -> Clause | None:
         """None where there is nothing to look up: stop words count only where they stand `alone`. Other forms of words,
         and longer ones that have them, count `loosely`, where nothing is kept out by it."""

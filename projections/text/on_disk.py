@@ -39,6 +39,9 @@ PHRASE_PAIRS_MAX = 6_000
 TERMS_FEW = 100
 """So many terms are quicker looked up one by one than as a set, for which tantivy makes an automaton (0.15 ms)."""
 
+COUNTS_KEPT_MAX = 10_000
+"""So many counts are kept, some 2 MB: a state of the index may be asked for weeks, and always for other words."""
+
 
 class OnDisk:
     """What a tantivy searcher sees; any number of threads may ask. `position` is that of its checkpoint."""
@@ -58,9 +61,12 @@ class OnDisk:
         """A question asks for each word more than once."""
         if not isinstance(clause, Term | InOrder):
             return self._count(clause)
-        if clause not in self._counts:
-            self._counts[clause] = self._count(clause)
-        return self._counts[clause]
+        count = self._counts.get(clause)
+        if count is None:
+            if len(self._counts) >= COUNTS_KEPT_MAX:
+                self._counts = {}
+            count = self._counts[clause] = self._count(clause)
+        return count
 
     def best(self, clause: Clause, limit: int) -> Found:
         asked = self._query(clause)

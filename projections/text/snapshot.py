@@ -38,6 +38,8 @@ THINGS_FEW = 100
 TIES_SPARE = 8
 POSITIONS_KEPT = 8
 """As of so many positions it is kept how rare words were."""
+WORDS_KEPT_MAX = 10_000
+"""Of each of these, about so much: a state of the texts may be asked for weeks, and always for other words."""
 
 _RETIRED = Term("slot", RETIRED)
 
@@ -109,7 +111,7 @@ class TextSnapshot:
 
     def _leaves(self, at: int | None) -> Leaves:
         leaves = self._kept.get(at)
-        if leaves is None:
+        if leaves is None or leaves.kept > WORDS_KEPT_MAX:
             if len(self._kept) >= POSITIONS_KEPT:
                 self._kept = {}
             leaves = self._kept[at] = Leaves(self.texts, at)
