@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -48,7 +50,9 @@ from memlog.events import (
     EntityRenamed,
     EntityTypeChanged,
     Erased,
+    Event,
     Happened,
+    ObservationAdded,
     ObservationDeleted,
     ObservationMoved,
     ProjectCreated,
@@ -526,3 +530,29 @@ def test_behind_a_hole_the_log_goes_on_from_what_another_follows(
 def test_many_bytes_that_are_wrong_are_not_looked_for_for_ever() -> None:
     value = bytes([codec.WRITTEN]) + bytes(32) + b"x" * 100_000
     assert pieces({1: {value}}) == []
+
+
+def test_twice_as_many_lost_entities_take_twice_as_long_to_stand_in_for() -> None:
+    """A server does that before it serves what is whole of a log."""
+
+    def steps(count: int) -> int:
+        link, found = GENESIS, []
+        ids = [f"ent_{each}" for each in range(count)]
+        said: list[Event] = [CREATED]
+        said += [EntityCreated(each, f"thing {each}", "thing") for each in ids]
+        said += [ObservationAdded(f"obs_{each}", each, "x") for each in ids]
+        for position, event in enumerate(said, 1):
+            entry, value = codec.encode(link, position, position, "cmd_1", None, None, event)
+            lost = isinstance(event, EntityCreated)
+            found.append(Piece(entry.chain, None if lost else value))
+            link = entry.chain
+        calls = Counter[str]()
+        sys.setprofile(lambda frame, event, argument: calls.update([event]))
+        try:
+            mended = mend(found, None, CREATED)
+        finally:
+            sys.setprofile(None)
+        assert len(mended.changed.stood_in) == count
+        return calls["call"]
+
+    assert steps(800) < 3 * steps(400)

@@ -10,9 +10,11 @@ aside.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 import msgspec
+from sortedcontainers import SortedList
 
 from memlog import codec, events
 from memlog.codec import ERASED, GENESIS, MENDED, WRITTEN, Entry
@@ -110,6 +112,8 @@ class _Mending:
         self._entries: list[Entry | None] = [None] * (len(found) + 1)
         self._values: list[bytes] = [b""] * (len(found) + 1)
         """Both by position; nothing is at 0, and nothing in a hole."""
+        self._standing: SortedList[int] = SortedList()
+        """Where something is: a hole may be of a hundred thousand positions."""
         self._tables = tables
         for position, piece in enumerate(found, 1):
             if piece.value is not None:
@@ -138,6 +142,8 @@ class _Mending:
         return range(1, len(self._entries))
 
     def _put(self, position: int, value: bytes) -> None:
+        if self._entries[position] is None:
+            self._standing.add(position)
         self._values[position] = value
         self._entries[position] = codec.decode(position, value)
 
@@ -152,8 +158,9 @@ class _Mending:
 
     def _floor(self, position: int) -> int:
         """The time of the entry before."""
-        before = (self._entries[at] for at in range(position - 1, 0, -1))
-        return next((entry.time_us for entry in before if entry is not None), 0)
+        before = self._standing.bisect_left(position)
+        entry = self._entries[self._standing[before - 1]] if before else None
+        return 0 if entry is None else entry.time_us
 
     def _latest_times(self) -> list[int]:
         """The latest time that each position can have: that of the next entry that stands as it was written."""
@@ -219,28 +226,25 @@ class _Mending:
     # -- what others need
 
     def _stand_in(self, project: events.ProjectCreated) -> Iterator[int]:
-        """Puts what facts are about into holes before them, where nobody told of its creation."""
+        """Puts what facts are about into holes before them, where nobody told of its creation: each into the last one,
+        for what is about an entity mostly follows its creation."""
         if self._entries[1] is None:
             self._fill(1, Told(project))
             yield 1
         created: set[str] = set()
+        holes = [at for at in self._holes if self._entries[at] is None]
         for position in self._positions():
             entry = self._entries[position]
             match entry and entry.event:
                 case events.EntityCreated(entity_id=entity_id):
                     created.add(entity_id)
                 case events.ObservationAdded(entity_id=entity_id) if entity_id not in created:
-                    hole = self._hole_before(position)
-                    if hole is not None:
+                    if before := bisect_left(holes, position):
+                        hole = holes.pop(before - 1)
                         created.add(entity_id)
                         event = events.EntityCreated(entity_id, f"lost {entity_id}", LOST_TYPE)
                         self._fill(hole, Told(event))
                         yield hole
-
-    def _hole_before(self, position: int) -> int | None:
-        """The last one: what is about an entity mostly follows its creation."""
-        holes = (at for at in reversed(self._holes) if at < position and self._entries[at] is None)
-        return next(holes, None)
 
     def _put_before(self, unfit: set[int]) -> set[int]:
         """Replays; sets aside what can no longer happen (`unfit`). Where a lost entry took facts from an entity that
