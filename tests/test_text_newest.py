@@ -25,7 +25,7 @@ from projections.text.clauses import (
     Span,
     Term,
 )
-from projections.text.filling import WRITER_HEAP_BYTES, Entering
+from projections.text.filling import Entering
 from projections.text.layers import Found, Searching
 from projections.text.newest import TERM_BYTES_MAX, Newest, NewestSnapshot
 from projections.text.on_disk import TERMS_FEW, OnDisk
@@ -44,7 +44,7 @@ class Both:
         schema = text._schema()
         index = tantivy.Index(schema)
         analysis.register(index)
-        writer = index.writer(WRITER_HEAP_BYTES, 1)
+        writer = index.writer(text.WRITER_HEAP_BYTES, 1)
         entering, newest = Entering(writer), Newest()
         for each in rows:
             entering.add(*each)

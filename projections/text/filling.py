@@ -19,9 +19,6 @@ from projections.text import analysis
 from projections.text.rows import CHECKPOINT, RETIRED, Row, encode_row, size, weight
 from projections.text.snapshot import TextSnapshot
 
-WRITER_HEAP_BYTES = 15_000_000
-"""What a writer fills before it writes a segment, at least."""
-
 WAITING_MAX = 10_000
 """So many wait at most. While more are read, the index works on those before."""
 

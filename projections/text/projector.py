@@ -34,7 +34,7 @@ from projections.protocol import BATCH_BYTES, Batch
 from projections.query import Query
 from projections.text import analysis
 from projections.text.ahead import Ahead
-from projections.text.filling import WRITER_HEAP_BYTES, Entering, fill
+from projections.text.filling import Entering, fill
 from projections.text.left_over import remove_left_over
 from projections.text.on_disk import OnDisk
 from projections.text.snapshot import TextSnapshot
@@ -55,9 +55,10 @@ BLOCK_BYTES = 2_048
 
 WRITER_WAIT_SECONDS = 60.0
 WRITER_POLL_SECONDS = 0.01
+WRITER_HEAP_BYTES, BULK_HEAP_BYTES = 15_000_000, 120_000_000
+"""What a writer fills before it writes a segment: tantivy's least, and for many entries room for some 150,000 short
+documents."""
 BULK_ENTRIES_MIN = 1_000
-BULK_HEAP_BYTES = 120_000_000
-"""What a writer fills before it writes a segment: room for some 150,000 short documents."""
 
 _LIKE_MOVED = ("No such file", "FileDoesNotExist", "was killed")
 """What tantivy says where its folder moves while it writes. A writer that was killed does not say by what."""
@@ -266,9 +267,9 @@ class TextProjector:
         return self._opened()
 
     def _opened(self) -> tuple[tantivy.Index, TextSnapshot, tuple[int, ...]]:
-        if not (self._path / "meta.json").exists() and any(self._path.glob("*.store")):
-            raise FileNotFoundError("there are segments but no meta.json")
         if not (self._path / "meta.json").exists():
+            if any(self._path.glob("*.store")):
+                raise FileNotFoundError("there are segments but no meta.json")
             _create(self._schema, self._path)
         index = tantivy.Index(self._schema, path=str(self._path))
         analysis.register(index)
