@@ -18,6 +18,9 @@ from tests.service import Client, Refused, client_on
 
 NEAR = ANSWER_CHARACTERS * 1.1
 FACTS = [f"fact number {n:04} " + "word " * 50 for n in range(600)]
+RECORDS = pytest.mark.parametrize(
+    ("tool", "query"), [("memory_list", {}), ("memory_search", {"query": "tea"})]
+)
 LEAVES = [f"leaf{n:03}" for n in range(500)]
 
 
@@ -267,6 +270,23 @@ def test_threads_come_in_pages(empty: Client) -> None:
     assert [page.get("leftOut", 0) for page in told] == [
         sum(len(later["threads"]) for later in told[at + 1 :]) for at in range(len(told))
     ]
+
+
+@RECORDS
+def test_records_come_in_pages_where_the_server_gives_many_unasked(
+    tool: str, query: dict[str, str], tmp_path: Path
+) -> None:
+    tags = [f"t{number:02}:{'x' * 96}" for number in range(20)]
+    with client_on(tmp_path, search_limit=100) as client:
+        record = {"type": "n", "source": "s", "confidence": 0.5, "tags": tags}
+        made = [
+            client("memory_create", content=f"tea {number}", **record)["id"] for number in range(40)
+        ]
+        told = pages(client, tool, **query)
+        assert len(told) > 1
+        assert sorted(each["id"] for page in told for each in page["results"]) == made
+        whole = client(tool, **query, limit=40)
+        assert len(whole["results"]) == 40  # who asks for so many gets them
 
 
 # -- what is written

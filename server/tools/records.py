@@ -169,7 +169,8 @@ def memory_search(call: Call, arguments: MemorySearch) -> RecordsResult:
         ]
         lacking = None if views else lacking_labels(wanted, state)
         position = state.position
-    following = ranking.following(position, found[-1].rank if found else None)
+    views = _told(views, arguments.limit)
+    following = ranking.following(position, found[len(views) - 1].rank if views else None)
     silent = None if views else silent_thread(arguments.thread_id, opened)
     return RecordsResult(
         project=project,
@@ -215,8 +216,7 @@ def list_records(call: Call, arguments: MemoryList, usual: int | None = None) ->
             )
             for row in rows[:limit]
         ]
-    if arguments.limit is None:
-        views = list(within_budget(views))
+    views = _told(views, arguments.limit)
     more = len(rows) > len(views)
     following = Older(position, rows[len(views) - 1].born) if more else None
     silent = None if rows else silent_thread(arguments.thread_id, opened)
@@ -226,6 +226,11 @@ def list_records(call: Call, arguments: MemoryList, usual: int | None = None) ->
         next_cursor=write_cursor(following, opened.project_id, arguments),
         notice=together(lacking, silent),
     )
+
+
+def _told(views: list[RecordView], limit: int | None) -> list[RecordView]:
+    """All of them where the caller asked for a number, else what an answer holds."""
+    return list(within_budget(views)) if limit is None else views
 
 
 def lacking_labels(wanted: Sequence[str], state: State) -> str | None:
