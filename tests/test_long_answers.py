@@ -289,6 +289,23 @@ def test_records_come_in_pages_where_the_server_gives_many_unasked(
         assert len(whole["results"]) == 40  # who asks for so many gets them
 
 
+@RECORDS
+def test_of_many_tags_that_no_record_has_the_first_are_told_and_all_are_counted(
+    tool: str, query: dict[str, str], empty: Client
+) -> None:
+    tags = [f"t{number:03}:{'x' * 80}" for number in range(900)]
+    unknown = empty(tool, **query, tags=tags)
+    assert size(unknown) <= NEAR
+    assert unknown["notice"].count("No record has the tag ") < 900
+    assert unknown["notice"].endswith(" more that are unknown")
+    record = {"type": "n", "source": "s", "confidence": 0.5}
+    for start in range(0, 900, 20):
+        empty("memory_create", content=f"tea {start}", **record, tags=tags[start : start + 20])
+    apart = empty(tool, **query, tags=tags)
+    assert size(apart) <= NEAR
+    assert " more of these, though there are records with each of them." in apart["notice"]
+
+
 # -- what is written
 
 

@@ -21,7 +21,7 @@ from projections.documents import thread_labels
 from projections.search.searcher import DEPTH
 from server.addresses import item_uri
 from server.answering.cursors import CursorText, write_cursor
-from server.answering.cutting import together, within_budget
+from server.answering.cutting import said, together, within_budget
 from server.answering.memories import (
     MEMORY_KINDS,
     Older,
@@ -236,17 +236,17 @@ def _told(views: list[RecordView], limit: int | None) -> list[RecordView]:
 def lacking_labels(wanted: Sequence[str], state: State) -> str | None:
     """Which of the labels asked for no record has, and what was perhaps meant: they are compared to the letter. Or
     that none has them all."""
-    told: list[str | None] = []
+    told: list[str] = []
     for label in wanted:
         if next(state.memories((label,)), None) is None:
             kind, _, value = label.partition(":")
             known = (each.partition(":") for each in islice(state.labels(), LABELS_READ_MAX))
             near = did_you_mean(value, [name for of, _, name in known if of == kind])
-            told += [f"No record has the {_shown(label)}.", near]
+            told.append(f"No record has the {_shown(label)}.{f' {near}' if near else ''}")
     if not told and len(wanted) > 1 and next(state.memories(wanted), None) is None:
-        all_of = ", ".join(map(_shown, wanted))
+        all_of = ", ".join(said([*map(_shown, wanted)], "of these"))
         return f"No record has all of {all_of}, though there are records with each of them. Ask with fewer."
-    return together(*told)
+    return together(*said(told, "that are unknown"))
 
 
 def _shown(label: str) -> str:
