@@ -236,10 +236,13 @@ def project(tmp_path: Path) -> Iterator[Project]:
     opened.close()
 
 
-def do(project: Project, command: AnyCommand, thread: str | None = None) -> int:
+def do(
+    project: Project, command: AnyCommand, thread: str | None = None, *, strict: bool = False
+) -> int:
     """Executes; the number of events it took."""
+    context = Context(strict_relations=strict)
     return project.execute(
-        command, Context(), lambda outcome: len(outcome.entries), Origin(thread=thread)
+        command, context, lambda outcome: len(outcome.entries), Origin(thread=thread)
     )
 
 
@@ -600,6 +603,30 @@ def test_a_relation_that_waited_for_a_name_does_not_keep_a_rename_from_being_und
         assert edges(state) == {("D2", "waits for", "C2")}
 
 
+def test_a_relation_comes_back_to_what_was_deleted_since_only_where_relations_may_wait(
+    project: Project,
+) -> None:
+    edge = Edge(source="Jon", target="Gina", relation_type="knows")
+    do(project, create(entity("Jon"), entity("Gina")))
+    do(project, relate("Jon", "knows", "Gina"))
+    do(project, DeleteRelations(relations=[edge]))
+    parted = project.head()
+    do(project, DeleteEntities(entity_names=["Gina"]))
+    gone = project.head()
+    with pytest.raises(Conflict) as caught:
+        do(project, Undo(position=parted), strict=True)
+    assert [problem.path for problem in caught.value.problems] == [f"position {gone}"]
+    do(project, Undo(position=parted))
+    with project.read() as state:
+        assert edges(state) == {("Jon", "knows", "Gina")}
+        assert state.entity_named("Gina") is None
+    do(project, Undo(position=project.head()))
+    do(project, Undo(position=parted, cascade=True), strict=True)
+    with project.read() as state:
+        assert edges(state) == {("Jon", "knows", "Gina")}
+        assert state.entity_named("Gina") is not None
+
+
 def test_a_memory_that_was_forgotten_later_is_not_listed_again(project: Project) -> None:
     do(project, StoreMemory(content="old"))
     do(project, StoreMemory(content="new"))
@@ -753,6 +780,22 @@ def test_whatever_happened_the_last_command_can_be_undone_and_redone(
             do(project, Undo(position=project.head(), cascade=True))
             assert project.digest() == after
         assert project.is_as_rebuilt()
+        project.close()
+
+
+@given(HISTORIES)
+def test_where_relations_are_strict_none_leads_to_nothing_whatever_is_undone(
+    commands: list[AnyCommand],
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        project = Project(Path(folder) / "prj_1")
+        do(project, CreateProject(name="one"))
+        for command in (create(entity("A"), entity("B"), entity("C")), *commands):
+            with suppress(MemlogError):
+                do(project, meant(command, project), strict=True)
+            with project.read() as state:
+                ends = {end for row in state.relations() for end in (row.source, row.target)}
+                assert all(state.entity_named(end) for end in ends)
         project.close()
 
 

@@ -87,6 +87,19 @@ class Stretch:
                 found |= self._saved_since(decode_memory(value))
         return found
 
+    def loose_ends(self) -> set[int]:
+        """Positions at which an end went away that a relation had which is to stand again. Only a server on which every
+        relation leads to entities asks for them; on others it waits for its end.
+        """
+        found: set[int] = set()
+        for key, value in self.rows.items():
+            if key[:1] == b"R" and value is not None and self._now.row(key) is None:
+                relation = decode_relation(value)
+                ends = map(name_key, (relation.source, relation.target))
+                gone = [end for end in ends if self._to_be(end) is None and self._before.row(end)]
+                found = found.union(*map(self._changes, gone))
+        return found
+
     def relied_on(self) -> set[int]:
         """Positions of later entries that touched a memory that is to go. One may have left it as it was: the same
         record was saved again. Such counts only as long as it is not undone itself, which rows do not tell.

@@ -261,6 +261,8 @@ def _undo_command(entry: Entry, cascade: bool, undos: _Undos) -> Iterator[Event]
         first, last = undoing[-1].span
         stretch = Stretch(first, last, undos.later)
         standing = stretch.blockers() or stretch.at_odds()
+        if undos.context.strict_relations:
+            standing = standing or stretch.loose_ends()
         if standing := standing or undos.not_gone(stretch.relied_on(), last):
             latest = undoing[-1].latest_of(standing, cascade)
             undoing.append(_Undoing(latest, undos, asked=False))
