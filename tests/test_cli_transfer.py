@@ -249,6 +249,16 @@ def test_an_export_keeps_a_link_and_who_may_read_its_file(
     assert out.stat().st_mode & 0o777 == 0o600
 
 
+def test_an_export_goes_into_a_pipe_that_the_shell_names(remembered: CommandLine) -> None:
+    reading, writing = os.pipe()
+    with open(reading, encoding="utf-8") as read:
+        with open(writing, "wb"):  # as `memlog export >(gzip)` gets it
+            ended = remembered("export", f"/dev/fd/{writing}")
+        assert (ended.code, ended.stdout) == (0, "")  # which may be that very pipe
+        assert ended.stderr == f"Exported 5 lines to /dev/fd/{writing}.\n"
+        assert lines_of(read.read()) == LINES
+
+
 HALF_WRITTEN = """
 import sys
 import time

@@ -37,21 +37,22 @@ def written_whole(file: Path) -> Iterator[BinaryIO]:
         sys.stdout.buffer.flush()
         return
     try:
-        # Where it is a link, what it leads to is replaced.
-        with _in_place_of(led_to(file)) as opened:
+        with _in_place_of(file) as opened:
             yield opened
     except OSError as error:
         raise OSError(error.errno, error.strerror or str(error), str(file)) from error
 
 
 @contextmanager
-def _in_place_of(target: Path) -> Iterator[BinaryIO]:
-    if target.is_symlink():  # one of a circle, which leads to no file
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-    if target.exists() and not target.is_file():
-        with target.open("wb") as opened:
+def _in_place_of(file: Path) -> Iterator[BinaryIO]:
+    # Opened by the name that was given: /dev/stdout and what `>(…)` stands for are links to a pipe, which has no name.
+    if file.exists() and not file.is_file():
+        with file.open("wb") as opened:
             yield opened
         return
+    target = led_to(file)  # where it is a link, what it leads to is replaced
+    if target.is_symlink():  # one of a circle, which leads to no file
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
     _clear(target)
     draft = target.with_name(f"{target.name}.{os.getpid()}.new")
     with terminated_in_order():

@@ -283,6 +283,7 @@ def export_command(settings: Settings, file: Path, project: str | None, full: bo
             err=True,
         )
     if str(file) != "-":
-        say(f"Exported {counted(count, 'lines')} to {file}.")
+        # What is no file may be stdout by another name, which is to hold the lines alone.
+        say(f"Exported {counted(count, 'lines')} to {file}.", err=not file.is_file())
     if damage is not None:  # what is whole of it was written, and is not all
         raise damage
