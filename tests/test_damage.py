@@ -761,6 +761,20 @@ def test_commands_that_read_a_damaged_log_say_that_it_is_not_all(tmp_path: Path)
     assert lines_of((tmp_path / "out.jsonl").read_text()) == lines_of(ended.stdout)
 
 
+def test_a_damaged_log_keeps_no_other_project_from_being_replayed(tmp_path: Path) -> None:
+    memlog = holding_lines(tmp_path)
+    log = log_of(memlog)
+    for name in ("log", "whole"):
+        assert memlog("projects", "create", name).code == 0
+    log.write_bytes(log.read_bytes().replace(b"was a banker", b"was a bunker"))
+    for options in ([], ["--check"]):
+        ended = memlog("replay", "--all", "--json", *options)
+        assert (ended.code, set(ended.json)) == (1, {"log", "whole"})
+        assert "error: default: The log of this project is damaged" in ended.stderr
+        assert "`memlog repair default`" in ended.stderr
+        assert "Done all the same: log, whole." in ended.stderr
+
+
 def test_what_stands_beside_a_log_may_be_damaged_too(tmp_path: Path) -> None:
     memlog: CommandLine = holding_lines(tmp_path)
     log = next((tmp_path / "data").rglob(LOG_FILE))

@@ -8,7 +8,8 @@ from functools import partial
 
 import click
 
-from memlog.errors import EmbeddingError
+from memlog.each import of_project, raise_first
+from memlog.errors import EmbeddingError, MemlogError
 from memlog.settings import Settings
 from memlog.shell import command_line
 from projections.check import compare
@@ -69,13 +70,18 @@ def replay_command(
             names = [row.name for row in service.store.projects("active")]
         else:
             names = [open_existing(service, project)[0]]
-        reports = {}
+        reports: dict[str, dict[str, str]] = {}
+        failures: list[MemlogError] = []
         for name in names:
-            with passing_over_gone(service.store, name, "active") if every else nullcontext():
-                reports[name] = {
-                    part: _part(service, name, part, check, bar_for(progress))
-                    for part in ((only,) if only else PARTS)
-                }
+            passing = passing_over_gone(service.store, name, "active")
+            try:
+                with passing if every else nullcontext():
+                    reports[name] = {
+                        part: _part(service, name, part, check, bar_for(progress))
+                        for part in ((only,) if only else PARTS)
+                    }
+            except MemlogError as error:  # the others are done all the same
+                failures.append(of_project(name, error) if every else error)
     if as_json:
         print_json(reports)
     else:
@@ -84,6 +90,7 @@ def replay_command(
         for name, report in reports.items():
             for part, said in report.items():
                 say(f"{one_line(name)}: {part} {said}")
+    raise_first(failures, list(reports))
     outcomes = [said for report in reports.values() for said in report.values()]
     if any(said.startswith((DIFFERENT, NOT_POSSIBLE)) for said in outcomes):
         sys.exit(1)
