@@ -761,6 +761,22 @@ def test_commands_that_read_a_damaged_log_say_that_it_is_not_all(tmp_path: Path)
     assert lines_of((tmp_path / "out.jsonl").read_text()) == lines_of(ended.stdout)
 
 
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("part", ["state", "text", "analytics"])
+def test_no_part_of_a_damaged_log_is_told_as_rebuilt_or_equal_to_a_rebuild(
+    tmp_path: Path, part: str, known: bool
+) -> None:
+    memlog = holding_lines(tmp_path)
+    change(memlog.data_dir, b"was a banker", b"was a bunker")
+    if known:
+        assert memlog("verify").code == 1
+    for options in ([], ["--check"]):
+        ended = memlog("replay", "--only", part, *options)
+        assert (ended.code, ended.stdout) == (1, "")
+        assert "error: The log of this project is damaged" in ended.stderr
+        assert "`memlog repair default`" in ended.stderr
+
+
 def test_a_damaged_log_keeps_no_other_project_from_being_replayed(tmp_path: Path) -> None:
     memlog = holding_lines(tmp_path)
     log = log_of(memlog)

@@ -10,6 +10,7 @@ import click
 
 from memlog.each import of_project, raise_first
 from memlog.errors import EmbeddingError, MemlogError
+from memlog.projects.project import Project
 from memlog.settings import Settings
 from memlog.shell import command_line
 from projections.check import compare
@@ -76,10 +77,7 @@ def replay_command(
             passing = passing_over_gone(service.store, name, "active")
             try:
                 with passing if every else nullcontext():
-                    reports[name] = {
-                        part: _part(service, name, part, check, bar_for(progress))
-                        for part in ((only,) if only else PARTS)
-                    }
+                    reports[name] = _parts(service, name, only, check, bar_for(progress))
             except MemlogError as error:  # the others are done all the same
                 failures.append(of_project(name, error) if every else error)
     if as_json:
@@ -98,6 +96,25 @@ def replay_command(
 
 NOT_POSSIBLE = "not possible"
 EQUAL, DIFFERENT = "equal", "DIFFERENT"
+
+
+def _parts(
+    service: Service, name: str, only: str | None, check: bool, progress: Progress
+) -> dict[str, str]:
+    """How it went with each part. Raises DamagedLog where the log is not whole, for an index that is built from it ends
+    before the damage; one that is known of costs no index that reaches further."""
+    project = service.open(name).project
+    _require_whole(project)
+    report = {
+        part: _part(service, name, part, check, progress) for part in ((only,) if only else PARTS)
+    }
+    _require_whole(project)  # as far as it was read by now
+    return report
+
+
+def _require_whole(project: Project) -> None:
+    if (damage := project.damage) is not None:
+        raise damage
 
 
 def _part(service: Service, name: str, part: str, check: bool, progress: Progress) -> str:
