@@ -6,6 +6,7 @@ Also where root runs the tests: see `bound`.
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shutil
 import subprocess
@@ -162,11 +163,25 @@ def test_where_nothing_can_be_written_every_start_says_so_and_changes_nothing(
         require_well(server)
 
 
+def test_the_doctor_tells_settings_and_folder_also_where_that_cannot_be_opened(
+    data_dir: Path,
+) -> None:
+    for cannot_be_opened in (not_to_be_written(data_dir), taken_away(data_dir.parent)):
+        with cannot_be_opened:
+            ended = run_bound(data_dir, "doctor")
+            told = run_bound(data_dir, "doctor", "--json")
+        assert (ended.returncode, told.returncode) == (1, 1)
+        assert "search_mode" in ended.stdout
+        assert "Permission denied" in ended.stderr
+        assert json.loads(told.stdout)["data_dir"]["path"] == str(data_dir)
+    assert "cannot be looked at: Permission denied" in ended.stdout
+
+
 def test_a_token_that_cannot_be_kept_is_refused_with_who_lacks_the_right(data_dir: Path) -> None:
     with not_to_be_written(data_dir):
         ended = run_bound(data_dir, "token", "new", "laptop")
     assert (ended.returncode, ended.stdout) == (1, "")
-    assert "tokens.json.lock: Permission denied" in ended.stderr
+    assert f"{data_dir}/tokens.json.lock: Permission denied" in ended.stderr
     assert f"Give this user (number {os.getuid()}) the right to read and write" in ended.stderr
 
 

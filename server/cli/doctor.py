@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from stat import S_IMODE
+from stat import S_IMODE, S_ISDIR
 from typing import Any
 
 import click
@@ -66,22 +66,31 @@ def doctor_command(ctx: click.Context, settings: Settings, as_json: bool) -> Non
     report["data_dir"] = _data_dir(settings.data_dir)
     report["tokens"] = _tokens(settings)
     report["http"] = _http(settings)
-    with (
-        to_look_around(settings) as looked_at,
-        service_of(looked_at) as service,
-        progress_bar(hidden=as_json) as progress,
-    ):
-        report["embedder"] = _embedder(service)
-        rows = service.store.projects("all")
-        shown = progress.track(rows, description="projects")
-        report["projects"] = dict(_projects(service, shown))
-        report["left_out"] = service.store.left_out()
-        report["deletions"] = _deletions(service)
+    report |= {"embedder": {}, "projects": {}, "left_out": {}, "deletions": {}}
+    not_opened: MemlogError | None = None
+    try:
+        with (
+            to_look_around(settings) as looked_at,
+            service_of(looked_at) as service,
+            progress_bar(hidden=as_json) as progress,
+        ):
+            report["embedder"] = _embedder(service)
+            rows = service.store.projects("all")
+            shown = progress.track(rows, description="projects")
+            report["projects"] = dict(_projects(service, shown))
+            report["left_out"] = service.store.left_out()
+            report["deletions"] = _deletions(service)
+    except (
+        MemlogError
+    ) as error:  # the settings are told all the same: which folder it is, and who named it
+        not_opened = error
     sick = [name for name, each in report["projects"].items() if "error" in each]
     if as_json:
         print_json(report)
     else:
         _print(report)
+    if not_opened is not None:
+        raise not_opened
     if sick or report["left_out"] or report["deletions"] or report["http"]:
         sys.exit(1)
 
@@ -103,9 +112,15 @@ def _without_credentials(text: str) -> str:
 
 
 def _data_dir(folder: Path) -> dict[str, str]:
-    if not folder.is_dir():
+    try:
+        mode = folder.stat().st_mode
+    except FileNotFoundError:
         return {"path": str(folder), "state": "it is not there yet"}
-    mode = S_IMODE(folder.stat().st_mode)
+    except OSError as error:
+        return {"path": str(folder), "state": f"it cannot be looked at: {error.strerror}"}
+    if not S_ISDIR(mode):
+        return {"path": str(folder), "state": "it is no folder"}
+    mode = S_IMODE(mode)
     report = {"path": str(folder), "mode": f"{mode:04o}"}
     if mode & OF_OTHERS:
         report["hint"] = (
@@ -238,9 +253,9 @@ def _print(report: dict[str, Any]) -> None:
         tell(report["tokens"]["hint"])
     if told := report["http"]:
         tell(f"no server over HTTP: {told['error']}. {told['hint']}")
-    hint = report["embedder"].get("hint")
-    embedder = ", ".join(each for name, each in report["embedder"].items() if name != "hint")
-    tell(f"embedder: {embedder}" + (f". {hint}" if hint else ""))
+    if told := report["embedder"]:
+        embedder = ", ".join(each for name, each in told.items() if name != "hint")
+        tell(f"embedder: {embedder}" + (f". {told['hint']}" if "hint" in told else ""))
     for name, each in report["projects"].items():
         vectors = each.get("vectors", {})
         shown = {key: value for key, value in each.items() if key not in ("vectors", "projections")}

@@ -172,7 +172,9 @@ class Tokens:
             make_private(lock.parent)
             return FileLock(lock).acquire()
         except OSError as error:
-            raise storage_error(lock, error) from error
+            raise StorageError(
+                f"{lock}: {reason(lock, error)}", suggestion=storage_error(lock, error).suggestion
+            ) from error
 
     def _read(self) -> tuple[Token, ...]:
         try:
