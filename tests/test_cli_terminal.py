@@ -17,7 +17,7 @@ from memlog.projects.project import Origin
 from memlog.projects.store import Store
 from server.cli.common import SafeFormatter
 from server.http.logs import JsonLines
-from tests.command_line import CommandLine, Line, written
+from tests.command_line import BARE, CommandLine, Line, written
 from tests.served import DEADLINE_S, environment, run_memlog
 
 CLEAR, TITLE, BACK = "\x1b[2J", "\x9d0;owned\x9c", "was\rwill be"
@@ -167,6 +167,21 @@ def test_in_a_narrow_terminal_nothing_of_a_table_is_left_out(
     assert memlog("token", "new", "laptop").code == 0
     shown = memlog(*command.split(), COLUMNS="40").stdout.partition("entities by type")[0]
     assert "…" not in shown
+
+
+@pytest.mark.parametrize("columns", ["40", "60", "200"])
+def test_bars_are_as_long_as_what_they_tell_however_narrow_the_terminal_is(
+    tmp_path: Path, columns: str
+) -> None:
+    memlog = CommandLine(tmp_path / "people")
+    kinds = ["short"] * 4 + ["a name that takes more than half of the line"] * 2 + ["b"]
+    people = [{**BARE, "name": f"p{n}", "entityType": kind} for n, kind in enumerate(kinds)]
+    assert memlog("import", written(tmp_path / "in.jsonl", people)).code == 0
+    shown = memlog("stats", "--json").json["entity_types"]
+    bars = [each.count("█") for each in memlog("stats", COLUMNS=columns).stdout.splitlines()[-3:]]
+    assert list(shown.values()) == [4, 2, 1]
+    assert bars[0] >= 10
+    assert [round(4 * each / bars[0]) for each in bars] == [4, 2, 1]
 
 
 @pytest.mark.parametrize("columns", ["0", "1", "10"])

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 DAYS = 30
 LINES_MAX = 8
 BAR_CELLS_MAX = 30
+NAME_CELLS_MAX = 40
+CELLS_BETWEEN = 6
+"""What a table of three columns has around them: a blank on either side of each."""
 HEIGHTS = "▁▂▃▄▅▆▇█"
 
 SHOWN_TOTALS = {
@@ -201,7 +204,8 @@ def _print(report: Report, console: Console) -> None:
         ("entities ever touched, by thread", report.threads),
     ):
         if numbers:
-            console.print(_bars(heading, numbers))
+            console.print(Text(f" {heading}", "bold"))
+            console.print(_bars(numbers, console.width))
 
 
 def _metrics_table(metrics: Iterable[Metric]) -> Table:
@@ -215,20 +219,28 @@ def _metrics_table(metrics: Iterable[Metric]) -> Table:
     return table
 
 
-def _bars(heading: str, numbers: Mapping[str, int]) -> Table:
-    """The first of them as bars, the longest as long as fits; and how many are not shown."""
+def _bars(numbers: Mapping[str, int], width: int) -> Table:
+    """The first of them as bars, the longest as long as fits beside them; and how many are not shown."""
     from rich.text import Text
 
+    rows = [
+        (Text(one_line(name)), f"{number:,}", number)
+        for name, number in list(numbers.items())[:LINES_MAX]
+    ]
+    names_cells = min(max(name.cell_len for name, _, _ in rows), NAME_CELLS_MAX, width // 2)
+    most, figures_cells = rows[0][2], max(len(figures) for _, figures, _ in rows)
+    longest = min(BAR_CELLS_MAX, width - names_cells - figures_cells - CELLS_BETWEEN)
     table = new_table()
-    table.add_column(heading, max_width=40, no_wrap=True)
-    table.add_column("", justify="right")
-    table.add_column("")
-    most = max(numbers.values())
-    for name, number in list(numbers.items())[:LINES_MAX]:
-        cells = round(BAR_CELLS_MAX * number / most) if most else 0
-        table.add_row(Text(one_line(name)), f"{number:,}", Text("█" * cells or "▏", "cyan"))
+    table.show_header = False
+    table.add_column(width=names_cells, no_wrap=True)
+    table.add_column(justify="right")
+    table.add_column()
+    for name, figures, number in rows:
+        cells = round(longest * number / most) if most else 0
+        table.add_row(name, figures, Text("█" * cells or "▏", "cyan"))
     if len(numbers) > LINES_MAX:
-        table.add_row(f"[dim]and {len(numbers) - LINES_MAX:,} more[/]", "", "")
+        table.caption = f" and {len(numbers) - LINES_MAX:,} more"
+        table.caption_justify = "left"
     return table
 
 
