@@ -268,6 +268,10 @@ def test_on_the_command_line_a_history_becomes_the_project_it_was(tmp_path: Path
     assert other("export").stdout == memlog("export").stdout
     assert "already there" in other("import", file).stdout
     assert other("verify").code == 0
+    assert memlog("projects", "create", "new").code == 0
+    short = tmp_path / "short.jsonl"
+    assert memlog("export", "--full", short, "--project", "new").code == 0
+    assert other("import", short).stdout == "The history of project 'new': restored, 1 entry.\n"
     third = CommandLine(tmp_path / "third")
     assert third("import", written_lines(tmp_path / "jon.jsonl", [JON])).code == 0
     refused = third("import", file)

@@ -190,6 +190,7 @@ def test_an_export_to_where_nothing_can_be_written_says_so_in_words(
         assert ended.stderr.startswith(f"error: {tmp_path / 'nowhere'}")
         assert "No such file or directory" in ended.stderr
         assert f"hint: There is no folder '{tmp_path / 'nowhere'}': make it" in ended.stderr
+        assert ended.stderr.endswith("then run the command again.\n")
 
 
 def test_an_export_to_where_a_file_stands_for_a_folder_names_it(

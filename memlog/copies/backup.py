@@ -37,6 +37,7 @@ from memlog.errors import (
     MemlogError,
     ProjectNotFound,
     StorageError,
+    counted,
 )
 from memlog.log import Damage, Log
 from memlog.projects.folders import OURS
@@ -252,9 +253,9 @@ def _require_nothing_lost(source: Log, name: str, copy: Copy, folder: Path) -> N
     if lost:
         puts_back = shell.command_line(f"memlog repair --backup {shlex.quote(str(folder))}", name)
         raise Conflict(
-            f"The backup of project '{name}' has {len(lost)} entries that its log lost with a damage, the "
-            f"first of position {lost[0]}",
-            suggestion=f"Nothing was changed. `{puts_back}` puts them back.",
+            f"The backup of project '{name}' has {counted(len(lost), 'entries')} that its log lost with a damage, "
+            f"the first of position {lost[0]}",
+            suggestion=f"Nothing was changed. `{puts_back}` puts back what was lost.",
         )
 
 

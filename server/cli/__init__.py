@@ -121,7 +121,7 @@ def main(arguments: list[str] | None = None, interrupted: Callable[[], None] = _
         where = error.filename or "output"
         say(f"error: {where}: {error.strerror or error}", err=True)
         if isinstance(error.filename, str) and (hint := _advice(Path(error.filename), error)):
-            say(f"hint: {hint}", err=True)
+            say(f"hint: {spoken(hint)}", err=True)
         output.forget()
         sys.exit(1)
 

@@ -208,7 +208,8 @@ def _ahead(project: Project) -> dict[str, str]:
     entries = project.head() - project.position_at(clock_us())
     if entries <= 0:
         return {}
-    told = f"the newest {entries:,} entries are dated later than now, for the clock was ahead"
+    are = "entry is" if entries == 1 else f"{entries:,} entries are"
+    told = f"the newest {are} dated later than now, for the clock was ahead"
     return {"ahead": f"{told}: asOf a time from before does not tell them, asOf a position does"}
 
 

@@ -40,6 +40,7 @@ _SPOKEN: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"Call get_history", "Run `memlog log`"),
     (r"Call list_threads to see all there are\.", "Run `memlog log`: it names the threads."),
     (r"call again; nothing was written\.", "run the command again."),
+    (r"^Call again\b", "Run the command again"),
     (r"then call again\.", "then run the command again."),
     (r"Pass cascade=true", "Pass --cascade"),
     (r'Undo it first: \{"position": (\d+)\}\.', r"Pass --position \1 to undo it first."),

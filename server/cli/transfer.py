@@ -210,7 +210,8 @@ def _import_history(settings: Settings, data: bytes, as_json: bool) -> None:
     if as_json:
         print_json({"project": done.name, "position": done.position, "how": done.how})
     else:
-        say(f"The history of project '{done.name}': {done.how}, {done.position} entries.")
+        size = counted(done.position, "entries")
+        say(f"The history of project '{done.name}': {done.how}, {size}.")
         if done.erased:
             say(f"{done.erased} of them were erased for good there, and stay so.")
 
