@@ -693,6 +693,26 @@ def test_an_empty_text_is_no_project_wherever_one_is_named(
     assert "it is empty. Name a project" in ended.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["purge", "", "--entity", "Jon"], "Name a project"),
+        (["repair", ""], "Name a project"),
+        (["projects", "delete", "", "--yes"], "Name a project"),
+        (["show", ""], "Name an entity"),
+        (["log", "--entity", " "], "Name an entity"),
+        (["purge", "default", "--entity", ""], "Name an entity"),
+        (["export", ""], "Name a file, or - for stdout."),
+    ],
+)
+def test_an_empty_text_names_nothing(
+    remembered: CommandLine, arguments: list[str], told: str
+) -> None:
+    ended = remembered(*arguments)
+    assert (ended.code, ended.stdout) == (2, "")
+    assert f"it is empty. {told}" in ended.stderr
+
+
 @pytest.mark.parametrize("failure", FAILURES)
 def test_what_fails_says_so_on_stderr_in_words(remembered: CommandLine, failure: str) -> None:
     arguments, variables, words = FAILURES[failure]

@@ -69,8 +69,17 @@ class NamedPath(click.Path):
     """A path that is named: an empty text, as a variable that is not set gives it, would be the folder that the command
     was started in, or the usual file. `advice` tells what to do instead."""
 
-    def __init__(self, advice: str, *, file_okay: bool = True, dir_okay: bool = True) -> None:
-        super().__init__(path_type=Path, file_okay=file_okay, dir_okay=dir_okay)
+    def __init__(
+        self,
+        advice: str,
+        *,
+        file_okay: bool = True,
+        dir_okay: bool = True,
+        allow_dash: bool = False,
+    ) -> None:
+        super().__init__(
+            path_type=Path, file_okay=file_okay, dir_okay=dir_okay, allow_dash=allow_dash
+        )
         self._advice = advice
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -93,6 +102,9 @@ class Named(click.types.StringParamType):
 
 FOLDER = NamedPath("Name a folder; . is the one you are in.", file_okay=False)
 PROJECT = Named("Name a project (`memlog projects` lists them), or leave it out.")
+THIS_PROJECT = Named("Name a project; `memlog projects` lists them.")
+"""Of a command that goes by no default."""
+ENTITY = Named("Name an entity; `memlog search` finds them.")
 HOST = Named("Name an address (0.0.0.0 is all of this machine), or leave it out.")
 
 

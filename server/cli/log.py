@@ -20,6 +20,7 @@ from memlog.state import State
 from memlog.times import iso
 from server.answering.nearest import silent_thread
 from server.cli.common import (
+    ENTITY,
     INTEGER,
     json_option,
     one_line,
@@ -45,7 +46,12 @@ class Line(msgspec.Struct, frozen=True):
 @click.command("log")
 @click.option("--limit", "-n", type=INTEGER, default=50, show_default=True)
 @click.option("--before", type=INTEGER, help="Only positions below this one.")
-@click.option("--entity", metavar="NAME", help="Only what touched this entity, deleted or not.")
+@click.option(
+    "--entity",
+    type=ENTITY,
+    metavar="NAME",
+    help="Only what touched this entity, deleted or not.",
+)
 @click.option("--thread", "-t", help="Only what this thread did.")
 @project_option
 @json_option

@@ -15,6 +15,7 @@ from memlog.rows import Project as ProjectRow
 from memlog.settings import Settings
 from server.answering.views import view_project
 from server.cli.common import (
+    THIS_PROJECT,
     Command,
     Helpful,
     confirm,
@@ -127,7 +128,7 @@ def create(settings: Settings, name: str, description: str) -> ProjectRow:
 
 
 @projects_command.command("archive")
-@click.argument("name")
+@click.argument("name", type=THIS_PROJECT)
 @about_one("Archived")
 def archive(settings: Settings, name: str) -> ProjectRow:
     """Put a project away; nothing is lost.
@@ -140,7 +141,7 @@ def archive(settings: Settings, name: str) -> ProjectRow:
 
 
 @projects_command.command("restore")
-@click.argument("name")
+@click.argument("name", type=THIS_PROJECT)
 @about_one("Restored")
 def restore(settings: Settings, name: str) -> ProjectRow:
     """Bring an archived project back.
@@ -153,7 +154,7 @@ def restore(settings: Settings, name: str) -> ProjectRow:
 
 
 @projects_command.command("delete")
-@click.argument("name")
+@click.argument("name", type=THIS_PROJECT)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @about_one("Deleted")
 def delete(settings: Settings, name: str, yes: bool) -> ProjectRow:

@@ -16,6 +16,8 @@ from memlog.shell import command_line
 from memlog.state import State
 from projections.follow import PROJECTIONS
 from server.cli.common import (
+    ENTITY,
+    THIS_PROJECT,
     confirm,
     here,
     indexed,
@@ -36,11 +38,12 @@ STOPPED_MEANWHILE = "It may be erased already. Run the command again: what is er
 
 
 @click.command("purge")
-@click.argument("project")
+@click.argument("project", type=THIS_PROJECT)
 @click.option(
     "--entity",
     "entities",
     multiple=True,
+    type=ENTITY,
     metavar="NAME",
     help="An entity, deleted or not, or a name that only relations have.",
 )

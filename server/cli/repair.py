@@ -16,6 +16,7 @@ from memlog.settings import Settings
 from memlog.shell import command_line
 from memlog.times import iso
 from server.cli.common import (
+    THIS_PROJECT,
     confirm,
     here,
     json_option,
@@ -28,7 +29,7 @@ from server.cli.looking import store_to_read
 
 
 @click.command("repair")
-@click.argument("project")
+@click.argument("project", type=THIS_PROJECT)
 @click.option(
     "--backup",
     type=click.Path(path_type=Path, exists=True, file_okay=False),

@@ -15,6 +15,7 @@ from server.answering.moments import position_of
 from server.answering.portions import view_entity
 from server.answering.views import EntityView, Provenance, RelationView, view_relation
 from server.cli.common import (
+    ENTITY,
     beneath,
     json_option,
     one_line,
@@ -27,7 +28,7 @@ from server.cli.looking import open_to_read, service_to_read
 
 
 @click.command("show")
-@click.argument("name")
+@click.argument("name", type=ENTITY)
 @click.option("--as-of", metavar="WHEN", help="As of this position or ISO time.")
 @project_option
 @json_option

@@ -17,6 +17,7 @@ from memlog.errors import DamagedLog, MemlogError, ProjectExists, counted
 from memlog.projects.project import Origin, Outcome
 from memlog.settings import Settings
 from server.cli.common import (
+    NamedPath,
     ToRead,
     here,
     indexed,
@@ -250,7 +251,9 @@ def _memories(opened: Opened) -> int:
 
 @click.command("export")
 @click.argument(
-    "file", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True), default="-"
+    "file",
+    type=NamedPath("Name a file, or - for stdout.", dir_okay=False, allow_dash=True),
+    default="-",
 )
 @click.option("--full", is_flag=True, help="The whole history, every event with its hash.")
 @project_option
