@@ -17,7 +17,8 @@ from mcp.client.client import Client
 from mcp.client.session import IncomingMessage
 from mcp_types import ResourceUpdatedNotification
 
-from tests.asgi import request
+from tests.asgi import Client as InProcess
+from tests.asgi import app_over, request
 from tests.connected import ERAS, Mode, run
 from tests.http_served import Answer, HttpClient, HttpServer, get_stream, served_http, until_told
 from tests.served import ENVELOPE, Era, served
@@ -320,6 +321,25 @@ def test_a_path_of_no_project_is_not_found(server: HttpServer) -> None:
     for path in ("/mcp/p/nobody", "/mcp/p/..", "/mcp/p/%2e%2e%2fetc", "/mcp/p/a/b", "/mcp/p/"):
         client = HttpClient(server, path=path)
         assert client.request("tools/list").status == 404, path
+
+
+def test_a_project_of_a_path_is_not_called_missing_where_nobody_can_tell(tmp_path: Path) -> None:
+    data_dir, away = tmp_path / "data", tmp_path / "away"
+
+    async def scenario() -> None:
+        async with app_over(data_dir) as app:
+            client = InProcess(app, "2025-11-25", path="/mcp/p/shop")
+            anywhere = InProcess(app, "2025-11-25")
+            await anywhere.open()
+            await anywhere.call("create_project", {"name": "shop"})
+            await client.open()
+            data_dir.rename(away)
+            told = (await client.call("read_graph", {})).json["result"]["structuredContent"]
+            away.rename(data_dir)
+            assert told["error"]["code"] == "STORAGE_ERROR"
+            assert (await client.call("read_graph", {})).status == 200
+
+    run(scenario)
 
 
 @WIRE_ERAS

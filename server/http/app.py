@@ -31,7 +31,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from memlog.blank import require_visible
 from memlog.canonical import canonical
 from memlog.commands import CreateProject
-from memlog.errors import MemlogError, ProjectNotFound
+from memlog.errors import MemlogError, ProjectNotFound, StorageError
 from server.advice import followable
 from server.calls import Calls
 from server.dispatch import build_server
@@ -165,13 +165,15 @@ class App:
         await self._connections.handle(scope, receive, send, door)
 
     def _is_there(self, grant: Grant, project: str) -> bool:
-        """Also that which is made on first use, and one that is archived: the tools say so."""
+        """Also that which is made on first use, one that is archived, and where nobody can tell: the tools say so."""
         if canonical(project) == canonical(self._service.settings.project):
             return grant.reaches(project)
         try:
             Session(self._service, project, grant).find(project)
-        except MemlogError:
+        except ProjectNotFound:
             return False
+        except StorageError:
+            pass
         return True
 
     def _advice(self, grant: Grant, project: str) -> str | None:
