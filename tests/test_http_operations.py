@@ -51,12 +51,16 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
         yield server
 
 
-def test_it_is_alive_and_ready(server: HttpServer) -> None:
-    assert server.get("/healthz").json == {"status": "alive"}
+def until_ready(server: HttpServer) -> Any:
     until = time.monotonic() + DEADLINE_S
     while (answer := server.get("/readyz")).status != 200 and time.monotonic() < until:
         time.sleep(0.05)
-    assert answer.json == {"status": "ready", "late": []}
+    return answer.json
+
+
+def test_it_is_alive_and_ready(server: HttpServer) -> None:
+    assert server.get("/healthz").json == {"status": "alive"}
+    assert until_ready(server) == {"status": "ready", "late": []}
 
 
 def test_it_is_late_while_a_projection_has_not_seen_what_is_due(
@@ -380,6 +384,15 @@ def test_what_nobody_foresaw_is_answered_as_json_with_the_id_of_the_request(
     assert (answer.status, answer.json["error"]["code"]) == (500, -32603)
     assert answer.json["error"]["message"] == "Internal error (request mine in the log)"
     assert caplog.text.count("RuntimeError: swordfish") == 1
+
+
+def test_a_usual_project_that_is_put_away_is_no_failure_of_the_start(tmp_path: Path) -> None:
+    with client_on(tmp_path) as client:
+        client("create_project", name="default")
+        client("archive_project", name="default")
+    with served_http(tmp_path) as server:
+        until_ready(server)
+        assert [line for line in server.log() if line["level"] == "error"] == []
 
 
 def test_a_port_that_is_taken_is_named(server: HttpServer, tmp_path: Path) -> None:

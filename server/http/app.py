@@ -31,7 +31,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from memlog.blank import require_visible
 from memlog.canonical import canonical
 from memlog.commands import CreateProject
-from memlog.errors import MemlogError, ProjectNotFound, StorageError
+from memlog.errors import MemlogError, ProjectArchived, ProjectNotFound, StorageError
 from server.advice import followable
 from server.calls import Calls
 from server.dispatch import build_server
@@ -128,8 +128,8 @@ class App:
         try:
             if name:
                 self._service.open(name).projections.text()
-        except ProjectNotFound:
-            return  # it is made on first use
+        except (ProjectNotFound, ProjectArchived):
+            return  # it is made on first use, or put away
         except Exception:
             logger.exception("the usual project is not caught up; its first search tries again")
 
