@@ -95,14 +95,16 @@ class Completions:
         """Nothing where there is no project to read, or nothing to offer for an argument."""
         if name == "limit":
             return Matches([limit for limit in LIMITS_OFFERED if limit.startswith(typed)])
-        if name == "project":
-            return _sorted(typed, (row.name for row in self._session.projects()))
-        way = _WAYS.get(name)
-        if way is None or len(typed) > TYPED_CHARACTERS_MAX:
+        if len(typed) > TYPED_CHARACTERS_MAX:
             return Matches([])
+        way = _WAYS.get(name)
         if way is _names and GRAPH not in self._resources.offered:
             return Matches([])  # names of entities are the graph's
         try:
+            if name == "project":
+                return _sorted(typed, (row.name for row in self._session.projects()))
+            if way is None:
+                return Matches([])
             with self._session.existing(given.get("project")).read() as state:
                 return way(typed, state)
         except MemlogError:

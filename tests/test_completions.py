@@ -197,6 +197,21 @@ def test_completing_makes_no_project(tmp_path: Path) -> None:
     run(scenario)
 
 
+def test_nothing_is_offered_while_the_data_directory_is_away(tmp_path: Path) -> None:
+    data_dir, away = tmp_path / "data", tmp_path / "away"
+
+    async def scenario() -> None:
+        async with joined(data_dir) as server:
+            await server.note("a")
+            data_dir.rename(away)
+            for of, name in (("memory_recall", "project"), (BY_TYPE, "type"), (ITEM, "id")):
+                assert await values(server, of, name, "") == []
+            away.rename(data_dir)
+            assert await values(server, "memory_recall", "project", "") == ["default"]
+
+    run(scenario)
+
+
 def test_free_text_and_endless_text_are_left_alone(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with joined(tmp_path) as server:
