@@ -36,19 +36,12 @@ class Opening(msgspec.Struct):
 
     source: int
     sink: int
-    answers: Answers | None = None
+    answers: Answers
     cutter: LineCutter = msgspec.field(default_factory=LineCutter)
     lines: list[Line] = []
     ended: bool = False
     given: dict[RequestId, bytes] = {}
     unsent: bytes = b""
-
-
-@contextmanager
-def untouched() -> Iterator[Opening]:
-    """The wire of a server that had no prelude."""
-    with private_wire() as (source, sink):
-        yield Opening(source, sink)
 
 
 class Prelude:

@@ -21,12 +21,9 @@ logger = logging.getLogger(__name__)
 
 
 class Recorder:
-    """Listens to both sides. Without `answers` it notes nothing and lets everything pass.
+    """Listens to both sides. `given` are the lines that the client was sent already, by the id they answer."""
 
-    `given` are the lines that the client was sent already, by the id they answer.
-    """
-
-    def __init__(self, answers: Answers | None, given: Mapping[RequestId, bytes]) -> None:
+    def __init__(self, answers: Answers, given: Mapping[RequestId, bytes]) -> None:
         self._answers = answers
         self._given = dict(given)
         self._asked: dict[RequestId, bytes] = {}
@@ -35,7 +32,7 @@ class Recorder:
 
     def heard(self, line: Line) -> None:
         """The client's next line, before the SDK knows of it."""
-        question = self._conversation.hear(line) if self._answers else None
+        question = self._conversation.hear(line)
         if question is not None:
             self._asked[question.id] = question.key
 
@@ -57,23 +54,16 @@ class Recorder:
         self._given.pop(request_id, None)
         if given is not None and given != line:
             logger.error("an answer of an earlier start is no longer right: %s", given[:200])
-            self._forget()
+            self._write(self._answers.discard)
         elif key is not None:
-            self._note(key, result_in(request_id, line))
+            result = result_in(request_id, line)
+            if result is not None and self._answers.get(key) != result:
+                self._write(partial(self._answers.keep, key, result))
         return given is None
 
     def close(self) -> None:
         """Wait until what was noted is on disk."""
         self._writer.shutdown()
-
-    def _note(self, key: bytes, result: bytes | None) -> None:
-        if self._answers and result is not None and self._answers.get(key) != result:
-            self._write(partial(self._answers.keep, key, result))
-
-    def _forget(self) -> None:
-        if self._answers:
-            self._write(self._answers.discard)
-        self._answers = None
 
     def _write(self, write: Callable[[], None]) -> None:
         try:

@@ -5,7 +5,7 @@ closes stdin, reads slowly or sends nonsense, and when SIGTERM or SIGINT ends th
 flight are finished, their answers written, `on_close` called. Nothing else reaches the wire: while
 serving, fd 0 is the null device and fd 1 is stderr, so stray prints of handlers and children do no
 harm. Messages are left to `wire`, writing to `outbox`, exceptions to `faults`, both protocol eras to the
-SDK but for the plain calls that `direct` takes, and what a `prelude` has read and answered before is
+SDK but for the plain calls that `direct` takes, and what the `prelude` has read and answered before is
 taken from there.
 
 The SDK's own stdio transport hops through a worker thread for each read, write and flush; here the
@@ -31,7 +31,7 @@ from mcp.server.lowlevel import Server
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp_types import JSONRPCMessage, JSONRPCRequest
 
-from server.starting.prelude import Opening, Prelude, untouched
+from server.starting.prelude import Opening, Prelude
 from server.starting.recording import Recorder
 from server.stdio.descriptors import read_chunk
 from server.stdio.direct import Direct
@@ -54,7 +54,7 @@ def run_stdio(
     direct: Direct,
     *,
     on_close: Callable[[], None],
-    prelude: Prelude | None = None,
+    prelude: Prelude,
     drain_s: float = DRAIN_S,
     teardown_s: float = TEARDOWN_S,
 ) -> NoReturn:
@@ -81,13 +81,13 @@ async def _serve(
     server: Server[Any],
     direct: Direct,
     on_close: Callable[[], None],
-    prelude: Prelude | None,
+    prelude: Prelude,
     drain_s: float,
     teardown_s: float,
 ) -> None:
     guard(server)
     give_up = partial(give_up_after, drain_s + teardown_s)
-    with prelude.handed_over() if prelude else untouched() as opening:
+    with prelude.handed_over() as opening:
         pending = Pending()
         recorder = Recorder(opening.answers, opening.given)
         try:

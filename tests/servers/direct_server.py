@@ -18,6 +18,8 @@ from memlog.settings import Settings
 from server.registry import Arguments, Call, Result, tool, tools
 from server.service import Service
 from server.session import Session
+from server.starting.answers import Answers
+from server.starting.prelude import Prelude
 from server.stdio.direct import Direct
 from server.stdio.transport import run_stdio
 
@@ -92,6 +94,7 @@ if __name__ == "__main__":
             on_first_answer=lambda: note("first answer"),
         ),
         on_close=lambda: note("closed"),
+        prelude=Prelude(Answers(JOURNAL.with_name("answers"))),
         drain_s=float(sys.argv[2]),
         teardown_s=float(sys.argv[3]),
     )

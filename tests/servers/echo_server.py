@@ -34,6 +34,8 @@ with collector_at_rest():
     )
 
     from server.session import Session
+    from server.starting.answers import Answers
+    from server.starting.prelude import Prelude
     from server.stdio.direct import Direct
     from server.stdio.transport import run_stdio
 
@@ -128,6 +130,7 @@ if __name__ == "__main__":
         ),
         Direct(Session(None, ""), {}, on_first_answer=lambda: None),  # type: ignore[arg-type]
         on_close=lambda: note("closed"),
+        prelude=Prelude(Answers(Path(sys.argv[1]).with_name("answers"))),
         drain_s=float(sys.argv[2]),
         teardown_s=float(sys.argv[3]),
     )
