@@ -26,6 +26,7 @@ from memlog.patience import held
 from memlog.projects.project import Origin, Outcome, Project
 from memlog.projects.purging import Plan, Target
 from memlog.projects.recent import Recent
+from memlog.projects.settling import cause
 from memlog.projects.store import Store
 from memlog.rows import Project as ProjectRow
 from memlog.settings import Settings
@@ -180,7 +181,7 @@ class Service:
 
     def purge(self, name: str, target: Target, confirmed: Plan | None = None) -> Plan:
         """Erases what `target` names from the log and everything derived from it; there is no undo. Raises Conflict
-        where more would go than was `confirmed`.
+        where more would go than was `confirmed`, and StorageError, which says so, where it is done but for the caches.
 
         Vectors go first: after a crash in between, the log still knows of which texts. And they go once more: whoever
         searched meanwhile, here or in another process, had the texts embedded again.
@@ -193,10 +194,17 @@ class Service:
             self.embeddings.forget(texts)
 
         planned = self.store.purge(name, target, going, confirmed)
-        for cache in self.embeddings.caches().values():
-            cache.settle()
-        self.embeddings.forget(texts)
-        self.usage.forget(planned.memories)
+        try:
+            for cache in self.embeddings.caches().values():
+                cache.settle()
+            self.embeddings.forget(texts)
+            self.usage.forget(planned.memories)
+        except (StorageError, OSError) as error:
+            raise StorageError(
+                f"It is erased from the log, but vectors of its texts may be left in the cache: {cause(error)}",
+                suggestion="When the cause is gone, and while no server runs, remove the folder `embeddings` of the "
+                "data directory: vectors that are needed are computed again. There is nothing to purge again.",
+            ) from error
         return planned
 
     def archive(self, name: str, origin: Origin = Origin()) -> ProjectRow:

@@ -509,6 +509,19 @@ def test_a_disk_that_refuses_what_is_counted_does_not_end_what_brings_indexes_up
         wait_until(lambda: projections.positions().get("text") == projections.head())
 
 
+def test_a_purge_that_is_done_says_so_where_the_caches_cannot_be_written(
+    tmp_path: Path, faults: Faults
+) -> None:
+    with client_on(tmp_path) as client:
+        stored = client("store_memory", content="swordfish", source="explicit")["created"]["id"]
+        faults.plan(Fault("failures", 0, "before a write to usage.mdb"))
+        with pytest.raises(StorageError, match="It is erased from the log, but vectors") as failed:
+            client.service.purge("default", Target((), (stored,)))
+        assert "There is nothing to purge again" in (failed.value.suggestion or "")
+        faults.plan(None)
+        assert client("list_recent_memories")["memories"] == []
+
+
 def wait_until(is_so: Callable[[], bool]) -> None:
     until = time.monotonic() + DEADLINE_SECONDS
     while not is_so():

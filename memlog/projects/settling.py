@@ -144,7 +144,7 @@ class Settling:
 
 
 def cause(error: StorageError | OSError) -> str:
-    """What kept a project from being settled."""
+    """What went wrong, without what to do about it."""
     return error.message if isinstance(error, StorageError) else error.strerror or str(error)
 
 
