@@ -23,7 +23,7 @@ Who puts rows there is `evolve`; who reads them, as a rule, `State`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Literal
@@ -139,6 +139,12 @@ class Memory(Row, frozen=True):
 def type_label(memory_type: str) -> str:
     """One term for a type, whatever its Unicode form."""
     return f"type:{canonical(memory_type)}"
+
+
+def labels_of(memory_type: str | None, tags: Iterable[str]) -> tuple[str, ...]:
+    """Those that a memory of this type with all of these tags has; the rarest kind first, tags."""
+    found = tuple(f"tag:{tag}" for tag in tags)
+    return (*found, type_label(memory_type)) if memory_type else found
 
 
 encode_row = msgspec.msgpack.Encoder().encode

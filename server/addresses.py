@@ -21,7 +21,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from memlog.errors import InvalidParameter, invalid_at, shorten
-from memlog.rows import type_label
+from memlog.rows import labels_of
 
 URI_CHARACTERS_MAX = 8_000
 """Twenty tags of a hundred characters, percent-encoded throughout, fit; nothing sensible is longer."""
@@ -91,10 +91,7 @@ class ListAddress(msgspec.Struct, frozen=True):
     @property
     def labels(self) -> frozenset[str]:
         """Those that a record on it has, all of them."""
-        wanted = {f"tag:{tag}" for tag in self.arguments.get("tags", ())}
-        if "type" in self.arguments:
-            wanted.add(type_label(self.arguments["type"]))
-        return frozenset(wanted)
+        return frozenset(labels_of(self.arguments.get("type"), self.arguments.get("tags", ())))
 
 
 Address = GraphAddress | ItemAddress | ListAddress

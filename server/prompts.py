@@ -33,7 +33,7 @@ from mcp_types import (
 
 from memlog.canonical import text_of
 from memlog.errors import counted
-from memlog.rows import Memory
+from memlog.rows import Memory, labels_of
 from memlog.settings import Mode
 from memlog.times import iso
 from server.addresses import item_uri
@@ -49,7 +49,7 @@ from server.registry import Tool
 from server.resources import headline
 from server.session import Session
 from server.tools.reading import GRAPH_KINDS
-from server.tools.records import labels, lacking_labels
+from server.tools.records import lacking_labels
 
 GROUPS_MAX = 5
 GRAPH_CHARACTERS = ANSWER_CHARACTERS // 2
@@ -135,7 +135,7 @@ class Prompts:
         project, opened = self._session.open(asked.project)
         service, active = self._session.service, self._session.active
         limit = service.settings.search_limit
-        wanted = labels(asked.type, asked.tags)
+        wanted = labels_of(asked.type, asked.tags)
         first = Deep(None, limit)
         ranking = ranked(opened.searcher, first, asked.query, kinds=MEMORY_KINDS, labels=wanted)
         with opened.project.read() as state:

@@ -13,7 +13,7 @@ from memlog.commands import ITEMS_MAX, CreateMemory, Tag, TypeName
 from memlog.errors import LimitExceeded, Problem, refusal, shorten
 from memlog.events import MemoryStored
 from memlog.projects.project import Outcome
-from memlog.rows import Memory, type_label
+from memlog.rows import Memory, labels_of
 from memlog.settings import Settings
 from memlog.state import State
 from memlog.times import iso
@@ -146,7 +146,7 @@ def memory_search(call: Call, arguments: MemorySearch) -> RecordsResult:
     project, opened = call.open(arguments)
     limit = limit_of(call.service.settings, arguments.limit)
     start = start_of(_RecordsCursor, arguments, opened, max(DEPTH, limit))
-    wanted = labels(arguments.type, arguments.tags)
+    wanted = labels_of(arguments.type, arguments.tags)
     ranking = ranked(
         opened.searcher,
         start,
@@ -202,7 +202,7 @@ def list_records(call: Call, arguments: MemoryList, usual: int | None = None) ->
     limit = limit_of(call.service.settings, arguments.limit, usual)
     start = start_of(Older, arguments, opened)
     with opened.project.read(start.position) as state:
-        wanted = labels(arguments.type, arguments.tags)
+        wanted = labels_of(arguments.type, arguments.tags)
         listed = state.memories(wanted, start.born, arguments.thread_id)
         rows = list(islice(listed, limit + 1))
         lacking = None if rows else lacking_labels(wanted, state)
@@ -252,12 +252,6 @@ def lacking_labels(wanted: Sequence[str], state: State) -> str | None:
 def _shown(label: str) -> str:
     kind, _, value = label.partition(":")
     return f"{kind} '{shorten(value)}'"
-
-
-def labels(memory_type: str | None, tags: list[str]) -> tuple[str, ...]:
-    """The labels that a record must have; the rarest kind first, tags."""
-    found = [f"tag:{tag}" for tag in tags]
-    return (*found, type_label(memory_type)) if memory_type else tuple(found)
 
 
 def record_content(row: Memory) -> dict[str, Any]:
