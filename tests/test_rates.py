@@ -8,6 +8,7 @@ import anyio
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
+from memlog.settings import Settings
 from server.http.bodies import Bodies, Whole
 from server.http.limits import Limits, Rates
 
@@ -47,7 +48,7 @@ async def test_an_answer_that_has_begun_in_time_goes_on_for_as_long_as_it_lasts(
         sent.append(message)
 
     sent: list[Message] = []
-    limits = Limits(body_bytes_max=1, requests_max=1, request_s=0.0, patience_s=1.0)
+    limits = Limits(Settings(http_request_seconds=0.0))
     scope = {"type": "http", "method": "GET", "raw_path": b"/", "query_string": b"", "headers": []}
     await limits.first(lasting)(scope, nothing, send)
     assert sent == answer

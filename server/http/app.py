@@ -88,12 +88,7 @@ class App:
         self._listings = SharedListings()
         self._started = False
         self._watching = anyio.CapacityLimiter(WATCHING_MAX)
-        self.limits = Limits(
-            body_bytes_max=settings.http_body_bytes_max,
-            requests_max=settings.http_requests_max,
-            request_s=settings.http_request_seconds,
-            patience_s=settings.http_patience_seconds,
-        )
+        self.limits = Limits(settings)
         routes = self.limits.first(self._routes())
         known = KnownHosts(answering_pages(routes, settings), settings)
         logged = Logged(InJson(known), self._metrics.answered)

@@ -24,6 +24,7 @@ import anyio
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from memlog.settings import Settings
 from server.http.bodies import RETRY_SECONDS, Bodies, Whole
 from server.http.errors import refused
 from server.http.sockets import HEAD_BYTES_MAX
@@ -55,19 +56,14 @@ class Rates:
 class Limits:
     """Two middlewares: `first` around everything else, `bounded` around what requests with a body are for."""
 
-    def __init__(
-        self,
-        *,
-        body_bytes_max: int,
-        requests_max: int,
-        request_s: float,
-        patience_s: float,
-    ) -> None:
-        self._body_bytes_max = body_bytes_max
-        self._requests_max = requests_max
-        self._request_s = request_s
+    def __init__(self, settings: Settings) -> None:
+        self._body_bytes_max = settings.http_body_bytes_max
+        self._requests_max = settings.http_requests_max
+        self._request_s = settings.http_request_seconds
         self._bodies = Bodies(
-            bytes_max=body_bytes_max, bodies_max=requests_max, patience_s=patience_s
+            bytes_max=self._body_bytes_max,
+            bodies_max=self._requests_max,
+            patience_s=settings.http_patience_seconds,
         )
         self._worked_on: set[Whole] = set()
         self._lasting: set[anyio.CancelScope] = set()
