@@ -27,7 +27,6 @@ def error_of(handler: Handler, mode: str, arguments: Any = None) -> ErrorData:
     async def scenario() -> ErrorData:
         server = Server("faulty", on_call_tool=handler)
         guard(server)
-        guard(server)
         with anyio.fail_after(DEADLINE_S):
             async with Client(server, mode=mode) as client:
                 with pytest.raises(MCPError) as raised:

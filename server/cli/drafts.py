@@ -93,9 +93,8 @@ def _runs(process: int) -> bool:
     if process == os.getpid():
         return False
     try:
-        os.kill(process, 0)
+        with suppress(PermissionError):
+            os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except PermissionError:
-        return True
     return True

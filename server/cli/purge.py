@@ -129,7 +129,7 @@ def _planned(service: Service, project: str, target: Target) -> tuple[Plan, list
     return planned, others
 
 
-_OTHERWISE = {"added": "there again", "changed": "as it was before", "removed": "gone too"}
+_OTHERWISE = {"added": "there again", "changed": "as it was before"}
 
 
 def _tell(planned: Plan, others: list[str]) -> None:

@@ -17,6 +17,7 @@ from http import HTTPStatus
 import anyio
 from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAuthMiddleware
 from mcp.server.auth.routes import build_resource_metadata_url, create_protected_resource_routes
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from pydantic import AnyHttpUrl, ConfigDict, TypeAdapter
 from starlette.applications import Starlette
 from starlette.authentication import AuthenticationError
@@ -44,7 +45,7 @@ from server.http.errors import InJson, refused
 from server.http.hosts import METHODS, KnownHosts, answering_pages
 from server.http.limits import Limits, Rates
 from server.http.logs import Logged
-from server.http.metrics import CONTENT_TYPE, Metrics
+from server.http.metrics import Metrics
 from server.http.oauth import SCOPES, NoKeys
 from server.http.pace import Pace, Threads
 from server.http.progress import progress
@@ -211,7 +212,7 @@ class App:
             )
         else:
             page = await in_thread(self._metrics.page, limiter=self._watching)
-            answer = Response(page, media_type=CONTENT_TYPE)
+            answer = Response(page, media_type=CONTENT_TYPE_LATEST)
         await answer(scope, receive, send)
 
     # -- putting it together

@@ -6,7 +6,6 @@ ever narrowed on its way to the tools: what a grant does not reach looks as if i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Literal, get_args
 
 import msgspec
@@ -55,7 +54,8 @@ class Grant(msgspec.Struct, frozen=True):
     @property
     def within_reach(self) -> str:
         """A sentence for who asked for a project that is out of reach."""
-        return f"Within reach here: {listed(self.projects or ())}."
+        named = ", ".join(f"'{name}'" for name in self.projects or ())
+        return f"Within reach here: {named or 'none'}."
 
     def starting_project(self, usual: str) -> str:
         """Which project is active at first: the usual one, else the only one there is, else none."""
@@ -65,8 +65,3 @@ class Grant(msgspec.Struct, frozen=True):
 
 
 EVERYTHING = Grant()
-
-
-def listed(names: Iterable[str]) -> str:
-    """Names as they stand in a sentence."""
-    return ", ".join(f"'{name}'" for name in names) or "none"

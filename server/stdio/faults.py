@@ -31,12 +31,11 @@ logger = logging.getLogger(__name__)
 
 
 def guard(server: Server[Any]) -> None:
-    """Put a `FaultBoundary` around everything `server` handles; a second call changes nothing.
+    """Put a `FaultBoundary` around everything `server` handles.
 
     Outermost, so that the SDK's tracing inside still sees the exceptions themselves.
     """
-    if not any(isinstance(each, FaultBoundary) for each in server.middleware):
-        server.middleware.insert(0, FaultBoundary(server))
+    server.middleware.insert(0, FaultBoundary(server))
 
 
 class FaultBoundary:

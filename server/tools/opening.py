@@ -7,6 +7,7 @@ answer; opened alone, it is told from the newest on, page by page, to the end.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import Annotated
 
 import msgspec
@@ -85,11 +86,11 @@ def open_nodes(call: Call, arguments: OpenNodes) -> OpenNodesResult:
         suggestions = closest_names(missing, state)
         following = _following(page, len(wanted), state.position)
     entities = [each.entity for each in page if each.entity is not None]
-    edges = {edge.id: edge for each in page for edge in each.relations}
+    edges = [edge for each in page for edge in each.relations]
     return OpenNodesResult(
         project=project,
         entities=entities,
-        relations=[edges[key] for key in sorted(edges)],
+        relations=sorted(edges, key=attrgetter("id")),
         not_found=missing,
         suggestions=suggestions,
         next_cursor=write_cursor(following, opened.project_id, arguments),
