@@ -1,7 +1,8 @@
 """From the registry to MCP: each call decoded, run and answered.
 
 A tool that fails is a result with `isError`, never a protocol error; what was not foreseen is left to
-`faults`. Tools run in worker threads, so a slow one holds up nobody.
+`faults`. Calls that come by the SDK run in worker threads, so a slow one holds up nobody; who runs plain ones (`calls`)
+is left to those who take them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The whole service in one process, without MCP: the store, the projections of each project, the follower.
 
 Tools and the command line both stand on this. A write schedules a catch-up of its project's
-projections; the follower does it in a thread of low priority, so that the next search finds the work
+projections; the follower does it in threads of low priority, so that the next search finds the work
 done. No answer depends on the follower: a search sees the head of the log without it.
 """
 
@@ -348,7 +348,10 @@ class _Rounds:
     def behind(self, opened: Opened) -> None:
         with self._lock:
             self._behind[id(opened)] = opened
-            self._wake()
+            if self._thread is None:
+                # Where no thread is to be had the next write tries again; this one is on disk.
+                self._thread = in_background(self._run, self._name, without=self._without)
+            self._changed.notify_all()
 
     def stop(self) -> None:
         with self._lock:
@@ -359,12 +362,6 @@ class _Rounds:
         """Waits for its end until then, on the monotonic clock."""
         if self._thread is not None:
             self._thread.join(max(0.0, until - time.monotonic()))
-
-    def _wake(self) -> None:
-        if self._thread is None:
-            # Where no thread is to be had the next write tries again; this one is on disk.
-            self._thread = in_background(self._run, self._name, without=self._without)
-        self._changed.notify_all()
 
     def _run(self) -> None:
         be_nice()
