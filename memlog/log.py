@@ -7,7 +7,8 @@ where the machine's clock goes backwards; so a time names a position.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from itertools import takewhile
 
 import lmdb
 import msgspec
@@ -138,6 +139,19 @@ class Log:
         for key, value in cursor.iterprev():
             require_time()
             yield self._checked(int.from_bytes(key, "big"), bytes(value))
+
+    def newest_first(
+        self, at: Collection[int] | None = None, *, before: int | None = None, after: int = 0
+    ) -> Iterator[Entry]:
+        """The entries at these positions, or all, the newest first; beyond `after` and below `before`."""
+        if at is None:
+            yield from takewhile(lambda entry: entry.position > after, self.read_back(before))
+            return
+        for position in sorted(at, reverse=True):
+            if position > after and (before is None or position < before):
+                found = self.entry(position)
+                if found is not None:
+                    yield found
 
     def position_at(self, time_us: int) -> int:
         """The last position whose time is at or before `time_us`; 0 where there is none."""

@@ -8,11 +8,9 @@ from itertools import islice
 import click
 import msgspec
 
-from memlog.codec import Entry
 from memlog.decisions.names import missing_entity
 from memlog.decisions.touching import positions_of_name
 from memlog.errors import refusal
-from memlog.log import Log
 from memlog.projects.project import Project
 from memlog.sentences import sentence
 from memlog.settings import Settings
@@ -95,7 +93,8 @@ def _newest_first(
     project: Project, before: int | None, entity: str | None, thread: str | None
 ) -> Iterator[Line]:
     with project.snapshot() as (log, state_at):
-        for entry in _entries(log, state_at(log.position()), before, entity):
+        at = None if entity is None else _touching(entity, state_at(log.position()))
+        for entry in log.newest_first(at, before=before):
             if thread not in (None, entry.thread):
                 continue
             tag = type(entry.event).__struct_config__.tag
@@ -110,15 +109,9 @@ def _newest_first(
             )
 
 
-def _entries(log: Log, state: State, before: int | None, entity: str | None) -> Iterator[Entry]:
-    """The newest first, below `before`; of an entity, those that its own history names."""
-    if entity is None:
-        yield from log.read_back(before)
-        return
+def _touching(entity: str, state: State) -> set[int]:
+    """Where its own history names it."""
     positions = positions_of_name(entity, state)
     if not positions:
         raise refusal([missing_entity(entity, "entity", state)])
-    for position in sorted(positions, reverse=True):
-        entry = log.entry(position)
-        if entry is not None and (before is None or position < before):
-            yield entry
+    return positions

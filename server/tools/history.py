@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Annotated, NamedTuple
 
 import msgspec
@@ -26,7 +25,6 @@ from memlog.decisions.touching import memory_positions, positions_of_name
 from memlog.decisions.undoing import undone
 from memlog.errors import InvalidParameter, Problem, StorageError, refusal
 from memlog.events import MemoryDeleted, ObservationSuperseded, RelationDeleted
-from memlog.log import Log
 from memlog.projects.project import Outcome
 from memlog.sentences import sentence
 from memlog.state import State
@@ -111,7 +109,7 @@ def get_history(call: Call, arguments: GetHistory) -> HistoryResult:
             before = min(before, wrote.last + 1)
         entries = (
             entry
-            for entry in _entries(arguments, before, since, log, state)
+            for entry in log.newest_first(_positions(arguments, state), before=before, after=since)
             if arguments.thread_id in (None, entry.thread)
         )
         events = (happened(entry, state) for entry in entries)
@@ -150,24 +148,6 @@ def happened(entry: Entry, state: State) -> Happened:
         thread=entry.thread,
         actor=entry.actor,
     )
-
-
-def _entries(
-    wanted: GetHistory, before: int, since: int, log: Log, state: State
-) -> Iterator[Entry]:
-    """The entries asked for, newest first, below `before` and beyond `since`."""
-    positions = _positions(wanted, state)
-    if positions is None:
-        newest = log.position() + 1
-        for entry in log.read_back(min(before, newest)):
-            if entry.position <= since:
-                return
-            yield entry
-        return
-    for position in sorted(positions, reverse=True):
-        found = log.entry(position) if since < position < before else None
-        if found is not None:
-            yield found
 
 
 def _positions(wanted: GetHistory, state: State) -> set[int] | None:
