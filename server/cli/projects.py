@@ -26,11 +26,11 @@ from server.cli.common import (
     print_json,
     said_before,
     say,
-    service_of,
+    store_of,
     warn_of_put_aside,
     with_settings,
 )
-from server.cli.looking import service_to_read, to_look_around
+from server.cli.looking import service_to_read, store_to_read, to_look_around
 from server.input.arguments import decode
 from server.rights.credentials import judge
 
@@ -73,8 +73,8 @@ def list_projects(settings: Settings, status: Wanted | None, as_json: bool) -> N
 
 
 def _list(settings: Settings, status: Wanted, as_json: bool) -> None:
-    with to_look_around(settings) as looked_at, service_of(looked_at) as service:
-        rows = [view_project(row) for row in service.store.projects(status)]
+    with to_look_around(settings) as looked_at, store_of(looked_at) as store:
+        rows = [view_project(row) for row in store.projects(status)]
     if as_json:
         print_json(rows)
         return
@@ -120,8 +120,8 @@ def create(settings: Settings, name: str, description: str) -> ProjectRow:
     """
     wanted = decode({"name": name, "description": description}, CreateProject)
     warning = judge(wanted, settings.secrets)
-    with service_of(settings) as service:
-        row = service.store.create(wanted.name, wanted.description)
+    with store_of(settings) as store:
+        row = store.create(wanted.name, wanted.description)
     if warning:
         say(f"Warning: {warning}", err=True)
     return row
@@ -136,8 +136,8 @@ def archive(settings: Settings, name: str) -> ProjectRow:
     \b
     Example: memlog projects archive old-app
     """
-    with service_to_read(settings, name) as service:
-        return service.store.archive(name)
+    with store_to_read(settings, name) as store:
+        return store.archive(name)
 
 
 @projects_command.command("restore")
@@ -149,8 +149,8 @@ def restore(settings: Settings, name: str) -> ProjectRow:
     \b
     Example: memlog projects restore old-app
     """
-    with service_to_read(settings, name) as service:
-        return service.store.restore(name)
+    with store_to_read(settings, name) as store:
+        return store.restore(name)
 
 
 @projects_command.command("delete")
