@@ -1229,3 +1229,15 @@ def test_a_project_that_is_deleted_while_it_is_looked_at_is_no_trouble(
     assert ended.code == 0, ended
     assert "going" not in ended.stdout
     assert "staying" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    "given", [("--port", "8081"), ("--host", "127.0.0.1", "--stateless"), ("--path", "/memory")]
+)
+def test_who_says_where_to_serve_http_is_not_served_over_stdio(
+    given: tuple[str, ...], memlog: CommandLine
+) -> None:
+    refused = memlog("serve", *given)
+    assert (refused.code, refused.stdout) == (2, "")
+    names = ", ".join(each for each in given if each.startswith("--"))
+    assert f"There is no use for {names} over stdio: add --transport http" in refused.stderr

@@ -80,10 +80,8 @@ def doctor_command(ctx: click.Context, settings: Settings, as_json: bool) -> Non
             report["projects"] = dict(_projects(service, shown))
             report["left_out"] = service.store.left_out()
             report["deletions"] = _deletions(service)
-    except (
-        MemlogError
-    ) as error:  # the settings are told all the same: which folder it is, and who named it
-        not_opened = error
+    except MemlogError as error:
+        not_opened = error  # told at the end: which folder it is, and who named it, comes before
     sick = [name for name, each in report["projects"].items() if "error" in each]
     if as_json:
         print_json(report)

@@ -13,6 +13,7 @@ from memlog.settings import Settings, load
 from server.cli.common import LEVELS, address_options, data_dir_option, log_to_stderr, say
 
 TO_A_PERSON = "Speaks MCP with a client on stdin and stdout: README.md tells how to name it to one. Ctrl-C ends it."
+OF_HTTP = ("http_host", "http_port", "http_path", "http_stateless", "tls_cert", "tls_key")
 OPEN_BOTH = "Start it with both open, as clients do, or serve over HTTP: --transport http."
 
 
@@ -60,12 +61,26 @@ def serve_command(transport: str, **flags: Any) -> None:
     """
     from server.starting.startup import ended_by_interrupts
 
+    if transport == "stdio":
+        _require_none_of_http(flags)
     settings, _ = load(flags)
     with ended_by_interrupts():
         if transport == "http":
             _serve_http(settings)
         else:
             _serve_stdio(settings)
+
+
+def _require_none_of_http(flags: dict[str, Any]) -> None:
+    """Who says where HTTP is to be served wants it served. Raises UsageError."""
+    options = click.get_current_context().command.params
+    given = [
+        each.opts[0] for each in options if each.name in OF_HTTP and flags[each.name] is not None
+    ]
+    if given:
+        raise click.UsageError(
+            f"There is no use for {', '.join(given)} over stdio: add --transport http, or leave it out."
+        )
 
 
 def _serve_stdio(settings: Settings) -> NoReturn:
