@@ -19,7 +19,14 @@ from weakref import WeakValueDictionary, ref
 from memlog.canonical import canonical
 from memlog.commands import AnyCommand
 from memlog.context import Context
-from memlog.errors import EmbeddingError, MemlogError, ProjectNotFound, StorageError
+from memlog.errors import (
+    Closed,
+    EmbeddingError,
+    MemlogError,
+    ProjectArchived,
+    ProjectNotFound,
+    StorageError,
+)
 from memlog.log import Log
 from memlog.niceness import be_nice
 from memlog.patience import held
@@ -384,6 +391,8 @@ class _Rounds:
     def _catch_up_one(self, opened: Opened) -> None:
         try:
             self._catch_up(opened)
+        except (Closed, ProjectArchived, ProjectNotFound) as error:
+            log.debug("a project went away before it was caught up: %s", error.message)
         except MemlogError as error:
             if not self.stopping:  # else its projections are being closed
                 log.warning(

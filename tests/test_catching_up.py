@@ -185,16 +185,25 @@ def test_analytics_that_another_process_began_anew_and_left_so_are_counted_befor
         assert (counted.position, counted.totals()) == (projections.head(), before)
 
 
-@pytest.mark.parametrize(("stopping", "warned"), [(False, True), (True, False)])
-def test_what_is_left_at_the_end_of_a_server_is_no_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, stopping: bool, warned: bool
+@pytest.mark.parametrize("tool", ["archive_project", "delete_project"])
+def test_a_project_that_went_away_before_it_was_caught_up_is_no_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, tool: str
 ) -> None:
-    """The indexes of a project are closed under who catches them up, as where it is put away."""
+    with client_on(tmp_path) as client:
+        client("create_project", name="away")
+        client("store_memory", content="tea", project="away")
+        opened = client.service.open("away")
+        client(tool, name="away")
+        client.service._follower._indexes._catch_up_one(opened)
+    assert not caplog.text
+
+
+def test_indexes_that_are_closed_under_who_catches_them_up_are_no_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with client_on(tmp_path) as client:
         client("create_entities", entities=[{"name": "Jon", "entityType": "person"}])
         opened = client.service.open("default")
-        rounds = client.service._follower._indexes
-        rounds.stopping = stopping
         opened.projections.close()
-        rounds._catch_up_one(opened)
-    assert ("was put away or deleted" in caplog.text) is warned
+        client.service._follower._indexes._catch_up_one(opened)
+    assert not caplog.text
