@@ -7,12 +7,13 @@ those of real notes, and nobody's notes are needed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from itertools import accumulate
 from random import Random
 from typing import Any
 
+import click
 import msgspec
 
 from memlog.commands import CreateMemory, NewEntity, NewRelation
@@ -27,6 +28,7 @@ RECORDS_FROM = 10**9
 
 QUERY_WORDS = 3
 QUERY_WORD_CHARACTERS_MIN = 4
+DRAWS_A_QUERY = 100
 
 _COMMON = """
 the to a and of in for with on is her his at from that has after new by they it was as every works
@@ -173,18 +175,17 @@ def queries(known: Sequence[Entity], count: int) -> list[str]:
 
 
 def queries_of(facts: Sequence[str], count: int) -> list[tuple[str, int]]:
-    """Distinct queries, each with the number of the fact whose words it has."""
-    drawn = _queries(facts, Random(f"{SEED} queries"))
-    found: dict[str, int] = {}
-    while len(found) < count:
-        found.update([next(drawn)])
-    return list(found.items())
-
-
-def _queries(facts: Sequence[str], draw: Random) -> Iterator[tuple[str, int]]:
-    while True:
+    """Distinct queries, each with the number of the fact whose words it has. Raises UsageError where the facts
+    have too few words for so many."""
+    draw, found = Random(f"{SEED} queries"), dict[str, int]()
+    for _ in range(DRAWS_A_QUERY * count):
         number = draw.randrange(len(facts))
         words = facts[number].lower().split()
         telling = list(dict.fromkeys(w for w in words if len(w) >= QUERY_WORD_CHARACTERS_MIN))
         if len(telling) >= QUERY_WORDS:
-            yield " ".join(draw.sample(telling, QUERY_WORDS)), number
+            found[" ".join(draw.sample(telling, QUERY_WORDS))] = number
+        if len(found) == count:
+            return list(found.items())
+    raise click.UsageError(
+        f"{len(facts)} facts have too few words for {count} queries that differ: choose a larger --size"
+    )

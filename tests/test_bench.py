@@ -11,6 +11,7 @@ from io import StringIO
 from pathlib import Path
 from xml.etree.ElementTree import fromstring
 
+import click
 import msgspec
 import pytest
 from click.testing import CliRunner
@@ -272,6 +273,14 @@ def test_queries_are_distinct_and_made_of_the_words_of_one_fact() -> None:
     assert len(set(queries)) == 40
     for query in queries:
         assert any(set(query.split()) <= fact for fact in facts)
+
+
+@pytest.mark.parametrize("fact", ["four words that differ", "no word of it is long"])
+def test_more_queries_than_the_facts_have_words_for_are_refused(fact: str) -> None:
+    with pytest.raises(
+        click.UsageError, match="for 30 queries that differ: choose a larger --size"
+    ):
+        corpus.queries_of([fact], 30)
 
 
 def test_a_query_tells_which_fact_its_words_are_of() -> None:
