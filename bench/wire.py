@@ -16,6 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
+from memlog.settings import SETTINGS
+
 ROOT = Path(__file__).parent.parent
 PROTOCOL = "2025-11-25"
 LIFE_SECONDS_MAX = 43_200.0
@@ -34,11 +36,8 @@ SERVE = (sys.executable, "-m", "memlog", "serve")
 
 def environment(more: Mapping[str, str]) -> dict[str, str]:
     """This process's, without settings of memlog that the caller's shell may have, and with `more`."""
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if name == "MEMLOG_MODEL_DIR" or not name.startswith(("MEMLOG_", "EMBEDDING"))
-    }
+    settings = {name for setting in SETTINGS for name in setting.variables} - {"MEMLOG_MODEL_DIR"}
+    kept = {name: value for name, value in os.environ.items() if name not in settings}
     return {**kept, "PYTHONPATH": str(ROOT), "MEMLOG_LOG_LEVEL": "error", **more}
 
 

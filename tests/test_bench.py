@@ -27,8 +27,10 @@ from bench.replay import goals_of
 from bench.rows import Row, Section, Skipped, at_most_ms, floor, percentile_ns, row
 from bench.scale import PLOTTED
 from bench.timing import Step, beside
+from bench.wire import environment
 from bench.world import TINY, World
 from memlog.copies import transfer
+from memlog.settings import SETTINGS
 from projections.embedding import VectorCache
 
 MS = 1_000_000
@@ -176,6 +178,16 @@ def test_a_peer_that_is_no_memory_server_is_named(
     ran = CliRunner().invoke(main, ["--tiny", "--only", "peers", "--peer", peer])
     assert ran.exit_code == 2
     assert f"Error: {peer} is no memory server over stdio: " in ran.output
+
+
+def test_a_server_that_is_measured_has_no_settings_of_the_callers_shell(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings = {name for setting in SETTINGS for name in setting.variables}
+    for name in settings:
+        monkeypatch.setenv(name, "5")
+    kept = {name for name in settings if environment({}).get(name) == "5"}
+    assert kept == {"MEMLOG_MODEL_DIR"}
 
 
 def test_what_was_measured_is_kept_in_folders_that_were_not_there(tmp_path: Path) -> None:
