@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import tempfile
@@ -22,7 +23,7 @@ PAGE = ROOT / "docs" / "benchmarks.md"
 
 
 def _with_folder(_: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
-    """What takes minutes to measure is not to be lost because the folder it should go to is not there."""
+    """What takes minutes to measure is not to be lost because the folder it should go to is not there, or not ours."""
     if path is None:
         return None
     is_folder = isinstance(option.type, click.Path) and option.type.dir_okay
@@ -32,6 +33,8 @@ def _with_folder(_: click.Context, option: click.Parameter, path: Path | None) -
     except OSError as error:
         problem = f"the folder {folder} cannot be made: {error.strerror}"
         raise click.BadParameter(problem, param=option) from error
+    if not os.access(path if path.exists() else folder, os.W_OK):
+        raise click.BadParameter(f"{path} may not be written", param=option)
     return path
 
 
@@ -97,6 +100,10 @@ def main(
     """
     if every and (sizes or only or tiny):
         raise click.UsageError("--all measures everything; leave --size, --only and --tiny out")
+    if every and not os.access(PAGE, os.W_OK):
+        raise click.UsageError(
+            f"--all writes {PAGE}, which this user may not; take a checkout of your own"
+        )
     # As an exception, so that the folder, which may be large, goes and the children with it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     scale = TINY if tiny else Scale()

@@ -215,6 +215,20 @@ def test_a_folder_that_cannot_be_made_is_refused_before_anything_is_measured(
     assert "cannot be made: Not a directory" in ran.output
 
 
+@pytest.mark.parametrize("options", [["--all"], ["--only", "append", "--json", "rows.json"]])
+def test_what_may_not_be_written_is_refused_before_anything_is_measured(
+    options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("os.access", lambda *_: False)  # root may write everywhere
+    monkeypatch.setattr("bench.__main__.run", lambda *_: pytest.fail("it was measured"))
+
+    ran = CliRunner().invoke(main, options)
+
+    assert ran.exit_code == 2, ran.output
+    assert " may not" in ran.output
+
+
 def test_what_was_skipped_is_said_with_the_reason(tmp_path: Path) -> None:
     section = Section("Import", [], [Skipped("import", "no file was named")])
     page = report.page(describe(tmp_path), [("import", section)])
