@@ -20,7 +20,7 @@ from random import Random
 from bench import corpus
 from bench.http_wire import NOTHING, Connection, body_of, call, result_of
 from bench.rows import Section, at_most_ms, floor, row
-from bench.wire import ROOT, SERVE, environment
+from bench.wire import SERVE, environment
 from bench.world import World, batches
 
 CLIENTS, CLIENTS_UNDER_LOAD = 8, 64
@@ -223,7 +223,7 @@ def _served(world: World, project: str) -> Iterator[int]:
         "MEMLOG_HTTP_REQUESTS_PER_SECOND": "1000000",
     }
     command = [*SERVE, "--transport", "http", "--port", str(port)]
-    with subprocess.Popen(command, env=environment(variables), cwd=ROOT) as server:
+    with subprocess.Popen(command, env=environment(variables)) as server:
         try:
             _await(port)
             yield port

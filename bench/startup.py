@@ -55,4 +55,4 @@ def _stopped(outcome: tuple[Server, bytes]) -> None:
 
 
 def _python(program: str) -> list[str]:
-    return [sys.executable, "-c", program]
+    return [sys.executable, "-P", "-c", program]

@@ -27,11 +27,12 @@ CLOSING_SECONDS_MAX = 60.0
 
 ECHO = (
     sys.executable,
+    "-P",
     "-c",
     "import sys\nfor line in sys.stdin.buffer:\n sys.stdout.buffer.write(line)\n sys.stdout.flush()",
 )
-NO_OP = (sys.executable, "-m", "bench.no_op_server")
-SERVE = (sys.executable, "-m", "memlog", "serve")
+NO_OP = (sys.executable, "-P", "-m", "bench.no_op_server")
+SERVE = (sys.executable, "-P", "-m", "memlog", "serve")
 
 
 def environment(more: Mapping[str, str]) -> dict[str, str]:
@@ -59,7 +60,6 @@ class Pipe:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment(variables),
-            cwd=ROOT,
         )
         _living.add(self)
         assert self._popen.stdin and self._popen.stdout

@@ -22,6 +22,8 @@ case "$*" in
 *"-m pip install"*)
     [ -e "$NETWORK" ] || { echo "ERROR: no network" >&2; exit 1; }
     echo "user=$PIP_USER target=$PIP_TARGET prefix=$PIP_PREFIX root=$PIP_ROOT" > "${0%/bin/python}/where" ;;
+*"-m memlog"* | *"-m bench"*)
+    pwd ;;
 esac
 """
 
@@ -156,6 +158,16 @@ def test_a_checkout_that_is_no_repository_is_checked_for_what_no_file_may_name(
     told = set_up(checkout, script=check)
     assert told.returncode == 1
     assert told.stdout == "notes.md:1:see /ro" + "ot/memlog\n"
+
+
+@pytest.mark.parametrize("name", ["memlog", "bench"])
+def test_what_is_given_files_looks_for_them_where_it_is_called(
+    checkout: Path, tmp_path: Path, name: str
+) -> None:
+    called = subprocess.run(
+        [checkout / "scripts" / name], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert called.stdout == f"{tmp_path}\n"
 
 
 @pytest.mark.parametrize("asked", ["--help", "Dev"])
