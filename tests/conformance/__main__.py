@@ -44,15 +44,19 @@ def exceptions() -> set[Excepted]:
 
 
 def suite(modules: Path, server: HttpServer, results: Path) -> tuple[list[Failure], int]:
-    """What fails, and how many checks passed."""
+    """What fails, and how many checks passed. A revision of which nothing was checked is a failure."""
     failures, passed = [], 0
     program = modules / "@modelcontextprotocol/conformance/dist/index.js"
     for revision in REVISIONS:
         folder = results / revision
         asked = ["--url", f"{server.url}/mcp", "--spec-version", revision, "--suite", "all"]
         command = ["node", str(program), "server", *asked, "-o", str(folder)]
-        subprocess.run(command, capture_output=True, timeout=DEADLINE_S, check=False)
-        for check in checks(folder):
+        ended = subprocess.run(command, capture_output=True, timeout=DEADLINE_S, check=False)
+        found = list(checks(folder))
+        if not found:
+            said = (ended.stderr or ended.stdout).decode(errors="replace").strip()[-500:]
+            failures.append(Failure(revision, "the suite", f"nothing was checked: {said}"))
+        for check in found:
             passed += check["status"] == "SUCCESS"
             if check["status"] == "FAILURE":
                 message = check.get("errorMessage", "")
