@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.bound import NOBODY
+
 ROOT = Path(__file__).parent.parent
 SECONDS_MAX = 60
 PYTHON = """#!/bin/sh
@@ -158,6 +160,27 @@ def test_a_checkout_that_is_no_repository_is_checked_for_what_no_file_may_name(
     told = set_up(checkout, script=check)
     assert told.returncode == 1
     assert told.stdout == "notes.md:1:see /ro" + "ot/memlog\n"
+
+
+def test_what_another_user_put_where_the_clients_are_kept_is_not_run(
+    checkout: Path, tmp_path: Path
+) -> None:
+    (checkout.parent / "network").touch()
+    shutil.copytree(ROOT / "tests" / "conformance", checkout / "tests" / "conformance")
+    kept = tmp_path / f"memlog-conformance-{os.getuid()}"
+    if os.geteuid() == 0:
+        kept.mkdir()
+        os.chown(kept, NOBODY, NOBODY)
+    else:
+        kept.symlink_to("/")
+    npm = tmp_path / "bin" / "npm"
+    npm.parent.mkdir()
+    npm.symlink_to(shutil.which("false") or "/bin/false")
+    path = f"{npm.parent}:{os.environ['PATH']}"
+    script = checkout / "scripts" / "conformance"
+    ended = set_up(checkout, script=script, PATH=path, TMPDIR=str(tmp_path))
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert f"{kept} is another user's" in ended.stderr
 
 
 @pytest.mark.parametrize("name", ["memlog", "bench"])
