@@ -1,4 +1,4 @@
-"""Calls over HTTP on loopback: a read and a search by 8 clients, then 64 clients that read, search and write.
+"""Calls over HTTP on loopback: a read and a search by one client, and by 8; then 64 that read, search and write.
 
 Each client keeps a connection of its own and asks again when it has its answer, so that 8 clients are 8
 requests at any time; then 8 clients with pauses, as those who have something to do in between. They run in other
@@ -104,7 +104,7 @@ def _load(
         times += taken
         written += acknowledged
     _require_there(port, written)
-    nothing = floor(BARE, _together(pool, port, 1, [NOTHING] * 50))
+    nothing = floor(f"{BARE}, by one client alone", _together(pool, port, 1, [NOTHING] * 50))
     note = f"{len(times) / seconds:,.0f} calls/s, {len(written):,} writes, none lost"
     return Section(
         f"HTTP, {CLIENTS_UNDER_LOAD} clients for {seconds:g} s, mixed",

@@ -38,14 +38,13 @@ def run(world: World) -> Iterator[Section]:
 def _measured(world: World, server: Server) -> Iterator[Row]:
     """The rows, then their floors."""
     count = world.scale.warm_up + world.scale.calls
-    facts = [entity.observations[0] for entity in world.draw(2 * count)]
+    facts = [entity.observations[0] for entity in world.draw(2 * count + 1)]
     ids = [_stored(server, fact) for fact in facts[count:]]
     storing = [server.call("store_memory", {"content": fact}) for fact in facts[:count]]
     superseding = [
         server.call("supersede_memory", {"old_memory_id": old, "new_memory_id": ids[-1]})
         for old in ids[:-1]
     ]
-    superseding.append(server.call("list_recent_memories", {"limit": 1}))
     queries = [query for query, _ in corpus.queries_of(facts[count:], count)]
     searching = [server.call("search_memories", {"query": query}) for query in queries]
     listing = server.call("list_recent_memories", {})

@@ -32,10 +32,10 @@ _INTRODUCTION = """# Benchmarks
 How fast memlog was on one machine, beside how fast the bare parts under it were in the same run. Written by
 `./scripts/bench --all`; `./scripts/bench` alone measures the canonical load and prints it.
 
-Times are milliseconds. Samples of a row and of its floors are taken in turn. A floor is the same work done
-by the bare parts alone; the ratio is the median over the sum of its floors' medians, and hardly moves when the
-machine is busy, whereas milliseconds double. Below each heading the floors are in *italics*. A size is a number
-of observations; every entity has two.
+Times are milliseconds. Samples of a row and of its floors are taken in turn; over HTTP, and of what is stored in
+bulk, all of one after all of the other. A floor is the same work done by the bare parts alone; the ratio is the
+median over the sum of its floors' medians, and hardly moves when the machine is busy, whereas milliseconds double.
+Below each heading the floors are in *italics*. A size is a number of observations; every entity has two.
 
 A goal without a percentile is one for the median; "seed" is that of the specification from which the tool comes. A
 million observations are measured when asked for: `./scripts/bench --only scale --size 1000000 --vectors DIR`, where DIR

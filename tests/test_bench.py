@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from io import StringIO
 from pathlib import Path
+from typing import Any, cast
 from xml.etree.ElementTree import fromstring
 
 import click
@@ -17,7 +19,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from bench import corpus, report
+from bench import corpus, memories, report
 from bench.__main__ import main
 from bench.footprint import Resident, disk_megabytes
 from bench.importing import generated
@@ -27,7 +29,7 @@ from bench.replay import goals_of
 from bench.rows import Row, Section, Skipped, at_most_ms, floor, percentile_ns, row
 from bench.scale import PLOTTED
 from bench.timing import Step, beside
-from bench.wire import environment
+from bench.wire import Server, environment
 from bench.world import TINY, World
 from memlog.copies import transfer
 from memlog.settings import SETTINGS
@@ -122,6 +124,34 @@ def test_the_targets_of_the_seed_stand_beside_the_four_tools_they_are_for(
         "search_memories": ["seed: ≤ 200 ms"],
         "supersede_memory": ["seed: ≤ 100 ms"],
         "list_recent_memories": ["seed: ≤ 100 ms"],
+    }
+
+
+class Counted:
+    """In place of a server: answers every call alike, and counts what it is asked, each tool by itself."""
+
+    def __init__(self) -> None:
+        self.asked: Counter[str] = Counter()
+
+    def call(self, tool: str, arguments: dict[str, Any]) -> bytes:
+        return tool.encode()
+
+    def ask(self, tool: bytes) -> bytes:
+        self.asked[tool.decode()] += 1
+        return b'{"result": {"structuredContent": {"created": {"id": "mem_1"}}}}'
+
+
+def test_each_sample_of_a_tool_of_facts_is_a_call_of_that_tool(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = Counted()
+    with World(tmp_path, TINY, Console(quiet=True)) as world:
+        monkeypatch.setattr(world, "no_op", server)
+        list(memories._measured(world, cast(Server, server)))
+    stored_before = TINY.calls + 1
+    assert server.asked == {
+        **dict.fromkeys([*memories.GOALS, "nothing"], TINY.calls),
+        "store_memory": stored_before + TINY.calls,
     }
 
 
