@@ -113,8 +113,14 @@ def main(
     names = only or [
         each.name for each in BENCHMARKS if each.canonical or every or asked.get(each.name)
     ]
-    if plot_file is not None and "scale" not in names:
-        raise click.UsageError("--plot draws what `scale` measures; add --only scale")
+    for option, given, name in (
+        ("--plot", plot_file, "scale"),
+        ("--memory", memory, "import"),
+        ("--peer", peer, "peers"),
+    ):
+        if given is not None and name not in names:
+            problem = f"{option} is for `{name}`, which is left out; add --only {name}"
+            raise click.UsageError(problem)
     console, progress = open_console(), Console(stderr=True)
     with tempfile.TemporaryDirectory(prefix="memlog-bench-", dir=parent) as folder:
         machine = describe(Path(folder))

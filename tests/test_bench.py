@@ -259,6 +259,19 @@ def test_what_may_not_be_written_is_refused_before_anything_is_measured(
     assert " may not" in ran.output
 
 
+@pytest.mark.parametrize(
+    ("option", "name"), [("--plot", "scale"), ("--memory", "import"), ("--peer", "peers")]
+)
+def test_an_option_of_a_benchmark_that_is_left_out_is_refused(
+    option: str, name: str, tmp_path: Path
+) -> None:
+    given = tmp_path / "given"
+    given.write_bytes(b"")
+    ran = CliRunner().invoke(main, ["--tiny", "--only", "append", option, str(given)])
+    assert ran.exit_code == 2
+    assert f"{option} is for `{name}`, which is left out; add --only {name}" in ran.output
+
+
 def test_what_was_skipped_is_said_with_the_reason(tmp_path: Path) -> None:
     section = Section("Import", [], [Skipped("import", "no file was named")])
     page = report.page(describe(tmp_path), [("import", section)])
