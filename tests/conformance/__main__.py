@@ -9,6 +9,7 @@ The suite runs over HTTP, against each revision of the protocol. Ends with 1 whe
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import tempfile
@@ -118,6 +119,8 @@ def inspect(modules: Path, target: list[str], name: str) -> None:
 
 
 def main(folder: Path) -> int:
+    # As an exception, so that the server goes, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     modules = folder / "node_modules"
     with tempfile.TemporaryDirectory() as work, served_http(Path(work) / "data") as server:
         failures, passed = suite(modules, server, Path(work) / "results")
