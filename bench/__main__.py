@@ -55,7 +55,7 @@ def _with_folder(_: click.Context, option: click.Parameter, path: Path | None) -
     "json_file",
     type=click.Path(path_type=Path, dir_okay=False, writable=True),
     callback=_with_folder,
-    help="Write the rows to a file, as JSON.",
+    help="Write the rows to a file, as JSON, also where the run is stopped.",
 )
 @click.option(
     "--memory",
@@ -125,18 +125,20 @@ def main(
     with tempfile.TemporaryDirectory(prefix="memlog-bench-", dir=parent) as folder:
         machine = describe(Path(folder))
         measured = []
-        with World(Path(folder), scale, progress, memory, peer, vectors) as world:
-            for benchmark, section in run(world, names):
-                for shown in report.tables(section):
-                    console.print(shown, "")
-                measured.append((benchmark.name, section))
+        try:
+            with World(Path(folder), scale, progress, memory, peer, vectors) as world:
+                for benchmark, section in run(world, names):
+                    for shown in report.tables(section):
+                        console.print(shown, "")
+                    measured.append((benchmark.name, section))
+        finally:  # what was measured before one failed, or before Ctrl-C, too
+            if json_file is not None and measured:
+                document = report.Document(machine, [section for _, section in measured])
+                json_file.write_bytes(msgspec.json.format(msgspec.json.encode(document)))
     sections = [section for _, section in measured]
     if any(report.headline_rows(measured)):
         console.print(report.headlines(measured), "")
     console.print(report.verdict(sections))
-    if json_file is not None:
-        document = report.Document(machine, sections)
-        json_file.write_bytes(msgspec.json.format(msgspec.json.encode(document)))
     if plot_file is not None:
         plot_file.write_text(report.plotted(sections))
     if every:

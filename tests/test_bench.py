@@ -259,6 +259,20 @@ def test_what_may_not_be_written_is_refused_before_anything_is_measured(
     assert " may not" in ran.output
 
 
+def test_what_was_measured_before_one_failed_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("signal.signal", lambda *_: None)  # this process keeps its own
+    rows = tmp_path / "rows.json"
+    options = ["--only", "append", "--only", "peers", "--peer", "cat", "--json", str(rows)]
+
+    ran = CliRunner().invoke(main, ["--tiny", *options])
+
+    assert ran.exit_code == 2, ran.output
+    (section,) = json.loads(rows.read_bytes())["sections"]
+    assert section["title"] == "One observation made durable, in process"
+
+
 @pytest.mark.parametrize(
     ("option", "name"), [("--plot", "scale"), ("--memory", "import"), ("--peer", "peers")]
 )
