@@ -26,6 +26,8 @@ case "$*" in
     echo "user=$PIP_USER target=$PIP_TARGET prefix=$PIP_PREFIX root=$PIP_ROOT" > "${0%/bin/python}/where" ;;
 *"-m memlog"* | *"-m bench"*)
     pwd ;;
+*"import msgspec"*)
+    [ -z "$ELSEWHERE" ] ;;
 esac
 """
 
@@ -136,6 +138,18 @@ def test_packages_go_into_the_environment_wherever_pip_is_told_to_put_them(check
     elsewhere = {"PIP_TARGET": "/x", "PIP_PREFIX": "/x", "PIP_ROOT": "/x"}
     assert set_up(checkout, PIP_USER="1", **elsewhere).returncode == 0
     assert (checkout / ".venv" / "where").read_text() == "user=0 target= prefix= root=\n"
+
+
+def test_packages_that_a_file_of_pips_sent_elsewhere_are_told_and_nothing_counts_as_set_up(
+    checkout: Path,
+) -> None:
+    (checkout.parent / "network").touch()
+    change(checkout)
+    ended = set_up(checkout, ELSEWHERE="1")
+    assert ended.returncode == 1
+    assert "pip put the packages elsewhere" in ended.stderr
+    assert set_up(checkout).returncode == 0
+    assert (checkout / ".venv" / "runtime.stamp").exists()
 
 
 def test_a_checkout_that_is_reached_by_two_paths_is_set_up_once(
