@@ -171,6 +171,44 @@ def test_a_wrong_key_is_an_error_at_once_and_is_not_told(endpoint: Endpoint) -> 
     assert len(endpoint.asked) == 1
 
 
+TEXT = 'Анна: the word for the safe is "open sesame"\nand nobody else knows it'
+
+
+@pytest.mark.parametrize("status", [403, 404, 429, 500])
+@pytest.mark.parametrize(
+    "echo",
+    [
+        TEXT,
+        json.dumps({"error": {"message": "cannot embed", "input": TEXT}}),
+        json.dumps({"error": json.dumps({"input": ["else", TEXT]}, ensure_ascii=False)}),
+        "no vectors for " + TEXT[:30],
+        "x" * 190 + TEXT,
+        "what is sesame?",
+    ],
+)
+def test_what_an_endpoint_repeats_of_a_text_is_told_nobody(
+    endpoint: Endpoint, status: int, echo: str
+) -> None:
+    embedder = endpoint.embedder(max_retries=0)
+    endpoint.script = [saying(status, echo.encode())]
+    with pytest.raises(EmbeddingError, match=rf"HTTP {status}: its answer repeats what") as caught:
+        embedder.embed([TEXT, "sesame"])
+    assert "safe" not in caught.value.message
+    assert "sesame" not in caught.value.message
+
+
+def test_what_an_endpoint_says_in_words_of_its_own_is_told(endpoint: Endpoint) -> None:
+    said = "You exceeded your current quota for dimensions"
+    endpoint.script = [saying(403, said.encode())]
+    with pytest.raises(EmbeddingError, match=said):
+        endpoint.embedder()
+    endpoint.script = []
+    embedder = endpoint.embedder(max_retries=0)
+    endpoint.script = [saying(429, said.encode())]
+    with pytest.raises(EmbeddingError, match=said):
+        embedder.embed(["the current one", "me", "for"])
+
+
 def test_a_redirect_is_not_followed_with_the_key(endpoint: Endpoint) -> None:
     endpoint.script = [saying(302, Location=f"{endpoint.url}/elsewhere")]
     with pytest.raises(EmbeddingError, match="HTTP 302"):

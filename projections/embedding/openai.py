@@ -9,7 +9,8 @@ An endpoint that failed to the last try is left alone for a minute (`rest.RETRY_
 call fails at once; then one call tries once.
 An answer is read for a minute and as far as vectors of that many texts may reach: one that comes byte by byte, or
 without end, holds nobody up and fills no memory.
-The key appears in no error and no log, and is not sent on to where a redirect points.
+The key appears in no error and no log, and is not sent on to where a redirect points. Nor do texts: what an endpoint
+says of a failure is told, but not where it repeats what it was asked.
 
 Format: https://platform.openai.com/docs/api-reference/embeddings/create
 """
@@ -19,6 +20,7 @@ from __future__ import annotations
 import email.message
 import http.client
 import io
+import json
 import logging
 import random
 import socket
@@ -55,6 +57,10 @@ PAUSE_SECONDS_FIRST = 0.5
 PAUSE_SECONDS_MAX = 20.0
 DOUBLINGS_MAX = 10  # far beyond the longest pause; a thousand of them are no float
 EXCERPT_CHARACTERS_MAX = 200
+REPEATED_CHARACTERS_MIN = 20
+"""So many in a row, white space aside, are no chance; a text of fewer counts as a whole."""
+TELLING_CHARACTERS_MIN = 4
+"""Of a text; a shorter one is within any words."""
 STATUS_OF_INPUT = frozenset({400, 413, 422})
 CUT_TO_CHARACTERS_MIN = 100
 """A text that is refused is asked by its first half, and so on; no shorter than this."""
@@ -234,7 +240,7 @@ class OpenAI:
         tried = 0
         while True:
             try:
-                vectors = self._vectors(self._post(body, len(texts)), len(texts))
+                vectors = self._vectors(self._post(body, texts), len(texts))
             except EmbeddingError:  # it is there
                 self._rest.end()
                 raise
@@ -253,7 +259,7 @@ class OpenAI:
                 self._rest.end()
                 return vectors
 
-    def _post(self, body: bytes, texts_count: int) -> bytes:
+    def _post(self, body: bytes, texts: list[str]) -> bytes:
         request = urllib.request.Request(
             self._url, data=body, headers={"Content-Type": "application/json"}
         )
@@ -261,10 +267,10 @@ class OpenAI:
             request.add_unredirected_header("Authorization", f"Bearer {self._secret}")
         try:
             with self._opener.open(request, timeout=self._timeout_seconds) as response:
-                return self._content(response, texts_count)
+                return self._content(response, len(texts))
         except urllib.error.HTTPError as error:
             with error:
-                raise self._refusal(error) from None
+                raise self._refusal(error, texts) from None
         except (OSError, http.client.HTTPException, UnicodeError) as error:
             raise _Passing(f"{type(error).__name__}: {error}") from error
 
@@ -279,11 +285,15 @@ class OpenAI:
             return response.read()  # which fails where it is cut off, as that of a part does not
         raise self._unusable(f"more than {most} bytes for {texts_count} texts")
 
-    def _refusal(self, error: urllib.error.HTTPError) -> Exception:
+    def _refusal(self, error: urllib.error.HTTPError, texts: list[str]) -> Exception:
         try:
             said = error.read(EXCERPT_CHARACTERS_MAX * 8).decode("utf-8", "replace")
         except (OSError, http.client.HTTPException):
             said = ""
+        if texts != [ANY_TEXT] and _repeats(
+            said, texts
+        ):  # other projects are told of it, and the log
+            said = "its answer repeats what it was asked, and is not shown"
         words = f"HTTP {error.code}: {said or error.reason}"
         if error.code in STATUS_MAY_PASS:
             return _Passing(words, _seconds(error.headers.get("Retry-After")))
@@ -367,6 +377,28 @@ def _fitting(text: str) -> str:
     """`text` within what endpoints take: not empty, and cut between two characters if too long."""
     cut = text.encode("utf-8", "replace")[:TEXT_BYTES_MAX].decode("utf-8", "ignore")
     return cut if cut.strip() else "."
+
+
+def _repeats(words: str, texts: list[str]) -> bool:
+    """Whether there is a part of a text in `words`, as it is or as JSON has it."""
+    said = _bare(words)
+    runs = {
+        said[start : start + REPEATED_CHARACTERS_MIN]
+        for start in range(len(said) - REPEATED_CHARACTERS_MIN + 1)
+    }
+    for text in texts:
+        for spelt in {_bare(text), _bare(json.dumps(text))}:
+            if len(spelt) < REPEATED_CHARACTERS_MIN:
+                if len(spelt) >= TELLING_CHARACTERS_MIN and spelt in said:
+                    return True
+            elif any(run in spelt for run in runs):
+                return True
+    return False
+
+
+def _bare(text: str) -> str:
+    """Without what tells a text from its JSON, and from its JSON within JSON."""
+    return "".join(text.split()).replace("\\", "").strip('"')
 
 
 def _seconds(header: str | None) -> float | None:
