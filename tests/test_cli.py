@@ -227,6 +227,19 @@ def test_the_doctor_is_content_with_settings_with_which_a_server_begins(
         assert (ended.code, ended.json["http"]) == (0, {})
 
 
+def test_the_doctor_tells_that_nobody_has_a_token_where_one_is_asked_for(
+    remembered: CommandLine, tmp_path: Path
+) -> None:
+    named = {"MEMLOG_TOKENS_FILE": str(tmp_path / "misspelt.json")}
+    told = f"Nobody is let in over HTTP, for there is no token in {tmp_path / 'misspelt.json'}"
+    ended = remembered("doctor", "--json", **named)
+    assert (ended.code, ended.json["http"]) == (0, {})
+    assert told in ended.json["tokens"]["shut"]
+    assert told in remembered("doctor", **named).stdout.replace("\n", " ")
+    remembered("token", "new", "phone", **named)
+    assert "shut" not in remembered("doctor", "--json", **named).json["tokens"]
+
+
 def test_the_doctor_names_a_data_directory_that_others_may_read_and_leaves_it_so(
     tmp_path: Path,
 ) -> None:

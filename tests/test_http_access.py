@@ -188,6 +188,9 @@ def test_a_file_of_tokens_that_is_named_and_not_there_lets_nobody_in(tmp_path: P
     named = tmp_path / "misspelt.json"
     with served_http(tmp_path, MEMLOG_TOKENS_FILE=str(named)) as server:
         assert HttpClient(server).request("tools/list").status == 401
+        told = [each["message"] for each in server.log() if each["level"] == "warning"]
+        assert len(told) == 1
+        assert f"Nobody is let in over HTTP, for there is no token in {named}" in told[0]
 
 
 def test_an_address_of_the_loopback_that_is_served_is_answered_under_its_own_name(

@@ -64,8 +64,8 @@ def doctor_command(ctx: click.Context, settings: Settings, as_json: bool) -> Non
         "unknown": unknown(),
     }
     report["data_dir"] = _data_dir(settings.data_dir)
-    report["tokens"] = _tokens(settings)
-    report["http"] = _http(settings)
+    report["http"], shut = _http(settings)
+    report["tokens"] = _tokens(settings) | ({} if shut is None else {"shut": here(shut)})
     report |= {"embedder": {}, "projects": {}, "left_out": {}, "deletions": {}}
     not_opened: MemlogError | None = None
     try:
@@ -134,15 +134,15 @@ def _tokens(settings: Settings) -> dict[str, str]:
     return {"path": str(tokens.path)} | ({} if hint is None else {"hint": hint})
 
 
-def _http(settings: Settings) -> dict[str, str]:
-    """Why `memlog serve --transport http` would not begin; empty where it would."""
+def _http(settings: Settings) -> tuple[dict[str, str], str | None]:
+    """Why `memlog serve --transport http` would not begin; empty where it would, and then why nobody could come in."""
     from server.http.serving import access_and_certificate
 
     try:
-        access_and_certificate(settings)
+        access, _ = access_and_certificate(settings)
     except MemlogError as error:
-        return _told(error)
-    return {}
+        return _told(error), None
+    return {}, access.shut
 
 
 def _embedder(service: Service) -> dict[str, str]:
@@ -250,6 +250,8 @@ def _print(report: dict[str, Any]) -> None:
         tell(f"data directory of mode {report['data_dir']['mode']}. {report['data_dir']['hint']}")
     if "hint" in report["tokens"]:
         tell(report["tokens"]["hint"])
+    if "shut" in report["tokens"]:
+        tell(f"{report['tokens']['shut']}.")
     if told := report["http"]:
         tell(f"no server over HTTP: {told['error']}. {told['hint']}")
     if told := report["embedder"]:

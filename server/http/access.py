@@ -59,6 +59,16 @@ class Access:
         """Whether anybody at all could be let in with a token."""
 
     @property
+    def shut(self) -> str | None:
+        """What to tell who runs this where a token is asked for, and there is none; else None."""
+        if self.usable or not self.required:
+            return None
+        return (
+            f"Nobody is let in over HTTP, for there is no token in {self._tokens.path}: make one with "
+            "`memlog token new NAME`, or name another file by MEMLOG_TOKENS_FILE"
+        )
+
+    @property
     def required(self) -> bool:
         """From the first token on, while it serves too. A file whose last token was revoked still asks
         for one: nobody is let in then."""
