@@ -356,7 +356,16 @@ def test_texts_that_endpoints_refuse_are_made_to_fit(endpoint: Endpoint) -> None
 
 @pytest.mark.parametrize(
     "address",
-    ["", "localhost:11434", "file:///etc/passwd", "http://", "http://u:pw@host/v1", "http://h:x/"],
+    [
+        "",
+        "localhost:11434",
+        "file:///etc/passwd",
+        "http://",
+        "http://u:pw@host/v1",
+        "http://h:x/",
+        "http://127.0.0.1:9/my models/v1?key=pw",
+        "http://127.0.0.1:9/v1?key=pw&version=1 2",
+    ],
 )
 def test_an_address_that_is_none_is_refused_without_quoting_it(address: str) -> None:
     with pytest.raises(EmbeddingError, match="must look like") as caught:

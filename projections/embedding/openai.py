@@ -23,6 +23,7 @@ import io
 import json
 import logging
 import random
+import re
 import socket
 import time
 import urllib.error
@@ -67,6 +68,8 @@ CUT_TO_CHARACTERS_MIN = 100
 ANY_TEXT = "dimensions"
 """What is sent to learn of the endpoint, and not for its vector."""
 STATUS_MAY_PASS = frozenset({408, 425, 429, *range(500, 600)})
+
+_UNSENDABLE = re.compile(r"[\x00-\x20\x7f]")
 
 log = logging.getLogger("memlog.embeddings")
 
@@ -350,10 +353,11 @@ def _endpoint(base_url: str) -> SplitResult:
         known = url.scheme in ("http", "https") and bool(url.hostname) and (url.port or 1) > 0
     except ValueError:
         known = False
-    if not known or url.username is not None or url.fragment:
+    # http.client would quote the address in its error, with the key that may stand behind `?`.
+    if not known or url.username is not None or url.fragment or _UNSENDABLE.search(url.geturl()):
         raise EmbeddingError(
             "The endpoint's address must look like http(s)://host[:port]/v1, without user, "
-            "password or #fragment",
+            "password, blanks or #fragment",
             suggestion="Set MEMLOG_EMBEDDER_URL so; a key belongs into MEMLOG_EMBEDDER_KEY.",
         )
     path = url.path.rstrip("/") or "/v1"
