@@ -240,6 +240,19 @@ def test_the_doctor_tells_that_nobody_has_a_token_where_one_is_asked_for(
     assert "shut" not in remembered("doctor", "--json", **named).json["tokens"]
 
 
+@pytest.mark.parametrize("transport", [("stdio",), ("http", "--port", "0")])
+def test_a_data_directory_that_is_a_file_is_refused_as_such_by_every_server(
+    transport: tuple[str, ...], tmp_path: Path
+) -> None:
+    kept = tmp_path / "memory.json"
+    kept.write_text("of another server")
+    ended = CommandLine(kept)("serve", "--transport", *transport)
+    assert (ended.code, ended.stdout) == (1, "")
+    assert f"The data directory {kept} cannot be made: " in ended.stderr
+    assert "Name a folder" in ended.stderr
+    assert "move it away" not in ended.stderr
+
+
 def test_the_doctor_names_a_data_directory_that_others_may_read_and_leaves_it_so(
     tmp_path: Path,
 ) -> None:

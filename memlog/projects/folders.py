@@ -51,6 +51,23 @@ def is_begun(data_dir: Path) -> bool:
     return any(each in standing for each in (CATALOG, *_HOMES.values()))
 
 
+def require_no_file(data_dir: Path) -> None:
+    """Raises StorageError where a file stands in its place, or in that of a folder it lies in. Makes nothing."""
+    try:
+        os.stat(os.path.join(data_dir, ""))
+    except NotADirectoryError as error:
+        raise cannot_be_made(data_dir, error) from error
+    except OSError:  # who makes it says so
+        return
+
+
+def cannot_be_made(data_dir: Path, error: OSError) -> StorageError:
+    return StorageError(
+        f"The data directory {data_dir} cannot be made: {error.strerror}",
+        suggestion="Name a folder that this user may write, by --data-dir or MEMLOG_DATA_DIR.",
+    )
+
+
 class Folders:
     """The folders of one data directory, by the ids of their projects."""
 
@@ -74,10 +91,7 @@ class Folders:
                 suggestion="Name a folder in UTF-8, by --data-dir or MEMLOG_DATA_DIR. Nothing was made.",
             ) from error
         except OSError as error:
-            raise StorageError(
-                f"The data directory {self._data_dir} cannot be made: {error.strerror}",
-                suggestion="Name a folder that this user may write, by --data-dir or MEMLOG_DATA_DIR.",
-            ) from error
+            raise cannot_be_made(self._data_dir, error) from error
 
     def require_there(self) -> None:
         """Raises StorageError where all is gone that was there when the data directory was opened. What took its place

@@ -24,6 +24,7 @@ from anyio.abc import TaskStatus
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from memlog.errors import InvalidParameter
+from memlog.projects.folders import require_no_file
 from memlog.settings import Settings
 from server.http.access import Access
 from server.http.app import App
@@ -69,6 +70,7 @@ def run_http(settings: Settings) -> NoReturn:
 def access_and_certificate(settings: Settings) -> tuple[Access, Certificate | None]:
     """By what people are let in with these settings, and what they are shown. Raises a MemlogError where a server may
     not begin with them, whatever else runs on this machine."""
+    require_no_file(settings.data_dir)  # else it is the tokens that cannot be read
     access = Access(settings)
     require_safe(settings, has_tokens=access.usable)
     return access, certificate(settings)
