@@ -22,7 +22,7 @@ from memlog.commands import (
     TAGS_MAX,
     IfExists,
 )
-from memlog.errors import InvalidParameter, Problem, invalid_at, refuse, shorten
+from memlog.errors import InvalidParameter, Problem, counted, invalid_at, refuse, shorten
 
 Mode = Literal["hybrid", "text", "semantic"]
 Embedder = Literal["minilm", "openai", "fastembed", "none"]
@@ -247,7 +247,7 @@ SETTINGS = (
     Setting("http_session_seconds", "Seconds after which a session that nobody used ends"),
 )
 
-_YES, _NO = {"1", "true", "yes", "on"}, {"0", "false", "no", "off", ""}
+_YES, _NO = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
 
 
 def load(flags: Mapping[str, Any] | None = None) -> tuple[Settings, dict[str, str]]:
@@ -329,6 +329,8 @@ def _between(meta: Meta) -> str:
 
 def _convert(name: str, value: Any, wanted: Any) -> Any:
     """Raises ValueError, which says what is taken. Case does not count where there are words to choose from."""
+    if isinstance(value, str) and wanted not in (Path, Path | None):
+        _require_text(value)
     if name == "toolsets" and isinstance(value, str):
         return _toolsets(value)
     if name == "project" and isinstance(value, str):
@@ -348,7 +350,18 @@ def _convert(name: str, value: Any, wanted: Any) -> Any:
     try:
         return msgspec.convert(given, wanted, strict=wanted is bool)
     except msgspec.ValidationError as error:
-        raise ValueError(f"{name} is {value!r}: say {' or '.join(allowed(wanted))}") from error
+        raise ValueError(
+            f"{name} is {shorten(value)!r}: say {' or '.join(allowed(wanted))}"
+        ) from error
+
+
+def _require_text(value: str) -> None:
+    """Raises ValueError for bytes that are no text, as an environment may have them; a path is one all the same."""
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        where = counted(error.start, "characters")
+        raise ValueError(f"what stands behind {where} is not valid UTF-8: write it anew") from error
 
 
 def _path(value: str | Path) -> Path:
@@ -374,5 +387,5 @@ def _toolsets(text: str) -> tuple[str, ...]:
     for name in names:
         if name not in TOOLSETS:
             near = did_you_mean(name, TOOLSETS) or f"There are {', '.join(TOOLSETS)}."
-            raise ValueError(f"there is no toolset {name!r}. {near}")
+            raise ValueError(f"there is no toolset {shorten(name)!r}. {near}")
     return names or TOOLSETS

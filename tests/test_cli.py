@@ -989,6 +989,37 @@ def test_empty_variables_count_as_not_given(remembered: CommandLine) -> None:
     assert settings["embedder_retries"]["from"] == "default"
 
 
+@pytest.mark.parametrize("field", ["PIECE_VECTORS", "READ_ONLY", "SEARCH_LIMIT", "EMBEDDER"])
+def test_a_blank_variable_is_no_value_and_switches_nothing_off(
+    memlog: CommandLine, field: str
+) -> None:
+    ended = memlog("doctor", **{f"MEMLOG_{field}": " "})
+    assert ended.code == 1
+    assert ended.stderr.startswith(f"error: MEMLOG_{field}: {field.lower()} is ' ': say ")
+
+
+@pytest.mark.parametrize("field", ["PROJECT", "SEARCH_MODE", "EMBEDDER_MODEL", "ALLOWED_HOSTS"])
+def test_bytes_that_are_no_text_are_refused_where_a_setting_takes_a_text(
+    memlog: CommandLine, field: str
+) -> None:
+    ended = memlog("doctor", **{f"MEMLOG_{field}": os.fsdecode(b"caf\xe9")})
+    assert ended.code == 1
+    assert ended.stderr.startswith(
+        f"error: MEMLOG_{field}: what stands behind 3 characters is not valid UTF-8: write it anew"
+    )
+
+
+@pytest.mark.parametrize("field", ["EMBEDDER", "READ_ONLY", "TOOLSETS", "ALLOWED_HOSTS"])
+def test_a_long_value_of_a_setting_is_cut_where_it_is_refused(
+    memlog: CommandLine, field: str
+) -> None:
+    ended = memlog("doctor", **{f"MEMLOG_{field}": "/" * 100_000})
+    assert ended.code == 1
+    assert f"MEMLOG_{field}: " in ended.stderr
+    assert "///…'" in ended.stderr
+    assert len(ended.stderr) < 1_000
+
+
 def test_a_path_whose_tilde_stands_for_no_home_is_refused_in_words(tmp_path: Path) -> None:
     ended = CommandLine(Path("~nobody-of-this-name/data"))("projects")
     assert ended.code == 1
