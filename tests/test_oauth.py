@@ -360,12 +360,11 @@ def test_an_issuer_over_plain_http_is_refused(issuer: str, resource: str) -> Non
 
 
 @pytest.mark.parametrize("named", ["issuer", "resource"])
-def test_what_is_no_address_is_refused_as_one_that_is_not_secure(named: str) -> None:
-    addresses = {
-        "issuer": "https://issuer.example",
-        "resource": RESOURCE,
-        named: "https://[fd00::1",
-    }
+@pytest.mark.parametrize(
+    "address", ["https://[fd00::1", "https://a.example:99999", "https://a.example:x", "https://a b"]
+)
+def test_what_is_no_address_is_refused_as_one_that_is_not_secure(named: str, address: str) -> None:
+    addresses = {"issuer": "https://issuer.example", "resource": RESOURCE, named: address}
     with pytest.raises(InvalidParameter, match=f"{named.upper()} is .*must be an https"):
         Issuer(**addresses)
 

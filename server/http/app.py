@@ -18,7 +18,7 @@ import anyio
 from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAuthMiddleware
 from mcp.server.auth.routes import build_resource_metadata_url, create_protected_resource_routes
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
-from pydantic import AnyHttpUrl, ConfigDict, TypeAdapter
+from pydantic import AnyHttpUrl
 from starlette.applications import Starlette
 from starlette.authentication import AuthenticationError
 from starlette.exceptions import HTTPException
@@ -46,7 +46,7 @@ from server.http.hosts import METHODS, KnownHosts, answering_pages
 from server.http.limits import Limits, Rates
 from server.http.logs import Logged
 from server.http.metrics import Metrics
-from server.http.oauth import SCOPES, NoKeys
+from server.http.oauth import ADDRESS, SCOPES, NoKeys
 from server.http.pace import Pace, Threads
 from server.http.progress import progress
 from server.http.sockets import let_in
@@ -67,9 +67,6 @@ LOOKS_MAX = 3
 LOOK_AGAIN_SECONDS = 0.4
 """Where something is late `/readyz` looks again: of what other processes wrote an idle server learns as it is asked,
 and it is there in a moment. Longer than the follower waits for a quiet one (`service.QUIET_SECONDS`)."""
-
-_ADDRESS = TypeAdapter(AnyHttpUrl, config=ConfigDict(url_preserve_empty_path=True))
-"""An address as it was written: clients compare issuers letter by letter (RFC 8414), slash or no slash."""
 
 logger = logging.getLogger("memlog.http")
 
@@ -257,7 +254,7 @@ class App:
 
     def _routes(self) -> ASGIApp:
         settings, issuer = self._service.settings, self._access.issuer
-        resource = None if issuer is None else _ADDRESS.validate_python(issuer.resource)
+        resource = None if issuer is None else ADDRESS.validate_python(issuer.resource)
         metadata = None if resource is None else build_resource_metadata_url(resource)
 
         def guarded(endpoint: ASGIApp) -> ASGIApp:
@@ -287,7 +284,7 @@ class App:
         ]
         if issuer is not None and resource is not None:
             routes += create_protected_resource_routes(
-                resource, [_ADDRESS.validate_python(issuer.issuer)], SCOPES, "memlog"
+                resource, [ADDRESS.validate_python(issuer.issuer)], SCOPES, "memlog"
             )
         app = _Routes(routes=routes)
         app.router.redirect_slashes = False

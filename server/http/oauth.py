@@ -31,6 +31,7 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 import anyio
 import jwt
 import msgspec
+from pydantic import AnyHttpUrl, ConfigDict, TypeAdapter
 from starlette.authentication import AuthenticationError
 
 from memlog.errors import InvalidParameter, shorten
@@ -65,6 +66,9 @@ SUBJECT_CHARACTERS_MAX = 255
 _SCOPE = "memlog:"
 _NARROWING = re.compile("(project|toolset):.+", re.DOTALL)
 SCOPES = [f"{_SCOPE}{right}" for right in RIGHTS]
+
+ADDRESS = TypeAdapter(AnyHttpUrl, config=ConfigDict(url_preserve_empty_path=True))
+"""An address as it was written: clients compare issuers letter by letter (RFC 8414), slash or no slash."""
 
 logger = logging.getLogger("memlog.http.oauth")
 
@@ -116,7 +120,7 @@ class Issuer:
                     f"{name} names a user before its host",
                     suggestion="Say it without, as the tokens of the authorization server do.",
                 )
-            if not parts.hostname or not _is_secure(url):
+            if not parts.hostname or not _is_secure(url) or not _is_address(url):
                 raise InvalidParameter(
                     f"{name} is {url!r}: it must be an https:// address",
                     suggestion="Set both the issuer and the address under which clients reach this "
@@ -290,6 +294,15 @@ def _parts(address: str) -> SplitResult:
         return urlsplit(address)
     except ValueError:
         return urlsplit("")
+
+
+def _is_address(address: str) -> bool:
+    """Whether it can be told to clients; not where its port is none, or a host can have no such name."""
+    try:
+        ADDRESS.validate_python(address)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_secure(address: str) -> bool:
