@@ -49,7 +49,7 @@ from server.registry import Tool
 from server.resources import headline
 from server.session import Session
 from server.tools.reading import GRAPH_KINDS
-from server.tools.records import lacking_labels
+from server.tools.records import lacking_labels, limit_of
 
 GROUPS_MAX = 5
 GRAPH_CHARACTERS = ANSWER_CHARACTERS // 2
@@ -134,7 +134,7 @@ class Prompts:
         asked: Any = self._decoded("memory_search", {**given, "tags": _tags(given)})
         project, opened = self._session.open(asked.project)
         service, active = self._session.service, self._session.active
-        limit = service.settings.search_limit
+        limit = limit_of(service.settings, None)
         wanted = labels_of(asked.type, asked.tags)
         first = Deep(None, limit)
         ranking = ranked(opened.searcher, first, asked.query, kinds=MEMORY_KINDS, labels=wanted)

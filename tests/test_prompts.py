@@ -56,6 +56,16 @@ def test_the_prompts_are_listed_with_their_arguments(tmp_path: Path, mode: Mode)
 # -- recalling
 
 
+def test_recalling_keeps_to_the_largest_limit_of_the_server(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with joined(tmp_path, search_limit_max=2) as server:
+            for number in range(4):
+                await server.note(f"Rollback {number}")
+            assert (await prompt(server, "memory_recall", query="rollback")).count("[note | ") == 2
+
+    run(scenario)
+
+
 @ERAS
 def test_recalling_gives_what_is_known_with_its_links(tmp_path: Path, mode: Mode) -> None:
     async def scenario() -> None:
