@@ -78,3 +78,10 @@ def test_whoever_reads_the_descriptions_alone_learns_what_becomes_of_an_entity_t
 ) -> None:
     said = tools(TOOLSETS)[name].description
     assert "An entity that exists" in said or "An entity of the same name" in said
+
+
+def test_what_is_said_to_become_of_an_entity_that_exists_is_true_whatever_the_server_is_set_to() -> (
+    None
+):
+    said = tools(TOOLSETS)["create_entities"].description
+    assert "An entity of the same name is replaced by default" in said

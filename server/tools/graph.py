@@ -60,9 +60,9 @@ class CreateEntitiesResult(Result, frozen=True):
     bare=lambda result: result.entities,
 )
 def create_entities(call: Call, arguments: CreateEntities) -> CreateEntitiesResult:
-    """Create entities with their facts. save_memory is preferred: it takes the relations along.
+    """Create entities with their facts. save_memory is preferred: it takes relations along.
 
-    An entity of the same name is replaced; ifExists=merge adds to it. Later facts: add_observations.
+    An entity of the same name is replaced by default; ifExists=merge adds to it. Later facts: add_observations.
     Example: {"entities": [{"name": "john-doe", "entityType": "person", "observations": ["Lives in Rome"]}]}
     """
 
