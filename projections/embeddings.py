@@ -122,9 +122,11 @@ class Embeddings:
 
     def _require_on(self) -> None:
         if self.switched_off:
+            usual = self._settings.search_mode == "semantic"  # of each search that names no other
             raise EmbeddingError(
                 "Search by meaning is switched off",
-                suggestion="Start the server with MEMLOG_EMBEDDER=minilm to switch it on.",
+                suggestion="Start the server with MEMLOG_EMBEDDER=minilm to switch it on"
+                + (", or set MEMLOG_SEARCH_MODE=text to go by words." if usual else "."),
             )
 
     def _let_go(self) -> None:

@@ -227,6 +227,16 @@ def test_the_doctor_is_content_with_settings_with_which_a_server_begins(
         assert (ended.code, ended.json["http"]) == (0, {})
 
 
+def test_the_doctor_tells_that_search_goes_by_what_is_switched_off(remembered: CommandLine) -> None:
+    settings = {"MEMLOG_EMBEDDER": "none", "MEMLOG_SEARCH_MODE": "semantic"}
+    told = remembered("doctor", "--json", **settings).json["embedder"]
+    assert "one that names no other mode is refused" in told["state"]
+    assert "MEMLOG_SEARCH_MODE=text" in told["hint"]
+    refused = remembered("search", "Jon", **settings)
+    assert "to switch it on, or set MEMLOG_SEARCH_MODE=text to go by words." in refused.stderr
+    assert remembered("search", "Jon", **settings | {"MEMLOG_SEARCH_MODE": "text"}).code == 0
+
+
 def test_the_doctor_tells_that_nobody_has_a_token_where_one_is_asked_for(
     remembered: CommandLine, tmp_path: Path
 ) -> None:

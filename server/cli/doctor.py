@@ -147,7 +147,12 @@ def _http(settings: Settings) -> tuple[dict[str, str], str | None]:
 
 def _embedder(service: Service) -> dict[str, str]:
     if service.embeddings.switched_off:
-        return {"state": "switched off: search goes by words only"}
+        if service.settings.search_mode != "semantic":
+            return {"state": "switched off: search goes by words only"}
+        return {
+            "state": "switched off, and search goes by meaning: one that names no other mode is refused",
+            "hint": "Set MEMLOG_SEARCH_MODE=text, or another MEMLOG_EMBEDDER.",
+        }
     try:
         embedder = service.embeddings.get()
         embedder.query_vector("is anyone there")
