@@ -438,6 +438,20 @@ def test_a_refused_import_writes_nothing(memlog: CommandLine, tmp_path: Path, le
     assert memlog("projects", "--json").json == []
 
 
+def test_the_thread_of_an_import_is_looked_at_as_that_of_a_tool(
+    memlog: CommandLine, tmp_path: Path
+) -> None:
+    words = ("import", "--thread", GITHUB, written(tmp_path / "memory.jsonl", [JON]))
+    refused = memlog(*words, MEMLOG_SECRETS="reject")
+    assert refused.code == 1
+    assert "the command line, thread: This looks like a credential" in refused.stderr
+    assert GITHUB not in refused.stdout + refused.stderr
+    assert memlog("projects", "--json").json == []
+    done = memlog(*words)
+    assert done.code == 0
+    assert "Warning: the command line, thread (GitHub Token) looks like" in done.stderr
+
+
 def test_where_an_import_is_refused_nothing_is_to_be_purged(
     memlog: CommandLine, tmp_path: Path
 ) -> None:

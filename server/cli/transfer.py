@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
@@ -127,7 +128,8 @@ def _import_graph(
     as_json: bool,
     done: Done,
 ) -> None:
-    doubtful = _judge(settings, transfer.objects(data))
+    named = [("the command line", msgspec.json.encode({"thread": origin.thread}))]
+    doubtful = _judge(settings, chain(named, transfer.objects(data)))
     placed = transfer.read(data)
     with service_of(settings) as service, progress_bar(hidden=as_json) as progress:
         name, opened = Session(service, settings.project).open(project)
