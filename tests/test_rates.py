@@ -26,6 +26,12 @@ def test_of_more_clients_than_are_remembered_the_one_that_was_away_longest_begin
     assert rates.take("phone") == 0
 
 
+def test_a_client_is_told_of_no_longer_than_a_day_however_few_calls_are_let_in() -> None:
+    rates = Rates(per_second=5e-324)
+    assert rates.take("phone") == 0
+    assert rates.take("phone") == 86_400
+
+
 @pytest.mark.parametrize("kind", [b"text/event-stream", b"application/json"])
 async def test_an_answer_that_has_begun_in_time_goes_on_for_as_long_as_it_lasts(
     kind: bytes,

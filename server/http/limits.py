@@ -30,6 +30,8 @@ from server.http.errors import refused
 from server.http.sockets import HEAD_BYTES_MAX
 
 CLIENTS_MAX = 10_000
+WAIT_S_MAX = 86_400.0
+"""That a client is told of: as few a second as may be set would be more than any number."""
 
 
 class Rates:
@@ -45,7 +47,7 @@ class Rates:
         now = time.monotonic()
         left, seen_s = self._buckets.pop(client, (self._burst, now))
         left = min(self._burst, left + (now - seen_s) * self.per_second)
-        wait_s = 0.0 if left >= 1 else (1 - left) / self.per_second
+        wait_s = 0.0 if left >= 1 else min((1 - left) / self.per_second, WAIT_S_MAX)
         self._buckets[client] = (left if wait_s else left - 1, now)
         if len(self._buckets) > CLIENTS_MAX:
             # The one that was away longest, so its bucket is full.
