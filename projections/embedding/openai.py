@@ -293,9 +293,8 @@ class OpenAI:
             said = error.read(EXCERPT_CHARACTERS_MAX * 8).decode("utf-8", "replace")
         except (OSError, http.client.HTTPException):
             said = ""
-        if texts != [ANY_TEXT] and _repeats(
-            said, texts
-        ):  # other projects are told of it, and the log
+        # Other projects are told of it, and the log.
+        if texts != [ANY_TEXT] and _repeats(said, texts):
             said = "its answer repeats what it was asked, and is not shown"
         words = f"HTTP {error.code}: {said or error.reason}"
         if error.code in STATUS_MAY_PASS:
