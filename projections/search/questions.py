@@ -23,6 +23,7 @@ from projections.embedding.computing import nothing
 from projections.embeddings import Embeddings
 from projections.follow import Projections
 from projections.passages import passages
+from projections.search.asker import USER, of_the_user
 from projections.search.asking import Meanwhile
 from projections.text.projector import TextProjector
 from projections.vectors.previous import Meaning
@@ -118,6 +119,15 @@ class Questions:
         """As `Asking.begin`, for what was there `at` a position; `answer` is what `Asking.answer` is."""
         ask = partial(self._asked, wanted, mode, at)
         return self._embeddings.asking.begin(ask, mode, meanwhile)
+
+    def understood(self, query: str, at: int | None) -> str:
+        """`query` as it is compared in meaning: its `I` is the user where the texts there were `at` a position speak of
+        one. As it is where they are not at hand, as in `pointed`."""
+        told = of_the_user(query)
+        if told != query and (text := self._projections.text_at_hand()) is not None:
+            with suppress(StorageError):
+                return told if text.says(USER, at) else query
+        return query
 
     def pointed(self, asked: Posed, text: TextProjector | None, at: int | None) -> Posed:
         """With the vector that the question's rare words give it, of what was there `at` a position. As it is where

@@ -140,7 +140,8 @@ class Searcher:
         looked = _NOTHING if mode == "semantic" else None
         questions = self._questions
         # In a list, to be taken out: an exception would keep this frame, the frame its future, that the exception.
-        begun = [questions.begin(Question(query), mode, at, nothing if looked else words.begin)]
+        question = Question(questions.understood(query, at))
+        begun = [questions.begin(question, mode, at, nothing if looked else words.begin)]
         if looked is None and not begun[0].done():
             looked = words.result()
         try:

@@ -122,6 +122,10 @@ class Leaves:
             self._rarities[word] = max(found, default=0.0)
         return self._rarities[word]
 
+    def says(self, word: str) -> bool:
+        """Whether a text has the word that lives, or lived then, in any form of the same stem."""
+        return any(map(self._is_said, analysis.stems(analysis.spaced(analysis.normalise(word)))))
+
     # -- plain words
 
     def _any_of(self, text: str, *, keep_stop_words: bool, loosely: bool) -> Clause | None:

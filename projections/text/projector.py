@@ -162,6 +162,11 @@ class TextProjector:
         with _speaking_of(self._path):
             return self._searched().rarity(word, at)
 
+    def says(self, word: str, at: int | None = None) -> bool:
+        """Whether some text has a word, as `TextSnapshot.says` says."""
+        with _speaking_of(self._path):
+            return self._searched().says(word, at)
+
     def look_ahead(self, head: int, changes: Callable[[int], Sequence[Change]]) -> bool:
         """What is searched from now on has seen the log up to `head` at least, some of it in memory alone; False, and
         all is as before, where that would be too much.

@@ -98,6 +98,10 @@ class TextSnapshot:
         """How rare a word is among the texts, as `Leaves.rarity` says; among those there were `at` a position."""
         return self._leaves(at).rarity(word)
 
+    def says(self, word: str, at: int | None = None) -> bool:
+        """Whether some text has a word, in any form of the same stem; or had it `at` a position."""
+        return self._leaves(at).says(word)
+
     def things(self, scope: Scope, most: int) -> frozenset[str] | None:
         """The ids of what the documents in the scope are of, entities and memories; None where these documents are more
         than `most`."""
