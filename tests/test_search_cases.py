@@ -458,3 +458,40 @@ def test_what_a_misspelt_word_was_meant_for_comes_before_what_is_like_its_letter
     notes: Client, word: str, name: str
 ) -> None:
     assert best(notes, word, "hybrid") == name
+
+
+EXPIRING = [
+    "User's passport expires on 3 September 2027",
+    "User's driving licence expires on 11 May 2029",
+    "PCR is done with 35 cycles at an annealing temperature of 58 degrees",
+    "Halvorsen 2019 does not correct for water temperature",
+    "eDNA decays twice as fast at a temperature of 10 degrees",
+    "The Pro plan costs 49 euros per seat and month",
+    "The Starter plan costs 29 euros per seat and month",
+    "The Enterprise plan starts at 10000 euros a year",
+    "Die Datenbankverbindung bricht nach 30 Minuten ab",
+    "Die Verblendung am Haus bricht",
+]
+
+
+@pytest.fixture(scope="module")
+def expiring(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    with client_on(tmp_path_factory.mktemp("expiring"), embedder="minilm") as opened:
+        for fact in EXPIRING:
+            opened("store_memory", content=fact)
+        yield opened
+
+
+@pytest.mark.parametrize(
+    ("query", "fact"),
+    [
+        ("pasport expiry", EXPIRING[0]),
+        ("anealing temperature", EXPIRING[2]),
+        ("Enterprize plan price", EXPIRING[7]),
+        ("Verbindung bricht", EXPIRING[8]),
+    ],
+)
+def test_a_word_with_a_slip_counts_beside_others_as_the_right_one(
+    expiring: Client, query: str, fact: str
+) -> None:
+    assert expiring("search_memories", query=query)["memories"][0]["content"] == fact

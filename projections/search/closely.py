@@ -6,13 +6,14 @@ by what else there is. Left to others: finding the candidates (`searcher`), what
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from projections.embedding.pieces import Asked
 from projections.search.candidates import Candidates
-from projections.search.late import date_pieces, interaction
+from projections.search.late import Told, interaction
 from projections.search.questions import Posed
 from projections.search.ranking import LENT_REACH, Features, Scores, scores
 from projections.text import analysis
@@ -52,10 +53,10 @@ def ordered_closely(
     candidates: Candidates,
     look: Look,
     asked: Posed,
-    dated: frozenset[str],
+    told: Sequence[Told],
 ) -> Ranking:
     """The candidates and what came in beside them, which they are told. What the pieces of the query count is known,
-    where there are any; and which documents are `dated` as the query says, in whatever words."""
+    where there are any; and of some which documents have them, in whatever words."""
     having = _having(candidates, asked.pieces)
     whole = having == 1.0
     if not candidates.bm25[whole].any():
@@ -77,10 +78,11 @@ def ordered_closely(
     late = np.full(len(every), np.nan, np.float32)
     if asked.pieces is not None and asked.counted is not None:
         stored = asked.meaning.embedder.pieces(around.keys)
-        close_ones = every[around.close].tolist()
-        named = np.zeros(len(stored), np.bool_)
-        named[: len(close_ones)] = [candidates.refs[place] in dated for place in close_ones]
-        said = np.outer(named, date_pieces(asked.pieces)) if named.any() else None
+        said = None
+        if told:
+            refs = [candidates.refs[place] for place in every[around.close].tolist()]
+            said = np.zeros((len(stored), len(asked.counted)), np.bool_)
+            said[: len(refs)] = np.logical_or.reduce([each.among(refs) for each in told])
         answering = interaction(asked.pieces, asked.counted, stored, around.beside_close, said)
         late[around.close] = answering[: len(around.close)]
         _raise(late, np.append(having, np.zeros(around.new, np.float32))[every])

@@ -6,12 +6,14 @@ texts of the project, as in BM25. Cosines below `COSINE_FLOOR` are of words that
 each other, and count nothing. What one text of a conversation has not, the one right before or after it
 may have: a question is often named in one turn and answered in the next. Likewise a passage of a long text and
 those beside it. So the best of the neighbours counts too, a little less. And what a text is known to have by other
-means, as a date that it writes in another way, it has.
+means, as a date that it writes in another way, or a word with a slip, it has.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +59,25 @@ def interaction(
     counted = weight[counting] / weight[counting].sum()
     scores[places] = (with_beside @ counted)[places]
     return scores
+
+
+class Told(NamedTuple):
+    """Pieces of the question, (pieces,), and the documents that are known to have them, in whatever words."""
+
+    pieces: NDArray[np.bool_]
+    refs: frozenset[str]
+
+    def among(self, refs: Sequence[str]) -> NDArray[np.bool_]:
+        """Which of these documents have which pieces, (documents, pieces)."""
+        having = np.array([ref in self.refs for ref in refs], np.bool_)
+        return np.logical_and.outer(having, self.pieces)
+
+
+def words_in_pieces(asked: Asked) -> dict[str, NDArray[np.bool_]]:
+    """The words of a question that the model reads in several pieces, as it does most slips, and which those are."""
+    numbers, said = np.array(asked.numbers), dict(zip(asked.numbers, asked.words, strict=True))
+    pieces = Counter(asked.numbers)
+    return {said[number]: numbers == number for number in said if pieces[number] > 1}
 
 
 def date_pieces(asked: Asked) -> NDArray[np.bool_]:

@@ -12,7 +12,9 @@ Left to others: the question as a vector, and which vectors it is compared with 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from projections.embedding.embedder import Vectors
     from projections.search.candidates import Candidates
     from projections.search.closely import Ranking
+    from projections.search.late import Told
     from projections.vectors.columns import Ids
     from projections.vectors.look import Look
 
@@ -43,6 +46,9 @@ DEPTH = 60
 
 TEXTS_OF_A_THING = 4
 """So many texts are looked at, for each thing that was found by a part alone, to see how well it has the words."""
+
+SLIPS_MAX = 8
+"""Of the words that may be slips, so many are looked up once more."""
 
 ROWS_MANY = 100_000
 """From so many on, comparing them takes longer than waking a thread for it. This one looks for the words meanwhile:
@@ -247,8 +253,26 @@ def _by_meaning(query: str, worded: _Worded, near: _Near, scope: Scope, depth: i
 
         rarity = partial(worded.text.rarity, at=scope.at)
         asked = asked._replace(counted=weights(asked.pieces, rarity))
-    closely = ordered_closely(query, candidates, near.look, asked, worded.dated)
+    told = _told(asked, worded, scope)
+    closely = ordered_closely(query, candidates, near.look, asked, told)
     return Found(_hits(candidates, closely), asked.notice, deeper)
+
+
+def _told(asked: Posed, worded: _Worded, scope: Scope) -> list[Told]:
+    """Which documents have some pieces of the question in other words: its dates, and what it says with a slip. Where
+    it is one word, all it was found by is known already."""
+    from projections.search.late import Told, date_pieces, words_in_pieces
+
+    if asked.pieces is None or worded.text is None:
+        return []
+    told = [Told(date_pieces(asked.pieces), worded.dated)] if worded.dated else []
+    things = frozenset(hit.thing for hit in worded.words)
+    if things and len({*asked.pieces.numbers}) > 1:
+        with suppress(StorageError):  # a refinement
+            for word, pieces in islice(words_in_pieces(asked.pieces).items(), SLIPS_MAX):
+                if meant := worded.text.meant(word, scope, things):
+                    told.append(Told(pieces, meant))
+    return told
 
 
 def _add_near(near: _Near, candidates: Candidates, depth: int) -> bool:

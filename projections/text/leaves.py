@@ -126,6 +126,16 @@ class Leaves:
         """Whether a text has the word that lives, or lived then, in any form of the same stem."""
         return any(map(self._is_said, analysis.stems(analysis.spaced(analysis.normalise(word)))))
 
+    def slip(self, word: str) -> Clause | None:
+        """The documents that have a word near to one that no text has, not even within a longer one; None where there
+        are none, or where it is no word."""
+        plain = analysis.spaced(analysis.normalise(word)).strip()
+        stem, *others = analysis.stems(plain) or [""]
+        if not stem or others or plain in analysis.STOP_WORDS or self._is_said(stem):
+            return None
+        near = self._near(stem, plain)
+        return None if near is None or self._within(_Typed(plain, plain)) else near
+
     # -- plain words
 
     def _any_of(self, text: str, *, keep_stop_words: bool, loosely: bool) -> Clause | None:

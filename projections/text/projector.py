@@ -162,6 +162,11 @@ class TextProjector:
         with _speaking_of(self._path):
             return self._searched().rarity(word, at)
 
+    def meant(self, word: str, scope: Scope, of: frozenset[str]) -> frozenset[str]:
+        """Which documents of these things have what a word is a slip of, as `TextSnapshot.meant` says."""
+        with _speaking_of(self._path):
+            return self._searched().meant(word, scope, of)
+
     def says(self, word: str, at: int | None = None) -> bool:
         """Whether some text has a word, as `TextSnapshot.says` says."""
         with _speaking_of(self._path):

@@ -82,9 +82,16 @@ class TextSnapshot:
     def dated(self, query: Query, scope: Scope, of: frozenset[str]) -> frozenset[str]:
         """Of a query of words alone: the refs of the documents of these things that have a date which it names."""
         root = query.root
-        asked = dated(root.text) if isinstance(root, Words) else None
+        return self._refs(dated(root.text) if isinstance(root, Words) else None, scope, of)
+
+    def meant(self, word: str, scope: Scope, of: frozenset[str]) -> frozenset[str]:
+        """The refs of the documents of these things that have what a word is a slip of."""
+        return self._refs(self._leaves(scope.at).slip(word), scope, of)
+
+    def _refs(self, asked: Clause | None, scope: Scope, of: frozenset[str]) -> frozenset[str]:
         if asked is None:
             return frozenset()
+        require_time()
         found = self.texts.having(_narrowed([asked, *_among(of)], scope))
         return frozenset(head.ref for head in self.texts.heads(found))
 
