@@ -11,12 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from projections.documents import Document
 from projections.search import questions
 from projections.search import searcher as search
 from projections.search.candidates import Candidates
 from projections.search.closely import ordered
 from projections.search.ranking import LENT_SHARE, Features, scores, told
+from projections.text.analysis import name_words
 from projections.things import TextHit
+from projections.vectors.rows import Rows
 from tests.idle_follower import Idle
 from tests.service import Client, client_on
 
@@ -285,3 +288,48 @@ def test_without_meaning_the_order_is_that_of_the_columns(
     scored = {hit.ref: hit.score for hit in columns}
     assert all(hit.score == pytest.approx(scored[hit.ref], abs=1e-6) for hit in quick)
     assert [hit.score for hit in quick] == sorted((hit.score for hit in quick), reverse=True)
+
+
+PEOPLE = ("Jon Harper", "Gina Lopez", "Duke of Venn")
+MACHINES = ("db-prod-1", "db-prod-2")
+
+
+def shares(query: str, names: tuple[str, ...]) -> dict[str, float]:
+    """How much of each name counts for a query, of those of which anything does."""
+    table = Rows()
+    for born, name in enumerate(names, 1):
+        table.add(Document("entity", name, name, name, (), born, (name,)))
+    counting = table.named(np.arange(len(table)), name_words(query), None).tolist()
+    return {name: share for name, share in zip(names, counting, strict=True) if share}
+
+
+@pytest.mark.parametrize(
+    ("query", "counting"),
+    [
+        ("what does jon like", {"Jon Harper": 1.0}),
+        ("jon harper and gina", {"Jon Harper": 1.0, "Gina Lopez": 0.5}),
+        ("what does the lord of venn ride", {"Duke of Venn": 1.0}),
+        ("who is of it", {}),
+        ("the disk of db-prod-2", {"db-prod-2": 1.0}),
+        ("disks of db", {"db-prod-1": 1.0, "db-prod-2": 1.0}),
+    ],
+)
+def test_a_part_of_a_name_counts_where_no_other_has_it_in_full(
+    query: str, counting: dict[str, float]
+) -> None:
+    assert shares(query, (*PEOPLE, *MACHINES)) == counting
+
+
+def test_who_is_asked_for_by_a_first_name_comes_before_those_who_are_not(tmp_path: Path) -> None:
+    facts = {
+        "Jon Harper": "Has porridge in the morning",
+        "Gina Lopez": "Eats toast for breakfast",
+        "Ada Brandt": "Breakfast is what she skips",
+    }
+    with client_on(tmp_path, embedder="minilm") as opened:
+        entities = [
+            {"name": name, "entityType": "person", "observations": [fact]}
+            for name, fact in facts.items()
+        ]
+        opened("create_entities", entities=entities)
+        assert found(opened, "What does Jon eat for breakfast?")[0] == facts["Jon Harper"]

@@ -58,7 +58,7 @@ class Features(msgspec.Struct, frozen=True):
     close: NDArray[np.bool_] | None = None
     beside: Mapping[int, Places] = {}
     """By distance, the place of the neighbour among the candidates, -1 where there is none."""
-    named: NDArray[np.bool_] | None = None
+    named: Scores | None = None
     asking: Scores | None = None
 
 

@@ -12,7 +12,7 @@ Left to others: when to let the writer in between (`turns`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -44,8 +44,8 @@ class Surroundings(NamedTuple):
     or a passage of the same document."""
     asking: NDArray[np.float32]
     """How much of each text are questions, 0..1."""
-    named: NDArray[np.bool_]
-    """Whether the name of the document's entity is in the question."""
+    named: NDArray[np.float32]
+    """How much of the name of the document's entity is in the question, 0..1, of that which has the most of it."""
     beside: Mapping[int, Places]
     """By distance, what was written down so many places before (below 0) or after each."""
 
@@ -127,7 +127,9 @@ class Look:
         speaking: Ids = rows[best][np.unique(whose, return_index=True)[1]]
         return speaking
 
-    def surroundings(self, rows: Ids, *, leading: int, reach: int, words: Set[str]) -> Surroundings:
+    def surroundings(
+        self, rows: Ids, *, leading: int, reach: int, words: frozenset[str]
+    ) -> Surroundings:
         """About those of `rows` that there are; and after them what was written down in the same conversation
         right beside one of the first `leading`, if it is in the scope. `words` are those of the question,
         `reach` is how far neighbours may stand.

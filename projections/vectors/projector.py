@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from projections.vectors.look import Look
     from projections.vectors.rows import Rows
 
-VECTORS_VERSION = 11
+VECTORS_VERSION = 12
 """Of the snapshot's content: rows, vectors, codes. Part of the folder's name, which the caller gives."""
 
 Embed = Callable[[Sequence[str]], "np.ndarray[tuple[int, ...], np.dtype[np.float32]]"]

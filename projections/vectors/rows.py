@@ -16,7 +16,6 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import cached_property
 from typing import NamedTuple
-from zlib import crc32
 
 import msgspec
 import numpy as np
@@ -24,13 +23,11 @@ from numpy.typing import NDArray
 
 from projections.documents import KINDS, NEVER, Document, Kind, Scope, Written
 from projections.embedding.store import KEY_BYTES, key_of
-from projections.text.analysis import asking, name_words
+from projections.text.analysis import STOP_WORDS, asking, name_words
 from projections.vectors.columns import NO_ROW, Column, Ids
 from projections.vectors.talks import StoredTalks, Talks
 
 ASKING_MAX = 255
-
-SEVERAL = 2**32 - 1
 
 SELECTIONS_MAX = 16
 """Kept of those that were asked for since the last change: a bit a row each."""
@@ -75,7 +72,6 @@ class _Stored(msgspec.Struct, array_like=True):
     asking: bytes = b""
     subject: bytes = b""
     subjects: list[tuple[str, ...]] = []
-    subject_words: bytes = b""
     current: bytes = b""
     talks: StoredTalks = msgspec.field(default_factory=StoredTalks)
 
@@ -98,9 +94,6 @@ class Rows:
         self._asking = Column(np.uint8, held.asking)
         self._subject = Column(np.int32, held.subject)
         self._subjects = held.subjects
-        self._subject_words = Column(np.uint32, held.subject_words)
-        """One word of each subject, hashed: a question that has not that has not its name. Where one has several
-        names, `SEVERAL`."""
         self._subject_codes = {subject: code for code, subject in enumerate(held.subjects)}
         self._has_former_names = any(len(names) > 1 for names in held.subjects)
         self._talks = Talks(held.talks)
@@ -159,8 +152,6 @@ class Rows:
         if code == len(self._subjects):
             self._subjects.append(subject)
             self._has_former_names |= len(subject) > 1
-            words = [min(name_words(name), default="") for name in subject]
-            self._subject_words.append(SEVERAL if len(words) > 1 else _hashed(*words))
         return code
 
     def retire(self, ref: str, position: int) -> None:
@@ -277,19 +268,26 @@ class Rows:
         asking: NDArray[np.uint8] = self._asking.values[rows]
         return asking.astype(np.float32) / np.float32(ASKING_MAX)
 
-    def named(self, rows: Ids, words: Set[str], at: int | None) -> NDArray[np.bool_]:
-        """Whether each document's entity has now, or `at` a position, or had before, a name all of whose words are
-        among `words`."""
+    def named(self, rows: Ids, words: frozenset[str], at: int | None) -> NDArray[np.float32]:
+        """How much of a name that each document's entity has now, or `at` a position, or had before, is among `words`,
+        0..1, of what is the most: `Jon` names Jon Harper. A word of a name that is there in full names nobody else, as
+        those of `db-prod-2` do not name db-prod-1."""
         told_of = self._entities_of(rows, at) if self._has_former_names else rows
-        codes = self._subject.values[told_of]
-        asked = np.array([_hashed(word) for word in words], np.uint32)
-        hashed = self._subject_words.values[codes]
-        among: NDArray[np.bool_] = (hashed[:, np.newaxis] == asked).any(axis=1)
-        among |= hashed == SEVERAL
-        for place in np.flatnonzero(among).tolist():
-            names = map(name_words, self._subjects[codes[place]])
-            among[place] = any(name and name <= words for name in names)
-        return among
+        codes, places = np.unique(self._subject.values[told_of], return_inverse=True)
+        subjects = map(self._subjects.__getitem__, codes.tolist())
+        some = [
+            (place, name)
+            for place, names in enumerate(subjects)
+            for name in map(name_words, names)
+            if not words.isdisjoint(name)
+        ]
+        whole = {name for _, name in some if name <= words}
+        telling = words.difference(STOP_WORDS, *whole)
+        found = np.zeros(len(codes), np.float32)
+        for place, name in some:
+            found[place] = max(found[place], 1.0 if name in whole else _said(name, telling))
+        most = found.max(initial=0.0)
+        return (found / most if most else found)[places]
 
     def _entities_of(self, rows: Ids, at: int | None) -> Ids:
         """Of each document that of its entity, now or `at` a position; itself where there is none."""
@@ -349,7 +347,6 @@ class Rows:
                 asking=self._asking.values.tobytes(),
                 subject=self._subject.values.tobytes(),
                 subjects=self._subjects,
-                subject_words=self._subject_words.values.tobytes(),
                 current=self._current.values.tobytes(),
                 talks=self._talks.stored(),
             )
@@ -366,11 +363,11 @@ class Rows:
         columns += (rows._passage, rows._asking, rows._subject, rows._current)
         columns += rows._talks.columns
         whole = len(rows._keys) == KEY_BYTES * len(rows)
-        whole &= len(rows._subject_words.values) == len(rows._subjects)
         if not whole or any(len(column.values) != len(rows) for column in columns):
             raise ValueError(f"the columns of the table do not all have its {len(rows)} rows")
         return rows
 
 
-def _hashed(word: str = "") -> int:
-    return crc32(word.encode())
+def _said(name: Set[str], telling: Set[str]) -> float:
+    """How much of a name is among these words; neither counts its stop words."""
+    return 0.0 if telling.isdisjoint(name) else len(name & telling) / len(name - STOP_WORDS)
