@@ -14,8 +14,11 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Mapping, Sequence, Set
-from functools import cached_property
+from functools import cached_property, reduce
+from itertools import chain
+from operator import or_
 from typing import NamedTuple
+from zlib import crc32
 
 import msgspec
 import numpy as np
@@ -72,6 +75,7 @@ class _Stored(msgspec.Struct, array_like=True):
     asking: bytes = b""
     subject: bytes = b""
     subjects: list[tuple[str, ...]] = []
+    signatures: bytes = b""
     current: bytes = b""
     talks: StoredTalks = msgspec.field(default_factory=StoredTalks)
 
@@ -94,6 +98,8 @@ class Rows:
         self._asking = Column(np.uint8, held.asking)
         self._subject = Column(np.int32, held.subject)
         self._subjects = held.subjects
+        self._signatures = Column(np.uint64, held.signatures)
+        """Of the names of each subject: what shares no bit with that of a question has no word of it."""
         self._subject_codes = {subject: code for code, subject in enumerate(held.subjects)}
         self._has_former_names = any(len(names) > 1 for names in held.subjects)
         self._talks = Talks(held.talks)
@@ -151,6 +157,7 @@ class Rows:
         code = self._subject_codes.setdefault(subject, len(self._subjects))
         if code == len(self._subjects):
             self._subjects.append(subject)
+            self._signatures.append(_signature(chain.from_iterable(map(name_words, subject))))
             self._has_former_names |= len(subject) > 1
         return code
 
@@ -273,7 +280,10 @@ class Rows:
         0..1, of what is the most: `Jon` names Jon Harper. A word of a name that is there in full names nobody else, as
         those of `db-prod-2` do not name db-prod-1."""
         told_of = self._entities_of(rows, at) if self._has_former_names else rows
-        codes, places = np.unique(self._subject.values[told_of], return_inverse=True)
+        codes = self._subject.values[told_of]
+        share = np.zeros(len(codes), np.float32)
+        alike = np.flatnonzero(self._signatures.values[codes] & np.uint64(_signature(words)))
+        codes, places = np.unique(codes[alike], return_inverse=True)
         subjects = map(self._subjects.__getitem__, codes.tolist())
         some = [
             (place, name)
@@ -287,7 +297,8 @@ class Rows:
         for place, name in some:
             found[place] = max(found[place], 1.0 if name in whole else _said(name, telling))
         most = found.max(initial=0.0)
-        return (found / most if most else found)[places]
+        share[alike] = (found / most if most else found)[places]
+        return share
 
     def _entities_of(self, rows: Ids, at: int | None) -> Ids:
         """Of each document that of its entity, now or `at` a position; itself where there is none."""
@@ -347,6 +358,7 @@ class Rows:
                 asking=self._asking.values.tobytes(),
                 subject=self._subject.values.tobytes(),
                 subjects=self._subjects,
+                signatures=self._signatures.values.tobytes(),
                 current=self._current.values.tobytes(),
                 talks=self._talks.stored(),
             )
@@ -363,9 +375,15 @@ class Rows:
         columns += (rows._passage, rows._asking, rows._subject, rows._current)
         columns += rows._talks.columns
         whole = len(rows._keys) == KEY_BYTES * len(rows)
+        whole &= len(rows._signatures.values) == len(rows._subjects)
         if not whole or any(len(column.values) != len(rows) for column in columns):
             raise ValueError(f"the columns of the table do not all have its {len(rows)} rows")
         return rows
+
+
+def _signature(words: Iterable[str]) -> int:
+    """64 bits, of which each word sets one."""
+    return reduce(or_, (1 << crc32(word.encode()) % 64 for word in words), 0)
 
 
 def _said(name: Set[str], telling: Set[str]) -> float:
