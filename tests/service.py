@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -54,3 +54,12 @@ def client_on(data_dir: Path, **settings: Any) -> Iterator[Client]:
         yield Client(service)
     finally:
         service.close()
+
+
+@contextmanager
+def remembering(data_dir: Path, facts: Iterable[str]) -> Iterator[Client]:
+    """A client whose service has these facts, each a memory of its own, and the model."""
+    with client_on(data_dir, embedder="minilm") as client:
+        for fact in facts:
+            client("store_memory", content=fact)
+        yield client

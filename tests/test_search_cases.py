@@ -9,7 +9,7 @@ import pytest
 
 from memlog.settings import Mode
 from projections.passages import passages
-from tests.service import Client, client_on
+from tests.service import Client, client_on, remembering
 
 FACTS = {
     "ada": "prefers dark mode in editors",
@@ -476,9 +476,7 @@ EXPIRING = [
 
 @pytest.fixture(scope="module")
 def expiring(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    with client_on(tmp_path_factory.mktemp("expiring"), embedder="minilm") as opened:
-        for fact in EXPIRING:
-            opened("store_memory", content=fact)
+    with remembering(tmp_path_factory.mktemp("expiring"), EXPIRING) as opened:
         yield opened
 
 

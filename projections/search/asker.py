@@ -13,9 +13,34 @@ from projections.text.analysis import STOP_WORDS
 USER = "User"
 
 _OF_WHO_ASKS = re.compile(
-    r"(?<!\S)(?P<opening>[^\w\s]*)(?P<said>[Ii]|[Mm]y|me)(?P<ending>(?:['\u2019][a-z]+)?[^\w\s]*)(?!\S)"
+    r"(?<!\S)(?P<opening>[^\w\s]*)(?P<said>[Ii]|[Mm]y|me)(?P<ending>(?P<short>['\u2019][a-z]+)?[^\w\s]*)(?!\S)"
 )
 """Between white space, with the marks around it: not in `I/O` or `my.cnf`."""
+
+_BESIDE_I = frozenset(
+    [
+        "am",
+        "can",
+        "could",
+        "did",
+        "do",
+        "had",
+        "have",
+        "may",
+        "might",
+        "must",
+        "need",
+        "shall",
+        "should",
+        "want",
+        "was",
+        "were",
+        "will",
+        "would",
+    ]
+)
+"""One of them stands before or after an `i`, or an `I` that opens a query: else it may be another language's, as the
+`in` of Norwegian, the `and` of Polish, an article of Italian."""
 
 _BEFORE_ME = frozenset({"about", "by", "for", "from", "near", "of", "on", "to", "with"})
 """Before a `me` that is asked about: that of `tell me` is not."""
@@ -27,14 +52,21 @@ def of_the_user(query: str) -> str:
 
 
 def _told(found: re.Match[str]) -> str:
-    before = "".join(found.string[: found.start()].split()[-1:])
-    match found["said"]:
-        case "me" if before.lower() not in _BEFORE_ME:
-            return found.group()
-        case "I" if before[:1].isupper() and before.lower() not in STOP_WORDS:
-            return found.group()  # World War I
-        case "my" | "My":
-            said = f"{USER}'s"
-        case _:
-            said = USER
+    if not _is_who_asks(found):
+        return found.group()
+    said = f"{USER}'s" if found["said"].lower() == "my" else USER
     return f"{found['opening']}{said}{found['ending']}"
+
+
+def _is_who_asks(found: re.Match[str]) -> bool:
+    before = "".join(found.string[: found.start()].split()[-1:])
+    after = "".join(found.string[found.end() :].split()[:1])
+    match found["said"]:
+        case "my" | "My":
+            return True
+        case "me":
+            return before.lower() in _BEFORE_ME
+        case "I" if before:  # not in World War I
+            return not before[0].isupper() or before.lower() in STOP_WORDS
+        case _:
+            return bool(found["short"]) or not _BESIDE_I.isdisjoint((before.lower(), after.lower()))
