@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-from memlog.settings import SETTINGS
+from memlog.settings import VARIABLES
 
 ROOT = Path(__file__).parent.parent
 PROTOCOL = "2025-11-25"
@@ -37,8 +37,8 @@ SERVE = (sys.executable, "-P", "-m", "memlog", "serve")
 
 def environment(more: Mapping[str, str]) -> dict[str, str]:
     """This process's, without settings of memlog that the caller's shell may have, and with `more`."""
-    settings = {name for setting in SETTINGS for name in setting.variables} - {"MEMLOG_MODEL_DIR"}
-    kept = {name: value for name, value in os.environ.items() if name not in settings}
+    ours = {*VARIABLES} - {"MEMLOG_MODEL_DIR"}
+    kept = {name: value for name, value in os.environ.items() if name not in ours}
     return {**kept, "PYTHONPATH": str(ROOT), "MEMLOG_LOG_LEVEL": "error", **more}
 
 

@@ -247,6 +247,8 @@ SETTINGS = (
     Setting("http_session_seconds", "Seconds after which a session that nobody used ends"),
 )
 
+VARIABLES = tuple(variable for setting in SETTINGS for variable in setting.variables)
+
 _YES, _NO = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
 
 
@@ -290,11 +292,10 @@ def load(flags: Mapping[str, Any] | None = None) -> tuple[Settings, dict[str, st
 def unknown() -> dict[str, str]:
     """The variables that look like settings and are none, and for each the nearest that is one; and DATABASE_URL,
     which other memory servers are told of their database by, where it names one."""
-    known = [variable for setting in SETTINGS for variable in setting.variables]
     found = {
-        variable: did_you_mean(variable, known) or "docs/settings.md lists them all."
+        variable: did_you_mean(variable, VARIABLES) or "docs/settings.md lists them all."
         for variable in sorted(os.environ)
-        if variable.startswith("MEMLOG_") and variable not in known
+        if variable.startswith("MEMLOG_") and variable not in VARIABLES
     }
     if os.environ.get("DATABASE_URL", "").lower().startswith("postgres"):
         found["DATABASE_URL"] = "Memories are kept in files; MEMLOG_DATA_DIR says where."

@@ -19,7 +19,7 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, Literal
 
-from memlog.settings import SETTINGS
+from memlog.settings import VARIABLES
 from tests.service import Refused
 
 REPOSITORY = Path(__file__).parents[1]
@@ -37,8 +37,7 @@ ENVELOPE = {
 
 def environment(**variables: str) -> dict[str, str]:
     """That of this process without anyone's settings of memlog; by words only unless told."""
-    settings = {name for setting in SETTINGS for name in setting.variables}
-    kept = {name: value for name, value in os.environ.items() if name not in settings}
+    kept = {name: value for name, value in os.environ.items() if name not in VARIABLES}
     ours = {
         "PYTHONPATH": str(REPOSITORY),
         "MEMLOG_EMBEDDER": "none",

@@ -32,7 +32,7 @@ from bench.timing import Step, beside
 from bench.wire import Server, environment
 from bench.world import TINY, World
 from memlog.copies import transfer
-from memlog.settings import SETTINGS
+from memlog.settings import VARIABLES
 from projections.embedding import VectorCache
 
 MS = 1_000_000
@@ -213,10 +213,9 @@ def test_a_peer_that_is_no_memory_server_is_named(
 def test_a_server_that_is_measured_has_no_settings_of_the_callers_shell(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    settings = {name for setting in SETTINGS for name in setting.variables}
-    for name in settings:
+    for name in VARIABLES:
         monkeypatch.setenv(name, "5")
-    kept = {name for name in settings if environment({}).get(name) == "5"}
+    kept = {name for name in VARIABLES if environment({}).get(name) == "5"}
     assert kept == {"MEMLOG_MODEL_DIR"}
 
 
