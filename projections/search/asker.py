@@ -17,28 +17,10 @@ _OF_WHO_ASKS = re.compile(
 )
 """Between white space, with the marks around it: not in `I/O` or `my.cnf`."""
 
-_BESIDE_I = frozenset(
-    [
-        "am",
-        "can",
-        "could",
-        "did",
-        "do",
-        "had",
-        "have",
-        "may",
-        "might",
-        "must",
-        "need",
-        "shall",
-        "should",
-        "want",
-        "was",
-        "were",
-        "will",
-        "would",
-    ]
+_AUXILIARY = (
+    "am can could did do had have may might must need shall should want was were will would"
 )
+_BESIDE_I = frozenset(_AUXILIARY.split())
 """One of them stands before or after an `i`, or an `I` that opens a query: else it may be another language's, as the
 `in` of Norwegian, the `and` of Polish, an article of Italian."""
 
