@@ -4,6 +4,7 @@ happen first."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import assert_never
 
 import msgspec
 
@@ -56,8 +57,15 @@ def fits(event: events.Event, left: State, gone: set[int]) -> bool:
         case events.CommandUndone(first=first, last=last):
             whole = gone.issuperset(range(first, last + 1))
             return not whole and not Stretch(first, last, Later(left)).blockers()
-        case _:
+        case (
+            events.MemoryStored()
+            | events.ProjectCreated()
+            | events.ProjectArchived()
+            | events.ProjectRestored()
+        ):
             return True
+        case _:
+            assert_never(event)
 
 
 def missing_before(event: events.Event, left: State) -> Iterator[events.Event]:

@@ -16,7 +16,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from functools import cache
-from typing import Any
+from typing import Any, assert_never
 
 import msgspec
 
@@ -247,8 +247,16 @@ class _Purge:
                 return memory_id in self._memories
             case events.MemorySuperseded(memory_id=memory_id, superseded_by=superseded_by):
                 return memory_id in self._memories or superseded_by in self._memories
-            case _:
+            case (
+                events.CommandUndone()
+                | events.ProjectCreated()
+                | events.ProjectArchived()
+                | events.ProjectRestored()
+                | events.Erased()
+            ):
                 return False
+            case event:
+                assert_never(event)
 
     @staticmethod
     def _noting(thing_id: str, gone: set[str], goes: bool) -> bool:
