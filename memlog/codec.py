@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from hashlib import sha256
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -54,24 +54,28 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     chain: bytes
 
 
+Stored: TypeAlias = Event
+"""What a body may hold: a format that is superseded is no `Event` any more, but stays here, for old logs do."""
+
+UPCASTS: dict[type, Callable[[Any], Event]] = {}
+"""From the struct of a superseded format to the event that says the same today; applied on reading."""
+
+
 class _Body(msgspec.Struct, frozen=True, array_like=True, gc=False):
     time_us: int
     command_id: str
     thread: str | None
     actor: str | None
-    event: Event
+    event: Stored
 
 
 class _Mended(_Body, frozen=True, array_like=True):
-    event: Event | None  # type: ignore[assignment]
+    event: Stored | None  # type: ignore[assignment]
 
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Body).decode
 _decode_mended = msgspec.msgpack.Decoder(_Mended).decode
-
-UPCASTS: dict[type, Callable[[Any], Event]] = {}
-"""From the struct of a superseded format to the event that says the same today; applied on reading."""
 
 
 def chain(before: bytes, position: int, digest: bytes) -> bytes:
@@ -105,12 +109,17 @@ def decode(position: int, value: bytes) -> Entry:
             return _decode_erased(position, value)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise unreadable(position, error) from error
-    upcast = UPCASTS.get(type(body.event))
-    event = upcast(body.event) if upcast else body.event
-    event = Erased(lost=True) if event is None else event
+    event = Erased(lost=True) if body.event is None else today(body.event)
     return Entry(
         position, body.time_us, body.command_id, body.thread, body.actor, event, value[1:CHAIN_END]
     )
+
+
+def today(stored: Any) -> Event:
+    """The event that says what was stored."""
+    upcast = UPCASTS.get(type(stored))
+    event: Event = upcast(stored) if upcast else stored
+    return event
 
 
 def erase(position: int, value: bytes, time_us: int) -> bytes:

@@ -1,7 +1,7 @@
 """What happened: immutable facts in the past tense, as they are stored.
 
 The tag of an event is the name of its storage format and never changes its meaning. A new meaning
-is a new struct with a new tag, and an upcast from the old one in `codec`. Old tags are read for ever.
+is a new struct with a new tag, and an upcast from the old one in `codec` (`Stored`). Old tags are read for ever.
 """
 
 from __future__ import annotations

@@ -121,7 +121,8 @@ def test_it_reads_well(tmp_path: Path) -> None:
 def test_an_entry_that_json_cannot_say_to_the_byte_carries_its_bytes(
     tmp_path: Path, mended: bool
 ) -> None:
-    """As one has that was stored, or put by a repair, before its event had all the fields of today."""
+    """As one has that was stored, or put by a repair, before its event had all the fields of today. What was exported
+    then is taken, too."""
     store = Store(tmp_path / "here")
     store.create("default")
     folder = store.project("default").folder
@@ -142,11 +143,15 @@ def test_an_entry_that_json_cannot_say_to_the_byte_carries_its_bytes(
     store = Store(tmp_path / "here")
     store.project("default").rebuild()
     lines = written(store.project("default"))
-    assert "stored" in json.loads(lines.splitlines()[-1])
-    there = Store(tmp_path / "there")
-    heading, entries = chronicle.read(lines)
-    take_in(there, heading.project, heading.generation, entries)
-    assert digests(there.project("default")) == digests(store.project("default"))
+    *before, last = lines.splitlines()
+    of_today = json.loads(last)
+    assert of_today.pop("stored")
+    of_then = of_today | {"event": dict(list(of_today["event"].items())[:4])}
+    for number, exported in enumerate((last, json.dumps(of_then).encode())):
+        there = Store(tmp_path / f"there_{number}")
+        heading, entries = chronicle.read(b"\n".join([*before, exported]))
+        take_in(there, heading.project, heading.generation, entries)
+        assert digests(there.project("default")) == digests(store.project("default"))
 
 
 DAMAGES: dict[str, tuple[str, Any]] = {

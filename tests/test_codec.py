@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import fields
 
 from memlog import codec
-from memlog.codec import CHAIN_END, GENESIS, decode, digest, encode
+from memlog.codec import CHAIN_END, GENESIS, Stored, decode, digest, encode, today
 from memlog.errors import StorageError
 from memlog.events import EntityCreated, Erased, Event, Id, ObservationAdded
 from memlog.ids import Prefix
@@ -21,11 +21,20 @@ from memlog.ids import Prefix
 GOLDEN: list[dict[str, Any]] = json.loads(
     (Path(__file__).parent / "golden" / "entries.json").read_text(encoding="utf-8")
 )
-"""Entries as the first release wrote them. They are never written again, only added to."""
+"""Entries as they were first written. They are never written again, only added to, at the end: `value` is what `encode`
+gives for the next position, behind the chain of the entry before, at a time of 1_700_000_000_000_000 + position."""
 
 EVENTS: dict[str, type[msgspec.Struct]] = {
-    str(kind.__struct_config__.tag): kind for kind in get_args(Event)
+    str(kind.__struct_config__.tag): kind for kind in get_args(Stored)
 }
+
+
+def _is_whole(golden: dict[str, Any]) -> bool:
+    """Whether it has all the fields that its event has today: one may have got more since."""
+    return bool(golden["fields"].keys() == set(EVENTS[golden["event"]].__struct_fields__))
+
+
+WHOLE = list(filter(_is_whole, GOLDEN))
 
 
 def _event(golden: dict[str, Any]) -> msgspec.Struct:
@@ -45,9 +54,11 @@ def test_an_entry_written_long_ago_is_read_and_written_alike(number: int) -> Non
 
     entry = decode(position, value)
 
-    assert entry.event == _event(golden)
+    assert entry.event == today(_event(golden))
     assert not isinstance(entry.event, Erased)
     assert entry.time_us == 1_700_000_000_000_000 + position
+    if golden not in WHOLE or EVENTS[golden["event"]] not in get_args(Event):
+        return  # nobody writes it any more
     written, again = encode(
         before, position, entry.time_us, entry.command_id, entry.thread, entry.actor, entry.event
     )
@@ -55,11 +66,11 @@ def test_an_entry_written_long_ago_is_read_and_written_alike(number: int) -> Non
     assert written == entry
 
 
-def test_every_event_has_a_golden_entry() -> None:
-    assert {golden["event"] for golden in GOLDEN} == set(EVENTS)
+def test_every_event_has_a_golden_entry_with_all_its_fields() -> None:
+    assert set(EVENTS) == {golden["event"] for golden in WHOLE}, "add one, as GOLDEN says"
 
 
-@pytest.mark.parametrize("golden", GOLDEN, ids=lambda golden: golden["event"])
+@pytest.mark.parametrize("golden", WHOLE, ids=lambda golden: golden["event"])
 def test_the_fields_of_type_id_are_those_in_which_an_id_stands(golden: dict[str, Any]) -> None:
     """A purge looks for names in what somebody wrote, which is all else."""
     declared = {each.name for each in fields(EVENTS[golden["event"]]) if each.type == Id}

@@ -16,6 +16,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Iterator
 from io import BytesIO
+from itertools import takewhile
 from typing import Annotated, Any, get_args
 
 import msgspec
@@ -29,7 +30,7 @@ from memlog.times import LATEST_US
 
 VERSION = 1
 
-_KINDS: dict[str, Any] = {str(kind.__struct_config__.tag): kind for kind in get_args(events.Event)}
+_KINDS: dict[str, Any] = {str(kind.__struct_config__.tag): kind for kind in get_args(codec.Stored)}
 Hex = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 
 
@@ -189,17 +190,18 @@ def _value(line: Line, chain: bytes) -> bytes:
     return bytes([WRITTEN]) + chain + value[CHAIN_END:]
 
 
-def _event(named: dict[str, Any]) -> events.Event:
+def _event(named: dict[str, Any]) -> Any:
+    """The event as it is stored: no longer than the line, for its last fields may be younger than that."""
     fields = dict(named)
     kind = _KINDS.get(str(fields.pop("type", "")))
     if kind is None:
         raise ValueError(f"the event {named.get('type')!r} is not known")
-    event: events.Event = msgspec.convert(
-        [kind.__struct_config__.tag, *(fields.pop(each) for each in kind.__struct_fields__)], kind
-    )
+    told = list(takewhile(fields.__contains__, kind.__struct_fields__))
+    stored = [kind.__struct_config__.tag, *map(fields.pop, told)]
+    event = msgspec.convert(stored, kind)
     if fields:
         raise ValueError(f"the event has no field {next(iter(fields))!r}")
-    return event
+    return msgspec.to_builtins(event)[: len(stored)]
 
 
 def _wrong(number: int, problem: str) -> MemlogError:
