@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
 from filelock import FileLock, Timeout
 
@@ -36,16 +35,19 @@ from projections.vectors.folders import Use, VectorFolders
 from projections.vectors.previous import Meaning, Previous
 from projections.vectors.projector import VectorProjector
 
-Name = Literal["text", "analytics", "vectors"]
-PROJECTIONS: tuple[Name, ...] = ("text", "analytics", "vectors")
+ON_DISK: dict[str, tuple[int, Callable[[Path], AnyProjector]]] = {
+    "text": (TEXT_VERSION, TextProjector),
+    "analytics": (ANALYTICS_VERSION, AnalyticsProjector),
+}
+"""The version and the maker of each index that processes share; no embedder is needed for these."""
+
+PROJECTIONS = (*ON_DISK, "vectors")
 
 Progress = Callable[[str, int, int], None]
 """Told the projection's name, its position, and the position it is going to."""
 
 AHEAD_ENTRIES_MAX = 1_000
 """So many entries at most are searched before their documents are on disk: of more, a commit is the lesser part."""
-
-_VERSIONS = {"text": TEXT_VERSION, "analytics": ANALYTICS_VERSION}
 
 log = logging.getLogger("memlog.projections")
 
@@ -270,10 +272,9 @@ class Projections:
 
     def fresh(self, name: str, folder: Path) -> AnyProjector:
         """An empty projector of this kind, elsewhere."""
-        if name == "text":
-            return TextProjector(folder)
-        if name == "analytics":
-            return AnalyticsProjector(folder)
+        if name in ON_DISK:
+            _, make = ON_DISK[name]
+            return make(folder)
         embedder = self._embeddings.get()
         return VectorProjector(folder, embedder.vectors, embedder.dimensions)
 
@@ -367,7 +368,8 @@ class Projections:
             return followed
         of = f".{self._project.generation}" if self._project.generation else ""
         lock = FileLock(self._project.folder / f"{name}.lock", poll_interval=LOCK_POLL_SECONDS)
-        folder = self._project.folder / f"{name}-v{_VERSIONS[name]}{of}"
+        version, _ = ON_DISK[name]
+        folder = self._project.folder / f"{name}-v{version}{of}"
         with _held(lock, patience_seconds):
             for other in self._project.folder.glob(f"{name}-v*"):
                 if other != folder:

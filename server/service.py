@@ -41,7 +41,7 @@ from memlog.state import State
 from memlog.storage.environment import let_go_all
 from projections.documents import texts_about
 from projections.embeddings import Embeddings
-from projections.follow import Projections
+from projections.follow import ON_DISK, Projections
 from projections.search.searcher import Searcher
 from server.answering.cutting import together
 from server.background import in_background
@@ -316,8 +316,8 @@ class Follower:
             rounds.join(until)
 
     def _catch_up_indexes(self, opened: Opened) -> None:
-        opened.projections.caught_up("text")
-        opened.projections.caught_up("analytics")
+        for name in ON_DISK:
+            opened.projections.caught_up(name)
         if not self._embeddings.switched_off:
             self._vectors.behind(opened)
 

@@ -12,13 +12,14 @@ import msgspec
 
 from memlog.errors import MemlogError
 from memlog.projects.project import clock_us
+from projections.follow import ON_DISK
 from server.service import Opened, Service
 
 LAG_SECONDS_MAX = 10
 """A projection is caught up if it has seen all that was written longer ago: under a steady stream of
 writes the newest is never in it, and a search catches up itself."""
 
-_NEEDED = ("text", "analytics")
+_NEEDED = tuple(ON_DISK)
 """Without vectors a search still finds by words, and says so: an endpoint that is away is no reason to
 send clients elsewhere."""
 
