@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from memlog.settings import SETTINGS, TOOLSETS
+from memlog.settings import SETTINGS, TOOLSETS, Settings
 from projections.embedding import fastembed, openai
 from server.manual import DOCS, PAGES, settings_page, tools_page
 from server.registry import tools
@@ -49,6 +49,10 @@ def test_what_a_tool_answers_is_sketched_with_what_may_be_absent() -> None:
 
 
 def test_every_setting_is_listed_with_its_variables_and_default() -> None:
+    fields = Settings.__struct_fields__
+    assert {setting.field for setting in SETTINGS} == set(fields), (
+        "a setting is a field of Settings and a row of SETTINGS"
+    )
     page = settings_page()
     for setting in SETTINGS:
         assert f"| `{setting.field}` | `{setting.variables[0]}`" in page

@@ -41,7 +41,7 @@ def test_no_promise_is_broken_by_crashes_and_failures_between_any_two_steps() ->
 
 def test_nothing_is_done_twice_where_things_are_erased_between_a_command_and_its_retry() -> None:
     report = simulated(0, "--purges", seeds=3)
-    assert report["done"]["purge done"] > 0, "a run in which nothing is erased proves nothing"
+    assert report["done"].get("purge done"), "a run in which nothing is erased proves nothing"
 
 
 def test_a_seed_reproduces_its_run_to_the_byte() -> None:

@@ -40,7 +40,8 @@ would wouldn you your yours yourself yourselves
 """
 
 STOP_WORDS = frozenset(_STOP_WORDS.split())
-"""Words that say little about what is asked for; they are indexed, but dropped from a query."""
+"""Words that say little about what is asked for; they are indexed, but dropped from a query. They are left out
+of what is `repeated`: with other ones an index is another, and has another TEXT_VERSION."""
 
 _ALIKE = str.maketrans(
     {**dict.fromkeys("\u02b9\u02bb\u02bc\u02bd\u2018\u2019\u201b", "'"), "\u0131": "i"}
