@@ -49,10 +49,8 @@ def test_what_a_tool_answers_is_sketched_with_what_may_be_absent() -> None:
 
 
 def test_every_setting_is_listed_with_its_variables_and_default() -> None:
-    fields = Settings.__struct_fields__
-    assert {setting.field for setting in SETTINGS} == set(fields), (
-        "a setting is a field of Settings and a row of SETTINGS"
-    )
+    rows = {setting.field for setting in SETTINGS}
+    assert rows == set(Settings.__struct_fields__), "each field of Settings has a row of SETTINGS"
     page = settings_page()
     for setting in SETTINGS:
         assert f"| `{setting.field}` | `{setting.variables[0]}`" in page
