@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import click
 
 from memlog.settings import Mode, Settings
@@ -20,7 +22,7 @@ from server.cli.looking import open_existing, service_to_read
 @click.command("search")
 @click.argument("query")
 @click.option("--limit", "-n", type=click.IntRange(1, 1_000), default=10, show_default=True)
-@click.option("--mode", type=click.Choice(["hybrid", "text", "semantic"]))
+@click.option("--mode", type=click.Choice(get_args(Mode)))
 @click.option("--thread", "-t", help="Only what this thread wrote.")
 @click.option("--since", help="Only what is newer than a position or a time.")
 @project_option

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_args
 
 import click
 
 from memlog.errors import InvalidParameter
-from memlog.settings import Settings, load
+from memlog.settings import Embedder, LogLevel, Settings, load
 from server.cli.common import LEVELS, address_options, data_dir_option, log_to_stderr, say
 
 TO_A_PERSON = "Speaks MCP with a client on stdin and stdout: README.md tells how to name it to one. Ctrl-C ends it."
@@ -32,9 +32,11 @@ OPEN_BOTH = "Start it with both open, as clients do, or serve over HTTP: --trans
 )
 @click.option(
     "--embedder",
-    help="minilm, openai, fastembed or none.  [env: MEMLOG_EMBEDDER]",
+    help=f"One of {', '.join(get_args(Embedder))}.  [env: MEMLOG_EMBEDDER]",
 )
-@click.option("--log-level", help="debug, info, warn or error.  [env: MEMLOG_LOG_LEVEL]")
+@click.option(
+    "--log-level", help=f"One of {', '.join(get_args(LogLevel))}.  [env: MEMLOG_LOG_LEVEL]"
+)
 @address_options
 @click.option("--path", "http_path", help="Path of MCP.  [env: MEMLOG_HTTP_PATH]")
 @click.option(

@@ -1,4 +1,4 @@
-"""The tools, one module a toolset. Importing this package declares them all."""
+"""The tools; each says to which toolset it belongs. Importing this package declares them all."""
 
 from server.tools import (  # noqa: F401  (they are declared)
     analytics,
