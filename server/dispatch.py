@@ -36,6 +36,7 @@ from memlog.projects.project import Origin
 from server.answering.cutting import together
 from server.completions import Completions
 from server.input.arguments import decode
+from server.input.kinds import SURROGATE
 from server.listing import offered
 from server.prompts import Prompts
 from server.reading import read_in_thread, settled
@@ -244,7 +245,8 @@ def _command_id(params: CallToolRequestParams) -> str | None:
     given = (params.meta or {}).get(COMMAND_ID_META)
     if given is None:
         return None
-    if not isinstance(given, str) or not 1 <= len(given) <= 200:
+    # Without a handshake the SDK reads JSON as Python does, halves of characters included.
+    if not isinstance(given, str) or not 1 <= len(given) <= 200 or SURROGATE.search(given):
         raise MCPError(
             INVALID_PARAMS, f"_meta.{COMMAND_ID_META} must be a text of 1 to 200 characters"
         )

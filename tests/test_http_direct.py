@@ -315,6 +315,20 @@ def test_an_odd_envelope_is_left_to_the_sdk_or_read_as_by_it(meta: bytes) -> Non
     assert call is None or call.request.params.arguments == {"names": ["Jon"]}
 
 
+@pytest.mark.parametrize("tool", ["store_memory", "list_threads"])
+def test_a_command_id_with_half_a_character_is_refused(tool: str, tmp_path: Path) -> None:
+    async def scenario() -> Answer:
+        async with app_over(tmp_path) as app:
+            client = Client(app, MODERN)
+            await client.open()
+            arguments = {"content": "tea"} if tool == "store_memory" else {}
+            return await client.call(tool, arguments, {"memlog/commandId": "a\ud83d"})
+
+    answer = run(scenario)
+    assert answer.json["error"]["code"] == -32602, answer.body
+    assert "memlog/commandId" in answer.json["error"]["message"]
+
+
 def test_an_introduction_that_is_long_is_left_to_the_sdk() -> None:
     body = PLAIN[MODERN]
     assert plain_call(body, enveloped=True) is not None
