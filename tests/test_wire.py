@@ -114,6 +114,7 @@ def test_a_request_survives_any_order_of_its_members(
         (b'{"jsonrpc":"2.0","id":7,"method":"m","params":3}', -32600, 7, "`params`"),
         (b'{"jsonrpc":"2.0","id":7,"result":3}', -32600, None, "`method`"),
         (b'{"jsonrpc":"2.0","id":true,"method":"m"}', -32600, None, "not true"),
+        (b'{"jsonrpc":"2.0","i\\u0064":true,"method":"m"}', -32600, None, "not true"),
         (b'{"jsonrpc":"2.0","id":[1],"method":"m"}', -32600, None, "not a list of 1"),
         (b"[]", -32600, None, "batches"),
         (b"7", -32600, None, "not 7"),

@@ -84,7 +84,7 @@ def fill_in(message: JSONRPCMessage) -> bool:
 
 def odd_id(message: JSONRPCMessage, line: bytes | bytearray) -> str | None:
     """What is wrong with the id in `line`, where that alone makes a notification of a request."""
-    if not isinstance(message, JSONRPCNotification) or b'"id"' not in line:
+    if not isinstance(message, JSONRPCNotification):
         return None
     # The union falls through to a notification when the id is not one MCP allows: dropping
     # such a request would leave its sender waiting. A null id is a notification to us.
