@@ -11,7 +11,9 @@
 Operators count in capitals only. Punctuation is syntax only where a word begins or a group ends, so
 `X-4471-b`, `src/auth/login.py`, `foo_bar`, `C++`, `title:foo` and `print("hello")` are words. A query
 that does not follow this grammar, or nests deeper or runs longer than the limits below, is plain
-words from end to end. So is one whose only syntax is parentheses: people write them.
+words from end to end. So is one whose only syntax is parentheses: people write them. And so is what was pasted, as an
+error message or code: a query of several lines, or one with a quotation that goes on as code does, right behind its
+end: `File "src/auth/login.py", line 54, in issue_token`, `{"code": "TAKEN"}`.
 
 A sentence is told by its stop words. `Do NOT deploy on Fridays` is one, plain words, and its NOT an emphasis; and where
 one has a phrase, as `who said "it works"?`, its other words rank what has the phrase, and need not be there.
@@ -34,6 +36,9 @@ from projections.text.analysis import STOP_WORDS
 
 DEPTH_MAX = 32
 ITEMS_MAX = 256
+
+_CODE_GOES_ON = tuple(",:;]}>=")
+"""What stands right behind a quotation in code and error messages; behind that of a question stands `?` or `.`."""
 
 
 class Words(msgspec.Struct, frozen=True):
@@ -128,7 +133,7 @@ def _tokens(query: str) -> Iterator[_Token]:
             yield _Token(character, character)
         elif character == '"':
             end = query.find('"', at + 1)
-            if end < 0:
+            if end < 0 or query.startswith(_CODE_GOES_ON, end + 1):
                 raise _Malformed
             yield _Token("phrase", query[at + 1 : end])
             at = end + 1
@@ -167,6 +172,8 @@ class _Parser:
     """Recursive descent, one method per rule of the grammar above."""
 
     def __init__(self, query: str) -> None:
+        if len(query.strip().splitlines()) > 1:
+            raise _Malformed
         self._tokens = list(islice(_tokens(query), ITEMS_MAX + 1))
         if len(self._tokens) > ITEMS_MAX:
             raise _Malformed

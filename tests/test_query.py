@@ -140,6 +140,23 @@ def test_parentheses_without_other_syntax_are_only_punctuation(query: str) -> No
 
 @pytest.mark.parametrize(
     "query",
+    [
+        'File "src/auth/login.py", line 54, in issue_token',
+        '409 Conflict {"code": "TAKEN", "detail": "NOT available"}',
+        'pull of "harbour:v2.13.4": not found',
+        'it said "10:42"\nand then NOT a word AND nothing*',
+    ],
+)
+def test_what_was_pasted_is_plain_words_from_end_to_end(query: str) -> None:
+    assert parse(query) == Query(Words(query), query)
+
+
+def test_white_space_around_a_query_makes_no_lines_of_it() -> None:
+    assert parse('\n"lost job" OR danc*\n').root == Or((Phrase("lost job"), Prefix("danc")))
+
+
+@pytest.mark.parametrize(
+    "query",
     ["Do NOT deploy on Fridays", "does the user NOT like cilantro?", "Why do we NOT restart pods?"],
 )
 def test_an_emphasis_in_a_sentence_is_no_operator(query: str) -> None:

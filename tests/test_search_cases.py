@@ -77,6 +77,11 @@ CASES = {
     "an identifier within a question": ("what was wrong with X-4471-b?", "bob"),
     "a part of an identifier": ("4471-b", "bob"),
     "a path": ("src/auth/login.py", "dan"),
+    "a path in a line of a stack": ('File "/app/src/auth/login.py", line 54, in issue', "dan"),
+    "an identifier in a stack": (
+        'Traceback (most recent call last):\n  File "/app/run.py", line 3, in <module>\nX-4471-b',
+        "bob",
+    ),
     "a file name": ("login.py", "dan"),
     "a part of a path": ("auth/login", "dan"),
     "words in another order": ("editors dark", "ada"),
