@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import islice, pairwise
+from itertools import count, islice, pairwise
 from pathlib import Path
 
 import msgspec
@@ -462,7 +462,14 @@ def test_what_is_undone_already_stays_so_whatever_was_done_alike_since(project: 
         assert state.entity_named("Jon") is not None
 
 
-def test_a_fact_does_not_come_back_to_an_entity_that_was_deleted(project: Project) -> None:
+@pytest.mark.parametrize("step_us", [1, 0], ids=["a clock that goes on", "one that stands"])
+def test_a_fact_does_not_come_back_to_an_entity_that_was_deleted(
+    step_us: int, tmp_path: Path
+) -> None:
+    """Where the clock stands, what is taken from an entity leaves its own row as it was."""
+    times = count(1_750_000_000_000_000, step_us)
+    project = Project(tmp_path / "prj_1", clock=lambda: next(times))
+    do(project, CreateProject(name="one"))
     do(project, create(entity("Jon", "a")))
     do(
         project,
@@ -472,6 +479,7 @@ def test_a_fact_does_not_come_back_to_an_entity_that_was_deleted(project: Projec
     do(project, DeleteEntities(entity_names=["Jon"]))
     with pytest.raises(Conflict):
         do(project, Undo(position=position))
+    project.close()
 
 
 @pytest.mark.parametrize("later_text", ["café", "cafe\u0301"])

@@ -22,7 +22,7 @@ from projections.embedding.pieces import (
     unpack,
 )
 from projections.embedding.store import key_of
-from projections.search.late import interaction
+from projections.search.late import interaction, words_in_pieces
 from projections.search.weighing import pointed, weights
 from projections.vectors.index import Vectors
 
@@ -265,6 +265,17 @@ def test_a_word_shares_its_rarity_among_its_pieces_and_stop_words_count_nothing(
     asked = Asked(drawn_at_random, ("the", "zebra", "zebra", "?"), (0, 1, 1, 2), states)
     assert weights(asked, lambda word: 3.0 * (word == "zebra")).tolist() == [0, 1.5, 1.5, 0]
     assert weights(asked, lambda word: 0.0).tolist() == [1, 1, 1, 1]
+
+
+def test_words_that_the_model_reads_in_pieces_are_told_with_where_they_stand() -> None:
+    drawn_at_random = drawn(7)
+    words = ("the", "zeb", "zeb", "tige", "tige", "tige", "sings")
+    states = drawn_at_random.astype(np.float16)
+    asked = Asked(drawn_at_random, words, (0, 1, 1, 2, 2, 2, 3), states)
+    found = {
+        word: np.flatnonzero(pieces).tolist() for word, pieces in words_in_pieces(asked).items()
+    }
+    assert found == {"zeb": [1, 2], "tige": [3, 4, 5]}
 
 
 def test_the_vector_of_a_question_is_most_of_all_that_of_the_pieces_that_count() -> None:
