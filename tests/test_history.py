@@ -434,6 +434,20 @@ def test_undo_refuses_and_names_what_depends_on_it_unless_told_to_cascade(
     assert project.digest() != before
 
 
+def test_of_one_row_what_is_undone_goes_and_what_was_changed_beside_it_stays(
+    project: Project,
+) -> None:
+    do(project, create(entity("Jon")))
+    do(project, RenameEntity(name="Jon", new_name="Jonathan"))
+    position = project.head()
+    do(project, RenameEntity(name="Jonathan", new_name="Jonathan", new_type="robot"))
+    do(project, Undo(position=position))
+    with project.read() as state:
+        jon = state.entity_named("Jon")
+        assert jon is not None
+        assert (jon.name, jon.entity_type) == ("Jon", "robot")
+
+
 def test_a_cascade_undoes_what_really_stands_in_the_way_and_ends(project: Project) -> None:
     before = project.digest()
     do(project, create(entity("D", "x")))
