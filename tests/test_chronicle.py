@@ -175,6 +175,14 @@ DAMAGES: dict[str, tuple[str, Any]] = {
     ),
     "another line": ("line 3: ", lambda lines: lines[3]),
     "nothing": ("line 3: ", lambda lines: b"{}"),
+    "an event without a field": (
+        "line 3: .*lacks its field 'name'",
+        lambda lines: lines[2].replace(b'"name":"Jon",', b""),
+    ),
+    "an event without a field that others follow": (
+        "line 3: .*lacks its field 'confidence'",
+        lambda lines: lines[2].replace(b'"confidence":1.0,', b""),
+    ),
     "an empty event": (
         "line 3: ",
         lambda lines: lines[2].replace(b'"event":{', b'"event":{"x":1,'),

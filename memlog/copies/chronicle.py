@@ -196,12 +196,14 @@ def _event(named: dict[str, Any]) -> Any:
     kind = _KINDS.get(str(fields.pop("type", "")))
     if kind is None:
         raise ValueError(f"the event {named.get('type')!r} is not known")
-    told = list(takewhile(fields.__contains__, kind.__struct_fields__))
-    stored = [kind.__struct_config__.tag, *map(fields.pop, told)]
-    event = msgspec.convert(stored, kind)
-    if fields:
-        raise ValueError(f"the event has no field {next(iter(fields))!r}")
-    return msgspec.to_builtins(event)[: len(stored)]
+    names = kind.__struct_fields__
+    if (unknown := next((each for each in fields if each not in names), None)) is not None:
+        raise ValueError(f"the event has no field {unknown!r}")
+    told = list(takewhile(fields.__contains__, names))
+    if len(told) < max(len(fields), len(names) - len(kind.__struct_defaults__)):
+        raise ValueError(f"the event lacks its field {names[len(told)]!r}")
+    stored = [kind.__struct_config__.tag, *map(fields.get, told)]
+    return msgspec.to_builtins(msgspec.convert(stored, kind))[: len(stored)]
 
 
 def _wrong(number: int, problem: str) -> MemlogError:
