@@ -158,3 +158,36 @@ def test_an_entry_of_a_newer_memlog_is_refused_by_position() -> None:
     body = msgspec.msgpack.encode([0, "cmd_1", None, None, ["entity_teleported.v9", "ent_1"]])
     with pytest.raises(StorageError, match="position 12"):
         decode(12, bytes([codec.WRITTEN]) + GENESIS + body)
+
+
+class _Said(msgspec.Struct, frozen=True, array_like=True, tag="said.v1"):
+    """A format that is superseded, as one may be some day."""
+
+    id: Id
+    subject: Id
+    text: str
+
+
+class _Body(msgspec.Struct, frozen=True, array_like=True):
+    time_us: int
+    command_id: str
+    thread: str | None
+    actor: str | None
+    event: Event | _Said
+
+
+def _today(said: _Said) -> Event:
+    return ObservationAdded(observation_id=said.id, entity_id=said.subject, content=said.text)
+
+
+def test_an_entry_of_a_superseded_format_is_the_event_that_says_the_same_today(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(codec, "_decode", msgspec.msgpack.Decoder(_Body).decode)
+    monkeypatch.setitem(codec.UPCASTS, _Said, _today)
+    body = _Body(7, "cmd_1", None, None, _Said("obs_1", "ent_1", "likes tea"))
+
+    entry = decode(1, bytes(CHAIN_END) + msgspec.msgpack.encode(body))
+
+    said = ObservationAdded(observation_id="obs_1", entity_id="ent_1", content="likes tea")
+    assert entry.event == said

@@ -4,10 +4,13 @@ it is an old one: `replay --check` compares texts, not their terms."""
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from memlog.commands import (
     AnyCommand,
@@ -26,10 +29,13 @@ from memlog.context import Context
 from memlog.projects.project import Origin, Project
 from projections.analytics.projector import ANALYTICS_VERSION, AnalyticsProjector
 from projections.batches import advance
-from projections.documents import Document
+from projections.documents import Born, Died, Document
 from projections.text import analysis
 from projections.text.filling import Entering, Filling
 from projections.text.projector import TEXT_VERSION
+from projections.vectors.index import Vectors
+from projections.vectors.projector import VECTORS_VERSION, VectorProjector
+from tests.vectors_by_hash import DIMENSIONS, batch, document
 
 TEXTS = (
     "Jon's dances were danced, again and again, at the 48,500th studio in Malmö",
@@ -99,3 +105,25 @@ def test_analytics_with_other_rows_have_another_version(tmp_path: Path) -> None:
     analytics.close()
     project.close()
     assert (ANALYTICS_VERSION, digest[:16]) == (3, "bd4d9f965f93bf21")
+
+
+def _embed(texts: Sequence[str]) -> Vectors:
+    """Along an axis each, as no machine rounds it in its own way."""
+    rows = np.zeros((len(texts), DIMENSIONS), dtype=np.float32)
+    rows[np.arange(len(texts)), [len(text) % DIMENSIONS for text in texts]] = 1
+    return rows
+
+
+def test_vectors_with_other_rows_have_another_version(tmp_path: Path) -> None:
+    """Who changes what is embedded of a text, or what a row holds, raises VECTORS_VERSION, and writes both down here."""
+    vectors = VectorProjector(tmp_path / "vectors", _embed, DIMENSIONS)
+    long = " ".join(TEXTS * 5)
+    documents = [
+        document(f"obs_{number}", text, number, labels=("thread:planning",))
+        for number, text in enumerate((*TEXTS, long), 1)
+    ]
+    named = document("ent_1", "Jon", 8, kind="entity")
+    vectors.apply(batch(8, *map(Born, (*documents, named))))
+    vectors.apply(batch(9, Died("obs_2", 9)))
+    assert (VECTORS_VERSION, vectors.rows, vectors.digest()[:16]) == (12, 22, "d607cb2f9d45f8e3")
+    vectors.close()

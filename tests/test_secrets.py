@@ -507,3 +507,11 @@ def test_lines_of_a_file_raise_with_their_numbers() -> None:
         "line 4, name",
         "line 9, text",
     ]
+
+
+def test_a_line_too_deep_to_be_walked_is_looked_through_as_text() -> None:
+    for depth in (10, 700, 100_000):
+        deep = '{"a":' * depth + f'"{GITHUB}"' + "}" * depth
+        found = judge_lines([("line 2", deep.encode())], "warn")
+        assert {each.kind for each in found} == {"GitHub Token"}, depth
+        assert all(each.path.startswith("line 2, ") for each in found)

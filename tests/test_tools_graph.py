@@ -397,6 +397,24 @@ def test_what_is_not_relevant_is_not_returned(client: Client, query: str) -> Non
 
 
 @pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("xyzzy AND banker", True),
+        ('column "mode dark" does not exist', True),
+        ("zebr*", True),
+        ("zebra", False),
+        ('"dark mode"', False),
+    ],
+)
+def test_a_search_that_finds_nothing_says_so_where_its_operators_forbid_more(
+    client: Client, query: str, told: bool
+) -> None:
+    client("create_entities", entities=[JON, GINA])
+    notice = client("search_nodes", query=query).get("notice", "")
+    assert ("Without these, any of its words is enough" in notice) == told
+
+
+@pytest.mark.parametrize(
     "query",
     ['"', "((", "AND", "NOT", "* OR )", "a AND", "\\", "title:x", "[1 TO", "^2", "+-", "a\tb"],
 )

@@ -92,6 +92,11 @@ class _Worded(NamedTuple):
 _NOTHING = _Worded([], [], False)
 """Where words do not count."""
 
+_STRICT = (
+    'Nothing is as the query demands it by its AND, OR, NOT, "phrase" or prefix*. Without these, any of its '
+    "words is enough, and meaning counts too."
+)
+
 
 class _Near(NamedTuple):
     """What is nearest to the question in meaning, best first, and how to look further."""
@@ -141,7 +146,8 @@ class Searcher:
         means_nothing = mode == "hybrid" and not any(map(str.isalnum, query))
         if mode == "text" or not parsed.is_plain or not query.strip() or means_nothing:
             worded = by_words()
-            return Found(_hits_by_words(worded), None, worded.deeper)
+            hits = _hits_by_words(worded)
+            return Found(hits, None if hits or parsed.is_plain else _STRICT, worded.deeper)
         words = Meanwhile(by_words)
         looked = _NOTHING if mode == "semantic" else None
         questions = self._questions

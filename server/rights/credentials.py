@@ -96,11 +96,11 @@ def judge_lines(lines: Iterable[tuple[str, bytes]], secrets: Secrets) -> list[Fi
     found: list[Finding] = []
     for place, text in lines if secrets != "off" else ():
         try:
-            value = msgspec.json.decode(text)
+            within = list(look(msgspec.json.decode(text), Place()))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             # The import says what is wrong.
-            value = {"text": text.decode("utf-8", "replace")}
-        found += (Finding(f"{place}, {each.path}", each.kind) for each in look(value, Place()))
+            within = list(look({"text": text.decode("utf-8", "replace")}, Place()))
+        found += (Finding(f"{place}, {each.path}", each.kind) for each in within)
     if found and secrets == "reject":
         raise _refused(found)
     return found
