@@ -115,12 +115,11 @@ def _embed(texts: Sequence[str]) -> Vectors:
 
 
 def test_vectors_with_other_rows_have_another_version(tmp_path: Path) -> None:
-    """Who changes what is embedded of a text, or what a row holds, raises VECTORS_VERSION, and writes both down here."""
+    """Who changes what is embedded of a text, or what a row has, raises VECTORS_VERSION, and writes both down here."""
     vectors = VectorProjector(tmp_path / "vectors", _embed, DIMENSIONS)
-    long = " ".join(TEXTS * 5)
     documents = [
         document(f"obs_{number}", text, number, labels=("thread:planning",))
-        for number, text in enumerate((*TEXTS, long), 1)
+        for number, text in enumerate((*TEXTS, " ".join(TEXTS * 5)), 1)
     ]
     named = document("ent_1", "Jon", 8, kind="entity")
     vectors.apply(batch(8, *map(Born, (*documents, named))))
