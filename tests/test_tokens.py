@@ -385,7 +385,7 @@ def test_the_list_of_tokens_is_whole_in_80_columns(tmp_path: Path) -> None:
     assert columns == [name, "write", ",".join(projects), "all", *times]
 
 
-@pytest.mark.parametrize("name", ["", "a b", "ü", "../x", "-x", "x" * 101, "a\nb"])
+@pytest.mark.parametrize("name", ["", "a b", "ü", "../x", "-x", "x" * 101, "a\nb", "a\n"])
 def test_a_name_that_would_not_stand_in_a_log_is_refused(tmp_path: Path, name: str) -> None:
     ended = run_memlog("token", "new", "--", name, data_dir=tmp_path)
     assert ended.returncode == 1

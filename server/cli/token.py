@@ -43,7 +43,7 @@ from server.rights.grants import RIGHTS, Grant, Right
 if TYPE_CHECKING:
     from server.rights.tokens import Tokens
 
-TokenName = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._@-]{0,99}$")]
+TokenName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,99}\Z")]
 
 DAYS_MAX = 36_500
 
