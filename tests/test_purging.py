@@ -21,11 +21,16 @@ from memlog.commands import (
     CreateMemory,
     CreateRelations,
     DeleteEntities,
+    DeleteObservations,
+    DeleteRelations,
+    Edge,
     EntityObservations,
+    ForgetMemory,
     MergeEntities,
     NewEntity,
     NewObservation,
     NewRelation,
+    ObservationDeletion,
     RenameEntity,
     StoreMemory,
     SupersedeMemory,
@@ -141,6 +146,37 @@ def test_an_entity_goes_with_its_facts_and_relations_and_nothing_else_does(store
     assert [entry.time_us for entry in after] == [entry.time_us for entry in before]
     gone = {entry.position for entry in after if isinstance(entry.event, Erased)}
     assert gone == set(planned.positions)
+    assert_whole(store.project("one"))
+
+
+def test_what_others_corrected_deleted_superseded_and_merged_stays_so(store: Store) -> None:
+    project = store.project("one")
+    do(project, create("Gina", "has a cat", "has a dog"))
+    do(project, create("G. Rossi", "runs a shop"))
+    do(project, relate("Gina", "likes", "Rome"))
+    do(project, relate("Gina", "knows", "Mia"))
+    for content in ("lives in Rome", "lives in Oslo", "lives in Bern"):
+        do(project, StoreMemory(content=content))
+    last, new, old = memory_ids(project)
+    before = project.head()
+    do(project, create("Jon", "was a banker"))
+    own = set(range(before + 1, project.head() + 1))
+    cat = UpdateObservation(entity_name="Gina", observation="has a cat", new_content="has two cats")
+    dog = ObservationDeletion(entity_name="Gina", observations=["has a dog"])
+    rome = Edge(source="Gina", target="Rome", relation_type="likes")
+    for command in (
+        cat,
+        DeleteObservations(deletions=[dog]),
+        DeleteRelations(relations=[rome]),
+        SupersedeMemory(old_memory_id=old, new_memory_id=new),
+        ForgetMemory(id=last),
+        MergeEntities(names=["G. Rossi"], into="Gina"),
+    ):
+        do(project, command)
+    assert purge(store, "Jon").positions == own
+    facts = {"Gina: has two cats", "Gina: runs a shop", "Gina knows Mia"}
+    assert said(store) == {"Gina", *facts}
+    assert memory_ids(store.project("one")) == [new]
     assert_whole(store.project("one"))
 
 
