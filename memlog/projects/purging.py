@@ -174,8 +174,6 @@ class _Purge:
         self._names = {canonical(name): name for name in target.entities}
         self._names |= _names(entities, state)
         self._named = _any_of(self._names)
-        self._observations: set[str] = set()
-        self._relations: set[str] = set()
         self._left = left
         self._positions: set[int] = set()
         self._gone: set[int] = set()
@@ -213,7 +211,8 @@ class _Purge:
             self._mentions.append(position)
 
     def _goes(self, entry: Entry) -> bool:
-        """Whether the entry is about something that goes; takes note of what goes with it."""
+        """Whether the entry says something of what goes. One that takes back what somebody said fits no more once that
+        is gone."""
         match entry.event:
             case (
                 events.EntityCreated(entity_id=entity_id)
@@ -221,24 +220,16 @@ class _Purge:
                 | events.EntityDeleted(entity_id=entity_id)
                 | events.EntityRated(entity_id=entity_id)
                 | events.EntityRenamed(entity_id=entity_id)
+                | events.ObservationAdded(entity_id=entity_id)
+                | events.ObservationMoved(entity_id=entity_id)
             ):
                 return entity_id in self._entities
             case events.EntityMerged(entity_id=gone, into=into):
                 return gone in self._entities or into in self._entities
-            case events.ObservationAdded(observation_id=observation_id, entity_id=entity_id):
-                return self._noting(observation_id, self._observations, entity_id in self._entities)
-            case events.ObservationSuperseded(observation_id=observation_id, supersedes=old):
-                goes = old in self._observations or self._owned(old, entry.position)
-                return self._noting(observation_id, self._observations, goes)
-            case events.ObservationDeleted(observation_id=observation_id):
-                return observation_id in self._observations
-            case events.ObservationMoved(observation_id=observation_id, entity_id=entity_id):
-                return observation_id in self._observations or entity_id in self._entities
-            case events.RelationAdded(relation_id=relation_id, source=source, target=target):
-                goes = any(self._meant(name, entry.position) for name in (source, target))
-                return self._noting(relation_id, self._relations, goes)
-            case events.RelationDeleted(relation_id=relation_id):
-                return relation_id in self._relations
+            case events.ObservationSuperseded(supersedes=old):
+                return self._owned(old, entry.position)
+            case events.RelationAdded(source=source, target=target):
+                return any(self._meant(name, entry.position) for name in (source, target))
             case (
                 events.MemoryStored(memory_id=memory_id)
                 | events.MemoryMerged(memory_id=memory_id)
@@ -248,7 +239,9 @@ class _Purge:
             case events.MemorySuperseded(memory_id=memory_id, superseded_by=superseded_by):
                 return memory_id in self._memories or superseded_by in self._memories
             case (
-                events.CommandUndone()
+                events.ObservationDeleted()
+                | events.RelationDeleted()
+                | events.CommandUndone()
                 | events.ProjectCreated()
                 | events.ProjectArchived()
                 | events.ProjectRestored()
@@ -257,12 +250,6 @@ class _Purge:
                 return False
             case event:
                 assert_never(event)
-
-    @staticmethod
-    def _noting(thing_id: str, gone: set[str], goes: bool) -> bool:
-        if goes:
-            gone.add(thing_id)
-        return goes
 
     def _owned(self, observation_id: str, position: int) -> bool:
         """Whether the observation was, at that position, one of an entity that goes."""
