@@ -144,6 +144,14 @@ def test_from_the_first_token_on_nobody_comes_in_without_one(tmp_path: Path) -> 
         assert HttpClient(server, token=token).request("tools/list").status == 200
 
 
+def test_where_the_environment_has_the_only_token_nobody_comes_in_without_it(
+    tmp_path: Path,
+) -> None:
+    with served_http(tmp_path, MEMLOG_TOKEN=SECRET) as server:
+        assert HttpClient(server).request("tools/list").status == 401
+        assert HttpClient(server, token=SECRET).request("tools/list").status == 200
+
+
 def test_tokens_that_cannot_be_read_let_nobody_in(tmp_path: Path) -> None:
     token = run_memlog("token", "new", "first", data_dir=tmp_path).stdout.strip()
     kept = tmp_path / "tokens.json"
