@@ -141,6 +141,19 @@ def test_damage_is_found_and_does_not_reach_the_backup(store: Store, tmp_path: P
     assert there.project("default").head() == 3
 
 
+@pytest.mark.parametrize("more", [True, False], ids=["continued", "unchanged"])
+def test_a_run_reads_back_what_earlier_ones_copied(
+    store: Store, tmp_path: Path, more: bool
+) -> None:
+    remember(store, "Gina" * 20)
+    back_up(store, tmp_path / "backup")
+    flip(next((tmp_path / "backup").rglob(LOG_FILE)), b"fact of Gina")
+    if more:
+        remember(store, "Mia")
+    with pytest.raises(StorageError, match="is damaged at position 5"):
+        back_up(store, tmp_path / "backup")
+
+
 def flip(file: Path, text: bytes) -> None:
     data = bytearray(file.read_bytes())
     at = data.find(text)

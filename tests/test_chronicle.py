@@ -8,6 +8,7 @@ import os
 import random
 import shutil
 import tracemalloc
+from collections.abc import Iterable
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
@@ -23,7 +24,7 @@ from memlog.commands import CreateMemory, StoreMemory
 from memlog.context import Context
 from memlog.copies import chronicle
 from memlog.copies.taking_in import take_in
-from memlog.errors import InvalidParameter, MemlogError, ProjectExists
+from memlog.errors import InvalidParameter, MemlogError, ProjectExists, StorageError
 from memlog.events import MemoryStored
 from memlog.projects.project import DATABASES, LOG_FILE, Origin, Project
 from memlog.projects.purging import Target
@@ -234,6 +235,24 @@ def test_events_that_cannot_have_happened_are_refused(tmp_path: Path) -> None:
         take_in(store, project_id, 0, entries)
     assert store.projects("all") == []
     assert not list(tmp_path.rglob("prj_*"))
+
+
+def test_a_history_is_read_back_before_it_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(history(tmp_path / "here", 1)) as here:
+        heading, entries = chronicle.read(written(here.project("default")))
+
+    def fill_otherwise(
+        environment: Environment, name: str, rows: Iterable[tuple[bytes, bytes]], **how: bool
+    ) -> None:
+        fill(environment, name, ((key, value[:-1] + b"?") for key, value in rows), **how)
+
+    monkeypatch.setattr("memlog.copies.backup.fill", fill_otherwise)
+    with closing(Store(tmp_path / "there")) as there:
+        with pytest.raises(StorageError, match="is damaged at position 1"):
+            take_in(there, heading.project, heading.generation, entries)
+        assert there.projects("all") == []
 
 
 def test_a_large_history_is_not_held_again_while_it_is_read(tmp_path: Path) -> None:
