@@ -160,3 +160,17 @@ def test_a_folder_whose_archived_log_stands_elsewhere_is_no_damage(memlog: Comma
     (home / "text-v6").mkdir(parents=True)
     (memlog.data_dir / "catalog.mdb").unlink()
     assert memlog("verify").code == 0
+
+
+def test_what_was_put_aside_stays_there_where_the_folder_of_a_project_is_taken_away(
+    memlog: CommandLine, tmp_path: Path
+) -> None:
+    log = lose(memlog.data_dir)
+    log.write_bytes(b"damaged")
+    assert memlog("restore", "--replace", tmp_path / "backup").code == 0
+    aside = {*(memlog.data_dir / "replaced").rglob(LOG_FILE)}
+    assert [each.read_bytes() for each in aside] == [b"damaged"]
+    shutil.rmtree(log.parent)
+    assert memlog("projects").code == 0
+    assert {*(memlog.data_dir / "replaced").rglob(LOG_FILE)} == aside
+    assert not list((memlog.data_dir / "projects").iterdir())
