@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
+import lmdb
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -51,10 +52,13 @@ from memlog.events import Erased
 from memlog.log import Damage
 from memlog.projects.project import Origin, Project
 from memlog.projects.purging import Plan, Target, plan
+from memlog.projects.rebuilding import evolve_in_lots
 from memlog.projects.store import Store
 from memlog.settings import Settings
 from memlog.state import State
 from memlog.storage.drafts import draft
+from memlog.storage.environment import Environment
+from memlog.storage.tables import place
 from projections.check import compare
 from projections.embeddings import Embeddings
 from projections.follow import Projections
@@ -410,6 +414,29 @@ def test_a_damaged_log_is_not_purged(store: Store, tmp_path: Path) -> None:
         purge(store, "Jon")
     assert store.project("one") is project
     assert do(project, create("Gina")) == 1
+
+
+def test_a_log_without_what_was_erased_is_proved_before_it_takes_the_place_of_the_log(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    do(store.project("one"), create("Jon", "was a banker"))
+    do(store.project("one"), create("Gina", "runs a shop"))
+
+    def evolve_and_damage(fresh: Environment) -> None:
+        evolve_in_lots(fresh)
+        database = fresh.databases["log"]
+
+        def damage(transaction: lmdb.Transaction) -> None:
+            value = bytes(transaction.get(place(5), db=database))
+            transaction.put(place(5), value.replace(b"shop", b"ship"), db=database)
+
+        fresh.write(damage)
+
+    monkeypatch.setattr("memlog.projects.project.evolve_in_lots", evolve_and_damage)
+    with pytest.raises(StorageError, match="damaged at position 5"):
+        purge(store, "Jon")
+    assert said(store) == {"Jon", "Jon: was a banker", "Gina", "Gina: runs a shop"}
+    assert_whole(store.project("one"))
 
 
 # -- afterwards
