@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import unicodedata
 from pathlib import Path
@@ -12,11 +13,12 @@ import pytest
 from click.testing import CliRunner
 
 from memlog.errors import StorageError
+from memlog.projects.project import LOG_FILE
 from memlog.projects.purging import Target
 from memlog.projects.store import Store
 from projections.embedding import VectorCache
 from server.cli import cli
-from tests.command_line import CommandLine
+from tests.command_line import CommandLine, holding_lines
 from tests.served import served
 from tests.service import Client, Refused, client_on
 from tests.test_kills import run_and_die
@@ -328,3 +330,16 @@ def test_a_log_that_was_put_aside_is_named_since_it_still_holds_what_was_erased(
     assert holding(old, SECRETS[:1]) == set()
     assert memlog("purge", "default", "--entity", SECRETS[1], "--yes").stderr == ""
     assert memlog("projects", "delete", "default", "--yes").stderr == ""
+
+
+def test_what_was_served_of_a_log_while_it_was_damaged_is_erased_too(tmp_path: Path) -> None:
+    memlog = holding_lines(tmp_path)
+    log = next(memlog.data_dir.rglob(LOG_FILE))
+    whole = log.read_bytes()
+    os.truncate(log, len(whole) // 3)
+    assert memlog("stats").code == 0
+    log.write_bytes(whole)
+    assert memlog("verify").code == 0
+    assert {path.split("/")[0] for _, path in holding(memlog.data_dir, ("banker",))} > {"salvaged"}
+    assert memlog("purge", "default", "--entity", "Jon", "--yes").code == 0
+    assert holding(memlog.data_dir, ("banker",)) == set()
