@@ -23,12 +23,13 @@ from memlog.errors import (
     ProjectNotFound,
     StorageError,
 )
-from memlog.log import Log
+from memlog.log import Damage, Log
 from memlog.projects.catalog import Catalog
 from memlog.projects.meta import STATE_VERSION, VERSION_KEY
 from memlog.projects.project import DATABASES, Origin, Project
 from memlog.projects.purging import Target
 from memlog.projects.store import Store
+from memlog.repair.damage import mark
 from memlog.rows import text_key
 from memlog.state import State
 from memlog.storage import environment, files, filling, proving
@@ -450,6 +451,22 @@ def test_of_two_projects_of_one_name_the_one_that_holds_only_its_creation_gives_
         again.close()
         assert f"{empty.id} is left out" in caplog.text
         assert f"{full.id} is left out" not in caplog.text
+
+
+def test_a_project_of_which_only_its_creation_can_be_read_gives_way_to_no_other_of_its_name(
+    store: Store, tmp_path: Path
+) -> None:
+    damaged = store.create("one")
+    file = store.file(damaged.id)
+    store.close()
+    mark(file, [Damage(2, "missing: the log ends before it")])
+    other = Store(tmp_path / "other")
+    full = other.create("one")
+    remember(other.project("one"), "Jon")
+    other.close()
+    shutil.move(tmp_path / "other" / "projects" / full.id, tmp_path / "projects")
+    with closing(Store(tmp_path)) as again:
+        assert [row.id for row in again.projects("all")] == [damaged.id]
 
 
 def test_a_row_of_the_catalogue_that_is_damaged_comes_back_from_the_log(
