@@ -26,6 +26,15 @@ def test_of_more_clients_than_are_remembered_the_one_that_was_away_longest_begin
     assert rates.take("phone") == 0
 
 
+def test_who_was_away_for_long_has_one_burst_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 1e6
+    monkeypatch.setattr("server.http.limits.time.monotonic", lambda: now_s)
+    rates = Rates(per_second=2)
+    for _ in range(2):
+        assert [rates.take("phone") for _ in range(5)] == [0, 0, 0, 0, 0.5]
+        now_s += 86_400
+
+
 def test_a_client_is_told_of_no_longer_than_a_day_however_few_calls_are_let_in() -> None:
     rates = Rates(per_second=5e-324)
     assert rates.take("phone") == 0
