@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import threading
@@ -104,6 +105,23 @@ def test_damage_beside_the_log_is_told_behind_its_last_position_as_no_loss(
     assert whole == list(range(1, 362))
     assert isinstance(found, Damage) and found.position == 362
     assert found.problem.startswith("no entry is missing, the file is damaged elsewhere")
+
+
+def test_a_page_that_is_free_and_in_use_is_a_damage(sound: Path, tmp_path: Path) -> None:
+    """LMDB would write over it."""
+    data = sound.read_bytes()
+    with closing(Pages(sound)) as pages:
+        used = pages.main.root
+        stored = max(row[1] for row in pages.rows(pages.free) if len(row) == 2)
+    count, *listed = struct.unpack(f"<{len(stored) // 8}Q", stored)
+    free = listed[:count]
+    nearest = free.index(min(free, key=lambda page: abs(page - used)))
+    changed = [*free[:nearest], used, *free[nearest + 1 :], *listed[count:]]
+    assert stored in data
+    log = tmp_path / LOG_FILE
+    log.write_bytes(data.replace(stored, struct.pack(f"<{len(stored) // 8}Q", count, *changed)))
+    (found,) = (each for each in verify_file(log) if isinstance(each, Damage))
+    assert found.problem.endswith("a page is free and in use")
 
 
 flips = st.lists(st.tuples(st.integers(0, 2**31), st.integers(0, 7)), min_size=1, max_size=4)
