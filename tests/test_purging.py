@@ -427,7 +427,7 @@ def test_a_log_without_what_was_erased_is_proved_before_it_takes_the_place_of_th
         database = fresh.databases["log"]
 
         def damage(transaction: lmdb.Transaction) -> None:
-            value = bytes(transaction.get(place(5), db=database))
+            value = bytes(transaction.get(place(5), b"", db=database))
             transaction.put(place(5), value.replace(b"shop", b"ship"), db=database)
 
         fresh.write(damage)
