@@ -35,7 +35,7 @@ from memlog.repair.verifying import verify_file
 from memlog.storage import proving
 from memlog.storage.environment import Environment
 from memlog.storage.gates import Turn
-from memlog.storage.pages import Pages
+from memlog.storage.pages import TREE, Pages
 from memlog.storage.structure import SEAL, is_sealed, problem
 from server.answering.findings import findings
 from server.dispatch import perform
@@ -107,21 +107,62 @@ def test_damage_beside_the_log_is_told_behind_its_last_position_as_no_loss(
     assert found.problem.startswith("no entry is missing, the file is damaged elsewhere")
 
 
-def test_a_page_that_is_free_and_in_use_is_a_damage(sound: Path, tmp_path: Path) -> None:
-    """LMDB would write over it."""
+def stored_tables(pages: Pages) -> dict[bytes, bytes]:
+    return {row[0]: row[1] for row in pages.rows(pages.main) if len(row) == 2}
+
+
+def free_and_in_use(pages: Pages) -> tuple[bytes, bytes]:
+    used, (count, *listed) = pages.main.root, free_pages(pages)
+    nearest = min(range(count), key=lambda at: abs(listed[at] - used))
+    return list_of(count, *listed), list_of(count, *listed[:nearest], used, *listed[nearest + 1 :])
+
+
+def free_beyond_the_end(pages: Pages) -> tuple[bytes, bytes]:
+    count, first, *others = free_pages(pages)
+    return list_of(count, first, *others), list_of(count, pages.last_page + 1, *others)
+
+
+def used_twice(pages: Pages) -> tuple[bytes, bytes]:
+    tables = stored_tables(pages)
+    return tables[b"past"], tables[b"now"]
+
+
+def a_row_too_few(pages: Pages) -> tuple[bytes, bytes]:
+    stored = stored_tables(pages)[b"now"]
+    *others, rows, root = TREE.unpack(stored)
+    return stored, TREE.pack(*others, rows + 1, root)
+
+
+def free_pages(pages: Pages) -> tuple[int, ...]:
+    """One of the lists of them: how many, which, and what else has room there."""
+    stored = max(row[1] for row in pages.rows(pages.free) if len(row) == 2)
+    return struct.unpack(f"<{len(stored) // 8}Q", stored)
+
+
+def list_of(*numbers: int) -> bytes:
+    return struct.pack(f"<{len(numbers)}Q", *numbers)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (free_and_in_use, "a page is free and in use"),
+        (free_beyond_the_end, "a page is free that is none"),
+        (used_twice, "has two uses"),
+        (a_row_too_few, r"a table has \d+ rows and should have \d+"),
+    ],
+)
+def test_pages_that_lmdb_would_write_over_or_not_find_are_a_damage(
+    sound: Path, tmp_path: Path, change: Callable[[Pages], tuple[bytes, bytes]], told: str
+) -> None:
     data = sound.read_bytes()
     with closing(Pages(sound)) as pages:
-        used = pages.main.root
-        stored = max(row[1] for row in pages.rows(pages.free) if len(row) == 2)
-    count, *listed = struct.unpack(f"<{len(stored) // 8}Q", stored)
-    free = listed[:count]
-    nearest = free.index(min(free, key=lambda page: abs(page - used)))
-    changed = [*free[:nearest], used, *free[nearest + 1 :], *listed[count:]]
+        stored, changed = change(pages)
     assert stored in data
     log = tmp_path / LOG_FILE
-    log.write_bytes(data.replace(stored, struct.pack(f"<{len(stored) // 8}Q", count, *changed)))
+    log.write_bytes(data.replace(stored, changed))
     (found,) = (each for each in verify_file(log) if isinstance(each, Damage))
-    assert found.problem.endswith("a page is free and in use")
+    assert re.search(f"{told}$", found.problem)
 
 
 flips = st.lists(st.tuples(st.integers(0, 2**31), st.integers(0, 7)), min_size=1, max_size=4)
