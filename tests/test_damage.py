@@ -122,6 +122,16 @@ def free_beyond_the_end(pages: Pages) -> tuple[bytes, bytes]:
     return list_of(count, first, *others), list_of(count, pages.last_page + 1, *others)
 
 
+def more_free_than_listed(pages: Pages) -> tuple[bytes, bytes]:
+    count, *listed = free_pages(pages)
+    return list_of(count, *listed), list_of(len(listed) + 1, *listed)
+
+
+def free_in_no_order(pages: Pages) -> tuple[bytes, bytes]:
+    count, first, second, *others = free_pages(pages)
+    return list_of(count, first, second, *others), list_of(count, second, first, *others)
+
+
 def used_twice(pages: Pages) -> tuple[bytes, bytes]:
     tables = stored_tables(pages)
     return tables[b"past"], tables[b"now"]
@@ -148,6 +158,8 @@ def list_of(*numbers: int) -> bytes:
     [
         (free_and_in_use, "a page is free and in use"),
         (free_beyond_the_end, "a page is free that is none"),
+        (more_free_than_listed, "a list of free pages is longer than its room"),
+        (free_in_no_order, "a list of free pages is not in order"),
         (used_twice, "has two uses"),
         (a_row_too_few, r"a table has \d+ rows and should have \d+"),
     ],
