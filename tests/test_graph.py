@@ -31,6 +31,7 @@ from memlog.errors import (
     ProjectArchived,
 )
 from memlog.events import (
+    CommandUndone,
     EntityCreated,
     EntityDeleted,
     EntityRenamed,
@@ -353,6 +354,37 @@ def test_superseding_what_was_superseded_by_something_deleted_does_not_advise_wh
     Given(JON, *chain).when(add("Jon", late)).refused(
         Conflict, "Its newest version, obs_2, was deleted", "without `supersedes`"
     )
+
+
+@pytest.mark.parametrize("wanted", [FIRST, "Lives in Rome"])
+@pytest.mark.parametrize(
+    ("others", "advice"),
+    [
+        ((), "It was deleted. Pass what is true now to add_observations"),
+        (("Lives in Paris",), "Did you mean 'Lives in Paris'? If not, pass what is true now"),
+    ],
+)
+def test_correcting_a_fact_that_was_deleted_says_so(
+    wanted: str, others: tuple[str, ...], advice: str
+) -> None:
+    given = Given(JON, ObservationAdded(FIRST, "ent_1", "Lives in Rome"), ObservationDeleted(FIRST))
+    for number, other in enumerate(others):
+        given.happen(ObservationAdded(f"obs_{number}", "ent_1", other))
+    told = ObservationNotFound, "not found on this entity", "It was deleted.", advice
+    update = UpdateObservation(entity_name="Jon", observation=wanted, new_content="Lives in Oslo")
+    given.when(update).refused(*told)
+    late = NewObservation(content="Lives in Oslo", supersedes=wanted)
+    given.when(add("Jon", late)).refused(*told)
+
+
+def test_correcting_a_fact_that_was_undone_says_how_to_bring_it_back() -> None:
+    given = Given(JON, GINA, ObservationAdded(FIRST, "ent_1", "a"), CommandUndone(4, 4))
+    late = NewObservation(content="b", supersedes=FIRST)
+    told = "of a living observation of this entity."
+    there = 'It was there until position 5: undo {"position": 5} brings it back.'
+    given.when(add("Jon", late)).refused(ObservationNotFound, f"{told} {there}")
+    elsewhere = given.when(add("Gina", late)).refused(ObservationNotFound, told)
+    assert "position" not in (elsewhere.suggestion or "")
 
 
 def test_superseding_a_fact_of_another_entity_names_that() -> None:

@@ -17,8 +17,10 @@ from memlog.decisions.facts import ID_MAX, Facts
 from memlog.errors import Conflict, ObservationNotFound, Problem, Refusal, shorten
 from memlog.events import Event, ObservationDeleted, ObservationSuperseded
 from memlog.ids import is_id
-from memlog.rows import Observation
+from memlog.rows import Observation, observation_index_key
 from memlog.state import State
+
+ADD_IT = "pass what is true now to add_observations, without `supersedes`."
 
 
 def supersede(
@@ -51,6 +53,7 @@ class Superseded:
         self._state = state
         self._near = Suggestions()
         self._said: dict[str, dict[str, list[Observation]]] = {}
+        self._deleted: dict[str, set[str]] = {}
         self._ends: dict[str, Observation] = {}
 
     def by(self, content: str, wanted: str, facts: Facts) -> bool:
@@ -72,13 +75,25 @@ class Superseded:
             last = versions[-1]
             problem = f"Observation {shown} was superseded already by {last.superseded_by}"
             return Conflict, Problem(path, problem, _instead(self._end(last)), shorten(wanted))
-        suggestion = (
-            elsewhere
-            or self._near.did_you_mean(wanted, facts, facts.contents)
-            or "Pass the id or the exact text of a living observation of this entity."
-        )
+        suggestion = elsewhere or self._what_to_pass(wanted, named, facts)
         problem = f"Observation {shorten(wanted)!r} not found on this entity"
         return ObservationNotFound, Problem(path, problem, suggestion, shorten(wanted))
+
+    def _what_to_pass(self, wanted: str, named: Observation | None, facts: Facts) -> str:
+        """Instead of what is no living fact of any entity; `named` is the fact that has or had this id."""
+        mine = named if named is not None and named.entity_id == facts.entity_id else None
+        text = wanted if mine is None else mine.content
+        near = self._near.did_you_mean(text, facts, facts.contents)
+        self._said_once(facts.entity_id)
+        if canonical(text) in self._deleted[facts.entity_id]:
+            instead = f"{near} If not, {ADD_IT}" if near else ADD_IT.capitalize()
+            return f"It was deleted. {instead}"
+        suggestion = near or "Pass the id or the exact text of a living observation of this entity."
+        undone = _undone_at(wanted, facts)
+        if undone is not None:
+            back = f'undo {{"position": {undone}}} brings it back.'
+            suggestion = f"{suggestion} It was there until position {undone}: {back}"
+        return suggestion
 
     def _named(self, wanted: str, facts: Facts) -> list[Observation]:
         """The version whose id is `wanted`, else those that said just this, in the order they were added."""
@@ -90,9 +105,12 @@ class Superseded:
     def _said_once(self, entity_id: str) -> dict[str, list[Observation]]:
         if entity_id not in self._said:
             by_text = self._said.setdefault(entity_id, {})
+            deleted = self._deleted.setdefault(entity_id, set())
             for row in self._state.retired_observations(entity_id):
                 if row.superseded_by is not None:
                     by_text.setdefault(canonical(row.content), []).append(row)
+                else:
+                    deleted.add(canonical(row.content))
         return self._said[entity_id]
 
     def _elsewhere(self, named: Observation, facts: Facts) -> str | None:
@@ -121,7 +139,14 @@ class Superseded:
 def _instead(newest: Observation) -> str:
     if newest.living:
         return f"Supersede its newest version instead: {newest.id}."
-    return (
-        f"Its newest version, {newest.id}, was deleted. "
-        "Pass what is true now to add_observations, without `supersedes`."
-    )
+    return f"Its newest version, {newest.id}, was deleted. {ADD_IT.capitalize()}"
+
+
+def _undone_at(wanted: str, facts: Facts) -> int | None:
+    """Where the fact of this id was undone that the entity had; None where it has none such."""
+    if not is_id(wanted, "obs"):
+        return None
+    of = facts.entity_id.encode()
+    versions = facts.state.versions(observation_index_key(wanted))
+    ends = [each.until for each in versions if of in each.value]
+    return ends[-1] if ends else None
