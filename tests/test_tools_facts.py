@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from memlog.commands import SupersedeMemory
 from memlog.errors import Conflict
 from memlog.events import MemoryStored, MemorySuperseded
-from tests.service import Client, Refused, client_on
+from server.answering.memories import Similar, similar_facts
+from server.service import Opened
+from server.tools import facts
+from tests.service import Client, Refused, client_on, remembering
 from tests.specs import Given
 
 
@@ -40,11 +45,57 @@ def test_what_is_advised_where_a_fact_is_gone_is_not_refused_in_turn(tmp_path: P
         assert advised(client, kiev, rome) == f"{deleted} {again}"
 
 
+@pytest.mark.parametrize("others", [1, 10])
+def test_a_fact_that_was_stored_while_similar_ones_were_looked_for_is_offered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: int
+) -> None:
+    with remembering(tmp_path, []) as client:
+        look, come = similar_facts, iter(range(others))
+
+        def overtaken(*arguments: Any) -> Similar:
+            found = look(*arguments)
+            with monkeypatch.context() as patched:
+                patched.setattr(facts, "similar_facts", look)
+                for number in islice(come, 1):
+                    client("store_memory", content=f"User lives in Seattle, at number {number}")
+            return found
+
+        monkeypatch.setattr(facts, "similar_facts", overtaken)
+        told = client("store_memory", content="User moved from Seattle to Austin last month")
+        listed = [each["content"] for each in client("list_recent_memories")["memories"]]
+    assert listed[0] == told["created"]["content"]
+    looks = min(others, facts.LOOKS_MAX)
+    assert len(listed) == 1 + looks
+    if others == 1:
+        assert [each["content"] for each in told["similar"]] == listed[1:]
+        assert told["notice"] is None
+    else:  # it is stored all the same
+        assert {each["content"] for each in told["similar"]} == set(listed[2:])
+        assert told["notice"] == facts.OVERTAKEN
+
+
+def test_where_nothing_similar_can_be_looked_for_a_fact_is_stored_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with client_on(tmp_path) as client:
+        looks: list[str] = []
+
+        def overtaken(opened: Opened, text: str, cosine_min: float) -> Similar:
+            looks.append(text)
+            if text == "one":
+                client("store_memory", content="other")
+            return similar_facts(opened, text, cosine_min)
+
+        monkeypatch.setattr(facts, "similar_facts", overtaken)
+        client("store_memory", content="one")
+    assert looks == ["one", "other"]
+
+
 def test_two_facts_that_supersede_each_other_since_a_repair_are_told_to_be_gone() -> None:
     """A repair by an earlier version could leave them so."""
-    facts = [MemoryStored(f"mem_{each}", "fact", f"fact {each}", "s", 1.0) for each in (1, 2, 3)]
+    stored = [MemoryStored(f"mem_{each}", "fact", f"fact {each}", "s", 1.0) for each in (1, 2, 3)]
     round_again = [MemorySuperseded("mem_1", "mem_2"), MemorySuperseded("mem_2", "mem_1")]
-    given = Given(*facts, *round_again)
+    given = Given(*stored, *round_again)
     for old, new in (("mem_1", "mem_3"), ("mem_3", "mem_1")):
         given.when(SupersedeMemory(old_memory_id=old, new_memory_id=new)).refused(Conflict)
 

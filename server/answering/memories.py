@@ -71,25 +71,29 @@ def stored(outcome: Outcome) -> Memory:
     raise AssertionError("storing a memory always appends an event")
 
 
-def similar_facts(
-    opened: Opened, text: str, cosine_min: float
-) -> tuple[list[tuple[Memory, float]], str | None]:
-    """Active facts whose meaning is near `text`, nearest first, and why there could be more.
+class Similar(NamedTuple):
+    """Active facts whose meaning is near, nearest first, each with its cosine; why there could be more; and whether any
+    were looked for."""
 
-    Looked up before the new memory is stored, so it never finds itself.
-    """
+    facts: list[tuple[Memory, float]]
+    notice: str | None
+    looked: bool = True
+
+
+def similar_facts(opened: Opened, text: str, cosine_min: float) -> Similar:
+    """Those near `text`. Looked up before it is stored, so it never finds itself."""
     try:
         hits, notice = opened.searcher.nearest(
             text, kinds=MEMORY_KINDS, labels=(type_label(FACT),), limit=SIMILAR_MAX
         )
     except EmbeddingError as error:
-        return [], f"Similar memories were not looked for: {error.message}"
+        told = f"Similar memories were not looked for: {error.message}"
+        return Similar([], told, looked=False)
     near = [hit for hit in hits if hit.cosine >= cosine_min]
     with opened.project.read() as state:
         rows = ((state.memory(hit.ref), _share(hit.cosine)) for hit in near)
-        return [(row, cosine) for row, cosine in rows if row is not None and row.active], (
-            notice and f"Similar memories may be missing. {notice}"
-        )
+        facts = [(row, cosine) for row, cosine in rows if row is not None and row.active]
+    return Similar(facts, notice and f"Similar memories may be missing. {notice}")
 
 
 def require_memory(memory_id: str, state: State, path: str) -> Memory:

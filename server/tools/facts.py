@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Annotated
 
@@ -10,8 +11,10 @@ from msgspec import Meta, field
 
 from memlog.canonical import text_of
 from memlog.commands import StoreMemory, SupersedeMemory
+from memlog.decisions.memories import FACT
 from memlog.projects.project import Outcome
-from memlog.rows import Memory
+from memlog.rows import Memory, type_label
+from memlog.state import State
 from memlog.times import iso
 from projections.documents import thread_labels
 from projections.search.searcher import DEPTH
@@ -29,6 +32,12 @@ from server.answering.nearest import silent_thread
 from server.answering.rankings import Deep, QueryText, ranked
 from server.answering.views import Blame, Provenance, view_provenance
 from server.registry import Arguments, Call, Result, WroteThread, tool
+from server.service import Opened
+
+LOOKS_MAX = 4
+"""How often similar facts are looked for where others are stored at the same moment."""
+
+OVERTAKEN = "Similar memories may be missing: others were stored at the same moment. search_memories finds them."
 
 
 class FactView(Result, frozen=True):
@@ -76,6 +85,10 @@ class StoreMemoryResult(Result, frozen=True, omit_defaults=False):
     notice: str | None = None
 
 
+class _Overtaken(Exception):
+    """Another fact was stored after similar ones were looked for, and before this one."""
+
+
 @tool("facts", "Store a fact", writes=True, idempotent=False)
 def store_memory(call: Call, arguments: StoreMemory) -> StoreMemoryResult:
     """Store one fact. Always succeeds, and returns similar memories that might be outdated by it.
@@ -84,10 +97,27 @@ def store_memory(call: Call, arguments: StoreMemory) -> StoreMemoryResult:
     Example: {"content": "User moved to Austin", "source": "explicit"}
     """
     project, opened = call.open(arguments)
-    near, notice = similar_facts(opened, arguments.content, call.service.settings.similar_min)
+    for _ in range(LOOKS_MAX - 1):
+        with suppress(_Overtaken):
+            return _store(call, arguments, project, opened)
+    return _store(call, arguments, project, opened, whatever=True)
+
+
+def _store(
+    call: Call, arguments: StoreMemory, project: str, opened: Opened, *, whatever: bool = False
+) -> StoreMemoryResult:
+    """Looks for similar facts, and stores this one. Raises _Overtaken, with nothing written, where one of those stored
+    meanwhile may be similar; `whatever` stores it all the same, and says so."""
+    head = opened.project.head()
+    near, notice, looked = similar_facts(
+        opened, arguments.content, call.service.settings.similar_min
+    )
 
     def answer(outcome: Outcome) -> StoreMemoryResult:
         row = stored(outcome)
+        overtaken = looked and _newest_but(row, outcome.after) > head
+        if overtaken and not whatever:
+            raise _Overtaken
         action = None
         if near:
             action = (
@@ -102,10 +132,18 @@ def store_memory(call: Call, arguments: StoreMemory) -> StoreMemoryResult:
             created=created,
             similar=room.take(similar, "similar memories"),
             action_required=action,
-            notice=room.notice("search_memories finds them.", notice),
+            notice=room.notice(
+                "search_memories finds them.", notice, OVERTAKEN if overtaken else None
+            ),
         )
 
     return call.execute(opened, arguments, answer, StoreMemoryResult)
+
+
+def _newest_but(row: Memory, state: State) -> int:
+    """When the newest fact came into being, but for this one; 0 where there is none."""
+    others = (each.born for each in state.memories((type_label(FACT),)) if each.id != row.id)
+    return next(others, 0)
 
 
 class SupersedeMemoryResult(Result, frozen=True):
