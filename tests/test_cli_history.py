@@ -11,9 +11,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from memlog.errors import Conflict, EntityNotFound, InvalidParameter
-from memlog.projects.project import Project
+from memlog.projects.project import Origin, Project
 from memlog.projects.store import Store
 from server.cli import COMMANDS, cli
+from server.dispatch import perform
+from server.registry import Call
 from server.service import Service
 from tests.command_line import CommandLine
 from tests.service import client_on
@@ -118,6 +120,17 @@ def test_an_entity_is_shown_with_its_parts_and_where_each_came_from(run: Run) ->
     assert "thread planning" in lines[3]
     assert lines[4].startswith("  → Jonathan knows Gina  (position 6, ")
     assert "cmd_" in lines[4]
+
+
+def test_an_entity_is_shown_with_who_wrote_each_part(run: Run, data_dir: Path) -> None:
+    with client_on(data_dir) as client:
+        by_phone = Call(client.session, Origin(actor="phone"))
+        added = {"observations": [{"entityName": "Jon", "contents": ["sings"]}]}
+        perform(client.tools["add_observations"], by_phone, added)
+    dances, sings = run("show", "Jon").output.splitlines()[3:5]
+    assert sings.startswith("  · sings  (position 9, ")
+    assert "Z, by phone, cmd_" in sings
+    assert " by " not in dances
 
 
 def test_an_entity_is_shown_as_it_was(run: Run) -> None:

@@ -104,6 +104,7 @@ def _print(
 
 def _from(source: Provenance) -> str:
     said = [f"position {source.position}", source.time]
+    said += [f"by {one_line(source.actor)}"] if source.actor else []
     said += [f"thread {one_line(source.thread)}"] if source.thread else []
     said += [source.command] if source.command else []
     return ", ".join(said)
