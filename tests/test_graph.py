@@ -36,6 +36,7 @@ from memlog.events import (
     EntityDeleted,
     EntityRenamed,
     EntityTypeChanged,
+    MemoryStored,
     ObservationAdded,
     ObservationDeleted,
     ObservationSuperseded,
@@ -385,6 +386,16 @@ def test_correcting_a_fact_that_was_undone_says_how_to_bring_it_back() -> None:
     given.when(add("Jon", late)).refused(ObservationNotFound, f"{told} {there}")
     elsewhere = given.when(add("Gina", late)).refused(ObservationNotFound, told)
     assert "position" not in (elsewhere.suggestion or "")
+
+
+def test_correcting_a_memory_as_if_it_were_a_fact_of_an_entity_says_how_it_is_corrected() -> None:
+    memory = "mem_01h455vb4pex5vsknk084sn02q"
+    given = Given(JON, MemoryStored(memory, "fact", "Jon lives in Rome", "extracted", 1.0))
+    told = "That is the id of a memory. Pass what is true now to store_memory"
+    update = UpdateObservation(entity_name="Jon", observation=memory, new_content="x")
+    given.when(update).refused(ObservationNotFound, told)
+    late = NewObservation(content="x", supersedes=memory)
+    given.when(add("Jon", late)).refused(ObservationNotFound, told)
 
 
 def test_superseding_a_fact_of_another_entity_names_that() -> None:

@@ -20,6 +20,10 @@ from memlog.ids import is_id
 from memlog.rows import Observation, observation_index_key
 from memlog.state import State
 
+THAT_IS_A_MEMORY = (
+    "That is the id of a memory. Pass what is true now to store_memory, "
+    "and then both ids to supersede_memory."
+)
 ADD_IT = "pass what is true now to add_observations, without `supersedes`."
 
 
@@ -81,6 +85,8 @@ class Superseded:
 
     def _what_to_pass(self, wanted: str, named: Observation | None, facts: Facts) -> str:
         """Instead of what is no living fact of any entity; `named` is the fact that has or had this id."""
+        if is_id(wanted, "mem") and self._state.memory(wanted) is not None:
+            return THAT_IS_A_MEMORY
         mine = named if named is not None and named.entity_id == facts.entity_id else None
         text = wanted if mine is None else mine.content
         near = self._near.did_you_mean(text, facts, facts.contents)
