@@ -490,3 +490,26 @@ def test_the_undo_of_a_thread_that_never_wrote_is_refused_before_the_log_is_sear
                 client("undo", threadId="planing", dryRun=dry_run)
     assert refused.value.error["problems"][0]["path"] == "threadId"
     assert client("undo", threadId="planning")["undone"]
+
+
+def test_forgetting_what_superseded_another_memory_tells_how_that_comes_back(
+    client: Client,
+) -> None:
+    rome, oslo, bonn = (
+        client("store_memory", content=f"User lives in {city}")["created"]["id"]
+        for city in ("Rome", "Oslo", "Bonn")
+    )
+    client("supersede_memory", old_memory_id=rome, new_memory_id=oslo)
+    client("supersede_memory", old_memory_id=oslo, new_memory_id=bonn)
+    told = client("forget_memory", id=bonn)["message"]
+    assert told == (
+        f"Memory {bonn} was forgotten. Memory {oslo}, which it had superseded, stays outdated: "
+        'undo {"position": 6} brings that back.'
+    )
+    client("undo", position=6)
+    found = client("search_memories", query="User lives")["memories"]
+    assert [each["content"] for each in found] == ["User lives in Oslo"]
+    client("undo", position=8)  # outdated again
+    for gone in (oslo, rome):
+        assert client("forget_memory", id=gone)["message"] == f"Memory {gone} was forgotten"
+    assert client("forget_memory", id=bonn)["message"] == f"Memory {bonn} was forgotten before"

@@ -378,11 +378,20 @@ def forget_memory(call: Call, arguments: ForgetMemory) -> ForgetMemoryResult:
 
     def answer(outcome: Outcome) -> ForgetMemoryResult:
         gone = any(outcome.events(MemoryDeleted))
-        return ForgetMemoryResult(
-            project=project,
-            success=True,
-            message=f"Memory {arguments.id} {'was forgotten' if gone else 'was forgotten before'}",
-        )
+        said = f"Memory {arguments.id} {'was forgotten' if gone else 'was forgotten before'}"
+        message = together(said, _stays_outdated(arguments.id, outcome.after)) or said
+        return ForgetMemoryResult(project=project, success=True, message=message)
 
     project, opened = call.open(arguments)
     return call.execute(opened, arguments, answer, ForgetMemoryResult)
+
+
+def _stays_outdated(forgotten: str, state: State) -> str | None:
+    """Which memory gave way to one that was forgotten, and so is found no more either."""
+    row = state.memory(forgotten)
+    newest = row is not None and row.superseded_by is None
+    old = state.memory(row.supersedes) if row and newest and row.supersedes else None
+    if old is None or old.superseded_by != forgotten or old.deleted_us is not None:
+        return None
+    back = f'undo {{"position": {max(memory_positions(old.id, state))}}} brings that back.'
+    return f"Memory {old.id}, which it had superseded, stays outdated: {back}"
