@@ -385,6 +385,34 @@ def test_what_begins_alike_and_is_cut_is_told_of_each(client: Client) -> None:
     assert found == [start + 1, start + 2, start + 3, start + 4]
 
 
+@pytest.mark.parametrize("characters", [130, 600, 6_000])
+@pytest.mark.parametrize("budget", [100, 1_500])
+def test_what_happened_to_a_long_text_is_told_however_much_of_it_is_cut(
+    client: Client, characters: int, budget: int
+) -> None:
+    old, new = (f"{which} {'dance ' * (characters // 6)}".strip() for which in ("Old", "New"))
+    facts = [client("store_memory", content=text)["created"]["id"] for text in (old, new)]
+    add(client, "Jon", old)
+    since, more, told = client("recall", query="Jon")["position"], 1, []
+    client("update_observation", entityName="Jon", observation=old, newContent=new)
+    client("delete_observations", deletions=[{"entityName": "Jon", "observations": [new]}])
+    client("undo")
+    client("supersede_memory", old_memory_id=facts[0], new_memory_id=facts[1])
+    while more:
+        answer = client("changes_since", since=since, budgetTokens=budget)
+        told += says(answer)
+        since, more = answer["position"], answer["more"]
+    superseded, deleted, undone, outdated = told
+    assert superseded.startswith("'Jon': 'Old dance ")
+    assert " was superseded by 'New dance " in superseded
+    assert deleted.startswith("'Jon': 'New dance ")
+    assert deleted.endswith("' was deleted")
+    assert "changed was undone: 'Jon': 'New dance " in undone
+    assert undone.endswith("' was deleted")
+    assert outdated.startswith("fact 'Old dance ")
+    assert " was superseded by fact 'New dance " in outdated
+
+
 def test_an_undo_is_told_with_what_it_took_back(client: Client) -> None:
     add(client, "Jon", "was late", *(f"danced on day {number}" for number in range(6)))
     seen = client("changes_since", since=0)["position"]

@@ -76,12 +76,16 @@ def one_line(text: str) -> str:
 def clipped(text: str, budget_tokens: int) -> str:
     """`text` in one line, cut at a word where one text would take too much of the budget.
 
-    A line may have a third of the budget, and `LINE_CHARACTERS_MIN` characters where the budget has that
-    many. Without this the best answer could be too long to be given at all.
+    Without this the best answer could be too long to be given at all.
     """
+    return shortened(text, line_characters_max(budget_tokens))
+
+
+def line_characters_max(budget_tokens: int) -> int:
+    """A line may have a third of the budget, and `LINE_CHARACTERS_MIN` characters where the budget has that many."""
     room = budget_tokens * CHARACTERS_PER_TOKEN
     least = min(LINE_CHARACTERS_MIN, room - OVERHEAD_CHARACTERS)
-    return shortened(text, max(room // LINE_SHARE, least))
+    return max(room // LINE_SHARE, least)
 
 
 def shortened(text: str, characters_max: int) -> str:

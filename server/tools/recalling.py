@@ -29,7 +29,16 @@ from server.answering.moments import (
     position_of,
 )
 from server.answering.nearest import silent_thread
-from server.answering.packing import CHARACTERS_PER_TOKEN, Item, ItemKind, clipped, pack, tokens
+from server.answering.packing import (
+    CHARACTERS_PER_TOKEN,
+    Item,
+    ItemKind,
+    clipped,
+    line_characters_max,
+    one_line,
+    pack,
+    tokens,
+)
 from server.answering.rankings import QueryText
 from server.answering.recollection import Recollection
 from server.registry import Arguments, Call, Result, WroteThread, tool
@@ -39,6 +48,9 @@ READ_AHEAD = 2
 
 UNDONE_TOLD_MAX, UNDONE_DEEP_MAX = 5, 3
 """How much is told of what an undo took back, and how far where that was an undo, too."""
+
+TEXT_SHARES = (0.85, 0.45, 0.3, 0.2)
+"""Of a line that is too long, each name and text gets such a part, the largest with which it fits."""
 
 TOKENS_OF_FACT = 40
 """Of a larger budget, one more text is looked for for so many tokens."""
@@ -237,21 +249,37 @@ def _changes(
     for entry, says in reversed(read):
         said = _said(entry, says)
         if not later & {said, _begun(entry)}:
-            line = f"{entry.position}. {clipped(says, budget_tokens)}"
+            line = f"{entry.position}. {_line(entry, says, log, state_at, budget_tokens)}"
             changes.append(_Change(line, entry))
         later |= {said, *_told_again(entry)}
     return changes[::-1], read[-1][0].position if read else since
 
 
+def _line(
+    entry: Entry, says: str, log: Log, state_at: Callable[[int], State], budget_tokens: int
+) -> str:
+    """What an entry says as a line. Where it is too long its texts are cut, and what happened to them is told still."""
+    most = line_characters_max(budget_tokens)
+    for share in TEXT_SHARES:
+        if len(one_line(says)) <= most:
+            break
+        says = _says(entry, log, state_at, shown=int(most * share))
+    return clipped(says, budget_tokens)
+
+
 def _says(
-    entry: Entry, log: Log, state_at: Callable[[int], State], deep: int = UNDONE_DEEP_MAX
+    entry: Entry,
+    log: Log,
+    state_at: Callable[[int], State],
+    deep: int = UNDONE_DEEP_MAX,
+    shown: int | None = None,
 ) -> str:
     """What an entry says; an undo with what it took back, which may lie before all that is told here."""
-    says, event = sentence(entry, state_at), entry.event
+    says, event = sentence(entry, state_at, shown), entry.event
     if not isinstance(event, events.CommandUndone) or not deep:
         return says
     undone = map(log.entry, range(event.first, min(event.last + 1, event.first + UNDONE_TOLD_MAX)))
-    told = [_says(each, log, state_at, deep - 1) for each in undone if each is not None]
+    told = [_says(each, log, state_at, deep - 1, shown) for each in undone if each is not None]
     if more := event.last - event.first + 1 - len(told):
         told.append(f"and {more} more")
     return f"{says}: {'; '.join(told)}"
