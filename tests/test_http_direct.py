@@ -27,7 +27,7 @@ from server.registry import Arguments, Call, Result, Tool, tools
 from server.rights.grants import Grant
 from server.rights.tokens import Tokens, tokens_path
 from server.session import Session
-from tests.asgi import LEGACY, MODERN, Answer, BySdk, Client, app_over, ask
+from tests.asgi import LEGACY, MODERN, Answer, BySdk, Client, app_over, ask, request
 from tests.connected import run
 from tests.served import ENVELOPE, Era
 from tests.test_direct import NOTE, WRONG, answers, filled_in, kinds, masked
@@ -115,6 +115,29 @@ def test_links_come_in_the_revisions_that_have_them(
                 del client.headers["mcp-protocol-version"]  # which came with the next revision
             await client.call("memory_create", NOTE)
             assert kinds((await client.call("memory_list", {})).json) == expected
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("kind", [App, BySdk])
+def test_the_revision_that_a_session_agreed_on_last_is_that_of_its_calls(
+    kind: type[App], tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        async with app_over(tmp_path, kind) as app:
+            client = Client(app, LEGACY)
+            await client.open()
+            await client.call("memory_create", NOTE)
+            for revision, expected in (
+                ("2025-03-26", ["text"]),
+                ("unheard of", ["text", "resource_link"]),
+                ("2024-11-05", ["text"]),
+                (7, ["text"]),
+                ("2025-06-18", ["text", "resource_link"]),
+            ):
+                about = {"capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+                await client.post(request("initialize", 1, {"protocolVersion": revision, **about}))
+                assert kinds((await client.call("memory_list", {})).json) == expected, revision
 
     run(scenario)
 

@@ -130,12 +130,25 @@ class Connection:
             )
             await answer(scope, receive, send)
             return
+        if asked is not None and _is_handshake(message):
+            send = self._noting_what_is_agreed(send)
         named = set() if asked is None else {asked}
         self._asked |= named
         try:
             await self._hand_over(scope, receive, send)
         finally:
             self._asked -= named
+
+    def _noting_what_is_agreed(self, send: Send) -> Send:
+        """Where hands are shaken again in a session, what is agreed on last counts, as for the SDK."""
+
+        async def note(message: Message) -> None:
+            version = agreed(message)
+            if version is not None:
+                self.direct.agree(version)
+            await send(message)
+
+        return note
 
     async def _hand_over(self, scope: Scope, receive: Whole, send: Send) -> None:
         """A session that ends before the SDK has taken a request is one that is not there: the SDK would answer 500,
@@ -171,6 +184,19 @@ def no_session() -> Response:
     )
 
 
+def agreed(message: Message) -> str | None:
+    """The revision of the protocol that this body of an answer to `initialize` agrees to; None if it is an error."""
+    try:
+        answer = msgspec.json.decode(message.get("body", b""), type=_Opening)
+    except msgspec.MsgspecError:
+        return None
+    return answer.result.get("protocolVersion")
+
+
+class _Opening(msgspec.Struct):
+    result: dict[str, Any]
+
+
 def _wants_events(scope: Scope) -> bool:
     _, has_events = check_accept_headers(Request(scope))
     return has_events
@@ -182,6 +208,10 @@ def _message(body: bytes) -> JSONRPCMessage | None:
         return jsonrpc_message_adapter.validate_python(from_json(body), by_name=False)
     except ValueError:  # a ValidationError is one
         return None
+
+
+def _is_handshake(message: JSONRPCMessage | None) -> bool:
+    return isinstance(message, JSONRPCRequest) and message.method == "initialize"
 
 
 def _request_id(message: JSONRPCMessage | None) -> str | None:

@@ -14,10 +14,8 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any
 
 import anyio
-import msgspec
 from anyio.abc import TaskGroup, TaskStatus
 from mcp.server.streamable_http import LAST_EVENT_ID_HEADER, MCP_SESSION_ID_HEADER
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -29,7 +27,7 @@ from starlette.types import Message, Scope, Send
 from memlog.settings import Settings
 from server.http.access import client_of
 from server.http.bodies import Whole
-from server.http.connection import Connection, Door, Served, no_session
+from server.http.connection import Connection, Door, Served, agreed, no_session
 from server.http.errors import refused
 from server.rights.grants import Grant
 
@@ -110,7 +108,7 @@ class Connections:
                     start = message
                     return
                 if start is not None:
-                    version = _agreed(message)
+                    version = agreed(message)
                     if version is not None:
                         opened = Headers(raw=start["headers"])[MCP_SESSION_ID_HEADER]
                         self._make_room(client)
@@ -226,16 +224,3 @@ def _begun_anew(scope: Scope) -> Scope:
     """The same request for a new stream: none is kept to be resumed, and the SDK would answer nothing."""
     resumed = LAST_EVENT_ID_HEADER.encode()
     return {**scope, "headers": [each for each in scope["headers"] if each[0] != resumed]}
-
-
-def _agreed(message: Message) -> str | None:
-    """The revision of the protocol that this body of an answer to `initialize` agrees to; None if it is an error."""
-    try:
-        answer = msgspec.json.decode(message.get("body", b""), type=_Opening)
-    except msgspec.MsgspecError:
-        return None
-    return answer.result.get("protocolVersion")
-
-
-class _Opening(msgspec.Struct):
-    result: dict[str, Any]

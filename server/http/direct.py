@@ -111,6 +111,10 @@ class Direct:
         named = [] if session_id is None else [(MCP_SESSION_ID_HEADER, session_id)]
         self._session = [(name.encode(), value.encode()) for name, value in named]
 
+    def agree(self, version: str) -> None:
+        """Calls of this session are from now on of this revision."""
+        self._agreed = HandshakeForm(version)
+
     def end(self) -> None:
         """Whoever waits in the session waits no more."""
         for each in self._running:
