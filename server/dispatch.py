@@ -39,7 +39,7 @@ from server.input.arguments import decode
 from server.input.kinds import SURROGATE
 from server.listing import offered
 from server.prompts import Prompts
-from server.reading import read_in_thread, settled
+from server.reading import GivenUp, read_in_thread, settled
 from server.refusals import describe, foreseen, refuse_cursor
 from server.registry import Call, Link, Result, Tool
 from server.resources import JSON, Resources
@@ -118,7 +118,7 @@ def build_server(
                 outcome, result = await in_thread(performed)
             else:
                 outcome, result = await read_in_thread(tool.name, performed)
-        except anyio.get_cancelled_exc_class():
+        except (anyio.get_cancelled_exc_class(), GivenUp):
             outcome = CANCELLED
             raise
         finally:

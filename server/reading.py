@@ -1,5 +1,5 @@
 """Reads: begun anew where their log was replaced; those that come by the SDK run by threads, what took long the last
-time by a few, as plain calls are.
+time by a few, and only while somebody waits for them, as plain calls are.
 
 Promises that many clients who read everything hold up neither the event loop nor each other for long
 (`docs/decisions/0012`). The few wait for nothing: what would have to is begun anew by one of the many.
@@ -11,13 +11,15 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import ContextVar
 from typing import TypeVar
 
 import anyio
 from anyio.lowlevel import RunVar
+from mcp.shared.exceptions import MCPError
 
 from memlog.errors import Closed, LogReplaced, MemlogError, PutAway
-from memlog.patience import Impatient, Leave, taking
+from memlog.patience import Impatient, Leave, require_time, taking
 from memlog.storage.errors import is_elsewhere
 from server.threads import in_thread
 
@@ -31,6 +33,38 @@ SLOW_SECONDS = 0.02
 
 FEW_THREADS = max(2, min(4, os.cpu_count() or 1))
 """At work at once on what is slow."""
+
+REQUEST_CANCELLED = -32800
+"""The SDK's code, which it keeps with its HTTP."""
+
+
+class GivenUp(MCPError):
+    """A read was broken off, or not begun: nobody waits for it any more, nor will read this."""
+
+    def __init__(self) -> None:
+        super().__init__(REQUEST_CANCELLED, "Request cancelled")
+
+
+class Wanted:
+    """That somebody waits for the answer to a request. For the event loop's thread alone."""
+
+    def __init__(self) -> None:
+        self._leave: Leave | None = None
+        self.is_over = False
+
+    def leave(self, *, patient: bool) -> Leave:
+        """For a thread that reads; one that was left may still have the one before."""
+        self._leave = Leave(patient=patient)
+        return self._leave
+
+    def end(self) -> None:
+        self.is_over = True
+        if self._leave is not None:
+            self._leave.take_back()
+
+
+wanted: ContextVar[Wanted | None] = ContextVar("wanted", default=None)
+"""Of the request that is answered; None where nobody knows whether its client is still there."""
 
 _few: RunVar[anyio.CapacityLimiter] = RunVar("few")
 """Of one event loop."""
@@ -57,7 +91,8 @@ def _may_be_had(error: MemlogError) -> bool:
 
 
 async def read_in_thread(kind: str, read: Callable[[], Result]) -> Result:
-    """What `read` returns. `kind` is one of a few names."""
+    """What `read` returns. `kind` is one of a few names. Raises GivenUp where it is not `wanted` any more."""
+    request = wanted.get()
 
     def timed() -> Result:
         began = time.thread_time()
@@ -65,14 +100,27 @@ async def read_in_thread(kind: str, read: Callable[[], Result]) -> Result:
         _seconds[kind] = time.thread_time() - began
         return result
 
-    def impatient() -> Result:
-        with taking(Leave(patient=False)):
-            return timed()
+    def begin(*, patient: bool) -> Callable[[], Result]:
+        leave = Leave(patient=patient) if request is None else request.leave(patient=patient)
+
+        def begun() -> Result:
+            with taking(leave):
+                require_time()
+                return timed()
+
+        return begun
 
     if _seconds.get(kind, 0.0) > SLOW_SECONDS:
         with suppress(Impatient):
-            return await in_thread(impatient, limiter=_limiter())
-    return await in_thread(timed)
+            return await in_thread(begin(patient=False), limiter=_limiter())
+    if request is None:
+        return await in_thread(timed)
+    if request.is_over:
+        raise GivenUp
+    try:
+        return await in_thread(begin(patient=True))
+    except Impatient as left:
+        raise GivenUp from left
 
 
 def _limiter() -> anyio.CapacityLimiter:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from memlog.patience import Leave, held, require_patience, require_time
 from server import reading
 from server.addresses import GRAPH, GraphAddress
 from server.dispatch import build_server
-from server.http import direct, pace
+from server.http import direct, heeding, pace
 from server.http.app import App
 from server.registry import Arguments, Call, Result, Tool, tools
 from server.resources import Resources
@@ -74,8 +75,8 @@ class Scan:
             self.ended.append(told)
         return Result()
 
-    def leave(self) -> Leave:
-        leave = Leave()
+    def leave(self, *, patient: bool = True) -> Leave:
+        leave = Leave(patient=patient)
         self.leaves.append(leave)
         return leave
 
@@ -96,12 +97,13 @@ def scan(monkeypatch: pytest.MonkeyPatch) -> Scan:
     credentials.detectors()  # else a thread imports them, perhaps while a test ends, which warns
     scan = Scan()
     monkeypatch.setattr("server.http.app.tools", scan.tools)
-    monkeypatch.setattr(direct, "HEEDLESS_SECONDS", 0.0)
-    monkeypatch.setattr(direct, "Leave", scan.leave)
+    monkeypatch.setattr(heeding, "HEEDLESS_SECONDS", 0.0)
+    for module in (direct, reading):
+        monkeypatch.setattr(module, "Leave", scan.leave)
     return scan
 
 
-async def going(app: App, era: Era) -> Client:
+async def going(app: App, era: Era = MODERN) -> Client:
     """A client that is going to go."""
     client = Client(app, era)
     await client.open()
@@ -411,11 +413,86 @@ def test_what_waits_for_a_thread_is_not_begun_when_its_client_has_gone_unless_it
     assert scan.begun == ["writes", tool][:begun]
 
 
-def test_a_read_that_takes_too_long_is_refused_and_broken_off(scan: Scan, tmp_path: Path) -> None:
+@pytest.mark.parametrize("era", [LEGACY, "2024-11-05", MODERN])
+@pytest.mark.parametrize("stateless", [False, True])
+@pytest.mark.parametrize("slow", [False, True])
+def test_a_read_that_the_sdk_brings_is_broken_off_when_its_client_goes(
+    slow: bool,
+    stateless: bool,
+    era: Era,
+    scan: Scan,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(reading._seconds, "reads", 2 * reading.SLOW_SECONDS if slow else 0.0)
+
+    async def scenario() -> None:
+        async with app_over(tmp_path, BySdk, http_stateless=stateless) as app:
+            client, other = await going(app, era), Client(app, era)
+            await other.open()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(client.call, "reads", {})
+                await scan.has(begun=1, ended=0)
+                tasks.start_soon(other.call, "reads", {})
+                await scan.has(begun=2, ended=0)
+                assert client.gone is not None
+                client.gone.set()
+                await scan.has(begun=2, ended=1)
+                scan.over.set()
+            assert (
+                b'memlog_calls_total{outcome="CANCELLED",tool="reads"} 1.0' in app._metrics.page()
+            )
+            assert b'memlog_calls_total{outcome="ok",tool="reads"} 1.0' in app._metrics.page()
+
+    run(scenario)
+    assert scan.ended == ["broken off", "done"]
+
+
+def test_a_resource_is_read_no_further_when_its_client_goes(scanned: Scan, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with app_over(tmp_path) as app, anyio.create_task_group() as tasks:
+            client = await going(app)
+            body = request("resources/read", 1, {"uri": GRAPH.place, "_meta": ENVELOPE})
+            routed = {"Mcp_Method": "resources/read", "Mcp_Name": GRAPH.place}
+            tasks.start_soon(partial(client.post, body, **routed))
+            await scanned.has(begun=1, ended=0)
+            assert client.gone is not None
+            client.gone.set()
+            await scanned.has(begun=1, ended=1)
+
+    run(scenario)
+    assert scanned.ended == ["broken off"]
+
+
+def test_a_read_that_the_sdk_brings_is_not_begun_when_its_client_has_gone(
+    scanned: Scan, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        async with app_over(tmp_path, BySdk) as app, anyio.create_task_group() as tasks:
+            for number in range(reading.FEW_THREADS):
+                tasks.start_soon(call_by_sdk, app, number)
+            await scanned.has(begun=reading.FEW_THREADS, ended=0)
+            client = await going(app)
+            tasks.start_soon(client.call, "reads", {})
+            while len(scanned.leaves) <= reading.FEW_THREADS:
+                await anyio.sleep(0.001)
+            assert client.gone is not None
+            client.gone.set()
+            await scanned.leave_is_back()
+            scanned.over.set()
+
+    run(scenario)
+    assert len(scanned.begun) == reading.FEW_THREADS
+
+
+@pytest.mark.parametrize("kind", [App, BySdk])
+def test_a_read_that_takes_too_long_is_refused_and_broken_off(
+    kind: type[App], scan: Scan, tmp_path: Path
+) -> None:
     answers: list[Answer] = []
 
     async def scenario() -> None:
-        async with app_over(tmp_path, http_request_seconds=0.1) as app:
+        async with app_over(tmp_path, kind, http_request_seconds=0.1) as app:
             client = Client(app, MODERN)
             await client.open()
 
@@ -430,11 +507,14 @@ def test_a_read_that_takes_too_long_is_refused_and_broken_off(scan: Scan, tmp_pa
     assert (answers[0].status, scan.ended) == (504, ["broken off"])
 
 
-def test_what_is_begun_for_others_too_is_done_to_its_end(scan: Scan, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [App, BySdk])
+def test_what_is_begun_for_others_too_is_done_to_its_end(
+    kind: type[App], scan: Scan, tmp_path: Path
+) -> None:
     scan.before = require_patience
 
     async def scenario() -> None:
-        async with app_over(tmp_path) as app, anyio.create_task_group() as tasks:
+        async with app_over(tmp_path, kind) as app, anyio.create_task_group() as tasks:
             client = await going(app, MODERN)
             tasks.start_soon(client.call, "reads", {})
             await scan.has(begun=1, ended=0)

@@ -33,6 +33,11 @@ class Whole:
             return {"type": "http.request", "body": self.body, "more_body": False}
         return await self._receive()
 
+    async def gone(self) -> None:
+        """Waits until the client is, or was answered."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
 
 class _OnItsWay:
     """One body. `refusal` is why it is waited for no longer, if not for its time."""

@@ -28,6 +28,8 @@ from server.calls import is_untraced
 from server.http.bodies import Whole
 from server.http.direct import Direct
 from server.http.errors import refused
+from server.http.heeding import heeding
+from server.reading import Wanted, wanted
 from server.rights.grants import Grant
 from server.stdio.wire import encode, fill_in, odd_id
 
@@ -134,9 +136,14 @@ class Connection:
             send = self._noting_what_is_agreed(send)
         named = set() if asked is None else {asked}
         self._asked |= named
+        waits = Wanted()
+        before = wanted.set(waits)
         try:
-            await self._hand_over(scope, receive, send)
+            with heeding(receive, waits.end):
+                await self._hand_over(scope, receive, send)
         finally:
+            wanted.reset(before)
+            waits.end()
             self._asked -= named
 
     def _noting_what_is_agreed(self, send: Send) -> Send:

@@ -44,18 +44,16 @@ from mcp_types import (
 )
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_MODERN_VERSION
 from starlette.requests import Request
-from starlette.types import Receive, Scope, Send
+from starlette.types import Scope, Send
 
 from memlog.patience import LONG_SECONDS, Impatient, Leave, require_time, taking
 from server.calls import Calls, EnvelopedForm, Form, HandshakeForm, PlainCall, Told, plain_call
 from server.dispatch import CANCELLED, Called
 from server.http.bodies import Whole
+from server.http.heeding import heeding
 from server.http.pace import TURN_SECONDS_MAX, Pace, Threads, Who
 from server.stdio.wire import Refused, decode, encode
 from server.threads import NoThread
-
-HEEDLESS_SECONDS = 0.25
-"""After which it is heeded whether the client of a read is still there: hardly any takes as long."""
 
 ACCEPT_BYTES_MAX = 200
 """Of an Accept header that is looked at here, and kept."""
@@ -77,6 +75,9 @@ class _Running:
         self.who: Who = "many"
         self.leave = Leave()
         """Taken back when nobody waits for it any more."""
+
+    def give_up(self) -> None:
+        self.leave.take_back()
 
 
 class _Ran(NamedTuple):
@@ -145,7 +146,7 @@ class Direct:
         await self._answer_in_session(call, form, self._session, receive, send)
         return True
 
-    async def _answer_enveloped(self, call: PlainCall, receive: Receive, send: Send) -> None:
+    async def _answer_enveloped(self, call: PlainCall, receive: Whole, send: Send) -> None:
         told = await self._told(call, self._enveloped, receive)
         assert told is not None, "it belongs to no session that could end"
         status = 200 if told.error is None else ERROR_CODE_HTTP_STATUS.get(told.error.code, 200)
@@ -158,7 +159,7 @@ class Direct:
         call: PlainCall,
         form: HandshakeForm,
         session: list[_Header],
-        receive: Receive,
+        receive: Whole,
         send: Send,
     ) -> None:
         told = await self._told(call, form, receive)
@@ -167,7 +168,7 @@ class Direct:
         headers = [(b"content-type", _JSON), *session, (b"content-length", length)]
         await _send(send, status, headers, message)
 
-    async def _told(self, call: PlainCall, form: Form, receive: Receive) -> Told | None:
+    async def _told(self, call: PlainCall, form: Form, receive: Whole) -> Told | None:
         """The answer of the tool, made by a thread or at once; None where the session ended first."""
         loop = asyncio.get_running_loop()
         running = _Running(call, form, loop.create_future())
@@ -178,12 +179,11 @@ class Direct:
             elif self._done_at_once(running):
                 return await running.told
         self._hand_over(running)
-        heeding = loop.call_later(HEEDLESS_SECONDS, _heed, receive, running)
         try:
-            return await running.told
+            with heeding(receive, running.give_up):
+                return await running.told
         finally:
-            heeding.cancel()
-            running.leave.take_back()
+            running.give_up()
 
     def _done_at_once(self, running: _Running) -> bool:
         """Runs a call that will be quick in this thread, unless it would have to wait for something."""
@@ -314,18 +314,6 @@ def _is_routed(headers: dict[bytes, bytes], call: PlainCall) -> bool:
         headers.get(MCP_METHOD_HEADER.encode()) == b"tools/call"
         and headers.get(MCP_NAME_HEADER.encode()) == call.tool.encode()
     )
-
-
-def _heed(receive: Receive, running: _Running) -> None:
-    """Takes back the leave of a call when its client goes."""
-    heeding = asyncio.get_running_loop().create_task(_gone(receive, running))
-    running.told.add_done_callback(lambda _: heeding.cancel())
-
-
-async def _gone(receive: Receive, running: _Running) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    running.leave.take_back()
 
 
 def _settle(told: asyncio.Future[Told | None], answer: Told | None) -> None:
