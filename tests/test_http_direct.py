@@ -568,11 +568,12 @@ def test_nobody_cancels_the_call_of_another(kind: type[App], gate: Gate, tmp_pat
         assert "result" in run(lambda: scenario(era, stateless)).json  # noqa: B023
 
 
-def test_two_calls_of_a_session_under_one_id_are_both_answered(gate: Gate, tmp_path: Path) -> None:
-    """Of the SDK's, one waits until its time is over."""
-
+@pytest.mark.parametrize(("kind", "status"), [(App, 200), (BySdk, 409)])
+def test_two_calls_of_a_session_under_one_id_are_both_answered_unless_they_are_the_sdks(
+    kind: type[App], status: int, gate: Gate, tmp_path: Path
+) -> None:
     async def scenario() -> tuple[Answer, Answer]:
-        async with app_over(tmp_path) as app:
+        async with app_over(tmp_path, kind) as app:
             client = Client(app, LEGACY)
             await client.open()
             second: list[Answer] = []
@@ -585,6 +586,7 @@ def test_two_calls_of_a_session_under_one_id_are_both_answered(gate: Gate, tmp_p
 
     first, second = run(scenario)
     assert "result" in first.json and "error" in second.json
+    assert (first.status, second.status) == (200, status)
 
 
 @KINDS
