@@ -25,7 +25,6 @@ from server.http import direct, heeding, pace
 from server.http.app import App
 from server.registry import Arguments, Call, Result, Tool, tools
 from server.resources import Resources
-from server.rights import credentials
 from tests.asgi import LEGACY, MODERN, Answer, BySdk, Client, app_over, ask, request
 from tests.connected import run
 from tests.served import ENVELOPE, Era
@@ -94,7 +93,6 @@ class Scan:
 
 @pytest.fixture
 def scan(monkeypatch: pytest.MonkeyPatch) -> Scan:
-    credentials.detectors()  # else a thread imports them, perhaps while a test ends, which warns
     scan = Scan()
     monkeypatch.setattr("server.http.app.tools", scan.tools)
     monkeypatch.setattr(heeding, "HEEDLESS_SECONDS", 0.0)
