@@ -85,6 +85,12 @@ class Scan:
             while not self.leaves[-1].is_back:
                 await anyio.sleep(0.001)
 
+    async def has_come(self, calls: int) -> None:
+        """That so many were given leave, be they begun or not."""
+        with anyio.fail_after(DEADLINE_S):
+            while len(self.leaves) < calls:
+                await anyio.sleep(0.001)
+
     async def has(self, begun: int, ended: int) -> None:
         with anyio.fail_after(DEADLINE_S):
             while (len(self.begun), len(self.ended)) != (begun, ended):
@@ -400,8 +406,7 @@ def test_what_waits_for_a_thread_is_not_begun_when_its_client_has_gone_unless_it
             tasks.start_soon(first.call, "writes", {})
             await scan.has(begun=1, ended=0)
             tasks.start_soon(second.call, tool, {})
-            while len(scan.leaves) < 2:
-                await anyio.sleep(0.001)
+            await scan.has_come(calls=2)
             assert second.gone is not None
             second.gone.set()
             await scan.leave_is_back()
@@ -472,8 +477,7 @@ def test_a_read_that_the_sdk_brings_is_not_begun_when_its_client_has_gone(
             await scanned.has(begun=reading.FEW_THREADS, ended=0)
             client = await going(app)
             tasks.start_soon(client.call, "reads", {})
-            while len(scanned.leaves) <= reading.FEW_THREADS:
-                await anyio.sleep(0.001)
+            await scanned.has_come(calls=reading.FEW_THREADS + 1)
             assert client.gone is not None
             client.gone.set()
             await scanned.leave_is_back()

@@ -6,6 +6,7 @@ A fact that was superseded is named as a living one is: by id or by exact text.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from msgspec import UNSET
 
@@ -50,14 +51,20 @@ def rated(
     )
 
 
+class _Retired(NamedTuple):
+    """What an entity has no more: the facts that were superseded, by their text, and the texts that were deleted."""
+
+    superseded: dict[str, list[Observation]]
+    deleted: set[str]
+
+
 class Superseded:
     """The facts that were superseded, for one command: those of an entity are read once, however many it names."""
 
     def __init__(self, state: State) -> None:
         self._state = state
         self._near = Suggestions()
-        self._said: dict[str, dict[str, list[Observation]]] = {}
-        self._deleted: dict[str, set[str]] = {}
+        self._retired: dict[str, _Retired] = {}
         self._ends: dict[str, Observation] = {}
 
     def by(self, content: str, wanted: str, facts: Facts) -> bool:
@@ -90,8 +97,7 @@ class Superseded:
         mine = named if named is not None and named.entity_id == facts.entity_id else None
         text = wanted if mine is None else mine.content
         near = self._near.did_you_mean(text, facts, facts.contents)
-        self._said_once(facts.entity_id)
-        if canonical(text) in self._deleted[facts.entity_id]:
+        if canonical(text) in self._retired_of(facts.entity_id).deleted:
             instead = f"{near} If not, {ADD_IT}" if near else ADD_IT.capitalize()
             return f"It was deleted. {instead}"
         suggestion = near or "Pass the id or the exact text of a living observation of this entity."
@@ -106,18 +112,17 @@ class Superseded:
         named = self._state.observation(wanted) if len(wanted) <= ID_MAX else None
         if named is not None and named.superseded_by is not None:
             return [named] if self._end(named).entity_id == facts.entity_id else []
-        return self._said_once(facts.entity_id).get(canonical(wanted), [])
+        return self._retired_of(facts.entity_id).superseded.get(canonical(wanted), [])
 
-    def _said_once(self, entity_id: str) -> dict[str, list[Observation]]:
-        if entity_id not in self._said:
-            by_text = self._said.setdefault(entity_id, {})
-            deleted = self._deleted.setdefault(entity_id, set())
+    def _retired_of(self, entity_id: str) -> _Retired:
+        if entity_id not in self._retired:
+            retired = self._retired.setdefault(entity_id, _Retired({}, set()))
             for row in self._state.retired_observations(entity_id):
                 if row.superseded_by is not None:
-                    by_text.setdefault(canonical(row.content), []).append(row)
+                    retired.superseded.setdefault(canonical(row.content), []).append(row)
                 else:
-                    deleted.add(canonical(row.content))
-        return self._said[entity_id]
+                    retired.deleted.add(canonical(row.content))
+        return self._retired[entity_id]
 
     def _elsewhere(self, named: Observation, facts: Facts) -> str | None:
         """Of which other entity it is a fact, if it is one still."""

@@ -94,7 +94,7 @@ _NOTHING = _Worded([], [], False)
 
 _STRICT = (
     'Nothing is as the query demands it by its AND, OR, NOT, "phrase" or prefix*. Without these, any of its '
-    "words is enough, and meaning counts too."
+    "words is enough."
 )
 
 
