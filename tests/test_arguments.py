@@ -10,8 +10,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from memlog.errors import InvalidParameter, LimitExceeded, MemlogError
+from memlog.settings import TOOLSETS
 from server.input.arguments import decode
 from server.input.diagnosis import LEVELS_MAX, spellings
+from server.registry import Tool, tools
 from tests.asked import PERSON, SAVE, Create, Meeting, Person, Save, Tree, problem, refusal
 
 
@@ -60,6 +62,22 @@ def test_null_for_an_optional_key_is_as_if_it_had_not_been_given() -> None:
     sent = {"entities": [PERSON], "ifExists": None, "threadId": None}
     assert decode(sent, Create) == decode({"entities": [PERSON]}, Create)
     assert decode({**SAVE, "limit": None, "tags": None}, Save) == decode(SAVE, Save)
+
+
+def test_an_empty_string_for_an_optional_key_is_as_if_it_had_not_been_given() -> None:
+    sent = {"entities": [PERSON], "ifExists": "", "threadId": ""}
+    assert decode(sent, Create) == decode({"entities": [PERSON]}, Create)
+    assert decode({**SAVE, "limit": "", "tags": "", "as_of": ""}, Save) == decode(SAVE, Save)
+
+
+@pytest.mark.parametrize("tool", tools(TOOLSETS).values(), ids=lambda tool: tool.name)
+def test_every_optional_key_of_every_tool_may_be_an_empty_string(tool: Tool) -> None:
+    fields = msgspec.structs.fields(tool.arguments)
+    optional = {field.encode_name for field in fields if not field.required}
+    try:
+        assert decode(dict.fromkeys(optional, ""), tool.arguments) == tool.arguments()
+    except MemlogError as refused:
+        assert not optional & {each.path for each in refused.problems}
 
 
 def test_a_whole_float_is_an_integer() -> None:

@@ -45,8 +45,8 @@ def decode(arguments: Mapping[str, Any] | None, into: type[T]) -> T:
     """`arguments` as `into`, which forbids unknown fields and so do the structs within.
 
     Every key is taken in camelCase and snake_case and under `into.aliases`, a ClassVar from
-    other names to canonical ones. 10.0 is taken for an integer. null is taken for every optional
-    key; where the type has no place for it, the key counts as not given.
+    other names to canonical ones. 10.0 is taken for an integer. null and "" are taken for every
+    optional key: "", and null where the type has no place for it, count as not given.
     """
     plan = _plan(into)
     raw: Any = {} if arguments is None else arguments
@@ -72,7 +72,8 @@ def _odd(raw: Any, plan: _Plan) -> bool:
     """Whether `raw`, of the right shape, may hold something that no argument may hold."""
     encoded = _encode_json(raw)
     if (
-        (b"\\" in encoded and _ESCAPED_CONTROL.search(encoded))
+        b'""' in encoded
+        or (b"\\" in encoded and _ESCAPED_CONTROL.search(encoded))
         or b"\x7f" in encoded
         or (b"\xc2" in encoded and _C1_CONTROL.search(encoded))
     ):

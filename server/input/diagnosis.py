@@ -228,8 +228,8 @@ class Diagnosis:
                 name = field.encode_name
                 self.report(place.down(key), value, wording.twice, name, given[at], key)
             given.setdefault(at, key)
-            if value is None and not field.required and not kinds.nullable(field.type):
-                continue  # models write null for "not given", and here it can say nothing else
+            if not field.required and _says_nothing(value, field.type):
+                continue
             known = self.count
             within = self.walk(value, field.type, place.held(key, field, kind.cls))
             mended[field.encode_name] = within
@@ -361,6 +361,11 @@ _FAULTS = (
     (kinds.SURROGATE, wording.lone_surrogate),
     (CONTROL, control_character),
 )
+
+
+def _says_nothing(value: Any, kind: mi.Type) -> bool:
+    """Models and the forms of clients write null and "" for "not given": of an optional key they can mean no more."""
+    return value == "" or (value is None and not kinds.nullable(kind))
 
 
 def _fits(value: int, kind: mi.Type) -> bool:
