@@ -40,7 +40,8 @@ def tools_page() -> str:
         "# Tools",
         _GENERATED,
         'Every key is also taken in the other case (`entity_type` for `entityType`), and null or `""` for a key that '
-        "may be absent says as much as leaving it out. A failure is a result "
+        "may be absent says as much as leaving it out. Where no string may stand, one that holds as JSON what may "
+        '(`"10"`, `"[…]"`) is taken for that. A failure is a result '
         "with `isError` and `error.code`, `error.message`, `error.suggestion` and `error.problems`, and the `project` "
         "that the call came into. "
         "Below each tool stands what it answers: strings by their name alone, `?` after what may be absent.",

@@ -80,6 +80,36 @@ def test_every_optional_key_of_every_tool_may_be_an_empty_string(tool: Tool) -> 
         assert not optional & {each.path for each in refused.problems}
 
 
+def test_a_string_that_holds_as_json_what_belongs_there_is_taken_for_that_at_any_depth() -> None:
+    person = {**PERSON, "observations": ["danced", '["x"]']}
+    whole = decode({"entities": [person]}, Create)
+    assert decode({"entities": json.dumps([person])}, Create) == whole
+    assert decode({"entities": [json.dumps(person)]}, Create) == whole
+    quoted = {**person, "observations": f"\n{json.dumps(person['observations'])} "}
+    assert decode({"entities": json.dumps([quoted])}, Create) == whole
+    numbers = {"confidence": "0.5", "limit": "10", "final": "true", "tags": '["tea"]'}
+    meant = {"confidence": 0.5, "limit": 10, "final": True, "tags": ["tea"]}
+    assert decode({**SAVE, **numbers}, Save) == decode({**SAVE, **meant}, Save)
+
+
+def test_a_string_stays_one_where_one_may_stand() -> None:
+    assert decode({**SAVE, "content": '{"x": 1}', "asOf": "5"}, Save).content == '{"x": 1}'
+    assert decode({**SAVE, "asOf": "5"}, Save).as_of == "5"
+    assert decode({"entities": [{**PERSON, "name": "[1]"}]}, Create).entities[0].name == "[1]"
+
+
+def test_what_a_string_holds_is_looked_at_like_all_else() -> None:
+    assert (
+        problem({"entities": json.dumps([{**PERSON, "name": "\0"}])}, Create).path
+        == "entities[0].name"
+    )
+    assert problem({**SAVE, "tags": '["Green Tea"]'}, Save).path == "tags[0]"
+    deep = f"{'[' * 100_000}{']' * 100_000}"
+    assert problem({"entities": deep}, Create).path == "entities"
+    deep = "[" * LEVELS_MAX + "]" * LEVELS_MAX
+    assert problem({"entities": f'[{{"name": "x", "entityType": {deep}}}]'}, Create).path
+
+
 def test_a_whole_float_is_an_integer() -> None:
     limit = decode({**SAVE, "limit": 10.0}, Save).limit
     assert (limit, type(limit)) == (10, int)

@@ -26,10 +26,10 @@ MISTAKES: list[tuple[type[msgspec.Struct], dict[str, Any], str, str, str]] = [
      'Add "entityType": "person".'),
     (Create, {"entities": None}, "entities", "expected a list of objects, got null", "john-doe"),
     (Create, {"entities": PERSON}, "entities", "got an object", "Pass a list: [{…}]"),
-    (Create, {"entities": '[{"name": "Jon"}]'}, "entities", "got the string",
-     "Pass the array itself, not a string"),
-    (Create, {"entities": [json.dumps(PERSON)]}, "entities[0]", "expected an object",
-     "Pass the object itself, not a string"),
+    (Create, {"entities": '[{"name": "Jon"}]'}, "entities[0].entityType", "required, but missing",
+     'Add "entityType": "person".'),
+    (Create, {"entities": json.dumps(PERSON)}, "entities", "got the string", "Pass a list"),
+    (Create, {"entities": '[{"name": "Jo'}, "entities", "got the string", "Pass a list"),
     (Create, {"entities": ["Jon"]}, "entities[0]", "expected an object, got the string", "person"),
     (Create, {"entities": [PERSON | {"observations": "danced"}]}, "entities[0].observations",
      'expected a list of strings, got the string "danced"', 'Pass a list: ["danced"]'),
@@ -55,8 +55,8 @@ MISTAKES: list[tuple[type[msgspec.Struct], dict[str, Any], str, str, str]] = [
     (Create, {"entities": [PERSON], "ifExists": "?"}, "ifExists", '"merge", "replace", "skip"',
      'Pass "merge"'),
     (Create, {"entities": [PERSON], "ifExists": 1}, "ifExists", "got the number 1", "merge"),
-    (Save, SAVE | {"confidence": "0.5"}, "confidence", 'got the string "0.5"',
-     "Pass 0.5 without quotes."),
+    (Save, SAVE | {"confidence": "85"}, "confidence", "85 is out of range", "from 0 to 1"),
+    (Save, SAVE | {"confidence": "85 %"}, "confidence", 'got the string "85 %"', "example 0.9"),
     (Save, SAVE | {"confidence": "high"}, "confidence", 'got the string "high"', "example 0.9"),
     (Save, SAVE | {"confidence": True}, "confidence", "expected a number, got true", "0.9"),
     (Save, SAVE | {"confidence": None}, "confidence", "expected a number, got null", "0.9"),
@@ -66,9 +66,10 @@ MISTAKES: list[tuple[type[msgspec.Struct], dict[str, Any], str, str, str]] = [
     (Save, SAVE | {"weight": float("inf")}, "weight", "Infinity is not", "finite"),
     (Save, SAVE | {"weight": 10**400}, "weight", "too large", "Pass a smaller number."),
     (Save, SAVE | {"limit": 10.5}, "limit", "got the number 10.5", "10 or 11"),
-    (Save, SAVE | {"limit": "10"}, "limit", "expected an integer", "Pass 10 without quotes."),
+    (Save, SAVE | {"limit": "ten"}, "limit", "expected an integer", "Pass an integer"),
+    (Save, SAVE | {"limit": "10.5"}, "limit", 'got the string "10.5"', "Pass an integer"),
     (Save, SAVE | {"limit": 0}, "limit", "0 is out of range", "an integer from 1 to 50"),
-    (Save, SAVE | {"final": "true"}, "final", "expected true or false", "true without quotes"),
+    (Save, SAVE | {"final": "1"}, "final", "expected true or false", "true"),
     (Save, SAVE | {"asOf": 2**64}, "asOf", "an integer of 65 bits is too large",
      "Pass an integer from -9223372036854775808 to 18446744073709551615."),
     (Save, SAVE | {"asOf": {}}, "asOf", "expected a string or an integer, got an object", "Pass"),
@@ -81,8 +82,8 @@ MISTAKES: list[tuple[type[msgspec.Struct], dict[str, Any], str, str, str]] = [
     (Save, SAVE | {"content": {"n": -(2**64)}}, "content.n", "too large", "string"),
     (Save, SAVE | {"content": {"a key": "\0"}}, 'content["a key"]', "U+0000 (NUL)", "Remove"),
     (Meeting, {"when": "tomorrow"}, "when", "Invalid RFC3339", ""),
-    (Meeting, {"when": "2025-01-01T00:00:00Z", "attendees": {"jon": "1"}}, "attendees.jon",
-     "expected an integer", "Pass 1 without quotes."),
+    (Meeting, {"when": "2025-01-01T00:00:00Z", "attendees": {"jon": "one"}}, "attendees.jon",
+     "expected an integer", "Pass an integer"),
 ]  # fmt: skip
 
 
@@ -188,8 +189,6 @@ def test_problems_beyond_the_first_fifty_are_counted() -> None:
 def test_arguments_that_are_no_object_are_refused() -> None:
     for sent in ([], [PERSON], "x", 5, True):
         assert problem(sent, Create).path == "arguments"
-    found = problem('{"entities": []}', Create)
-    assert (found.suggestion or "").startswith("Pass the object itself")
 
 
 def test_errors_stay_short_however_large_the_request() -> None:

@@ -45,7 +45,8 @@ def decode(arguments: Mapping[str, Any] | None, into: type[T]) -> T:
     """`arguments` as `into`, which forbids unknown fields and so do the structs within.
 
     Every key is taken in camelCase and snake_case and under `into.aliases`, a ClassVar from
-    other names to canonical ones. 10.0 is taken for an integer. null and "" are taken for every
+    other names to canonical ones. 10.0 is taken for an integer; where no string may stand, one
+    that holds as JSON what may (`"10"`, `"[…]"`) is taken for that. null and "" are taken for every
     optional key: "", and null where the type has no place for it, count as not given.
     """
     plan = _plan(into)

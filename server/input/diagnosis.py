@@ -209,6 +209,9 @@ class Diagnosis:
         return value
 
     def _mistyped(self, value: Any, annotated: mi.Type, place: Place) -> Any:
+        """Some clients send what is no string as one that holds it as JSON: that is taken, and all else reported."""
+        if isinstance(value, str) and (meant := kinds.unquoted(annotated, value)) is not None:
+            return self.walk(meant, annotated, place)
         self.report(place, value, wording.wrong_type, annotated, value)
         return value
 

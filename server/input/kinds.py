@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
 from msgspec import inspect as mi
 
 from memlog.controls import CONTROL
@@ -84,6 +85,15 @@ def suits(kind: mi.Type, value: Any) -> bool:
         return any(type(each) is type(value) for each in kind.values)
     test = SUITS.get(type(kind))
     return value is not None if test is None else test(value)
+
+
+def unquoted(kind: mi.Type, text: str) -> Any:
+    """What `text` holds as JSON, where that is of the JSON type that `kind` wants; otherwise None."""
+    try:
+        value = msgspec.json.decode(text.strip())
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    return value if suits(kind, value) else None
 
 
 def metadata(kind: mi.Type) -> Iterator[mi.Metadata]:

@@ -197,10 +197,6 @@ def wrong_type(kind: mi.Type, value: Any) -> Words:
 
 
 def _mended(kind: mi.Type, value: Any) -> str | None:
-    if isinstance(value, str):
-        meant = _parsed(value)
-        if meant is not None and suits(kind, meant):
-            return _unquoted(value, meant)
     for each in map(bare, members(kind)):
         if isinstance(each, mi.ListType) and suits(each.item_type, value):
             return f"Pass a list: [{_as_items(value, each.item_type)}]"
@@ -223,13 +219,6 @@ def _mended(kind: mi.Type, value: Any) -> str | None:
     return f"Pass {wanted}" + (f", for example {sample}." if sample != EMPTY else ".")
 
 
-def _unquoted(text: str, meant: Any) -> str:
-    if not isinstance(meant, (list, dict)):
-        return f"Pass {shown(text.strip())} without quotes."
-    what = "array" if isinstance(meant, list) else "object"
-    return f"Pass the {what} itself, not a string that holds it as JSON: {shown(text)}"
-
-
 def _inner(value: Any) -> str:
     if isinstance(value, (list, dict)):
         return "[…]" if isinstance(value, list) else "{…}"
@@ -246,13 +235,6 @@ def _as_items(value: Any, item: mi.Type) -> str:
     parts = [_matching(part, pattern) for part in value.split(",") if part.strip()]
     fitting = [quoted(part) for part in parts if part is not None]
     return ",".join(fitting) if fitting and len(fitting) == len(parts) else example(item)
-
-
-def _parsed(text: str) -> Any:
-    try:
-        return msgspec.json.decode(text.strip())
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return None
 
 
 def missing(name: str, kind: mi.Type) -> Words:
