@@ -133,7 +133,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     http_request_seconds: Annotated[float, Meta(gt=0)] = 60.0
     http_patience_seconds: Annotated[float, Meta(gt=0)] = 15.0
     http_sessions_max: Annotated[int, Meta(ge=1)] = 1_000
-    http_session_seconds: Annotated[float, Meta(gt=0)] = 1_800.0
+    http_session_seconds: Annotated[float, Meta(gt=0)] = 86_400.0
 
 
 SETTINGS = (

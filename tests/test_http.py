@@ -80,6 +80,21 @@ def test_a_session_that_was_ended_is_unknown(server: HttpServer) -> None:
     assert (answer.status, answer.json["error"]["message"]) == (404, "There is no such session")
 
 
+def test_who_shakes_hands_under_an_id_that_is_no_longer_known_gets_a_new_session(
+    server: HttpServer,
+) -> None:
+    """As clients do that keep the id of before the server was started again."""
+    client = HttpClient(server, "2025-11-25")
+    lost = client.headers["Mcp-Session-Id"]
+    assert server.ask("DELETE", "/mcp", b"", client.headers).status == 200
+    introduced = {"name": "test", "version": "1"}
+    shaken = {"protocolVersion": client.era, "capabilities": {}, "clientInfo": introduced}
+    opened = client.request("initialize", **shaken)
+    assert (opened.status, opened.headers["mcp-session-id"] != lost) == (200, True)
+    client.headers["Mcp-Session-Id"] = opened.headers["mcp-session-id"]
+    assert client("get_current_project")["project"] == "default"
+
+
 def test_a_session_that_ends_while_it_is_given_requests_is_unknown_to_them(
     server: HttpServer,
 ) -> None:

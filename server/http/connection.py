@@ -191,6 +191,12 @@ def no_session() -> Response:
     )
 
 
+def opens(body: bytes) -> bool:
+    """Whether this is a request for a session."""
+    message = _message(body)
+    return isinstance(message, JSONRPCRequest) and message.method == "initialize"
+
+
 def agreed(message: Message) -> str | None:
     """The revision of the protocol that this body of an answer to `initialize` agrees to; None if it is an error."""
     try:

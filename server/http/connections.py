@@ -27,7 +27,7 @@ from starlette.types import Message, Scope, Send
 from memlog.settings import Settings
 from server.http.access import client_of
 from server.http.bodies import Whole
-from server.http.connection import Connection, Door, Served, agreed, no_session
+from server.http.connection import Connection, Door, Served, agreed, no_session, opens
 from server.http.errors import refused
 from server.rights.grants import Grant
 
@@ -70,7 +70,8 @@ class Connections:
     async def handle(self, scope: Scope, receive: Whole, send: Send, door: Door) -> None:
         headers = Headers(scope=scope)
         if LAST_EVENT_ID_HEADER in headers:
-            scope = _begun_anew(scope)
+            # no stream is kept to be resumed, and the SDK would answer nothing
+            scope = _without(scope, LAST_EVENT_ID_HEADER)
         version = headers.get(MCP_PROTOCOL_VERSION_HEADER)
         session_id = headers.get(MCP_SESSION_ID_HEADER)
         later = version and version not in HANDSHAKE_PROTOCOL_VERSIONS
@@ -133,7 +134,10 @@ class Connections:
     ) -> None:
         connection = self._sessions.get(session_id)
         if connection is None or connection.door != door:
-            await no_session()(scope, receive, send)
+            if opens(receive.body):  # of who lost its session, and does not leave out its id
+                await self._begin(_without(scope, MCP_SESSION_ID_HEADER), receive, send, door)
+            else:
+                await no_session()(scope, receive, send)
             return
         await connection.handle(scope, receive, send)
         if scope["method"] == "DELETE":
@@ -220,7 +224,6 @@ class Connections:
         return idle or not self._still_holds(connection.door.grant)
 
 
-def _begun_anew(scope: Scope) -> Scope:
-    """The same request for a new stream: none is kept to be resumed, and the SDK would answer nothing."""
-    resumed = LAST_EVENT_ID_HEADER.encode()
-    return {**scope, "headers": [each for each in scope["headers"] if each[0] != resumed]}
+def _without(scope: Scope, header: str) -> Scope:
+    left_out = header.encode()
+    return {**scope, "headers": [each for each in scope["headers"] if each[0] != left_out]}
