@@ -362,7 +362,7 @@ def test_a_project_of_a_path_is_not_called_missing_where_nobody_can_tell(tmp_pat
     ("method", "headers", "status"),
     [
         ("POST", {"Accept": "text/html"}, 406),
-        ("POST", {"Accept": "text/event-stream"}, 406),
+        ("POST", {"Accept": "text/html, application/xml"}, 406),
         ("POST", {"Content-Type": "text/plain"}, 400),
         ("POST", {"Content-Type": ""}, 400),
         ("POST", {"MCP-Protocol-Version": "1999-01-01"}, 400),
@@ -388,6 +388,46 @@ def test_each_refusal_is_json_with_its_status(
     assert answer.headers["content-type"] == "application/json"
     assert answer.json["error"]["message"]
     assert ("allow" in answer.headers) == (answer.status == 405)
+
+
+@WIRE_ERAS
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [("tools/call", {"name": "list_projects", "arguments": {}}), ("prompts/list", {})],
+    ids=["the short way", "the SDK's"],
+)
+def test_who_accepts_events_alone_gets_the_same_answer_as_one(
+    server: HttpServer, era: Era, method: str, params: dict[str, Any]
+) -> None:
+    client = HttpClient(server, era)
+    body = request(method, 1, {**params, "_meta": ENVELOPE})
+    head = {**client.headers, "MCP-Protocol-Version": era, "Mcp-Method": method}
+    head |= {"Mcp-Name": params["name"]} if "name" in params else {}
+    plain = server.ask("POST", "/mcp", body, head)
+    event = server.ask("POST", "/mcp", body, {**head, "Accept": "text/event-stream"})
+    assert (event.status, event.headers["content-type"]) == (200, "text/event-stream")
+    assert event.body == b"event: message\ndata: " + plain.body + b"\n\n"
+    assert plain.json["result"]
+
+
+def test_a_session_can_be_led_by_who_accepts_events_alone(server: HttpServer) -> None:
+    client = HttpClient(server)
+    client.headers["Accept"] = "text/event-stream"
+    introduced = {"name": "test", "version": "1"}
+    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": introduced}
+    opened = client.post(request("initialize", 1, params))
+    assert opened.body.startswith(b'event: message\ndata: {"jsonrpc":"2.0","id":1,"result":')
+    client.headers["Mcp-Session-Id"] = opened.headers["mcp-session-id"]
+    assert client.post(b'{"jsonrpc":"2.0","method":"notifications/initialized"}').status == 202
+    refused = client.post(b'{"jsonrpc":"2.0"}')
+    assert (refused.status, refused.headers["content-type"]) == (400, "application/json")
+
+
+@WIRE_ERAS
+def test_who_says_nothing_of_what_is_accepted_accepts_all(server: HttpServer, era: Era) -> None:
+    client = HttpClient(server, era)
+    del client.headers["Accept"]
+    assert client("list_projects")["projects"]
 
 
 @WIRE_ERAS

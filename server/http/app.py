@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from http import HTTPStatus
@@ -45,6 +45,7 @@ from server.http.errors import InJson, refused
 from server.http.hosts import METHODS, KnownHosts, answering_pages
 from server.http.limits import Limits, Rates
 from server.http.logs import Logged
+from server.http.media import negotiated
 from server.http.metrics import Metrics
 from server.http.oauth import ADDRESS, SCOPES, NoKeys
 from server.http.pace import Pace, Threads
@@ -153,7 +154,7 @@ class App:
             )
             await answer(scope, receive, send)
             return
-        scope["headers"] = _with_media_types_as_compared(scope["headers"])
+        send = negotiated(scope, send)
         door = Door(grant, None if project is None else canonical(project))
         await self._connections.handle(scope, receive, send, door)
 
@@ -307,20 +308,6 @@ def _can_be_made(project: str) -> bool:
     except MemlogError:
         return False
     return True
-
-
-def _with_media_types_as_compared(
-    headers: Sequence[tuple[bytes, bytes]],
-) -> list[tuple[bytes, bytes]]:
-    """Media types are the same in whatever case (RFC 9110, 8.3.1); the SDK knows them in small letters. Those that are
-    accepted may stand in several lines (5.3), of which the SDK reads the first."""
-    accepted = [value for name, value in headers if name == b"accept"]
-    others = [
-        (name, value.lower() if name == b"content-type" else value)
-        for name, value in headers
-        if name != b"accept"
-    ]
-    return [*others, (b"accept", b", ".join(accepted))] if accepted else others
 
 
 class _Routes(Starlette):
