@@ -241,6 +241,7 @@ ODD_HEADERS: list[dict[str, str | None]] = [
     {"mcp-param-names": "Jon"},
     {"accept": None},
     {"accept": "text/event-stream"},
+    {"accept": "text/html"},
     {"accept": "text/html, application/json;q=0.5"},
     {"accept": "application/*"},
     {"accept": "*/*"},

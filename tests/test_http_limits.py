@@ -205,10 +205,10 @@ def test_a_header_without_an_end_is_refused(server: HttpServer) -> None:
 
 
 def test_a_trailer_is_no_header(server: HttpServer) -> None:
-    """The Accept that is missing is not taken from what comes behind the body."""
+    """What is accepted is not taken from what comes behind the body."""
     with server.connect() as connection:
         body = b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n"
-        versioned = b"MCP-Protocol-Version: 2026-07-28\r\n"
+        versioned = b"MCP-Protocol-Version: 2026-07-28\r\nAccept: text/html\r\n"
         connection.sendall(HEAD + versioned + body + b"Accept: application/json\r\n\r\n")
         assert connection.recv(100).startswith(b"HTTP/1.1 406")
 
