@@ -133,5 +133,5 @@ def unknown(what: str, name: str, known: Collection[str]) -> MCPError:
 
 def refuse_cursor(params: PaginatedRequestParams) -> None:
     """For a list that is told on one page. Raises MCPError."""
-    if params.cursor is not None:
+    if params.cursor:
         raise MCPError(INVALID_PARAMS, "cursor: there is only one page; leave it out")

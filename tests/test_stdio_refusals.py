@@ -267,6 +267,7 @@ def test_a_list_that_is_told_on_one_page_takes_no_cursor(server: Pipe, listed: s
     assert error["code"] == -32602
     assert error["message"] == "cursor: there is only one page; leave it out"
     assert "result" in server.request(f"{listed}/list")
+    assert "result" in server.request(f"{listed}/list", cursor="")
 
 
 @pytest.fixture(scope="module")
