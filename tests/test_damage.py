@@ -17,6 +17,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import lmdb
 import pytest
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
@@ -380,6 +381,31 @@ def test_a_log_that_this_process_has_open_is_looked_through_while_nobody_writes(
         found += looking
         writing.join()
         assert found == list(range(1, head + 1))
+
+
+def test_a_log_that_somebody_else_changed_is_not_sealed_by_who_had_it_open(
+    sound: Path, tmp_path: Path
+) -> None:
+    """Else nobody looked through what was changed, and LMDB would trust it."""
+    file = tmp_path / LOG_FILE
+    shutil.copy(sound, file)
+    for changed in (False, True):
+        opened = Environment(file, DATABASES, proven=True)
+        if changed:
+            with file.open("ab") as other:
+                other.write(bytes(PAGE))
+        opened.write(lambda transaction: transaction.put(b"written", b"after it was opened"))
+        opened.close()
+        assert is_sealed(file) is not changed
+
+
+def test_a_log_that_was_found_damaged_is_not_sealed(sound: Path, tmp_path: Path) -> None:
+    file = tmp_path / LOG_FILE
+    shutil.copy(sound, file)
+    opened = Environment(file, DATABASES, proven=True)
+    opened.told(lmdb.CorruptedError("as it says of a page that is none"))
+    opened.close()
+    assert not is_sealed(file)
 
 
 def test_what_looks_damaged_while_others_write_is_looked_at_again_while_nobody_does(
