@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memlog import codec
-from memlog.codec import CHAIN_END, GENESIS, Entry
+from memlog.codec import CHAIN_END, ERASED, GENESIS, MENDED, WRITTEN, Entry
 from memlog.commands import (
     AddObservations,
     AnyCommand,
@@ -494,6 +494,19 @@ def test_one_wrong_byte_is_made_right_wherever_it_is(history: History, data: st.
     other = data.draw(st.integers(1, 255))
     wrong = value[:at] + bytes([value[at] ^ other]) + value[at + 1 :]
     assert whole(pieces(standing(history) | {position: {wrong}})) == history.stored
+
+
+@given(data=st.data())
+def test_an_entry_that_says_it_is_of_another_kind_is_what_the_chain_proves(
+    history: History, data: st.DataObject
+) -> None:
+    position, value = data.draw(st.sampled_from(history.stored))
+    erased = codec.erase(position, value, history.entries[position - 1].time_us)
+    for each in (value, erased):
+        for kind in (WRITTEN, ERASED, MENDED):
+            found = pieces(standing(history) | {position: {bytes([kind]) + each[1:]}})
+            assert len(found) == len(history.stored)
+            assert found[position - 1].value == each
 
 
 @given(data=st.data())
