@@ -407,18 +407,23 @@ def test_an_issuer_whose_pages_are_larger_than_any_lets_nobody_in(
 
 
 @pytest.mark.parametrize("where", ["/.well-known/openid-configuration", "/keys"])
-def test_an_issuer_whose_pages_are_nested_without_end_lets_nobody_in(
+@pytest.mark.parametrize(
+    ("held", "told"),
+    [(b"[" * 200_000, "JSON that is nested too deeply"), (b"[]", "no JSON object")],
+    ids=["nested", "a list"],
+)
+def test_an_issuer_whose_pages_are_nested_without_end_or_no_objects_lets_nobody_in(
     authority: Authority,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
+    held: bytes,
+    told: str,
     where: str,
 ) -> None:
     page = authority.page
-    monkeypatch.setattr(
-        authority, "page", lambda path: b"[" * 200_000 if path == where else page(path)
-    )
+    monkeypatch.setattr(authority, "page", lambda path: held if path == where else page(path))
     require_no_keys(Issuer(authority.url, RESOURCE), authority)
-    assert f"{authority.url}{where} holds JSON that is nested too deeply" in caplog.text
+    assert f"{authority.url}{where} holds {told}" in caplog.text
 
 
 @pytest.mark.parametrize(("host", "let_in"), [("127.0.0.1", True), ("0.0.0.0", False)])
