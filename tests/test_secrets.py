@@ -436,6 +436,8 @@ def test_a_refused_import_writes_nothing(memlog: CommandLine, tmp_path: Path, le
     assert "line 2, observations[1]" in done.stderr
     assert AWS not in done.stdout + done.stderr
     assert memlog("projects", "--json").json == []
+    without = written(tmp_path / "without.jsonl", FILE[:1])
+    assert memlog("import", without, MEMLOG_SECRETS="reject").code == 0
 
 
 def test_the_thread_of_an_import_is_looked_at_as_that_of_a_tool(
