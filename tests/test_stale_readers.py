@@ -5,13 +5,17 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import lmdb
 import pytest
 
+from memlog.errors import StorageError
 from memlog.storage.environment import MAP_BYTES_START, SWEEP_BYTES, Environment
+from memlog.storage.files import READERS_MAX
 from tests.served import REPOSITORY, environment
 from tests.service import client_on
 
@@ -21,10 +25,30 @@ import sys
 from pathlib import Path
 from memlog.storage.environment import Environment
 
-with Environment(Path(sys.argv[1]), ("rows",)).read():
-    print("reading", flush=True)
-    sys.stdin.read()
+environment = Environment(Path(sys.argv[1]), ("rows",))
+reading = [environment.begin_reading() for _ in range(int(sys.argv[2]))]
+print("reading", flush=True)
+sys.stdin.read()
 """
+
+
+@contextmanager
+def reading(file: Path, places: int = 1) -> Iterator[None]:
+    """Another process reads meanwhile, in so many places, and is killed."""
+    reader = subprocess.Popen(
+        [sys.executable, "-c", READER, str(file), str(places)],
+        cwd=REPOSITORY,
+        env=environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == b"reading\n"
+        yield
+    finally:
+        reader.kill()
+        reader.communicate()
 
 
 @pytest.mark.parametrize(
@@ -47,25 +71,23 @@ def test_the_pages_that_a_killed_reader_held_are_used_again(
         rows.write(body)
 
     change(0)
-    reader = subprocess.Popen(
-        [sys.executable, "-c", READER, str(file)],
-        cwd=REPOSITORY,
-        env=environment(),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    try:
-        assert reader.stdout is not None
-        assert reader.stdout.readline() == b"reading\n"
+    with reading(file):
         for number in range(10):
             change(number)
-    finally:
-        reader.kill()
-        reader.communicate()
     for number in range(writes):
         change(number)
     rows.close()
     assert file.stat().st_size <= bytes_max
+
+
+def test_the_places_that_a_killed_process_held_are_given_to_others(tmp_path: Path) -> None:
+    file = tmp_path / "rows.mdb"
+    rows = Environment(file, ("rows",))
+    with reading(file, READERS_MAX), pytest.raises(StorageError), rows.read():
+        pass
+    with rows.read() as transaction:
+        assert transaction.stat(rows.databases["rows"])["entries"] == 0
+    rows.close()
 
 
 def test_a_call_leaves_no_reader_behind_until_python_looks_for_circles(tmp_path: Path) -> None:
