@@ -569,6 +569,26 @@ def test_nobody_cancels_the_call_of_another(kind: type[App], gate: Gate, tmp_pat
         assert "result" in run(lambda: scenario(era, stateless)).json  # noqa: B023
 
 
+@KINDS
+def test_no_call_is_cancelled_but_the_one_that_is_named(
+    kind: type[App], gate: Gate, tmp_path: Path
+) -> None:
+    told = b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":6}}'
+
+    async def scenario() -> Answer:
+        async with app_over(tmp_path, kind) as app:
+            client = Client(app, LEGACY)
+            await client.open()
+
+            async def cancel() -> None:
+                assert (await client.post(told)).status == 202
+                gate.opened.set()
+
+            return await _with_one_waiting(gate, cancel, client)
+
+    assert "result" in run(scenario).json
+
+
 @pytest.mark.parametrize(("kind", "status"), [(App, 200), (BySdk, 409)])
 def test_two_calls_of_a_session_under_one_id_are_both_answered_unless_they_are_the_sdks(
     kind: type[App], status: int, gate: Gate, tmp_path: Path
