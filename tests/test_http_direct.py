@@ -639,6 +639,27 @@ def test_who_waits_in_a_session_that_ends_is_told_so(
     ]
 
 
+def test_a_call_without_a_session_is_answered_though_its_token_was_revoked_meanwhile(
+    gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server.http.connections.SWEEP_SECONDS", 0.01)
+
+    async def scenario() -> Answer:
+        async with app_over(tmp_path) as app:
+            client = Client(app, MODERN)
+            await client.open()
+
+            async def revoke() -> None:
+                monkeypatch.setattr(app._connections, "_still_holds", lambda grant: False)
+                while app._connections._shared:
+                    await anyio.sleep(0.001)
+                gate.opened.set()
+
+            return await _with_one_waiting(gate, revoke, client)
+
+    assert "result" in run(scenario).json
+
+
 @KINDS
 @BOTH_ERAS
 def test_an_unforeseen_failure_stays_in_the_log_under_the_id_of_its_request(

@@ -394,6 +394,19 @@ def test_what_only_reads_is_broken_off_when_its_client_goes(
     assert scan.ended == [told]
 
 
+def test_a_read_is_broken_off_when_its_session_ends(scan: Scan, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with app_over(tmp_path) as app, anyio.create_task_group() as tasks:
+            client = await going(app, LEGACY)
+            tasks.start_soon(client.call, "reads", {})
+            await scan.has(begun=1, ended=0)
+            assert (await client.end()).status == 200
+            await scan.has(begun=1, ended=1)
+
+    run(scenario)
+    assert scan.ended == ["broken off"]
+
+
 @pytest.mark.parametrize(("tool", "begun"), [("reads", 1), ("writes", 2)])
 def test_what_waits_for_a_thread_is_not_begun_when_its_client_has_gone_unless_it_writes(
     tool: str, begun: int, scan: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -414,6 +427,27 @@ def test_what_waits_for_a_thread_is_not_begun_when_its_client_has_gone_unless_it
 
     run(scenario)
     assert scan.begun == ["writes", tool][:begun]
+
+
+@pytest.mark.parametrize("tool", ["reads", "writes"])
+def test_what_is_cancelled_while_it_waits_for_a_thread_is_not_begun(
+    tool: str, scan: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server.http.pace.THREADS_MAX", 1)
+    cancelled = request("notifications/cancelled", params={"requestId": 2})
+
+    async def scenario() -> None:
+        async with app_over(tmp_path) as app, anyio.create_task_group() as tasks:
+            client = await going(app, LEGACY)
+            tasks.start_soon(client.call, "writes", {}, None, 1)
+            await scan.has(begun=1, ended=0)
+            tasks.start_soon(client.call, tool, {}, None, 2)
+            await scan.has_come(calls=2)
+            assert (await client.post(cancelled)).status == 202
+            scan.over.set()
+
+    run(scenario)
+    assert scan.begun == ["writes"]
 
 
 @pytest.mark.parametrize("era", [LEGACY, "2024-11-05", MODERN])
