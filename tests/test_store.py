@@ -12,6 +12,7 @@ from contextlib import closing
 from pathlib import Path
 from weakref import ref
 
+import msgspec
 import pytest
 
 from memlog.commands import CreateEntities, NewEntity
@@ -333,6 +334,25 @@ def test_the_catalogue_is_rebuilt_when_it_is_lost(store: Store, tmp_path: Path) 
     again = Store(tmp_path)
     assert again.projects("all") == before
     again.close()
+
+
+def test_a_catalogue_that_says_what_no_log_does_is_rebuilt_when_that_is_asked_for(
+    store: Store, tmp_path: Path
+) -> None:
+    """Whoever opens the data directory compares which projects there are, and looks into no log for that."""
+    store.create("one", "first")
+    archived = store.create("two").id
+    store.archive("two")
+    told = store.projects("all")
+    for row in told:
+        store._catalog.write(row.id, msgspec.structs.replace(row, name=f"not {row.name}"))
+    home = (tmp_path / "archive" / archived).rename(tmp_path / "projects" / archived)
+    store.close()
+    with closing(Store(tmp_path)) as again:
+        assert [row.name for row in again.projects("all")] == ["not one", "not two"]
+        again.rebuild_catalog()
+        assert again.projects("all") == told
+    assert not home.exists() and (tmp_path / "archive" / archived).exists()
 
 
 @pytest.mark.parametrize("again", ["by this process", "by another"])
