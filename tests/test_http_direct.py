@@ -372,6 +372,9 @@ def test_plain_calls_come_the_short_way(era: Era, tmp_path: Path) -> None:
             assert (await client.call("open_nodes", {"names": []})).json["result"]
             assert "error" in (await client.call("open_nodes", {"names": []}, UNHEARD_OF)).json
             assert "error" in (await client.call("eco", {})).json
+            opened = app._connections
+            for each in (*opened._sessions.values(), *opened._shared.values()):
+                assert not each.direct._running, "a call that is answered is kept"
 
     run(scenario)
 
