@@ -394,9 +394,12 @@ def test_what_only_reads_is_broken_off_when_its_client_goes(
     assert scan.ended == [told]
 
 
-def test_a_read_is_broken_off_when_its_session_ends(scan: Scan, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [App, BySdk])
+def test_a_read_is_broken_off_when_its_session_ends(
+    kind: type[App], scan: Scan, tmp_path: Path
+) -> None:
     async def scenario() -> None:
-        async with app_over(tmp_path) as app, anyio.create_task_group() as tasks:
+        async with app_over(tmp_path, kind) as app, anyio.create_task_group() as tasks:
             client = await going(app, LEGACY)
             tasks.start_soon(client.call, "reads", {})
             await scan.has(begun=1, ended=0)
