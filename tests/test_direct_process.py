@@ -156,6 +156,25 @@ def test_a_cancelled_call_is_run_to_its_end_and_never_answered(
     assert (code, happened(journal)) == (0, ["slow finished", "closed"])
 
 
+def test_an_id_that_was_cancelled_in_time_or_too_late_is_answered_when_it_comes_again(
+    start: Start,
+    gate: Path,  # noqa: F811
+) -> None:
+    server, params = start(), {"requestId": 1}
+    cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
+    server.send(call(1, "slow", gate=str(gate)))
+    with gate.open("w") as opened:
+        server.send(cancelled)
+        assert server.ask(request(2, "ping"))["id"] == 2
+        opened.write("finished")
+    while "error" in (answer := server.ask(call(1, "echo", text="again"))):
+        pass  # it is in use for a moment more
+    assert said(answer) == "again"
+    server.send(cancelled)
+    assert server.ask(request(3, "ping"))["id"] == 3
+    assert said(server.ask(call(1, "echo", text="once more"))) == "once more"
+
+
 @pytest.mark.parametrize("tool", ["fail", "half_a_pair"])
 def test_an_unforeseen_exception_stays_in_the_log(start: Start, tool: str) -> None:
     server = start()
