@@ -711,6 +711,15 @@ def test_a_restore_that_is_stopped_leaves_nothing_of_its_own(
     assert not holds(tmp_path / "other", b"fact of Jon")
 
 
+def test_what_a_killed_restore_left_keeps_no_other_from_going_well(
+    store: Store, tmp_path: Path
+) -> None:
+    back_up(store, tmp_path / "backup")
+    shutil.copytree(tmp_path / "backup", tmp_path / "other" / "restoring")
+    restored(tmp_path / "backup", tmp_path / "other").close()
+    assert not (tmp_path / "other" / "restoring").exists()
+
+
 def test_what_a_killed_restore_left_goes_with_a_purge(store: Store, tmp_path: Path) -> None:
     back_up(store, tmp_path / "backup")
     shutil.copytree(tmp_path / "backup", tmp_path / "data" / "restoring")
