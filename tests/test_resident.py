@@ -123,6 +123,17 @@ def test_who_does_not_wait_is_not_let_through_a_closed_gate() -> None:
         pass
 
 
+def test_who_gives_nothing_back_for_a_closed_gate_leaves_nobody_unseen(tmp_path: Path) -> None:
+    """Whoever makes the map larger waits for those inside, or LMDB would end the process."""
+    environment = Environment(tmp_path / "log.mdb", ("rows",))
+    with environment._gate.closed():
+        environment.give_back()
+        assert not environment.is_unlinked()
+    with environment.read():
+        assert environment._gate._inside
+    environment.close()
+
+
 def test_a_gate_is_open_again_when_an_interrupt_ends_the_waiting_for_those_inside(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
