@@ -17,7 +17,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from memlog import codec
-from memlog.codec import CHAIN_END, ERASED, ERASED_BYTES, GENESIS, MENDED, WRITTEN
+from memlog.codec import CHAIN_END, ERASED, GENESIS, MENDED, WRITTEN
 from memlog.storage.tables import place
 
 Standing = dict[int, set[bytes]]
@@ -149,8 +149,6 @@ class _Assembly:
 def _other_kind(link: bytes, position: int, value: bytes) -> Iterator[bytes]:
     for kind in (WRITTEN, ERASED, MENDED):
         other = bytes([kind]) + value[1:]
-        if kind == ERASED and len(value) != ERASED_BYTES:
-            continue
         if codec.follows(link, position, other):
             yield other
 
