@@ -33,6 +33,7 @@ from server.answering.rankings import Deep, QueryText, ranked
 from server.answering.views import Blame, Provenance, view_provenance
 from server.registry import Arguments, Call, Result, WroteThread, tool
 from server.service import Opened
+from server.usage import Usage
 
 LOOKS_MAX = 4
 """How often similar facts are looked for where others are stored at the same moment."""
@@ -56,11 +57,8 @@ class FactView(Result, frozen=True):
     provenance: Provenance | None = None
 
 
-def view_fact(
-    row: Memory,
-    accessed_us: int,
-    relevance: float | None = None,
-    provenance: Provenance | None = None,
+def _view(
+    row: Memory, usage: Usage, relevance: float | None = None, blamed: State | None = None
 ) -> FactView:
     return FactView(
         id=row.id,
@@ -69,11 +67,11 @@ def view_fact(
         source=row.source,
         created_at=iso(row.created_us),
         updated_at=iso(row.updated_us),
-        accessed_at=iso(max(accessed_us, row.created_us)),
+        accessed_at=iso(max(usage.accessed_us(row.id), row.created_us)),
         supersedes=row.supersedes,
         superseded_by=row.superseded_by,
         relevance_score=relevance,
-        provenance=provenance,
+        provenance=view_provenance(row, blamed),
     )
 
 
@@ -125,8 +123,8 @@ def _store(
                 "to mark the old memory as outdated."
             )
         usage, room = call.service.usage, Room()
-        (created,) = room.take([view_fact(row, row.created_us)], "created")
-        similar = [view_fact(old, usage.accessed_us(old.id), cosine) for old, cosine in near]
+        (created,) = room.take([_view(row, usage)], "created")
+        similar = [_view(old, usage, cosine) for old, cosine in near]
         return StoreMemoryResult(
             project=project,
             created=created,
@@ -209,15 +207,7 @@ def search_memories(call: Call, arguments: SearchMemories) -> FactsResult:
     with opened.project.read(start.position) as state:
         blamed = state if arguments.provenance else None
         found = found_memories(ranking, arguments.limit, state)
-        views = [
-            view_fact(
-                each.row,
-                usage.accessed_us(each.row.id),
-                each.relevance,
-                view_provenance(each.row, blamed),
-            )
-            for each in found
-        ]
+        views = [_view(each.row, usage, each.relevance, blamed) for each in found]
         position = state.position
     shown = list(within_budget(views))
     usage.read(view.id for view in shown)
@@ -250,10 +240,7 @@ def list_recent_memories(call: Call, arguments: ListRecentMemories) -> FactsResu
         blamed = state if arguments.provenance else None
         listed = state.memories(before=start.born, thread=arguments.thread_id)
         rows = list(islice(listed, arguments.limit + 1))
-        views = [
-            view_fact(row, usage.accessed_us(row.id), provenance=view_provenance(row, blamed))
-            for row in rows[: arguments.limit]
-        ]
+        views = [_view(row, usage, blamed=blamed) for row in rows[: arguments.limit]]
         position = state.position
     shown = list(within_budget(views))
     usage.read(view.id for view in shown)

@@ -66,21 +66,22 @@ class CreateMemoryResult(Result, frozen=True, omit_defaults=False):
     updated_at: str = field(name="updatedAt")
 
 
-def view_record(
-    row: Memory,
-    uri: str,
-    similarity: float | None = None,
-    provenance: Provenance | None = None,
+def _view(
+    row: Memory, call: Call, similarity: float | None = None, blamed: State | None = None
 ) -> RecordView:
     return RecordView(
         id=row.id,
-        uri=uri,
+        uri=_uri(row, call),
         type=row.memory_type,
         similarity=similarity,
         tags=list(row.tags),
         created_at=iso(row.created_us),
-        provenance=provenance,
+        provenance=view_provenance(row, blamed),
     )
+
+
+def _uri(row: Memory, call: Call) -> str:
+    return item_uri(row.id, call.project, call.session.active)
 
 
 @tool("records", "Save a record", writes=True)
@@ -97,7 +98,7 @@ def memory_create(call: Call, arguments: CreateMemory) -> CreateMemoryResult:
         return CreateMemoryResult(
             project=project,
             id=row.id,
-            uri=item_uri(row.id, project, call.session.active),
+            uri=_uri(row, call),
             created=any(outcome.events(MemoryStored)),
             type=row.memory_type,
             tags=list(row.tags),
@@ -158,15 +159,7 @@ def memory_search(call: Call, arguments: MemorySearch) -> RecordsResult:
     with opened.project.read(start.position) as state:
         blamed = state if arguments.provenance else None
         found = found_memories(ranking, limit, state)
-        views = [
-            view_record(
-                each.row,
-                item_uri(each.row.id, project, call.session.active),
-                each.relevance,
-                view_provenance(each.row, blamed),
-            )
-            for each in found
-        ]
+        views = [_view(each.row, call, each.relevance, blamed) for each in found]
         lacking = None if views else lacking_labels(wanted, state)
         position = state.position
     views = _told(views, arguments.limit)
@@ -208,14 +201,7 @@ def list_records(call: Call, arguments: MemoryList, usual: int | None = None) ->
         lacking = None if rows else lacking_labels(wanted, state)
         position = state.position
         blamed = state if arguments.provenance else None
-        views = [
-            view_record(
-                row,
-                item_uri(row.id, project, call.session.active),
-                provenance=view_provenance(row, blamed),
-            )
-            for row in rows[:limit]
-        ]
+        views = [_view(row, call, blamed=blamed) for row in rows[:limit]]
     views = _told(views, arguments.limit)
     more = len(rows) > len(views)
     following = Older(position, rows[len(views) - 1].born) if more else None
