@@ -92,33 +92,28 @@ def _may_be_had(error: MemlogError) -> bool:
 
 async def read_in_thread(kind: str, read: Callable[[], Result]) -> Result:
     """What `read` returns. `kind` is one of a few names. Raises GivenUp where it is not `wanted` any more."""
-    request = wanted.get()
+    request = wanted.get() or Wanted()
 
-    def timed() -> Result:
-        began = time.thread_time()
-        result = settled(read)
-        _seconds[kind] = time.thread_time() - began
-        return result
+    async def run(*, patient: bool, limiter: anyio.CapacityLimiter | None = None) -> Result:
+        leave = request.leave(patient=patient)
 
-    def begin(*, patient: bool) -> Callable[[], Result]:
-        leave = Leave(patient=patient) if request is None else request.leave(patient=patient)
-
-        def begun() -> Result:
+        def timed() -> Result:
             with taking(leave):
                 require_time()
-                return timed()
+                began = time.thread_time()
+                result = settled(read)
+                _seconds[kind] = time.thread_time() - began
+                return result
 
-        return begun
+        return await in_thread(timed, limiter=limiter)
 
     if _seconds.get(kind, 0.0) > SLOW_SECONDS:
         with suppress(Impatient):
-            return await in_thread(begin(patient=False), limiter=_limiter())
-    if request is None:
-        return await in_thread(timed)
+            return await run(patient=False, limiter=_limiter())
     if request.is_over:
         raise GivenUp
     try:
-        return await in_thread(begin(patient=True))
+        return await run(patient=True)
     except Impatient as left:
         raise GivenUp from left
 
