@@ -16,7 +16,8 @@ from bench.timing import Step, beside
 from bench.world import World, batches, creations, document_texts
 from memlog.commands import CreateEntities, CreateRelations
 from memlog.projects.project import Project
-from server.service import Opened, Service
+from server.opened import Opened
+from server.service import Service
 
 SECONDS_MAX_PER_MILLION = {"state": 20.0, "text": 30.0, "analytics": 15.0}
 """Goals for a million events; of fewer, their share, down to where what one commit costs weighs too much."""

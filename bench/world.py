@@ -34,8 +34,9 @@ from projections.embedding import (
     VectorCache,
     open_embedder,
 )
+from server.opened import Opened
 from server.quiet import QUIET_SECONDS
-from server.service import Opened, Service
+from server.service import Service
 
 Item = TypeVar("Item")
 

@@ -20,8 +20,9 @@ from memlog.errors import (
     MemlogError,
 )
 from memlog.projects.project import Origin, Outcome
+from server.opened import Opened
 from server.rights.grants import EVERYTHING, Grant, Right
-from server.service import Opened, Service
+from server.service import Service
 from server.session import Session
 
 

@@ -19,8 +19,9 @@ from memlog.projects.listing import Wanted
 from memlog.projects.project import Origin, Project
 from memlog.rows import Project as ProjectRow
 from memlog.shell import command_line
+from server.opened import Opened
 from server.rights.grants import EVERYTHING, Grant
-from server.service import Opened, Service
+from server.service import Service
 
 Found = TypeVar("Found")
 

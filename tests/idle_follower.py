@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Idle:
-    def __init__(self, _: object = None) -> None:
+    def __init__(self, *_: object) -> None:
         self.told: list[object] = []
 
     def behind(self, opened: object) -> None:

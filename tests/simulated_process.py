@@ -39,7 +39,8 @@ from memlog.settings import Mode, Settings
 from memlog.state import State
 from projections.check import compare
 from projections.follow import PROJECTIONS
-from server.service import Follower, Service
+from server.following import Follower
+from server.service import Service
 from tests.simulated_commands import QUERIES
 from tests.simulated_faults import Fault, Faults, installed
 

@@ -24,7 +24,7 @@ from projections.search import questions
 from projections.vectors.folders import Use
 from projections.vectors.index import Vectors
 from projections.vectors.projector import VectorProjector
-from server import service
+from server import following, service
 from server.cli import doctor
 from tests.command_line import CommandLine
 from tests.embedder_by_hash import ByHash, opened_by_hash
@@ -427,7 +427,7 @@ def test_a_search_that_finds_texts_waiting_sets_the_follower_to_work(tmp_path: P
 def test_a_server_ends_without_waiting_for_all_texts_to_be_embedded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "SLICE_SECONDS", 0.05)
+    monkeypatch.setattr(following, "SLICE_SECONDS", 0.05)
     running = service.Service(Settings(data_dir=tmp_path, embedder="minilm"))
     follower, begun = running._follower._vectors, threading.Event()
     batches: list[int] = []

@@ -68,8 +68,8 @@ def test_it_is_late_while_a_projection_has_not_seen_what_is_due(
 ) -> None:
     """The follower never comes, and what was written counts as due at once."""
     monkeypatch.setattr("server.http.progress.LAG_SECONDS_MAX", -1)
-    monkeypatch.setattr("server.service.QUIET_SECONDS", DEADLINE_S)
-    monkeypatch.setattr("server.service.BEHIND_SECONDS_MAX", DEADLINE_S)
+    monkeypatch.setattr("server.following.QUIET_SECONDS", DEADLINE_S)
+    monkeypatch.setattr("server.following.BEHIND_SECONDS_MAX", DEADLINE_S)
     with client_on(tmp_path) as client:
         client("create_entities", entities=[JON])
         client.service.open("default").projections.text()
@@ -138,8 +138,8 @@ def test_what_another_process_indexed_is_not_late(
         client("create_entities", entities=[JON])
         client.service.open("default").projections.text()
         monkeypatch.setattr("server.http.progress.LAG_SECONDS_MAX", -1)
-        monkeypatch.setattr("server.service.QUIET_SECONDS", DEADLINE_S)
-        monkeypatch.setattr("server.service.BEHIND_SECONDS_MAX", DEADLINE_S)
+        monkeypatch.setattr("server.following.QUIET_SECONDS", DEADLINE_S)
+        monkeypatch.setattr("server.following.BEHIND_SECONDS_MAX", DEADLINE_S)
         assert run_memlog("undo", data_dir=tmp_path, stdin=b"y\n").returncode == 0
         assert run_memlog("doctor", data_dir=tmp_path).returncode == 0
         (seen,) = progress(client.service)

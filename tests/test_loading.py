@@ -19,7 +19,7 @@ from projections.embedding import Embedder, EmbedderSpec
 from projections.embeddings import Embeddings
 from projections.search import asking, questions
 from projections.vectors.index import Vectors
-from server.service import Follower
+from server.following import Follower
 from tests.embedder_by_hash import ByHash
 from tests.endpoint import Answer, endpoint_up, saying, vectors
 from tests.served import served

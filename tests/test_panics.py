@@ -12,8 +12,8 @@ import tantivy
 
 from server.calls import Calls, HandshakeForm, plain_call
 from server.http.app import App
+from server.opened import Opened
 from server.registry import Arguments, Call, Result, Tool, tools
-from server.service import Opened
 from tests.asgi import LEGACY, MODERN, BySdk, Client, app_over
 from tests.connected import run
 from tests.served import Era

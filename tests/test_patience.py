@@ -143,8 +143,8 @@ def test_a_search_that_has_to_catch_up_waits_and_the_next_one_does_not(
     mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(embeddings, "open_embedder", opened_by_hash)
-    monkeypatch.setattr("server.service.QUIET_SECONDS", 60.0)  # the follower does not come
-    monkeypatch.setattr("server.service.BEHIND_SECONDS_MAX", 60.0)
+    monkeypatch.setattr("server.following.QUIET_SECONDS", 60.0)  # the follower does not come
+    monkeypatch.setattr("server.following.BEHIND_SECONDS_MAX", 60.0)
     with client_on(tmp_path, embedder="minilm") as client:
         for name in ("Ada", "Bob"):
             client("create_entities", entities=[{**ADA, "name": name}])
@@ -269,8 +269,8 @@ def test_what_goes_on_and_on_is_left_when_its_time_is_over(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("server.service.QUIET_SECONDS", 60.0)  # the follower does not come
-    monkeypatch.setattr("server.service.BEHIND_SECONDS_MAX", 60.0)
+    monkeypatch.setattr("server.following.QUIET_SECONDS", 60.0)  # the follower does not come
+    monkeypatch.setattr("server.following.BEHIND_SECONDS_MAX", 60.0)
     with client_on(tmp_path, embedder="none") as client:
         names = [f"Entity {number}" for number in range(300)]
         client("create_entities", entities=[{**ADA, "name": name} for name in names])

@@ -12,7 +12,7 @@ from memlog.commands import SupersedeMemory
 from memlog.errors import Conflict
 from memlog.events import MemoryStored, MemorySuperseded
 from server.answering.memories import Similar, similar_facts
-from server.service import Opened
+from server.opened import Opened
 from server.tools import facts
 from tests.service import Client, Refused, client_on, remembering
 from tests.specs import Given

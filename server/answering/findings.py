@@ -14,7 +14,7 @@ from projections.documents import Kind, thread_labels
 from projections.search.searcher import Hit
 from server.answering.cutting import together
 from server.answering.nearest import silent_thread
-from server.service import Opened
+from server.opened import Opened
 
 LINES_MAX = 5
 

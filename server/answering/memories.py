@@ -17,7 +17,7 @@ from projections.documents import Kind
 from projections.search.searcher import Hit
 from server.answering.cursors import Born, Position
 from server.answering.rankings import Ranking
-from server.service import Opened
+from server.opened import Opened
 
 MEMORY_KINDS: frozenset[Kind] = frozenset({"memory"})
 SIMILAR_MAX = 5

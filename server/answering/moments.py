@@ -14,7 +14,7 @@ from memlog.projects.project import Project, clock_us
 from memlog.times import iso, parse_iso
 from server.answering.cursors import Cursor, read_cursor
 from server.input.kinds import READ
-from server.service import Opened
+from server.opened import Opened
 
 MOMENT_CHARACTERS_MAX = 64
 POSITION_OR_TIME = "Pass a log position, as 12, or a time, as 2026-11-20T10:02:11Z or 2026-11-20."

@@ -16,7 +16,7 @@ from memlog.rows import Relation
 from memlog.state import State
 from projections.analytics.tables import scope_of
 from server.answering.cutting import together, within_budget
-from server.service import Opened
+from server.opened import Opened
 
 SUGGESTED_FOR_MAX = 10
 SUGGESTIONS_CHARACTERS = 4_000

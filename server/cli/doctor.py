@@ -34,8 +34,9 @@ from server.cli.common import (
 )
 from server.cli.hints import hint_of
 from server.cli.looking import to_look_around
+from server.opened import Opened
 from server.rights.tokens import OF_OTHERS, Tokens, tokens_path
-from server.service import Opened, Service
+from server.service import Service
 
 PACKAGES = ("mcp", "lmdb", "tantivy", "faiss-cpu", "onnxruntime", "msgspec", "anyio")
 

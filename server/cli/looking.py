@@ -21,7 +21,8 @@ from server.cli.hints import hint_of
 if TYPE_CHECKING:
     from memlog.projects.listing import Wanted
     from memlog.projects.store import Store
-    from server.service import Opened, Service
+    from server.opened import Opened
+    from server.service import Service
 
 
 @contextmanager

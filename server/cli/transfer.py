@@ -34,9 +34,9 @@ from server.cli.common import (
 from server.cli.drafts import written_whole
 from server.cli.looking import open_existing, service_to_read
 from server.cli.stopping import stopped_in_words
+from server.opened import Opened
 from server.registry import ThreadId
 from server.rights.credentials import judge_lines
-from server.service import Opened
 from server.session import Session
 from server.tools.history import LAST_MAX
 

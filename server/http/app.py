@@ -67,7 +67,7 @@ WATCHING_MAX = 2
 LOOKS_MAX = 3
 LOOK_AGAIN_SECONDS = 0.4
 """Where something is late `/readyz` looks again: of what other processes wrote an idle server learns as it is asked,
-and it is there in a moment. Longer than the follower waits for a quiet one (`service.QUIET_SECONDS`)."""
+and it is there in a moment. Longer than the follower waits for a quiet one (`following.QUIET_SECONDS`)."""
 
 logger = logging.getLogger("memlog.http")
 

@@ -13,7 +13,8 @@ import msgspec
 from memlog.errors import MemlogError
 from memlog.projects.project import clock_us
 from projections.follow import ON_DISK
-from server.service import Opened, Service
+from server.opened import Opened
+from server.service import Service
 
 LAG_SECONDS_MAX = 10
 """A projection is caught up if it has seen all that was written longer ago: under a steady stream of

@@ -31,8 +31,8 @@ from server.answering.moments import AsOf, NewSince, beyond, start_of
 from server.answering.nearest import silent_thread
 from server.answering.rankings import Deep, QueryText, ranked
 from server.answering.views import Blame, Provenance, view_provenance
+from server.opened import Opened
 from server.registry import Arguments, Call, Result, WroteThread, tool
-from server.service import Opened
 from server.usage import Usage
 
 LOOKS_MAX = 4

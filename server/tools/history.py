@@ -37,8 +37,8 @@ from server.answering.moments import Since, position_of
 from server.answering.nearest import require_thread, silent_thread
 from server.answering.portions import OPEN_ALONE, cut_notice, portion, view_portion
 from server.answering.views import EntityView, RelationView, view_relation
+from server.opened import Opened
 from server.registry import Arguments, Call, Result, ThreadId, tool
-from server.service import Opened
 from server.session import Session
 
 UNDONE_SHOWN_MAX = 50

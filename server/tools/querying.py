@@ -21,8 +21,8 @@ from server.answering.moments import AsOf, Time, start_of
 from server.answering.nearest import silent_thread
 from server.answering.portions import OPEN_ALONE, cut_notice, portion_of_facts, view_portion
 from server.answering.views import Blame, EntityView
+from server.opened import Opened
 from server.registry import Arguments, Call, Result, ThreadId, tool
-from server.service import Opened
 from server.tools.reading import GRAPH_KINDS
 
 LOOKED_UP_MAX = 2_000
