@@ -1,10 +1,9 @@
 """Clients told that a resource changed: `resources/subscribe` until 2025-11-25, `subscriptions/listen` since.
 
-What changed is read off the log: the entries since the last look say which rows they touched. A write
-of this process is looked at right away, those of others within `POLL_SECONDS`, for which the heads of
-the projects concerned are compared, each looked up once for all sessions; while nobody listens nothing
-is done at all. A notification means "read it again": changes that come together are one, and a client
-may be told once too often.
+What changed is read off the log (`changes`). A write of this process is looked at right away, those of others
+within `POLL_SECONDS`, for which the heads of the projects concerned are compared, each looked up once for all
+sessions; while nobody listens nothing is done at all. A notification means "read it again": changes that come together
+are one, and a client may be told once too often.
 """
 
 from __future__ import annotations
@@ -40,9 +39,8 @@ from mcp_types import (
 )
 
 from memlog.errors import MemlogError
-from memlog.state import State
-from memlog.storage.files import FileIdentity
-from server.addresses import ITEM, Address, GraphAddress, ItemAddress, UnknownResource
+from server.addresses import ITEM, Address, UnknownResource
+from server.changes import Asked, Changes, Head, changes_between, head_of
 from server.resources import Resources
 from server.service import Service
 from server.session import Session
@@ -54,28 +52,9 @@ URIS_MAX = 1_000
 URIS_TOGETHER_MAX = 4_000
 URIS_GRANTED = 20
 """Where the clients of one door listen to so many together, each still gets so few: nobody takes all places."""
-ENTRIES_READ_MAX = 10_000
-"""Where more was written since the last look, everything counts as changed."""
-
-_GRAPH_ROWS = (b"E", b"O", b"R")
-_MEMORY_ROW = b"M"
-
 Context = ServerRequestContext[Any, Any]
-Asked = str | None  # a project as a URI names it; None is the active one
 
 logger = logging.getLogger("memlog.subscriptions")
-
-
-class _Head(msgspec.Struct, frozen=True):
-    """Which log a name means and where it ends; neither where it cannot be read."""
-
-    project_id: str = ""
-    file: FileIdentity | None = None
-    """A restore, a repair or a purge puts another one in its place, which may end at the same position."""
-    position: int = 0
-
-    def goes_on_from(self, before: _Head) -> bool:
-        return (self.project_id, self.file) == (before.project_id, before.file)
 
 
 class _Glances:
@@ -83,10 +62,10 @@ class _Glances:
 
     def __init__(self) -> None:
         self._tick = 0
-        self._heads: dict[str, _Head] = {}
+        self._heads: dict[str, Head] = {}
         self._looking = anyio.Lock()
 
-    async def head(self, name: str, look: Callable[[], _Head]) -> _Head:
+    async def head(self, name: str, look: Callable[[], Head]) -> Head:
         """The head of the project of this name, at some moment since the tick began; `look` is run by a thread."""
         async with self._looking:
             if (tick := int(time.monotonic() / POLL_SECONDS)) != self._tick:
@@ -97,41 +76,6 @@ class _Glances:
 
 
 _glances: WeakKeyDictionary[Service, _Glances] = WeakKeyDictionary()
-
-
-class _Changes(msgspec.Struct):
-    """What happened to one project between two looks."""
-
-    everything: bool = False
-    graph: bool = False
-    memories: set[str] = msgspec.field(default_factory=set)
-    """The ids of those that were touched."""
-    labelled: dict[str, set[frozenset[str]]] = msgspec.field(default_factory=dict)
-    """By each label of such a memory, all labels that it has or had. Somebody may listen to a thousand lists while
-    thousands of memories are written: they are not compared each with each."""
-
-    def touch(self, memory_id: str, labels: frozenset[str]) -> None:
-        self.memories.add(memory_id)
-        for label in labels:
-            self.labelled.setdefault(label, set()).add(labels)
-
-    def concern(self, address: Address) -> bool:
-        if self.everything:
-            return True
-        match address:
-            case GraphAddress():
-                return self.graph
-            case ItemAddress():
-                return address.id in self.memories
-            case _:
-                return self._lists(address.labels)
-
-    def _lists(self, labels: frozenset[str]) -> bool:
-        """Whether a memory that was touched is or was on the list of those with these labels."""
-        if not labels:
-            return bool(self.memories)
-        rarest = min((self.labelled.get(label, set()) for label in labels), key=len)
-        return any(labels <= each for each in rarest)
 
 
 class _Watched(msgspec.Struct):
@@ -157,7 +101,7 @@ class Subscriptions:
         """Of these, which it was told of since its stream began."""
         self._untaken: set[str] = set()
         """Which it was told of by a stream before, or by none."""
-        self._heads: dict[Asked, _Head] = {}
+        self._heads: dict[Asked, Head] = {}
         self._glances = _glances.setdefault(session.service, _Glances())
 
     def add_to(self, server: Server[Any]) -> None:
@@ -257,7 +201,7 @@ class Subscriptions:
     async def _note_heads(self, projects: set[Asked]) -> None:
         """From here on changes count. The client hears of its subscription only after this."""
         for asked in projects - self._heads.keys():
-            head = await in_thread(partial(self._head, asked))
+            head = await in_thread(partial(head_of, asked, self._session))
             self._heads.setdefault(asked, head)
         self._wake()
 
@@ -303,7 +247,7 @@ class Subscriptions:
             except Exception:
                 logger.exception("could not look for changes; the next look tries again")
 
-    def _noted(self) -> dict[Asked, _Head]:
+    def _noted(self) -> dict[Asked, Head]:
         """The heads at the last look, of what somebody listens to."""
         return {asked: self._heads[asked] for asked in self._projects() & self._heads.keys()}
 
@@ -313,10 +257,10 @@ class Subscriptions:
             try:
                 name = self._session.project_name(asked)
             except MemlogError:  # none is active, or it is out of reach
-                if before != _Head():
+                if before != Head():
                     return True
                 continue
-            if await self._glances.head(name, partial(self._head, name)) != before:
+            if await self._glances.head(name, partial(head_of, name, self._session)) != before:
                 return True
         return False
 
@@ -348,30 +292,16 @@ class Subscriptions:
 
     # -- looking, in a worker thread
 
-    def _compare(self, heads: Mapping[Asked, _Head]) -> dict[Asked, tuple[_Head, _Changes | None]]:
+    def _compare(self, heads: Mapping[Asked, Head]) -> dict[Asked, tuple[Head, Changes | None]]:
         """The heads now, and what changed since those given, if anything."""
-        found: dict[Asked, tuple[_Head, _Changes | None]] = {}
+        found: dict[Asked, tuple[Head, Changes | None]] = {}
         for asked, before in heads.items():
-            head = self._head(asked)
-            found[asked] = head, None if head == before else self._changes(asked, before, head)
+            head = head_of(asked, self._session)
+            changes = (
+                None if head == before else changes_between(before, head, asked, self._session)
+            )
+            found[asked] = head, changes
         return found
-
-    def _head(self, asked: Asked) -> _Head:
-        try:
-            project = self._session.existing(asked)
-            return _Head(project.folder.name, project.identity, project.head())
-        except MemlogError:
-            return _Head()
-
-    def _changes(self, asked: Asked, before: _Head, head: _Head) -> _Changes:
-        entries = head.position - before.position
-        if not head.goes_on_from(before) or not 0 < entries <= ENTRIES_READ_MAX:
-            return _Changes(everything=True)
-        try:
-            with self._session.existing(asked).read() as state:
-                return _touched(state, before.position, head.position)
-        except MemlogError:  # it was archived or deleted a moment ago
-            return _Changes(everything=True)
 
 
 def _too_many(what: str) -> MCPError:
@@ -379,17 +309,3 @@ def _too_many(what: str) -> MCPError:
         INVALID_REQUEST,
         f"{what}. Unsubscribe from some, or subscribe to a list such as mem://recent instead.",
     )
-
-
-def _touched(state: State, after: int, last: int) -> _Changes:
-    changes, before = _Changes(), state.at(after)
-    for position in range(after + 1, last + 1):
-        for key in state.touched(position):
-            table = key[:1]
-            changes.graph = changes.graph or table in _GRAPH_ROWS
-            if table == _MEMORY_ROW:
-                memory_id = key[1:].decode()
-                rows = before.memory(memory_id), state.memory(memory_id)
-                labels = (label for row in rows if row is not None for label in row.labels)
-                changes.touch(memory_id, frozenset(labels))
-    return changes

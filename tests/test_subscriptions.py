@@ -16,7 +16,7 @@ from memlog.copies.backup import back_up
 from memlog.copies.taking_in import restore
 from memlog.projects.purging import Target
 from memlog.settings import TOOLSETS
-from server import subscriptions
+from server import changes, subscriptions
 from server.addresses import ListAddress
 from server.refusals import RESOURCE_NOT_FOUND
 from server.registry import tools
@@ -65,12 +65,12 @@ def test_lists_are_compared_with_no_memories_but_those_that_may_be_on_them() -> 
         def labels(self) -> frozenset[str]:
             return Labels(super().labels)
 
-    changes = subscriptions._Changes()
+    found = changes.Changes()
     for number in range(100):
-        changes.touch(f"mem_{number}", frozenset({"type:note", f"tag:t{number}"}))
+        found.touch(f"mem_{number}", frozenset({"type:note", f"tag:t{number}"}))
     on = [Listed({"tags": [f"t{number}"]}, 20) for number in range(100)]
     off = [Listed({"tags": [f"t{number}"], "type": "todo"}, 20) for number in range(200)]
-    assert [changes.concern(each) for each in (*on, *off)] == [True] * 100 + [False] * 200
+    assert [found.concern(each) for each in (*on, *off)] == [True] * 100 + [False] * 200
     assert len(compared) == len(on)
 
 
@@ -177,7 +177,7 @@ def test_another_active_project_is_another_graph(tmp_path: Path, mode: Mode) -> 
 def test_after_very_many_writes_everything_counts_as_changed(
     tmp_path: Path, mode: Mode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(subscriptions, "ENTRIES_READ_MAX", 2)
+    monkeypatch.setattr(changes, "ENTRIES_READ_MAX", 2)
 
     async def scenario() -> None:
         async with joined(tmp_path, mode) as server:
@@ -483,10 +483,10 @@ def test_the_head_of_a_project_is_looked_up_once_in_a_tick_however_many_sessions
 ) -> None:
     looked: list[str] = []
 
-    def look(name: str) -> Callable[[], subscriptions._Head]:
-        def found() -> subscriptions._Head:
+    def look(name: str) -> Callable[[], changes.Head]:
+        def found() -> changes.Head:
             looked.append(name)
-            return subscriptions._Head(position=len(looked))
+            return changes.Head(position=len(looked))
 
         return found
 
