@@ -16,7 +16,7 @@ from bench.rows import Section, at_most_times, floor, row
 from bench.timing import Step, beside
 from bench.world import World, batches
 from memlog.commands import AddObservations, EntityObservations, NewObservation
-from server.dispatch import perform
+from server.performing import perform
 from server.registry import Call, tools
 from server.service import Service
 from server.session import Session

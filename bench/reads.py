@@ -19,7 +19,7 @@ from bench.search import BARE_TEXT, BARE_VECTORS, MODEL
 from bench.timing import Step, beside
 from bench.wire import Server, result_of
 from bench.world import Prepared, World
-from server.dispatch import perform
+from server.performing import perform
 from server.registry import Call, tools
 from server.service import Service
 from server.session import Session

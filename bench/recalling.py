@@ -19,7 +19,7 @@ from rich.table import Table
 from bench.console import open_console
 from bench.locomo import Conversation, conversations, empty_service, store
 from server.answering.packing import CHARACTERS_PER_TOKEN
-from server.dispatch import perform
+from server.performing import perform
 from server.registry import Call, tools
 from server.service import Service
 from server.session import Session

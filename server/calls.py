@@ -4,7 +4,7 @@ What the SDK does with a call (four passes of pydantic, a task, a thread lent fo
 tools. So a message that is plainly a call of a tool is decoded and answered here, for stdio (`direct`, `solo`) and for
 HTTP (`http.direct`), by threads that are kept or by whoever read it. Promises the very bytes that the SDK's
 way gives, for errors too. Whatever the SDK's models might refuse or understand otherwise is not plain, and left to
-them; so are all calls where somebody traces. Running a tool is left to `dispatch`.
+them; so are all calls where somebody traces. Running a tool is left to `performing`.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from opentelemetry.trace import ProxyTracerProvider, get_tracer_provider
 
 from memlog.patience import Impatient
 from memlog.projects.project import Origin
-from server.dispatch import COMMAND_ID_META, UNFORESEEN, Answer, perform
 from server.listing import SharedListings
+from server.performing import COMMAND_ID_META, UNFORESEEN, Answer, perform
 from server.registry import Call, Tool
 from server.resources import JSON
 from server.session import Session

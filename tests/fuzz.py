@@ -22,8 +22,8 @@ import msgspec
 from memlog.errors import MemlogError
 from memlog.projects.project import Origin
 from memlog.settings import Settings
-from server.dispatch import perform
 from server.input.schemas import input_schema
+from server.performing import perform
 from server.registry import Call, Tool, tools
 from server.service import Service
 from server.session import Session

@@ -9,7 +9,7 @@ from typing import Any
 
 from memlog.projects.project import Origin
 from memlog.settings import Settings
-from server.dispatch import perform
+from server.performing import perform
 from server.registry import Call, tools
 from server.service import Service
 from server.session import Session

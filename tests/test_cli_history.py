@@ -14,7 +14,7 @@ from memlog.errors import Conflict, EntityNotFound, InvalidParameter
 from memlog.projects.project import Origin, Project
 from memlog.projects.store import Store
 from server.cli import COMMANDS, cli
-from server.dispatch import perform
+from server.performing import perform
 from server.registry import Call
 from server.service import Service
 from tests.command_line import CommandLine

@@ -39,7 +39,7 @@ from memlog.storage.gates import Turn
 from memlog.storage.pages import TREE, Pages
 from memlog.storage.structure import SEAL, is_sealed, problem
 from server.answering.findings import findings
-from server.dispatch import perform
+from server.performing import perform
 from server.registry import Call
 from tests.command_line import CommandLine, holding_lines, lines_of
 from tests.served import REPOSITORY, environment, served

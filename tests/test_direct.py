@@ -18,7 +18,7 @@ from mcp_types.methods import serialize_server_result
 from opentelemetry.trace import NoOpTracerProvider
 
 from server.calls import HandshakeForm, is_untraced, plain_call
-from server.dispatch import Answer
+from server.performing import Answer
 from server.registry import Link
 from server.stdio.faults import guard
 from server.stdio.wire import decode, encode

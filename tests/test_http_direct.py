@@ -19,10 +19,10 @@ from mcp_types import JSONRPCResponse
 from mcp_types.methods import serialize_server_result
 
 from server.calls import EnvelopedForm, plain_call
-from server.dispatch import Answer as Answered
 from server.dispatch import build_server
 from server.http.app import App
 from server.http.connection import Door, Served
+from server.performing import Answer as Answered
 from server.registry import Arguments, Call, Result, Tool, tools
 from server.rights.grants import Grant
 from server.rights.tokens import Tokens, tokens_path

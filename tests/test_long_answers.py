@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from server.answering.cutting import ANSWER_CHARACTERS, PORTION_CHARACTERS
-from server.dispatch import perform
+from server.performing import perform
 from server.registry import Call
 from tests.served import served
 from tests.service import Client, Refused, client_on

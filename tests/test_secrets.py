@@ -90,7 +90,7 @@ def positions(client: Client) -> int:
 
 
 def texts_of(client: Client, tool: str, arguments: dict[str, Any]) -> list[str]:
-    from server.dispatch import perform
+    from server.performing import perform
     from server.registry import Call
 
     result = perform(client.tools[tool], Call(client.session), arguments).as_result()

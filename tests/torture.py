@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from memlog.projects.store import Store
-from server.dispatch import COMMAND_ID_META
+from server.performing import COMMAND_ID_META
 from tests.served import Message, Pipe, run_memlog, start
 
 PROCESSES = 3

@@ -19,7 +19,8 @@ from mcp.shared.jsonrpc_dispatcher import cancelled_request_id_from_params
 from mcp_types import JSONRPCMessage, JSONRPCNotification, JSONRPCResponse, RequestId
 
 from server.calls import THREADS_MAX, Calls, HandshakeForm, PlainCall, is_untraced, plain_call
-from server.dispatch import UNFORESEEN, Answered
+from server.dispatch import Answered
+from server.performing import UNFORESEEN
 from server.registry import Tool
 from server.session import Session
 from server.stdio.lines import Line, Oversized
