@@ -12,6 +12,7 @@ from server.tools import (  # noqa: F401  (they are declared)
     querying,
     reading,
     recalling,
+    recent,
     records,
     threads,
 )
