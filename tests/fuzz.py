@@ -226,7 +226,7 @@ def fuzz(cases: int, seed: int, progress: Any = None) -> Fuzz:
 def main(arguments: Sequence[str] | None = None) -> int:
     import argparse
 
-    from server.cli.common import progress_bar
+    from server.cli.printing import progress_bar
 
     parser = argparse.ArgumentParser(prog="scripts/fuzz", description=__doc__.splitlines()[0])
     parser.add_argument("--cases", type=int, default=10_000)

@@ -356,7 +356,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     import argparse
     import json
 
-    from server.cli.common import progress_bar
+    from server.cli.printing import progress_bar
 
     parser = argparse.ArgumentParser(prog="scripts/simulate", description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=100, help="how many")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from memlog.projects.store import Store
-from server.cli.common import BARS_LAST
+from server.cli.printing import BARS_LAST
 from tests.served import environment
 
 PROJECTS = 12

@@ -15,7 +15,7 @@ import pytest
 from memlog.commands import CreateEntities, CreateRelations, NewEntity, NewRelation
 from memlog.projects.project import Origin
 from memlog.projects.store import Store
-from server.cli.common import SafeFormatter
+from server.cli.running import SafeFormatter
 from server.http.logs import JsonLines
 from tests.command_line import BARE, CommandLine, Line, written
 from tests.served import DEADLINE_S, environment, run_memlog
@@ -139,7 +139,7 @@ def test_a_line_of_the_log_over_http_obeys_nothing() -> None:
 def test_commands_print_in_one_way() -> None:
     """Who calls click or rich directly passes by what makes texts safe."""
     folder = Path(__file__).parents[1] / "server" / "cli"
-    commands = set(folder.glob("*.py")) - {folder / "common.py", folder / "terminal.py"}
+    commands = set(folder.glob("*.py")) - {folder / "printing.py", folder / "terminal.py"}
     assert folder / "serve.py" in commands
     for module in commands:
         direct = re.findall(r"click\.echo\(|\bprint\(.*\bfile=|\bConsole\(", module.read_text())

@@ -112,14 +112,14 @@ def test_ctrl_c_while_a_server_starts_ends_it_as_sigterm_does(
 
 PRESSED_BESIDE_A_THREAD = """
 import runpy, signal, sys, threading
-import server.cli.common
+import server.cli.running
 
 def pressed(settings):
     threading.Thread(target=threading.Event().wait).start()
     print("what was said before")
     signal.raise_signal(signal.SIGINT)
 
-server.cli.common.store_of = server.cli.common.service_of = pressed
+server.cli.running.store_of = server.cli.running.service_of = pressed
 sys.argv[1:] = ["search", "Jon"]
 runpy.run_module("memlog", run_name="__main__")
 """

@@ -264,7 +264,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     log says."""
     import argparse
 
-    from server.cli.common import progress_bar
+    from server.cli.printing import progress_bar
 
     parser = argparse.ArgumentParser(prog="scripts/torture", description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=20)

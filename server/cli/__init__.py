@@ -18,8 +18,9 @@ from memlog import __version__
 from memlog.closest import did_you_mean
 from memlog.errors import MemlogError
 from server.cli import output
-from server.cli.common import Helpful, say
 from server.cli.hints import spoken
+from server.cli.options import Helpful
+from server.cli.printing import say
 
 COMMANDS = {
     "serve": "server.cli.serve",

@@ -13,19 +13,10 @@ from memlog.copies.taking_in import left, restore
 from memlog.errors import counted
 from memlog.settings import Settings
 from memlog.shell import command_line
-from server.cli.common import (
-    FOLDER,
-    bar_for,
-    here,
-    json_option,
-    one_line,
-    print_json,
-    progress_bar,
-    say,
-    store_of,
-    with_settings,
-)
 from server.cli.looking import store_to_read
+from server.cli.options import FOLDER, json_option
+from server.cli.printing import bar_for, one_line, print_json, progress_bar, say
+from server.cli.running import here, store_of, with_settings
 
 TO_GO_BACK = (
     "  It was not replaced. To go back to what the backup tells, undo what came later (memlog undo), or restore into "

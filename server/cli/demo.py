@@ -15,7 +15,8 @@ import click
 
 from memlog.errors import counted
 from memlog.settings import SETTINGS, Settings, load
-from server.cli.common import open_console, service_of
+from server.cli.printing import open_console
+from server.cli.running import service_of
 
 if TYPE_CHECKING:
     from mcp import ClientSession

@@ -7,15 +7,10 @@ import click
 from memlog.differences import Difference, differences
 from memlog.settings import Settings
 from server.answering.moments import position_of
-from server.cli.common import (
-    json_option,
-    one_line,
-    open_console,
-    print_json,
-    project_option,
-    with_settings,
-)
 from server.cli.looking import open_to_read, service_to_read
+from server.cli.options import json_option, project_option
+from server.cli.printing import one_line, open_console, print_json
+from server.cli.running import with_settings
 
 _STYLES = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow")}
 

@@ -21,19 +21,11 @@ from memlog.projects.project import Project, clock_us
 from memlog.rows import Project as ProjectRow
 from memlog.settings import SETTINGS, Settings, load, unknown
 from memlog.shell import command_line
-from server.cli.common import (
-    here,
-    json_option,
-    new_table,
-    one_line,
-    open_console,
-    print_json,
-    progress_bar,
-    service_of,
-    with_settings,
-)
 from server.cli.hints import hint_of
 from server.cli.looking import to_look_around
+from server.cli.options import json_option
+from server.cli.printing import new_table, one_line, open_console, print_json, progress_bar
+from server.cli.running import here, service_of, with_settings
 from server.opened import Opened
 from server.rights.tokens import OF_OTHERS, Tokens, tokens_path
 from server.service import Service

@@ -14,7 +14,8 @@ import msgspec
 
 from memlog.errors import InvalidParameter, shorten
 from memlog.settings import Settings, load
-from server.cli.common import Number, address_options, json_option, print_json, say
+from server.cli.options import Number, address_options, json_option
+from server.cli.printing import print_json, say
 
 BODY_BYTES_MAX = 64 * 1024
 AGAIN_SECONDS = 0.2

@@ -17,18 +17,10 @@ from memlog.settings import Settings
 from memlog.state import State
 from memlog.times import iso
 from server.answering.nearest import silent_thread
-from server.cli.common import (
-    ENTITY,
-    INTEGER,
-    json_option,
-    one_line,
-    open_console,
-    print_json,
-    project_option,
-    say,
-    with_settings,
-)
 from server.cli.looking import open_to_read, service_to_read
+from server.cli.options import ENTITY, INTEGER, json_option, project_option
+from server.cli.printing import one_line, open_console, print_json, say
+from server.cli.running import with_settings
 
 
 class Line(msgspec.Struct, frozen=True):

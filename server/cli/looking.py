@@ -15,8 +15,9 @@ from memlog.errors import MemlogError, ProjectNotFound
 from memlog.projects.folders import is_begun
 from memlog.settings import Settings
 from memlog.shell import command_line
-from server.cli.common import here, say, service_of, store_of
 from server.cli.hints import hint_of
+from server.cli.printing import say
+from server.cli.running import here, service_of, store_of
 
 if TYPE_CHECKING:
     from memlog.projects.listing import Wanted

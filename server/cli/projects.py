@@ -14,23 +14,18 @@ from memlog.projects.listing import Wanted
 from memlog.rows import Project as ProjectRow
 from memlog.settings import Settings
 from server.answering.views import view_project
-from server.cli.common import (
-    THIS_PROJECT,
-    Command,
-    Helpful,
+from server.cli.looking import service_to_read, store_to_read, to_look_around
+from server.cli.options import THIS_PROJECT, Command, Helpful, json_option, said_before
+from server.cli.printing import (
     confirm,
-    json_option,
     new_table,
     one_line,
     open_console,
     print_json,
-    said_before,
     say,
-    store_of,
     warn_of_put_aside,
-    with_settings,
 )
-from server.cli.looking import service_to_read, store_to_read, to_look_around
+from server.cli.running import store_of, with_settings
 from server.input.arguments import decode
 from server.rights.credentials import judge
 

@@ -15,21 +15,10 @@ from memlog.settings import Settings
 from memlog.shell import command_line
 from memlog.state import State
 from projections.follow import PROJECTIONS
-from server.cli.common import (
-    ENTITY,
-    THIS_PROJECT,
-    confirm,
-    here,
-    indexed,
-    json_option,
-    one_line,
-    print_json,
-    progress_bar,
-    say,
-    warn_of_put_aside,
-    with_settings,
-)
 from server.cli.looking import service_to_read
+from server.cli.options import ENTITY, THIS_PROJECT, json_option
+from server.cli.printing import confirm, one_line, print_json, progress_bar, say, warn_of_put_aside
+from server.cli.running import here, indexed, with_settings
 from server.cli.stopping import stopped_in_words
 from server.service import Service
 

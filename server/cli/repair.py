@@ -15,17 +15,10 @@ from memlog.repair.repairing import Repair, repair
 from memlog.settings import Settings
 from memlog.shell import command_line
 from memlog.times import iso
-from server.cli.common import (
-    THIS_PROJECT,
-    confirm,
-    here,
-    json_option,
-    positions_in_words,
-    print_json,
-    say,
-    with_settings,
-)
 from server.cli.looking import store_to_read
+from server.cli.options import THIS_PROJECT, json_option
+from server.cli.printing import confirm, positions_in_words, print_json, say
+from server.cli.running import here, with_settings
 
 
 @click.command("repair")

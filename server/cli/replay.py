@@ -15,18 +15,10 @@ from memlog.settings import Settings
 from memlog.shell import command_line
 from projections.check import compare
 from projections.follow import PROJECTIONS, Progress
-from server.cli.common import (
-    bar_for,
-    here,
-    json_option,
-    one_line,
-    print_json,
-    progress_bar,
-    project_argument,
-    say,
-    with_settings,
-)
 from server.cli.looking import open_existing, passing_over_gone, service_to_read
+from server.cli.options import json_option, project_argument
+from server.cli.printing import bar_for, one_line, print_json, progress_bar, say
+from server.cli.running import here, with_settings
 from server.service import Service
 
 PARTS = ("state", *PROJECTIONS)

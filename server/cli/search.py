@@ -7,16 +7,10 @@ from typing import get_args
 import click
 
 from memlog.settings import Mode, Settings
-from server.cli.common import (
-    beneath,
-    json_option,
-    one_line,
-    open_console,
-    print_json,
-    project_option,
-    with_settings,
-)
 from server.cli.looking import open_existing, service_to_read
+from server.cli.options import json_option, project_option
+from server.cli.printing import beneath, one_line, open_console, print_json
+from server.cli.running import with_settings
 
 
 @click.command("search")

@@ -10,7 +10,9 @@ import click
 
 from memlog.errors import InvalidParameter
 from memlog.settings import Embedder, LogLevel, Settings, load
-from server.cli.common import LEVELS, address_options, data_dir_option, log_to_stderr, say
+from server.cli.options import address_options, data_dir_option
+from server.cli.printing import say
+from server.cli.running import LEVELS, log_to_stderr
 
 TO_A_PERSON = "Speaks MCP with a client on stdin and stdout: README.md tells how to name it to one. Ctrl-C ends it."
 OF_HTTP = ("http_host", "http_port", "http_path", "http_stateless", "tls_cert", "tls_key")

@@ -14,17 +14,10 @@ from memlog.settings import Settings
 from server.answering.moments import position_of
 from server.answering.portions import view_entity
 from server.answering.views import EntityView, Provenance, RelationView, view_relation
-from server.cli.common import (
-    ENTITY,
-    beneath,
-    json_option,
-    one_line,
-    open_console,
-    print_json,
-    project_option,
-    with_settings,
-)
 from server.cli.looking import open_to_read, service_to_read
+from server.cli.options import ENTITY, json_option, project_option
+from server.cli.printing import beneath, one_line, open_console, print_json
+from server.cli.running import with_settings
 
 
 @click.command("show")

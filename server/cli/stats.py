@@ -18,16 +18,10 @@ from memlog.projects.project import Project
 from memlog.settings import Settings
 from memlog.times import DAY_US, day
 from projections.analytics.tables import Count, Totals
-from server.cli.common import (
-    json_option,
-    new_table,
-    one_line,
-    open_console,
-    print_json,
-    project_argument,
-    with_settings,
-)
 from server.cli.looking import open_to_read, service_to_read
+from server.cli.options import json_option, project_argument
+from server.cli.printing import new_table, one_line, open_console, print_json
+from server.cli.running import with_settings
 from server.service import Service
 
 if TYPE_CHECKING:

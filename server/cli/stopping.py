@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
-from server.cli.common import say
+from server.cli.printing import say
 
 
 @contextmanager

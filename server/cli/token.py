@@ -21,23 +21,18 @@ from memlog.shell import command_line
 from memlog.storage.disk import stands
 from memlog.times import DAY_US, iso
 from server.cli import output
-from server.cli.common import (
+from server.cli.options import (
     PROJECT,
     Command,
     Helpful,
     NamedPath,
     Number,
     data_dir_option,
-    here,
     json_option,
-    new_table,
-    open_console,
-    print_json,
     said_before,
-    say,
-    store_of,
-    with_settings,
 )
+from server.cli.printing import new_table, open_console, print_json, say
+from server.cli.running import here, store_of, with_settings
 from server.rights.grants import RIGHTS, Grant, Right
 
 if TYPE_CHECKING:

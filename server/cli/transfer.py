@@ -17,22 +17,11 @@ from memlog.copies import chronicle, taking_in, transfer
 from memlog.errors import DamagedLog, MemlogError, ProjectExists, counted
 from memlog.projects.project import Origin, Outcome
 from memlog.settings import Settings
-from server.cli.common import (
-    NamedPath,
-    ToRead,
-    here,
-    indexed,
-    json_option,
-    print_json,
-    progress_bar,
-    project_option,
-    say,
-    service_of,
-    store_of,
-    with_settings,
-)
 from server.cli.drafts import written_whole
 from server.cli.looking import open_existing, service_to_read
+from server.cli.options import NamedPath, ToRead, json_option, project_option
+from server.cli.printing import print_json, progress_bar, say
+from server.cli.running import here, indexed, service_of, store_of, with_settings
 from server.cli.stopping import stopped_in_words
 from server.opened import Opened
 from server.registry import ThreadId

@@ -12,18 +12,11 @@ from memlog.projects.project import Origin, Outcome
 from memlog.sentences import sentence
 from memlog.settings import Settings
 from server.answering.nearest import require_thread
-from server.cli.common import (
-    INTEGER,
-    here,
-    json_option,
-    one_line,
-    print_json,
-    project_option,
-    say,
-    with_settings,
-)
 from server.cli.hints import spoken
 from server.cli.looking import open_existing, service_to_read
+from server.cli.options import INTEGER, json_option, project_option
+from server.cli.printing import one_line, print_json, say
+from server.cli.running import here, with_settings
 from server.cli.stopping import stopped_in_words
 from server.tools.history import LAST_MAX, nothing_to_undo
 

@@ -20,20 +20,10 @@ from memlog.rows import Project as ProjectRow
 from memlog.settings import Settings
 from memlog.shell import command_line
 from memlog.storage.errors import storage_error
-from server.cli.common import (
-    here,
-    json_option,
-    new_bar,
-    one_line,
-    positions_in_words,
-    print_json,
-    progress_bar,
-    project_argument,
-    say,
-    store_of,
-    with_settings,
-)
 from server.cli.looking import passing_over_gone, to_look_around
+from server.cli.options import json_option, project_argument
+from server.cli.printing import new_bar, one_line, positions_in_words, print_json, progress_bar, say
+from server.cli.running import here, store_of, with_settings
 
 if TYPE_CHECKING:
     from rich.progress import Progress
