@@ -16,10 +16,9 @@ from typing import Any
 import msgspec
 
 from memlog.settings import SETTINGS, TOOLSETS, Settings, allowed
+from server.input.schemas import Schema, referred
 from server.listing import listed, result_schema
 from server.registry import Tool, tools
-
-Schema = dict[str, Any]
 
 DOCS = Path(__file__).parents[1] / "docs"
 TOOLSET_ABOUT = {
@@ -30,7 +29,6 @@ TOOLSET_ABOUT = {
     "records": "Structured records with types and tags, saved once however often they are sent.",
     "history": "What happened, and taking it back.",
 }
-_REFERENCE = "#/$defs/"
 _GENERATED = "<!-- Written by scripts/docs from the code. Do not edit. -->"
 
 
@@ -121,7 +119,7 @@ def _shape(schema: Schema) -> str:
     if "anyOf" in schema:
         return " or ".join(map(_shape, schema["anyOf"]))
     if "$ref" in schema:
-        return str(schema["$ref"].removeprefix(_REFERENCE))
+        return referred(schema)
     if "items" in schema:
         return f"[{_shape(schema['items'])}]"
     if "properties" in schema:
@@ -144,7 +142,7 @@ def _named(schema: Schema) -> Iterator[str]:
 def _resolved(schema: Schema, root: Schema) -> Schema:
     if "$ref" not in schema:
         return schema
-    definition: Schema = root["$defs"][schema["$ref"].removeprefix(_REFERENCE)]
+    definition: Schema = root["$defs"][referred(schema)]
     return {**definition, **{key: value for key, value in schema.items() if key != "$ref"}}
 
 

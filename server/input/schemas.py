@@ -25,7 +25,6 @@ Schema = dict[str, Any]
 SHARED_CHARACTERS_MIN = 100
 """What a `$ref` has to save. Clients that rewrite schemas for a model do not all follow one."""
 
-_REFERENCE = "#/$defs/"
 _DROPPED = frozenset({"examples", "discriminator"})
 _NULL = {"type": "null"}
 
@@ -52,7 +51,7 @@ class _Compact:
     def __init__(self, of: type, *, is_input: bool) -> None:
         generated = msgspec.json.schema(of)
         self._definitions: dict[str, Schema] = generated["$defs"]
-        self._name = _referred(generated)
+        self._name = referred(generated)
         self._is_input = is_input
         self._uses = Counter(_references(self._definitions))
         self._omitting = _omitting(of)
@@ -108,7 +107,7 @@ class _Compact:
 
     def _placed(self, reference: Schema) -> Schema:
         """The definition in place of the reference, or the reference and the definition shared."""
-        name = _referred(reference)
+        name = referred(reference)
         definition = self._definition(name)
         uses, size = self._uses[name], _size(definition)
         saved = (uses - 1) * size - uses * _size({"$ref": reference["$ref"]}) - len(name)
@@ -138,16 +137,17 @@ def _omitting(of: type) -> set[str]:
 def _references(node: Any) -> Iterator[str]:
     if isinstance(node, dict):
         if isinstance(node.get("$ref"), str):
-            yield _referred(node)
+            yield referred(node)
         node = list(node.values())
     if isinstance(node, list):
         for each in node:
             yield from _references(each)
 
 
-def _referred(schema: Schema) -> str:
+def referred(schema: Schema) -> str:
+    """The name of the definition that `$ref` means."""
     reference: str = schema["$ref"]
-    return reference.removeprefix(_REFERENCE)
+    return reference.removeprefix("#/$defs/")
 
 
 def _size(schema: Schema) -> int:
