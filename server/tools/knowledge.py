@@ -148,7 +148,7 @@ class Version(Result, frozen=True):
     deleted_at: str | None = None
 
 
-class HistoryResult(Result, frozen=True):
+class VersionsResult(Result, frozen=True):
     project: str
     history: list[Version]
     next_cursor: str | None = field(name="nextCursor", default=None)
@@ -163,7 +163,7 @@ class _VersionsCursor(msgspec.Struct, array_like=True):
 
 
 @tool("knowledge", "Show the versions of facts")
-def get_observation_history(call: Call, arguments: GetObservationHistory) -> HistoryResult:
+def get_observation_history(call: Call, arguments: GetObservationHistory) -> VersionsResult:
     """Show all versions of an entity's facts, or of one fact, oldest first, with what replaced them.
 
     Example: {"entityName": "john-doe"}
@@ -185,7 +185,7 @@ def get_observation_history(call: Call, arguments: GetObservationHistory) -> His
     following = None if last is None else _VersionsCursor(position, last.born)
     cursor = write_cursor(following, opened.project_id, arguments)
     notice = None if page else silent_thread(arguments.thread_id, opened)
-    return HistoryResult(project=project, history=page, next_cursor=cursor, notice=notice)
+    return VersionsResult(project=project, history=page, next_cursor=cursor, notice=notice)
 
 
 def _missing(name: str, state: State, at: int | None) -> Refusal:
