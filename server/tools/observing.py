@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import UNSET, field
 
@@ -56,22 +56,8 @@ def add_observations(call: Call, arguments: AddObservations) -> AddObservationsR
     """
 
     def answer(outcome: Outcome) -> AddObservationsResult:
-        added: dict[str, dict[str, list[Observation]]] = {}  # by entity and text
-        for entry in outcome.entries:
-            if isinstance(entry.event, (ObservationAdded, ObservationSuperseded)):
-                row = outcome.after.observation(entry.event.observation_id)
-                if row is not None and row.living:  # else a later item put another in its place
-                    by_text = added.setdefault(row.entity_id, {})
-                    by_text.setdefault(canonical(row.content), []).append(row)
-        results = []
-        for item in arguments.observations:  # one result each, also where an entity comes twice
-            entity = outcome.after.entity_named(item.entity_name)
-            if entity is not None:
-                by_text = added.get(entity.id, {})
-                mine = [row for text in texts_of(item) for row in by_text.pop(text, ())]
-                mine.sort(key=lambda row: row.born)
-                results.append(_additions(entity.name, mine))
         room = Room()
+        results = list(_added(arguments, outcome))
         told = room.take(each_fitting(results, _shortened_additions), "entities")
         room.leave(sum(each.left_out for each in told), "facts")
         return AddObservationsResult(
@@ -89,6 +75,24 @@ def add_observations(call: Call, arguments: AddObservations) -> AddObservationsR
 
     project, opened = call.open(arguments)
     return call.execute(opened, arguments, answer, AddObservationsResult)
+
+
+def _added(arguments: AddObservations, outcome: Outcome) -> Iterator[AddedObservations]:
+    """What each item added: one result each, also where an entity comes twice."""
+    added: dict[str, dict[str, list[Observation]]] = {}  # by entity and text
+    for entry in outcome.entries:
+        if isinstance(entry.event, (ObservationAdded, ObservationSuperseded)):
+            row = outcome.after.observation(entry.event.observation_id)
+            if row is not None and row.living:  # else a later item put another in its place
+                by_text = added.setdefault(row.entity_id, {})
+                by_text.setdefault(canonical(row.content), []).append(row)
+    for item in arguments.observations:
+        entity = outcome.after.entity_named(item.entity_name)
+        if entity is not None:
+            by_text = added.get(entity.id, {})
+            mine = [row for text in texts_of(item) for row in by_text.pop(text, ())]
+            mine.sort(key=lambda row: row.born)
+            yield _additions(entity.name, mine)
 
 
 def _ratings_kept(arguments: AddObservations, after: State) -> Iterator[str]:
@@ -168,27 +172,7 @@ def delete_observations(call: Call, arguments: DeleteObservations) -> DeleteObse
 
     def answer(outcome: Outcome) -> DeleteObservationsResult:
         ids = {event.observation_id for event in outcome.events(ObservationDeleted)}
-        deleted: dict[str, dict[str, set[str]]] = {}  # by entity, and by id and by text: ids
-        for row in map(outcome.before.observation, ids):
-            if row is not None:
-                by_name = deleted.setdefault(row.entity_id, {})
-                for name in (row.id, canonical(row.content)):
-                    by_name.setdefault(name, set()).add(row.id)
-        deletions, missing = [], []
-        told_of: set[str] = set()
-        for item in arguments.deletions:
-            entity_id = outcome.before.entity_id_of(item.entity_name)
-            gone = deleted.get(entity_id or "", {})
-            missed = [text for text in item.observations if canonical(text) not in gone]
-            hit = []
-            for text in item.observations:
-                if fresh := gone.get(canonical(text), set()) - told_of:
-                    told_of |= fresh
-                    hit.append(text)
-            if hit:
-                deletions.append(Deletion(entity_name=item.entity_name, observations=hit))
-            if missed:
-                missing.append(Deletion(entity_name=item.entity_name, observations=missed))
+        deletions, missing = _deleted(arguments, ids, outcome.before)
         room = Room()
         half = ANSWER_CHARACTERS // 2
         not_found = room.take(
@@ -213,6 +197,33 @@ def delete_observations(call: Call, arguments: DeleteObservations) -> DeleteObse
 
     project, opened = call.open(arguments)
     return call.execute(opened, arguments, answer, DeleteObservationsResult)
+
+
+def _deleted(
+    arguments: DeleteObservations, ids: Iterable[str], before: State
+) -> tuple[list[Deletion], list[Deletion]]:
+    """What each item deleted, of the facts with these ids, and what it found nothing for; no fact is told of twice."""
+    deleted: dict[str, dict[str, set[str]]] = {}  # by entity, and by id and by text: ids
+    for row in map(before.observation, ids):
+        if row is not None:
+            by_name = deleted.setdefault(row.entity_id, {})
+            for name in (row.id, canonical(row.content)):
+                by_name.setdefault(name, set()).add(row.id)
+    deletions, missing = [], []
+    told_of: set[str] = set()
+    for item in arguments.deletions:
+        gone = deleted.get(before.entity_id_of(item.entity_name) or "", {})
+        missed = [text for text in item.observations if canonical(text) not in gone]
+        hit = []
+        for text in item.observations:
+            if fresh := gone.get(canonical(text), set()) - told_of:
+                told_of |= fresh
+                hit.append(text)
+        if hit:
+            deletions.append(Deletion(entity_name=item.entity_name, observations=hit))
+        if missed:
+            missing.append(Deletion(entity_name=item.entity_name, observations=missed))
+    return deletions, missing
 
 
 def _shortened_deletion(deletion: Deletion, characters: int) -> Deletion:
