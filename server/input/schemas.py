@@ -56,7 +56,6 @@ class _Compact:
         self._uses = Counter(_references(self._definitions))
         self._omitting = _omitting(of)
         self._open: list[str] = []
-        self._rewritten: dict[str, Schema] = {}
         self._shared: dict[str, Schema] = {}
 
     def root(self) -> Schema:
@@ -68,11 +67,10 @@ class _Compact:
     def _definition(self, name: str) -> Schema:
         if name in self._open:
             raise TypeError(f"{name} holds itself, which schemas of tools may not")
-        if name not in self._rewritten:
-            self._open.append(name)
-            self._rewritten[name] = self._struct(self._definitions[name])
-            self._open.pop()
-        return self._rewritten[name]
+        self._open.append(name)
+        short = self._struct(self._definitions[name])
+        self._open.pop()
+        return short
 
     def _struct(self, schema: Schema) -> Schema:
         title = schema.get("title")
