@@ -160,29 +160,22 @@ class Session:
             self.service.store.create(name, origin=Origin(actor=self.grant.name))
 
     def require_reach(self, name: str) -> None:
+        """Raises ProjectNotFound."""
         if not self.grant.reaches(name):
-            raise self._not_found(name)
+            raise ProjectNotFound(f"Project '{name}' not found", suggestion=self.grant.within_reach)
 
     @contextmanager
     def _discreet(self, name: str) -> Iterator[None]:
-        """No nearest names for those who may not know all names."""
+        """Around what is done with a project within reach: no nearest names for those who may not know all names."""
         try:
             yield
         except ProjectNotFound:
             if self.grant.projects is None:
                 raise
-            raise self._not_found(name) from None
-
-    def _not_found(self, name: str) -> ProjectNotFound:
-        if self.grant.reaches(name):
-            return ProjectNotFound(
+            raise ProjectNotFound(
                 f"Project '{name}' not found: it was not made yet, or it was deleted",
                 suggestion=f"Call create_project to make it. {made_by_hand(name)}",
-            )
-        return ProjectNotFound(
-            f"Project '{name}' not found",
-            suggestion=self.grant.within_reach,
-        )
+            ) from None
 
 
 def made_by_hand(name: str) -> str:
