@@ -26,21 +26,17 @@ _NOT_TO_SWITCH = (
 
 def followable(session: Session, advice: str | None) -> str | None:
     """What is left of it for this client; None where nothing is."""
-    if advice is not None and not session.lasting:
-        advice = _without_session(advice)
+    if advice is None:
+        return None
+    if not session.lasting:
+        for told, instead in _NOT_TO_SWITCH:
+            advice = advice.replace(told, instead)
     settings = session.service.settings
     lacking = _lacking(settings.toolsets, settings.read_only, session.grant)
-    if advice is None or lacking is None:
+    if lacking is None:
         return advice
-    told = [each for each in _SENTENCES.split(advice) if not lacking.search(each)]
-    return " ".join(told) or None
-
-
-def _without_session(advice: str) -> str:
-    """The same where nobody can switch to a project: it is named in each call."""
-    for told, instead in _NOT_TO_SWITCH:
-        advice = advice.replace(told, instead)
-    return advice
+    left = [each for each in _SENTENCES.split(advice) if not lacking.search(each)]
+    return " ".join(left) or None
 
 
 def descriptions(offered: Mapping[str, Tool]) -> Iterator[str]:

@@ -58,11 +58,8 @@ def describe(error: MemlogError, session: Session, project: str = "") -> Describ
     """An error in words, with what of its advice can be followed in this session; about `project`, where that is
     known."""
     described: Described = {"code": error.code, "message": error.message}
-    suggestion = followable(session, error.suggestion)
-    if suggestion is not None and project:
-        suggestion = of_project(suggestion, project)
-    if suggestion is not None:
-        described["suggestion"] = suggestion
+    if (suggestion := followable(session, error.suggestion)) is not None:
+        described["suggestion"] = of_project(suggestion, project) if project else suggestion
     if error.problems:
         problems = [
             msgspec.structs.replace(each, suggestion=followable(session, each.suggestion))
