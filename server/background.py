@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from threading import Thread
 
-log = logging.getLogger("memlog.background")
+logger = logging.getLogger("memlog.background")
 
 
 def in_background(
@@ -20,6 +20,6 @@ def in_background(
     try:
         thread.start()
     except RuntimeError as error:
-        log.log(level, "%s: %s", without, error)
+        logger.log(level, "%s: %s", without, error)
         return None
     return thread

@@ -19,7 +19,7 @@ from projections.follow import ON_DISK
 from server.background import in_background
 from server.opened import Opened
 
-log = logging.getLogger("memlog.service")
+logger = logging.getLogger("memlog.service")
 
 QUIET_SECONDS = 0.2
 BEHIND_SECONDS_MAX = 2.0
@@ -150,12 +150,12 @@ class _Rounds:
         try:
             self._catch_up(opened)
         except (Closed, ProjectArchived, ProjectNotFound) as error:
-            log.debug("a project went away before it was caught up: %s", error.message)
+            logger.debug("a project went away before it was caught up: %s", error.message)
         except MemlogError as error:
             if not self.stopping:  # else its projections are being closed
-                log.warning(
+                logger.warning(
                     "a projection is behind, the next search tries again: %s", error.message
                 )
         except BaseException:  # where a library panics it is no Exception; this thread goes on
-            log.exception("a projection is behind, the next search tries again")
+            logger.exception("a projection is behind, the next search tries again")
         self._busy()

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from memlog.storage.environment import give_back_all
 from server.background import in_background
 
-log = logging.getLogger("memlog.quiet")
+logger = logging.getLogger("memlog.quiet")
 
 QUIET_SECONDS = 3.0
 """At least; it may be twice as long until that is noticed."""
@@ -77,4 +77,4 @@ class Quiet:
         try:
             work()
         except Exception:
-            log.exception("what is done beside the calls could not be done")
+            logger.exception("what is done beside the calls could not be done")

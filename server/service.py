@@ -42,7 +42,7 @@ from server.rights import credentials
 from server.sweeping import Sweeper
 from server.usage import Usage
 
-log = logging.getLogger("memlog.service")
+logger = logging.getLogger("memlog.service")
 
 Answer = TypeVar("Answer")
 
@@ -218,9 +218,9 @@ class Service:
             if not self.embeddings.switched_off:
                 self.embeddings.get().query_vector("warm")
         except EmbeddingError as error:
-            log.warning("%s", error.message)
+            logger.warning("%s", error.message)
         except Exception:
-            log.exception("the embedder could not be warmed up")
+            logger.exception("the embedder could not be warmed up")
 
     def close(self) -> None:
         """Keeps what was computed and lets go of everything. Nothing acknowledged waits for this."""

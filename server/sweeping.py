@@ -25,7 +25,7 @@ from projections.embedding.store import key_of
 from projections.embeddings import Embeddings
 from server.background import in_background
 
-log = logging.getLogger("memlog.sweeping")
+logger = logging.getLogger("memlog.sweeping")
 
 
 class _Stopped(Exception):
@@ -51,7 +51,7 @@ class Sweeper:
             self._notes.mkdir(exist_ok=True)
             (self._notes / project_id).touch()
         except OSError as error:  # a deletion may be what makes room on the disk
-            log.warning("vectors of project %s stay in the cache: %s", project_id, error)
+            logger.warning("vectors of project %s stay in the cache: %s", project_id, error)
 
     def begin(self) -> None:
         """`sweep` in the background, where there is a note."""
@@ -73,7 +73,7 @@ class Sweeper:
             self._sweep()
         except Exception as error:
             if not self._stopping:  # else all is being closed
-                log.warning("vectors of deleted projects stay in the cache for now: %s", error)
+                logger.warning("vectors of deleted projects stay in the cache for now: %s", error)
 
     def _sweep(self) -> None:
         with self._sweeping:

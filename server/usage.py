@@ -18,7 +18,7 @@ from memlog.errors import StorageError
 from memlog.projects.project import clock_us
 from memlog.storage.derived import derived
 
-log = logging.getLogger("memlog.usage")
+logger = logging.getLogger("memlog.usage")
 
 
 class Usage:
@@ -95,7 +95,7 @@ class Usage:
         try:
             self._environment.write(body)
         except (StorageError, OSError) as error:
-            log.warning("what was read and refused cannot be noted now: %s", error)
+            logger.warning("what was read and refused cannot be noted now: %s", error)
             return
         with self._lock:
             self._accessed = dict(self._accessed.items() - accessed.items())
@@ -112,7 +112,7 @@ class Usage:
                 number = _number(transaction, self._environment.databases[database], key)
         except StorageError as error:
             if not self._told:
-                log.warning("what was read and refused cannot be told now: %s", error)
+                logger.warning("what was read and refused cannot be told now: %s", error)
             self._told = True
             return 0
         self._told = False

@@ -72,14 +72,14 @@ def undo_command(
             _tell(done, command, False, as_json)
 
 
-def _tell(undone: list[dict[str, Any]], command: Undo, dry_run: bool, as_json: bool) -> None:
+def _tell(done: list[dict[str, Any]], command: Undo, dry_run: bool, as_json: bool) -> None:
     if as_json:
-        print_json({"dryRun": dry_run, "undone": undone})
+        print_json({"dryRun": dry_run, "undone": done})
         return
     verb = "Would undo" if dry_run else "Undone"
-    for each in undone:
+    for each in done:
         say(f"{verb}: {each['position']} · {one_line(each['says'])}")
-    if not undone:
+    if not done:
         say(spoken(nothing_to_undo(command)))
 
 

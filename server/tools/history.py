@@ -241,8 +241,9 @@ def undo(call: Call, arguments: UndoArguments) -> UndoResult:
 def _undo_notice(left_out: int, count: int, command: Undo) -> str | None:
     if not count:
         return nothing_to_undo(command)
-    said = f"{left_out:,} of the {count:,} events concerned are not shown here: get_history tells them all."
-    return said if left_out else None
+    if not left_out:
+        return None
+    return f"{left_out:,} of the {count:,} events concerned are not shown here: get_history tells them all."
 
 
 def nothing_to_undo(command: Undo) -> str:
@@ -378,9 +379,11 @@ def forget_memory(call: Call, arguments: ForgetMemory) -> ForgetMemoryResult:
 
     def answer(outcome: Outcome) -> ForgetMemoryResult:
         gone = any(outcome.events(MemoryDeleted))
-        said = f"Memory {arguments.id} {'was forgotten' if gone else 'was forgotten before'}"
-        message = together(said, _stays_outdated(arguments.id, outcome.after)) or said
-        return ForgetMemoryResult(project=project, success=True, message=message)
+        message = f"Memory {arguments.id} {'was forgotten' if gone else 'was forgotten before'}"
+        outdated = _stays_outdated(arguments.id, outcome.after)
+        return ForgetMemoryResult(
+            project=project, success=True, message=together(message, outdated) or message
+        )
 
     project, opened = call.open(arguments)
     return call.execute(opened, arguments, answer, ForgetMemoryResult)

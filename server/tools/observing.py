@@ -226,7 +226,7 @@ def _deleted(
     return deletions, missing
 
 
-def _shortened_deletion(deletion: Deletion, characters: int) -> Deletion:
-    told = list(within_budget(deletion.observations, most=characters))
-    left_out = len(deletion.observations) - len(told)
-    return Deletion(entity_name=deletion.entity_name, observations=told, left_out=left_out)
+def _shortened_deletion(whole: Deletion, characters: int) -> Deletion:
+    told = list(within_budget(whole.observations, most=characters))
+    left_out = len(whole.observations) - len(told)
+    return Deletion(entity_name=whole.entity_name, observations=told, left_out=left_out)
