@@ -28,7 +28,7 @@ from server.answering.portions import (
     portion_of_facts,
     view_portion,
 )
-from server.answering.rankings import Deep, ranked
+from server.answering.rankings import Deep, Ranking, ranked
 from server.answering.views import Blame, EntityView, RelationView, view_relation
 from server.input.kinds import SEARCHED
 from server.registry import Arguments, Call, Result, WroteThread, tool
@@ -166,13 +166,10 @@ def search_nodes(call: Call, arguments: SearchNodes) -> SearchNodesResult:
     ranking = ranked(
         opened.searcher, cursor, arguments.query, kinds=GRAPH_KINDS, labels=wrote, mode=mode
     )
-    found = ranking.found
     with held(SMALL_CALLS), opened.project.read(cursor.position) as state:
         most = arguments.limit or SEARCH_LIMIT
         blamed = state if arguments.provenance else None
-        offset = ranking.start.offset
-        bundles = _bundles(ranking.things, offset, found.hits, state, blamed, most)
-        page = list(_page(bundles, arguments.limit))
+        page = list(_page(_bundles(ranking, most, state, blamed), arguments.limit))
         position = state.position
     following = ranking.following(position, page[-1].rank if page else None)
     told_whole = [each for bundle in page for each in bundle.told]
@@ -183,7 +180,9 @@ def search_nodes(call: Call, arguments: SearchNodes) -> SearchNodesResult:
         entities=entities,
         relations=_in_order(_only(RelationView, told_whole)),
         next_cursor=write_cursor(following, opened.project_id, arguments),
-        notice=together(cut_notice(entities, OPEN_ALONE, call.session), found.notice, silent),
+        notice=together(
+            cut_notice(entities, OPEN_ALONE, call.session), ranking.found.notice, silent
+        ),
     )
 
 
@@ -194,19 +193,12 @@ class _Bundle(msgspec.Struct):
     told: list[FoundEntity | RelationView]
 
 
-def _bundles(
-    ranked: Sequence[tuple[str, Hit]],
-    offset: int,
-    hits: Sequence[Hit],
-    state: State,
-    blamed: State | None,
-    most: int,
-) -> Iterator[_Bundle]:
-    """What is still there of the ranked entities, from `offset` on: the state has the last word. `most` of them are
-    wanted, and as many are read, in two lots."""
-    first = partial(_facts_found, hits)
-    start, lot = offset, min(most, LOT)
-    while next_ones := ranked[start : start + lot]:
+def _bundles(ranking: Ranking, most: int, state: State, blamed: State | None) -> Iterator[_Bundle]:
+    """What is still there of the ranked entities: the state has the last word. `most` of them are wanted, and as many
+    are read, in two lots."""
+    first = partial(_facts_found, ranking.found.hits)
+    start, lot = ranking.start.offset, min(most, LOT)
+    while next_ones := ranking.things[start : start + lot]:
         found = state.known(entity_id for entity_id, _ in next_ones)
         for rank, (known, (_, best)) in enumerate(zip(found, next_ones, strict=True), start):
             if known is not None:
