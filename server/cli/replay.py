@@ -22,6 +22,7 @@ from server.cli.running import here, with_settings
 from server.service import Service
 
 PARTS = ("state", *PROJECTIONS)
+EQUAL, DIFFERENT, NOT_POSSIBLE = "equal", "DIFFERENT", "not possible"
 
 
 @click.command("replay")
@@ -57,15 +58,9 @@ def replay_command(
     ):
         if catalog:
             service.store.rebuild_catalog()
-        if catalog and not (project or every):
-            names = []
-        elif every:
-            names = [row.name for row in service.store.projects("active")]
-        else:
-            names = [open_existing(service, project)[0]]
         reports: dict[str, dict[str, str]] = {}
         failures: list[MemlogError] = []
-        for name in names:
+        for name in _wanted(service, project, every, catalog):
             passing = passing_over_gone(service.store, name, "active")
             try:
                 with passing if every else nullcontext():
@@ -86,8 +81,13 @@ def replay_command(
         sys.exit(1)
 
 
-NOT_POSSIBLE = "not possible"
-EQUAL, DIFFERENT = "equal", "DIFFERENT"
+def _wanted(service: Service, project: str | None, every: bool, catalog: bool) -> list[str]:
+    """The names of the projects that are to be replayed; the usual one, unless only the catalogue was asked for."""
+    if every:
+        return [row.name for row in service.store.projects("active")]
+    if catalog and project is None:
+        return []
+    return [open_existing(service, project)[0]]
 
 
 def _parts(
