@@ -39,7 +39,6 @@ from server.answering.portions import OPEN_ALONE, cut_notice, portion, view_port
 from server.answering.views import EntityView, RelationView, view_relation
 from server.opened import Opened
 from server.registry import Arguments, Call, Result, ThreadId, tool
-from server.session import Session
 
 UNDONE_SHOWN_MAX = 50
 LAST_MAX = 100
@@ -268,16 +267,22 @@ class NamedEntityResult(Result, frozen=True):
     notice: str | None = None
 
 
-def _named(name: str, outcome: Outcome, project: str, session: Session) -> NamedEntityResult:
-    row = outcome.after.entity_named(name)
-    assert row is not None, "it was renamed or merged into in this very transaction"
-    told = portion(outcome.after.known_of(row))
-    relations = [view_relation(each) for each in told.edges]
-    view = view_portion(NamedEntity, told, relations=relations)
-    back = f'To take it back: undo {{"position": {outcome.before.position + 1}}}.'
-    gone = said(_went(outcome), "relations that are no more", followable(session, back))
-    notice = together(cut_notice([view], OPEN_ALONE, session), *gone)
-    return NamedEntityResult(project=project, entity=view, notice=notice)
+def _named(name: str, call: Call, command: RenameEntity | MergeEntities) -> NamedEntityResult:
+    """Makes the command true, and tells the entity that has this name then."""
+
+    def answer(outcome: Outcome) -> NamedEntityResult:
+        row = outcome.after.entity_named(name)
+        assert row is not None, "it was renamed or merged into in this very transaction"
+        told = portion(outcome.after.known_of(row))
+        relations = [view_relation(each) for each in told.edges]
+        view = view_portion(NamedEntity, told, relations=relations)
+        back = f'To take it back: undo {{"position": {outcome.before.position + 1}}}.'
+        gone = said(_went(outcome), "relations that are no more", followable(call.session, back))
+        notice = together(cut_notice([view], OPEN_ALONE, call.session), *gone)
+        return NamedEntityResult(project=project, entity=view, notice=notice)
+
+    project, opened = call.open(command)
+    return call.execute(opened, command, answer, NamedEntityResult)
 
 
 def _went(outcome: Outcome) -> list[str]:
@@ -298,15 +303,7 @@ def rename_entity(call: Call, arguments: RenameEntity) -> NamedEntityResult:
 
     Example: {"name": "jon", "newName": "john-doe"}
     """
-    project, opened = call.open(arguments)
-    return call.execute(
-        opened,
-        arguments,
-        lambda outcome: _named(
-            arguments.new_name or arguments.name, outcome, project, call.session
-        ),
-        NamedEntityResult,
-    )
+    return _named(arguments.new_name or arguments.name, call, arguments)
 
 
 @tool("history", "Merge entities", writes=True, destructive=True)
@@ -315,13 +312,7 @@ def merge_entities(call: Call, arguments: MergeEntities) -> NamedEntityResult:
 
     undo splits them again. Example: {"names": ["jon", "J. Doe"], "into": "john-doe"}
     """
-    project, opened = call.open(arguments)
-    return call.execute(
-        opened,
-        arguments,
-        lambda outcome: _named(arguments.into, outcome, project, call.session),
-        NamedEntityResult,
-    )
+    return _named(arguments.into, call, arguments)
 
 
 # -- facts
