@@ -151,7 +151,7 @@ def test_who_may_only_read_is_not_told_to_store(read_only: bool, tmp_path: Path)
         async with joined(tmp_path, read_only=read_only) as server:
             told = server.client.instructions or ""
             assert "Search it before answering from memory" in told
-            assert ("store" in told) == ("supersede" in told) == (not read_only)
+            assert ("store what" in told) == ("supersede" in told) == (not read_only)
 
     run(scenario)
 
