@@ -542,6 +542,9 @@ def test_the_name_of_the_token_is_the_actor_of_every_event(guarded: Guarded, era
     writer("create_entities", entities=[{**JON, "name": name}], project="a")
     events = writer("get_history", entityName=name, project="a")["events"]
     assert {event["actor"] for event in events} == {"writer"}
+    since = events[-1]["position"] - 1
+    changes = writer("changes_since", since=since, project="a")["commands"]
+    assert {command["actor"] for command in changes} == {"writer"}
     made = HttpClient(guarded.server, era, token=SECRET)
     made("create_project", name=f"made {era}")
     events = made("get_history", project=f"made {era}")["events"]

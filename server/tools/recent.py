@@ -39,11 +39,13 @@ class ChangesSince(Arguments, frozen=True):
 
 
 class ChangedBy(Result, frozen=True):
-    """A command: when and in which thread the lines were written from this position on, up to the next command."""
+    """A command: when, in which thread and by whose token (over HTTP) the lines were written from this position on, up
+    to the next command."""
 
     position: int
     time: str
     thread: str | None = None
+    actor: str | None = None
 
 
 class ChangesResult(Result, frozen=True, omit_defaults=False):
@@ -213,7 +215,12 @@ def _told_again(entry: Entry) -> tuple[str, ...]:
 
 
 def _changed_by(entry: Entry) -> ChangedBy:
-    return ChangedBy(position=entry.position, time=iso(entry.time_us), thread=entry.thread)
+    return ChangedBy(
+        position=entry.position,
+        time=iso(entry.time_us),
+        thread=entry.thread,
+        actor=entry.actor,
+    )
 
 
 def _fitting(changes: Sequence[_Change], head: int, budget_tokens: int) -> Iterator[_Change]:
