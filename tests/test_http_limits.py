@@ -354,7 +354,7 @@ TOKEN = "a-token-that-nobody-guesses-at-all"
 
 @pytest.fixture(scope="module")
 def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
-    """With few places, which nobody loses for being slow."""
+    """With few places, which nobody loses for being slow: seven, and one for who has yet to show who he is."""
     with served_http(
         tmp_path_factory.mktemp("crowded"),
         MEMLOG_TOKEN=TOKEN,
@@ -429,7 +429,7 @@ def test_of_those_let_in_the_one_idle_for_longest_goes_with_its_answer_whole(
     crowded: HttpServer,
 ) -> None:
     with ExitStack() as held:
-        known = [held.enter_context(crowded.connect()) for _ in range(8)]
+        known = [held.enter_context(crowded.connect()) for _ in range(7)]
         for each in known[1:]:
             assert b" 200 " in listed(each)
         known[0].sendall(asking("tools/list", TOKEN))
@@ -445,50 +445,136 @@ def test_of_those_let_in_the_one_idle_for_longest_goes_with_its_answer_whole(
         assert all(b" 200 " in listed(each) for each in known[2:])
 
 
-def test_where_all_connections_are_in_use_one_more_is_refused(crowded: HttpServer) -> None:
-    """Streams, and requests that are half here, of somebody with the token."""
-    clients = [HttpClient(crowded, "2025-11-25", token=TOKEN) for _ in range(3)]
+def test_where_all_connections_are_worked_for_one_more_is_refused(crowded: HttpServer) -> None:
+    """Requests whose bodies are on their way."""
     request = asking("tools/list", TOKEN)
     with ExitStack() as held:
-        streams = [held.enter_context(crowded.connect()) for _ in clients]
-        for stream, client in zip(streams, clients, strict=True):
-            stream.sendall(get_stream(client))
-            assert stream.recv(65_536).startswith(b"HTTP/1.1 200")
-        bodies = [held.enter_context(crowded.connect()) for _ in range(3)]
-        heads = [held.enter_context(crowded.connect()) for _ in range(2)]
-        for each in heads:
-            assert b" 200 " in listed(each)
-            each.sendall(request[:30])
-        for each in bodies:
+        busy = [held.enter_context(crowded.connect()) for _ in range(7)]
+        for each in busy:
             each.sendall(request.replace(b"Accept", b"Expect: 100-continue\r\nAccept")[:-10])
             assert each.recv(65_536).startswith(b"HTTP/1.1 100")
         with crowded.connect() as one_more:
-            assert until_closed(one_more).startswith(b"HTTP/1.1 503")
-        for each, sent in [*((each, 30) for each in heads), *((each, -10) for each in bodies)]:
-            each.sendall(request[sent:])
+            one_more.sendall(request)
+            refusal = until_closed(one_more)
+        assert refusal.startswith(b"HTTP/1.1 503") and b"\r\nretry-after: 1" in refusal.lower()
+        error = json.loads(refusal.partition(b"\r\n\r\n")[2])["error"]
+        assert "All connections are in use" in error["message"] and error["data"]["suggestion"]
+        for each in busy:
+            each.sendall(request[-10:])
             assert b" 200 " in whole_answer(each)
-        assert all(map(is_open, streams))
 
 
-def test_where_all_connections_are_in_use_several_that_come_at_once_are_each_refused(
+def streaming(server: HttpServer, token: str) -> socket.socket:
+    """A connection on which a stream has begun."""
+    client = HttpClient(server, "2025-11-25", token=token)
+    stream = server.connect()
+    stream.sendall(get_stream(client))
+    assert stream.recv(65_536).startswith(b"HTTP/1.1 200")
+    return stream
+
+
+def lasting(streams: list[socket.socket]) -> list[bool]:
+    """Which of them have not ended; what came on them is read."""
+    return [not _has_ended(each) for each in streams]
+
+
+def _has_ended(stream: socket.socket) -> bool:
+    come = select.poll()
+    come.register(stream, select.POLLIN)
+    try:
+        while come.poll(0):
+            if not stream.recv(65_536):
+                return True
+    except ConnectionError:
+        return True
+    return False
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[HttpServer, str, str]]:
+    """The same for two who have a token."""
+    folder = tmp_path_factory.mktemp("shared")
+    guest, owner = (
+        run_memlog("token", "new", name, "--right", right, data_dir=folder).stdout.split()[-1]
+        for name, right in (("guest", "read"), ("owner", "admin"))
+    )
+    few = {"MEMLOG_HTTP_CONNECTIONS_MAX": "8", "MEMLOG_HTTP_PATIENCE_SECONDS": "600"}
+    with served_http(folder, **few) as server:
+        yield server, guest, owner
+
+
+def test_who_holds_all_connections_with_streams_keeps_nobody_else_out(
+    shared: tuple[HttpServer, str, str],
+) -> None:
+    server, guest, owner = shared
+    with ExitStack() as held:
+        streams = [held.enter_context(streaming(server, guest)) for _ in range(7)]
+        kept = []
+        for count in range(1, 4):
+            kept.append(held.enter_context(server.connect()))
+            kept[-1].sendall(asking("tools/list", owner))
+            assert b" 200 " in whole_answer(kept[-1])
+            until_closed(streams[count - 1])
+            assert lasting(streams) == [False] * count + [True] * (7 - count)
+        anew = held.enter_context(streaming(server, guest))
+        until_closed(streams[3])
+        assert lasting([*streams[3:], anew]) == [False, True, True, True, True]
+        for each in kept:
+            each.sendall(asking("tools/list", owner))
+            assert b" 200 " in whole_answer(each)
+
+
+def test_who_holds_all_connections_with_parts_of_requests_keeps_nobody_else_out(
+    shared: tuple[HttpServer, str, str],
+) -> None:
+    server, guest, owner = shared
+    with ExitStack() as held:
+        parts = [held.enter_context(server.connect()) for _ in range(7)]
+        for each in parts:
+            each.sendall(asking("tools/list", guest))
+            assert b" 200 " in whole_answer(each)
+            each.sendall(HEAD[:20])
+        assert HttpClient(server, token=owner).request("tools/list").status == 200
+        until_closed(parts[0])
+        assert lasting(parts) == [False] + [True] * 6
+
+
+def test_the_oldest_stream_of_who_has_all_connections_goes_for_the_next_of_the_same(
     crowded: HttpServer,
 ) -> None:
-    """None takes the place of one that is refused already, which has none and waits for its answer."""
-    request = asking("tools/list", TOKEN)
     with ExitStack() as held:
-        busy = [held.enter_context(crowded.connect()) for _ in range(8)]
-        for each in busy:
-            assert b" 200 " in listed(each)
-            each.sendall(request[:30])
-        crowded.popen.send_signal(signal.SIGSTOP)
+        streams = [held.enter_context(streaming(crowded, TOKEN)) for _ in range(7)]
+        assert HttpClient(crowded, token=TOKEN).request("tools/list").status == 200
+        until_closed(streams[0])
+        assert lasting(streams) == [False] + [True] * 6
+
+
+def test_one_place_serves_one_after_another(tmp_path: Path) -> None:
+    with served_http(tmp_path, MEMLOG_HTTP_CONNECTIONS_MAX="1") as narrow, ExitStack() as held:
+        for _ in range(3):
+            connection = held.enter_context(narrow.connect())
+            connection.sendall(asking("tools/list"))
+            assert b" 200 " in whole_answer(connection)
+
+
+def test_where_the_only_connection_is_in_use_several_that_come_at_once_are_each_refused(
+    tmp_path: Path,
+) -> None:
+    """None takes the place of one that is refused already, which has none and waits for its answer."""
+    request = asking("tools/list")
+    limits = {"MEMLOG_HTTP_CONNECTIONS_MAX": "1", "MEMLOG_HTTP_PATIENCE_SECONDS": "600"}
+    with served_http(tmp_path, **limits) as narrow, ExitStack() as held:
+        busy = held.enter_context(narrow.connect())
+        busy.sendall(request.replace(b"Accept", b"Expect: 100-continue\r\nAccept")[:-10])
+        assert busy.recv(65_536).startswith(b"HTTP/1.1 100")
+        narrow.popen.send_signal(signal.SIGSTOP)
         try:
-            more = [held.enter_context(crowded.connect()) for _ in range(6)]
+            more = [held.enter_context(narrow.connect()) for _ in range(6)]
         finally:
-            crowded.popen.send_signal(signal.SIGCONT)
+            narrow.popen.send_signal(signal.SIGCONT)
         assert [until_closed(each)[:12] for each in more] == [b"HTTP/1.1 503"] * 6
-        for each in busy:
-            each.sendall(request[30:])
-            assert b" 200 " in whole_answer(each)
+        busy.sendall(request[-10:])
+        assert b" 200 " in whole_answer(busy)
 
 
 def test_as_many_connections_as_are_let_in_leave_room_for_files(tmp_path: Path) -> None:

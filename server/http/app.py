@@ -37,7 +37,7 @@ from server.advice import followable
 from server.calls import Calls
 from server.dispatch import build_server
 from server.http.access import Access, client_of
-from server.http.bodies import Whole
+from server.http.bodies import RETRY_SECONDS, Whole
 from server.http.connection import Door, Served
 from server.http.connections import Connections
 from server.http.direct import Direct
@@ -237,11 +237,19 @@ class App:
         return client_of(self._access.granted(scope), scope)
 
     def _rated(self, app: ASGIApp) -> ASGIApp:
+        crowded = refused(
+            HTTPStatus.SERVICE_UNAVAILABLE,
+            "All connections are in use, and nobody has more of them than you",
+            "Close one that is not needed, or wait for an answer.",
+            retry_after=str(RETRY_SECONDS),
+            connection="close",
+        )
+
         async def take(scope: Scope, receive: Receive, send: Send) -> None:
-            wait_s = self._rates.take(self._client(scope))
+            client = self._client(scope)
+            wait_s = self._rates.take(client)
             if not wait_s:
-                let_in(scope)
-                await app(scope, receive, send)
+                await (app if let_in(scope, client) else crowded)(scope, receive, send)
                 return
             answer = refused(
                 HTTPStatus.TOO_MANY_REQUESTS,

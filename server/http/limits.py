@@ -7,7 +7,7 @@
 
 What answers with 504 is not stopped if it writes: it ends as it began, whole, and holds its place
 among the requests worked on until then. Streams that last count only until they begin; they are bounded
-by the connections that `sockets` lets in.
+by the `places` of connections.
 
 The head is looked at before the token, the body taken in behind it (`bodies`): whoever has no token holds no place.
 """
@@ -27,7 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from memlog.settings import Settings
 from server.http.bodies import RETRY_SECONDS, Bodies, Whole
 from server.http.errors import refused
-from server.http.sockets import HEAD_BYTES_MAX
+from server.http.sockets import HEAD_BYTES_MAX, begin_stream
 
 CLIENTS_MAX = 10_000
 WAIT_S_MAX = 86_400.0
@@ -169,6 +169,7 @@ class Limits:
                 if _lasting(message):
                     self._worked_on.discard(receive)
                     self._lasting.add(stream)
+                    begin_stream(scope)
             await send(message)
 
         async def refuse() -> None:

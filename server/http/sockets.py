@@ -4,8 +4,7 @@ uvicorn's own protocol waits without end for the head of a request and for a cli
 have a time, after which the connection is cut; and so has a network that is gone without a word, of which the system
 would tell after a quarter of an hour. Bodies are left to `bodies`, the time of requests to `limits`.
 
-Where all places are taken, whoever comes takes that of a connection that nobody was let in with, the oldest of these,
-or else of the one that was idle for longest. So nobody is kept out by who only connects.
+Where all places are taken, one of those that have one gives way to whoever comes (`places`).
 
 A connection that is closed before the body of its request is all here lingers: what still comes is thrown away unread,
 for a while, or else the answer would be lost to a client that is still sending. So ends every chunked body that nobody
@@ -24,12 +23,14 @@ import struct
 from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, ClassVar, Protocol, cast
+from weakref import ref
 
 from starlette.types import Scope
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from server.http.errors import error_body
 from server.http.logs import REQUEST_ID_HEADER
+from server.http.places import Places
 
 HEAD_BYTES_MAX = 32 * 1024
 KEEP_ALIVE_SECONDS = 30
@@ -60,7 +61,7 @@ def protocol(*, patience_s: float, connections_max: int, refused: Refused) -> ty
     """A protocol for uvicorn with these limits; `refused` hears of what no application sees."""
     own = {
         "patience_s": patience_s,
-        "connections_max": connections_max,
+        "places": Places(connections_max),
         "refused": refused,
     }
     return type("PatientProtocol", (_PatientProtocol,), own)
@@ -76,21 +77,37 @@ def expect_acknowledgement(connection: socket.socket, seconds: float) -> None:
 
 
 class _Standing:
-    """Of the client of a connection: an object of its own, so that no request refers to its connection in a circle."""
+    """Of a connection: an object of its own, so that no request refers to its connection in a circle."""
 
-    is_let_in = False
+    def __init__(self, connection: _PatientProtocol) -> None:
+        self.connection = ref(connection)
+        self.lasts = False
+        """Whether what is answered is a stream."""
 
 
-def let_in(scope: Scope) -> None:
-    """Tells the connection of this request that it passed the token and the rate: it goes last where places are few."""
-    standing = scope.get("state", {}).get(_STANDING)
+def let_in(scope: Scope, client: str) -> bool:
+    """Tells the connection of this request that it passed the token and the rate, and whose it is. Whether there is a
+    place for it."""
+    standing = _standing(scope)
+    connection = None if standing is None else standing.connection()
+    return connection is None or connection.places.let_in(connection, client)
+
+
+def begin_stream(scope: Scope) -> None:
+    """Tells the connection of this request that its answer lasts as long as its client listens."""
+    standing = _standing(scope)
     if standing is not None:
-        standing.is_let_in = True
+        standing.lasts = True
+
+
+def _standing(scope: Scope) -> _Standing | None:
+    standing: _Standing | None = scope.get("state", {}).get(_STANDING)
+    return standing
 
 
 class _PatientProtocol(H11Protocol):
     patience_s: ClassVar[float]
-    connections_max: ClassVar[int]
+    places: ClassVar[Places]
     refused: ClassVar[Refused]
 
     _head: asyncio.TimerHandle | None = None
@@ -100,8 +117,6 @@ class _PatientProtocol(H11Protocol):
     _lingering: asyncio.TimerHandle | None = None
     _lingering_bytes = 0
     _parting: asyncio.TimerHandle | None = None
-    _since_s = 0.0
-    """Since when it is open or, let in, since its last answer."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -109,17 +124,17 @@ class _PatientProtocol(H11Protocol):
         expect_acknowledgement(transport.get_extra_info("socket"), 2 * self.patience_s)
         self._joining = _Joining(transport, self.loop)
         self.transport = cast(asyncio.Transport, self._joining)
-        self._since_s = self.loop.time()
         self._lingering_s = self.patience_s
-        self._standing = _Standing()
+        self._standing = _Standing(self)
         self.app_state = {**self.app_state, _STANDING: self._standing}
-        if len(self.connections) > self.connections_max and not self._takes_a_place():
-            self.connections.discard(self)  # it has no place that the next could take
-            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "Too many connections are open")
-        else:
+        if self.places.take(self):
             self._await_head()
+        else:
+            self.connections.discard(self)
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "Too many connections are open")
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.places.leave(self)
         self._stop(self._head)
         self._stop(self._unread)
         self._stop(self._lingering)
@@ -129,34 +144,29 @@ class _PatientProtocol(H11Protocol):
     # -- who goes where there is no room
 
     def on_response_complete(self) -> None:
-        if self._standing.is_let_in:
-            self._since_s = self.loop.time()
+        self._standing.lasts = False
+        self.places.answered(self)
         if self._is_in_chunks() and not self.transport.is_closing():
             self.transport.close()
         super().on_response_complete()
 
-    def _takes_a_place(self) -> bool:
-        """Whether another connection went for this one."""
-        others = (each for each in self.connections if isinstance(each, _PatientProtocol))
-        spare = [each for each in others if each is not self and each._is_spare()]
-        if not spare:
-            return False
-        min(spare, key=lambda each: (each._standing.is_let_in, each._since_s))._give_way()
-        return True
-
-    def _is_spare(self) -> bool:
-        """Not one that was let in with a request, or a part of one, or an answer that is not all gone."""
-        if not self._standing.is_let_in:
-            return True
+    @property
+    def is_idle(self) -> bool:
+        """Without a request, or a part of one, or an answer that is not all gone."""
         busy = self._in_request() or self.conn.trailing_data[0] or self.transport.is_closing()
         return not busy and not self.transport.get_write_buffer_size()
 
-    def _give_way(self) -> None:
+    @property
+    def is_worked_on(self) -> bool:
+        return self._in_request() and not self._standing.lasts
+
+    def give_way(self) -> None:
         self.connections.discard(self)
-        if self._standing.is_let_in:
-            self.transport.close()  # what the system still holds of its last answer arrives
-        else:
+        asks_for_more = self.conn.trailing_data[0] or self._awaits_body()
+        if self.is_worked_on or asks_for_more or self.transport.get_write_buffer_size():
             self._cut()
+        else:
+            self.transport.close()  # what the system still holds of its last answer arrives
 
     # -- the head of a request: its time starts with the connection, or with its first byte
 
