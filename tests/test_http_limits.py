@@ -8,13 +8,19 @@ import select
 import signal
 import socket
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+import anyio
 import pytest
+from starlette.types import Message, Scope, Send
 
+from memlog.settings import Settings
+from server.http.bodies import Whole
+from server.http.limits import Limits
 from server.http.sockets import HEAD_BYTES_MAX
 from tests.http_served import HttpClient, HttpServer, get_stream, served_http
 from tests.served import DEADLINE_S, ENVELOPE, REPOSITORY, run_memlog
@@ -708,6 +714,50 @@ def test_more_requests_at_a_time_than_are_worked_on_are_refused(tmp_path: Path) 
         while statuses != {200, 503} and time.monotonic() < deadline:
             statuses |= set(pool.map(write, range(8)))
         assert statuses == {200, 503}
+
+
+def test_who_asks_for_as_much_as_is_worked_on_keeps_nobody_else_out() -> None:
+    """One who takes all that he gets, and the next, and the next."""
+    limits = Limits(Settings(http_requests_max=100))
+    whose: list[str] = []
+    begun = anyio.Event()
+
+    async def work(scope: Scope, receive: Whole, send: Send) -> None:
+        whose.append(scope["client"])
+        await begun.wait()
+
+    async def body() -> Message:
+        return {"type": "http.request", "body": b"{}"}
+
+    async def run() -> list[int]:
+        refusals: list[int] = []
+
+        async def told(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                refusals.append(message["status"])
+
+        app = limits.bounded(work, lambda scope: str(scope["client"]))
+
+        async def come(client: str) -> None:
+            await app({"type": "http", "client": client}, body, told)
+
+        async with anyio.create_task_group() as tasks:
+            for client in "guest", "second", "third", "none left":
+                for _ in range(101):
+                    tasks.start_soon(come, client)
+                await anyio.wait_all_tasks_blocked()
+            begun.set()
+        return refusals
+
+    refusals = anyio.run(run)
+    assert Counter(whose) == {"guest": 90, "second": 9, "third": 1}
+    assert refusals == [503] * (4 * 101 - 100)
+
+
+def test_the_only_request_at_a_time_is_for_whoever_comes(tmp_path: Path) -> None:
+    with served_http(tmp_path, MEMLOG_HTTP_REQUESTS_MAX="1") as narrow:
+        for _ in range(2):
+            assert HttpClient(narrow).request("tools/list").status == 200
 
 
 def test_who_has_no_token_takes_no_place_from_who_has(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from http import HTTPStatus
 
 import anyio
 from starlette.datastructures import Headers
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memlog.settings import Settings
@@ -30,6 +31,8 @@ from server.http.errors import refused
 from server.http.sockets import HEAD_BYTES_MAX, begin_stream
 
 CLIENTS_MAX = 10_000
+SHARE = 9
+"""So many times the places that it leaves to others may a client have of the requests worked on."""
 WAIT_S_MAX = 86_400.0
 """That a client is told of: as few a second as may be set would be more than any number."""
 
@@ -67,7 +70,8 @@ class Limits:
             bodies_max=self._requests_max,
             patience_s=settings.http_patience_seconds,
         )
-        self._worked_on: set[Whole] = set()
+        self._worked_on: dict[Whole, str] = {}
+        """And whose each is."""
         self._lasting: set[anyio.CancelScope] = set()
 
     @property
@@ -132,27 +136,36 @@ class Limits:
             if isinstance(receive, Whole):
                 await app(scope, receive, send)
                 return
-            body = await self._bodies.take(receive, client(scope))
+            body = await self._bodies.take(receive, who := client(scope))
             if not isinstance(body, Whole):
                 if body is not None:
                     await body(scope, receive, send)
                 return
-            if self.working >= self._requests_max:
-                answer = refused(
-                    HTTPStatus.SERVICE_UNAVAILABLE,
-                    f"{self._requests_max} requests are being worked on; this one is not begun",
-                    "Send it again in a moment.",
-                    retry_after=str(RETRY_SECONDS),
-                )
-                await answer(scope, receive, send)
+            if not self._has_place(who):
+                await self._busy()(scope, receive, send)
                 return
-            self._worked_on.add(body)
+            self._worked_on[body] = who
             try:
                 await self._answer(app, scope, body, send)
             finally:
-                self._worked_on.discard(body)
+                self._worked_on.pop(body, None)
 
         return work
+
+    def _has_place(self, client: str) -> bool:
+        """For one more of this client. The last is for who has none: nobody keeps others out by asking for much."""
+        left = self._requests_max - self.working
+        held = list(self._worked_on.values()).count(client)
+        return held < SHARE * (left - 1) or (not held and left > 0)
+
+    def _busy(self) -> Response:
+        return refused(
+            HTTPStatus.SERVICE_UNAVAILABLE,
+            f"Of {self._requests_max} requests at a time {self.working} are being worked on, and what is left is for "
+            "others; this one is not begun",
+            "Send it again in a moment, or fewer at a time.",
+            retry_after=str(RETRY_SECONDS),
+        )
 
     async def _answer(self, app: WholeApp, scope: Scope, receive: Whole, send: Send) -> None:
         begun = False
@@ -167,7 +180,7 @@ class Limits:
             if message["type"] == "http.response.start":
                 begun = True
                 if _lasting(message):
-                    self._worked_on.discard(receive)
+                    self._worked_on.pop(receive, None)
                     self._lasting.add(stream)
                     begin_stream(scope)
             await send(message)
