@@ -13,16 +13,21 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from starlette.types import Message, Scope, Send
 
 from memlog.settings import Settings
+from server.http.app import App
 from server.http.bodies import Whole
+from server.http.connection import Door, Served
 from server.http.limits import Limits
 from server.http.sockets import HEAD_BYTES_MAX
-from tests.http_served import HttpClient, HttpServer, get_stream, served_http
+from tests.asgi import LEGACY, app_over, ask, request
+from tests.http_served import BOTH, HttpClient, HttpServer, get_stream, served_http
 from tests.served import DEADLINE_S, ENVELOPE, REPOSITORY, run_memlog
 
 PATIENCE_S = 0.5
@@ -680,6 +685,33 @@ def test_a_request_that_takes_too_long_is_answered_and_still_done(tmp_path: Path
         assert hasty.end() == 0
     with served_http(tmp_path) as patient:
         assert HttpClient(patient)("open_nodes", names=["e499"])["entities"]
+
+
+class Hesitant(App):
+    """Which takes longer than a request may."""
+
+    def _served(self, door: Door, lasting: bool) -> Served:
+        async def wait(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+            await anyio.sleep(0.1)
+            return await call_next(ctx)
+
+        served = super()._served(door, lasting)
+        served.server.middleware.append(wait)
+        return served
+
+
+def test_who_was_told_that_a_handshake_takes_too_long_leaves_no_session(tmp_path: Path) -> None:
+    """That nobody would know."""
+
+    async def run() -> tuple[int, int]:
+        async with app_over(tmp_path, Hesitant, http_request_seconds=0.01) as app:
+            client = {"name": "test", "version": "1"}
+            params = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": client}
+            headers = {"content-type": "application/json", "accept": BOTH}
+            answer = await ask(app, request("initialize", 0, params), headers.items())
+            return answer.status, app._connections.sessions
+
+    assert anyio.run(run) == (504, 0)
 
 
 def test_requests_of_one_id_at_a_time_keep_no_places(tmp_path: Path) -> None:

@@ -26,6 +26,8 @@ class Whole:
         self.body = body
         self._receive = receive
         self._given = False
+        self.is_late = False
+        """Whether its client was told that it takes too long, and hears nothing else."""
 
     async def __call__(self) -> Message:
         if not self._given:

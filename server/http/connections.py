@@ -110,7 +110,7 @@ class Connections:
                     return
                 if start is not None:
                     version = agreed(message)
-                    if version is not None:
+                    if version is not None and not receive.is_late:  # else nobody would know it
                         opened = Headers(raw=start["headers"])[MCP_SESSION_ID_HEADER]
                         self._make_room(client)
                         self._sessions[opened] = connection

@@ -191,6 +191,7 @@ class Limits:
         def expire() -> None:
             nonlocal late
             if not begun:
+                receive.is_late = True
                 late = loop.create_task(refuse())
 
         # A timer: a task that waits would cost each request more than all other limits together.
