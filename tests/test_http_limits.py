@@ -714,6 +714,22 @@ def test_who_was_told_that_a_handshake_takes_too_long_leaves_no_session(tmp_path
     assert anyio.run(run) == (504, 0)
 
 
+@pytest.mark.parametrize(("size", "status"), [(120_000, 200), (140_000, 413)])
+def test_what_is_kept_as_long_as_a_client_listens_is_small(
+    tmp_path: Path, size: int, status: int
+) -> None:
+    """All that a client listens to, and what it says beside that, is there as long as its stream."""
+    uris = [f"mem://item/{'x' * (size // 100 - 14)}" for _ in range(100)]
+    with served_http(tmp_path) as server, server.connect() as stream:
+        params = {"notifications": {"resourceSubscriptions": uris}, "_meta": ENVELOPE}
+        message = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params}
+        body = json.dumps(message).encode()
+        names = b"MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: subscriptions/listen\r\n"
+        length = f"Accept: {BOTH}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+        stream.sendall(HEAD + names + length + body)
+        assert stream.recv(65_536).startswith(f"HTTP/1.1 {status}".encode())
+
+
 def test_requests_of_one_id_at_a_time_keep_no_places(tmp_path: Path) -> None:
     """A session would wait without end for the answers to all but one of them."""
     with served_http(tmp_path, MEMLOG_HTTP_REQUESTS_MAX="4") as narrow:

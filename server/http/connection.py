@@ -33,6 +33,9 @@ from server.reading import Wanted, wanted
 from server.rights.grants import Grant
 from server.stdio.wire import encode, fill_in, odd_id
 
+LISTENING_BYTES_MAX = 128 * 1024
+"""Of a request whose answer lasts as long as its client listens, and which is there for as long, several times over."""
+
 
 class Door(msgspec.Struct, frozen=True):
     """Where a request came in: with which grant, and for which project alone, if for one."""
@@ -120,6 +123,14 @@ class Connection:
         odd = None if message is None else odd_id(message, receive.body)
         if odd is not None:  # the SDK would drop it with 202
             await refused(HTTPStatus.BAD_REQUEST, odd)(scope, receive, send)
+            return
+        if _listens(message) and len(receive.body) > LISTENING_BYTES_MAX:
+            answer = refused(
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                f"A request to listen is larger than {LISTENING_BYTES_MAX} bytes",
+                "Listen to fewer resources, or by several requests.",
+            )
+            await answer(scope, receive, send)
             return
         if message is not None and fill_in(message):
             receive.body = encode(message)
@@ -225,6 +236,10 @@ def _message(body: bytes) -> JSONRPCMessage | None:
 
 def _is_handshake(message: JSONRPCMessage | None) -> bool:
     return isinstance(message, JSONRPCRequest) and message.method == "initialize"
+
+
+def _listens(message: JSONRPCMessage | None) -> bool:
+    return isinstance(message, JSONRPCRequest) and message.method == "subscriptions/listen"
 
 
 def _request_id(message: JSONRPCMessage | None) -> str | None:
