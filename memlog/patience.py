@@ -45,8 +45,22 @@ class Leave:
         self.took_patience = False
         self.limit(seconds)
 
-    def limit(self, seconds: float) -> None:
-        """From now on, where it was not taken back, whoever does that."""
+    def limit(self, seconds: float, *, of_work: bool = False) -> None:
+        """From now on, where it was not taken back, whoever does that. `of_work`: of the processor's time that the
+        thread takes that calls this."""
+        self._work_until = time.thread_time() + seconds if of_work else None
+        self._extend(seconds)
+
+    def is_over(self) -> bool:
+        """Asked where `until` has passed; puts it off where it was not that of the work."""
+        if self._work_until is None:
+            return True
+        left = self._work_until - time.thread_time()
+        if left > 0:
+            self._extend(left)
+        return left <= 0 or self.is_back
+
+    def _extend(self, seconds: float) -> None:
         self.until = time.perf_counter() + seconds
         if self.is_back:  # asked last: it may have been taken back meanwhile
             self.until = -math.inf
@@ -100,7 +114,9 @@ def require_patience() -> None:
 
 def require_time() -> None:
     """Raises Impatient where there is none left."""
-    if _Given.known and (leave := _given.leave) is not None and time.perf_counter() > leave.until:
+    if not _Given.known or (leave := _given.leave) is None:
+        return
+    if time.perf_counter() > leave.until and leave.is_over():
         raise Impatient
 
 

@@ -31,6 +31,10 @@ LOOKS_MAX = 3
 SLOW_SECONDS = 0.02
 """Of the processor's time; what took longer is slow."""
 
+WORK_SECONDS_MAX = 2 * SLOW_SECONDS
+"""Of what nobody knew to be slow. Then it is left to the few: many that go on with it, each a little at a time, would
+hold up everybody."""
+
 FEW_THREADS = max(2, min(4, os.cpu_count() or 1))
 """At work at once on what is slow."""
 
@@ -94,10 +98,14 @@ async def read_in_thread(kind: str, read: Callable[[], Result]) -> Result:
     """What `read` returns. `kind` is one of a few names. Raises GivenUp where it is not `wanted` any more."""
     request = wanted.get() or Wanted()
 
-    async def run(*, patient: bool, limiter: anyio.CapacityLimiter | None = None) -> Result:
+    async def run(
+        *, patient: bool, bounded: bool = False, limiter: anyio.CapacityLimiter | None = None
+    ) -> Result:
         leave = request.leave(patient=patient)
 
         def timed() -> Result:
+            if bounded:
+                leave.limit(WORK_SECONDS_MAX, of_work=True)
             with taking(leave):
                 require_time()
                 began = time.thread_time()
@@ -107,7 +115,12 @@ async def read_in_thread(kind: str, read: Callable[[], Result]) -> Result:
 
         return await in_thread(timed, limiter=limiter)
 
-    if _seconds.get(kind, 0.0) > SLOW_SECONDS:
+    if _seconds.get(kind, 0.0) <= SLOW_SECONDS:
+        with suppress(Impatient):
+            return await run(patient=True, bounded=True)
+        if not request.is_over:
+            _seconds[kind] = WORK_SECONDS_MAX
+    if not request.is_over:
         with suppress(Impatient):
             return await run(patient=False, limiter=_limiter())
     if request.is_over:

@@ -17,7 +17,7 @@ import pytest
 from mcp.server.lowlevel import Server
 from mcp_types import CallToolRequestParams
 
-from memlog.patience import Leave, held, require_patience, require_time
+from memlog.patience import Leave, held, in_haste, require_patience, require_time
 from server import reading
 from server.addresses import GRAPH, GraphAddress
 from server.dispatch import build_server
@@ -248,6 +248,43 @@ def test_slow_reads_are_run_a_few_at_a_time_and_hold_up_nobody_else(
 
     run(scenario)
     assert len(scan.ended) == 2 * reading.FEW_THREADS + 1
+
+
+@pytest.mark.parametrize("kind", [App, BySdk])
+def test_reads_of_which_nobody_knew_that_they_are_slow_are_soon_run_a_few_at_a_time(
+    kind: type[App], scan: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that came before the first of them had its answer."""
+    monkeypatch.setattr(reading, "_seconds", {})
+    few: list[str] = []
+
+    def work() -> None:
+        if in_haste():
+            few.append("reads")
+            return
+        until = time.monotonic() + DEADLINE_S
+        while time.monotonic() < until:
+            require_time()
+
+    scan.before = work
+
+    async def scenario() -> None:
+        async with app_over(tmp_path, kind) as app, anyio.create_task_group() as tasks:
+            client = Client(app, MODERN)
+            await client.open()
+            calls = 2 * reading.FEW_THREADS
+            for number in range(calls):
+                tasks.start_soon(client.call, "reads", {}, None, number)
+            with anyio.fail_after(DEADLINE_S):
+                while len(few) < reading.FEW_THREADS or len(scan.begun) - len(scan.ended) > len(
+                    few
+                ):
+                    await anyio.sleep(0.001)
+            assert "done" not in scan.ended
+            scan.over.set()
+
+    run(scenario)
+    assert scan.ended.count("done") == len(few) == 2 * reading.FEW_THREADS
 
 
 @pytest.mark.parametrize("why", ["it takes patience", "somebody else has a lock"])

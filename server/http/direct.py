@@ -73,6 +73,8 @@ class _Running:
         self.told = told
         self.cancelled = False
         self.who: Who = "many"
+        self.was_slow = False
+        """Whether the few had it, who are not to have it again: it needs patience."""
         self.leave = Leave()
         """Taken back when nobody waits for it any more."""
 
@@ -200,6 +202,7 @@ class Direct:
     def _hand_over(self, running: _Running) -> None:
         tell = asyncio.get_running_loop().call_soon_threadsafe
         running.leave.patient = running.who == "many"
+        running.was_slow |= running.who == "few"
         # The thread logs under the id of this request.
         try:
             self._threads.submit(running.who, copy_context().run, self._work, running, tell)
@@ -212,12 +215,16 @@ class Direct:
             )
 
     def _work(self, running: _Running, tell: Callable[..., object]) -> None:
-        if running.who == "one" and self._pace.who(running.call.tool) == "few":
+        bounded = self._only_reads(running) and not running.was_slow
+        if bounded and self._pace.who(running.call.tool) == "few":
             # One before it took long: had all of that tool their turn first, everybody else would wait for them.
             tell(self._hand_on, running, "few")
             return
         began, leave = time.perf_counter(), running.leave
-        leave.limit(TURN_SECONDS_MAX if running.who == "one" else LONG_SECONDS)
+        if bounded:  # of the many each does its part of it while all others do theirs
+            leave.limit(TURN_SECONDS_MAX, of_work=running.who == "many")
+        else:
+            leave.limit(LONG_SECONDS)
         try:
             with taking(leave) if self._only_reads(running) else nullcontext():
                 require_time()
@@ -230,10 +237,10 @@ class Direct:
         tell(self._finish, running, ran)
 
     def _begin_anew(self, running: _Running, seconds: float) -> None:
-        one = running.who == "one"
+        slow = running.who == "few"
         if not running.leave.is_back:  # a thread that did a part of it may still have this one
             running.leave = Leave()
-        self._hand_on(running, self._pace.left(running.call.tool, seconds) if one else "many")
+        self._hand_on(running, "many" if slow else self._pace.left(running.call.tool, seconds))
 
     def _hand_on(self, running: _Running, who: Who) -> None:
         running.who = who
