@@ -7,6 +7,7 @@ import json
 import re
 import select
 import signal
+import socket
 import ssl
 import subprocess
 import sys
@@ -550,6 +551,33 @@ def test_the_end_waits_for_no_client_to_close_tls_in_turn(
         opened.sendall(sent.encode())
         assert opened.recv(100).startswith(b"HTTP/1.1 ")
         assert server.end() == 0
+        assert {each["level"] for each in server.log()} == {"info"}
+
+
+def test_who_gives_way_is_not_waited_for_to_close_tls_in_turn(
+    tmp_path: Path, certificate: tuple[Path, Path]
+) -> None:
+    """Else those whose places were taken would keep others out by being open still."""
+    cert, key = map(str, certificate)
+    context = ssl.create_default_context(cafile=cert)
+    variables = {
+        "MEMLOG_TLS_CERT": cert,
+        "MEMLOG_TLS_KEY": key,
+        "MEMLOG_HTTP_CONNECTIONS_MAX": "2",
+        "MEMLOG_HTTP_PATIENCE_SECONDS": "600",
+    }
+    asked = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with served_http(tmp_path, **variables) as server, ExitStack() as held:
+        raw = [held.enter_context(server.connect()) for _ in range(2)]
+        below = held.enter_context(socket.fromfd(raw[0].fileno(), raw[0].family, raw[0].type))
+        below.settimeout(DEADLINE_S)
+        for each in raw:
+            opened = held.enter_context(context.wrap_socket(each, server_hostname="127.0.0.1"))
+            opened.sendall(asked)
+            assert opened.recv(100).startswith(b"HTTP/1.1 200")
+        with pytest.raises(ConnectionResetError):
+            while below.recv(65_536):
+                pass
         assert {each["level"] for each in server.log()} == {"info"}
 
 

@@ -38,6 +38,9 @@ LINGERING_BYTES_MAX = 64 * 1024 * 1024
 LINGERING_SECONDS_AT_THE_END = 1.0
 """When the server stops; else it is the patience with a client."""
 
+GIVING_WAY_SECONDS = 1.0
+"""That a client has to close TLS in turn whose place was taken: it has none, and is open all the same."""
+
 FRAMING_BYTES_MAX = 16 * 1024
 FRAMING_SHARE = 16
 """So many bytes may a body have beside what it carries, and one more for each so many that it carries: h11 takes 35 µs
@@ -167,6 +170,7 @@ class _PatientProtocol(H11Protocol):
             self._cut()
         else:
             self.transport.close()  # what the system still holds of its last answer arrives
+            self._parting = self.loop.call_later(GIVING_WAY_SECONDS, self._cut)
 
     # -- the head of a request: its time starts with the connection, or with its first byte
 
