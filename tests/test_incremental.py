@@ -353,7 +353,8 @@ def holding(part: str, state: State) -> set[str]:
     """What has `part` in the text under which it is found."""
     found = set()
     for entity in state.entities():
-        if part in f"{entity.name} ({entity.entity_type})":
+        known_as = (f"{entity.name} ({entity.entity_type})", *entity.aliases)
+        if any(part in each for each in known_as):
             found.add(entity.id)
         for row in state.observations(entity.id):
             if part in f"{entity.name}: {row.content}":
