@@ -330,7 +330,7 @@ def test_of_facts_that_go_in_one_command_none_is_read_to_tell_when_the_entity_ch
 def test_an_undo_at_an_entity_of_many_facts_is_counted_without_reading_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memlog.projects.project.LmdbRows", CountedRows)
+    monkeypatch.setattr("memlog.projects.contents.LmdbRows", CountedRows)
     read = []
     for size in (50, 100):
         project = Project(tmp_path / f"prj_{size}")

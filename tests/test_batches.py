@@ -219,7 +219,7 @@ MISSING: dict[str, Case] = {
 @pytest.fixture
 def reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., int]]:
     """How many rows the last of some commands reads, in a project of their own."""
-    monkeypatch.setattr("memlog.projects.project.LmdbRows", CountedRows)
+    monkeypatch.setattr("memlog.projects.contents.LmdbRows", CountedRows)
     store = Store(tmp_path, Context(strict_relations=True))
 
     def read_by(name: str, commands: Sequence[AnyCommand]) -> int:

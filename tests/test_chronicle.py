@@ -26,7 +26,8 @@ from memlog.copies import chronicle
 from memlog.copies.taking_in import take_in
 from memlog.errors import InvalidParameter, MemlogError, ProjectExists, StorageError
 from memlog.events import MemoryStored
-from memlog.projects.project import DATABASES, LOG_FILE, Origin, Project
+from memlog.projects.contents import DATABASES
+from memlog.projects.project import LOG_FILE, Origin, Project
 from memlog.projects.purging import Target
 from memlog.projects.store import Store
 from memlog.repair.damage import noted

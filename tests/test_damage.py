@@ -27,7 +27,8 @@ from memlog.commands import CreateEntities, NewEntity, StoreMemory
 from memlog.context import Context
 from memlog.events import ProjectCreated
 from memlog.log import Damage
-from memlog.projects.project import DATABASES, LOG_FILE, clock_us
+from memlog.projects.contents import DATABASES
+from memlog.projects.project import LOG_FILE, clock_us
 from memlog.projects.store import Store
 from memlog.repair import salvaging
 from memlog.repair.damage import DAMAGED, damages_in, mark, noted

@@ -1047,7 +1047,7 @@ def test_an_undo_of_many_commands_reads_each_entry_a_few_times_however_many_they
 
 def rows_read(project: Project, command: AnyCommand, monkeypatch: pytest.MonkeyPatch) -> int:
     """How many rows and entries are read to decide about it, be it refused or not."""
-    monkeypatch.setattr("memlog.projects.project.LmdbRows", CountedRows)
+    monkeypatch.setattr("memlog.projects.contents.LmdbRows", CountedRows)
     before, entries, look = CountedRows.reads, 0, Log.entry
 
     def counted(log: Log, position: int) -> Entry | None:

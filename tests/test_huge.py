@@ -121,7 +121,7 @@ def test_pages_come_to_an_end_where_relations_that_are_listed_are_not_there(
 def test_pages_of_twice_the_versions_read_twice_as_much_together(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memlog.projects.project.LmdbRows", CountedRows)
+    monkeypatch.setattr("memlog.projects.contents.LmdbRows", CountedRows)
     client("create_entities", entities=[{"name": "Jon", "entityType": "t", "observations": []}])
     read, told = [], []
     for count in (MANY, 2 * MANY):
@@ -139,7 +139,7 @@ def test_pages_of_twice_the_versions_read_twice_as_much_together(
 def test_a_recall_looks_at_the_words_of_no_relation_where_it_names_the_hub_alone(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memlog.projects.project.LmdbRows", CountedRows)
+    monkeypatch.setattr("memlog.projects.contents.LmdbRows", CountedRows)
     texts: list[str] = []
 
     def counted(text: str) -> frozenset[str]:

@@ -58,7 +58,8 @@ from memlog.events import (
     ProjectCreated,
     RelationDeleted,
 )
-from memlog.projects.project import DATABASES, LOG_FILE, Origin, Project
+from memlog.projects.contents import DATABASES
+from memlog.projects.project import LOG_FILE, Origin, Project
 from memlog.projects.store import Store
 from memlog.repair.mending import Changed, Mended, mend, tables_of
 from memlog.repair.piecing import Piece, Standing, pieces

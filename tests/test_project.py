@@ -39,8 +39,9 @@ from memlog.errors import (
     StorageError,
 )
 from memlog.log import Damage
+from memlog.projects.contents import DATABASES
 from memlog.projects.meta import STATE_VERSION, VERSION_KEY
-from memlog.projects.project import DATABASES, Origin, Outcome, Project
+from memlog.projects.project import Origin, Outcome, Project
 from memlog.rows import alike_key, hashed
 from memlog.storage.derived import derived
 from memlog.storage.environment import Environment

@@ -432,7 +432,7 @@ def test_a_log_without_what_was_erased_is_proved_before_it_takes_the_place_of_th
 
         fresh.write(damage)
 
-    monkeypatch.setattr("memlog.projects.project.evolve_in_lots", evolve_and_damage)
+    monkeypatch.setattr("memlog.projects.erasing.evolve_in_lots", evolve_and_damage)
     with pytest.raises(StorageError, match="damaged at position 5"):
         purge(store, "Jon")
     assert said(store) == {"Jon", "Jon: was a banker", "Gina", "Gina: runs a shop"}
@@ -591,7 +591,7 @@ def test_a_purge_that_fails_gives_the_disk_back_what_it_had_written(
     def full(*_: object) -> bytes:
         raise StorageError("No space left")
 
-    monkeypatch.setattr("memlog.projects.project._erased", full)
+    monkeypatch.setattr("memlog.projects.erasing._erased", full)
     with pytest.raises(StorageError) as failed:
         purge(store, "Jon")
     assert not (project.folder / "log.mdb.rewriting").exists()

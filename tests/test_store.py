@@ -26,8 +26,9 @@ from memlog.errors import (
 )
 from memlog.log import Damage, Log
 from memlog.projects.catalog import Catalog
+from memlog.projects.contents import DATABASES
 from memlog.projects.meta import STATE_VERSION, VERSION_KEY
-from memlog.projects.project import DATABASES, Origin, Project
+from memlog.projects.project import Origin, Project
 from memlog.projects.purging import Target
 from memlog.projects.store import Store
 from memlog.repair.damage import mark

@@ -20,7 +20,7 @@ from __future__ import annotations
 import shlex
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -40,13 +40,10 @@ from memlog.errors import (
     counted,
 )
 from memlog.log import Damage, Log
+from memlog.projects.contents import DATABASES, Contents
 from memlog.projects.folders import OURS
-from memlog.projects.meta import Meta, note_generation
-from memlog.projects.project import (
-    DATABASES,
-    LOG_FILE,
-    Project,
-)
+from memlog.projects.meta import note_generation
+from memlog.projects.project import LOG_FILE, Project
 from memlog.projects.store import Store
 from memlog.storage.disk import led_to, make_private, stands, sync_folder
 from memlog.storage.environment import Environment
@@ -87,21 +84,21 @@ class Copy:
 
     def head(self) -> tuple[int, bytes]:
         """The last position and the chain there."""
-        with self._environment.read() as transaction:
-            found = Log(transaction, self._environment.databases["log"])
-            position = found.position()
-            return position, found.chain_at(position)
+        with self._contents() as contents:
+            log = contents.log()
+            position = log.position()
+            return position, log.chain_at(position)
 
     def has_written(self, position: int) -> bool:
         """Whether an entry stands there, and not what was put in the place of one."""
-        with self._environment.read() as transaction:
-            value = transaction.get(place(position), b"", db=self._environment.databases["log"])
-        return bool(value) and not codec.is_mended(bytes(value))
+        with self._contents() as contents:
+            value = contents.rows("log").get(place(position))
+        return value is not None and not codec.is_mended(value)
 
     @property
     def generation(self) -> int:
-        with self._environment.read() as transaction:
-            return Meta(transaction, self._environment.databases["meta"]).generation
+        with self._contents() as contents:
+            return contents.meta().generation
 
     def begin(self, generation: int) -> None:
         """Says of an empty copy how often something had been erased from its log."""
@@ -116,10 +113,15 @@ class Copy:
 
     def verify(self) -> None:
         """Reads every entry back from disk. Raises StorageError where the chain is not whole."""
-        with self._environment.read() as transaction:
-            for found in Log(transaction, self._environment.databases["log"]).verify():
+        with self._contents() as contents:
+            for found in contents.log().verify():
                 if isinstance(found, Damage):
                     raise self._damaged(found.problem, f" at position {found.position}")
+
+    @contextmanager
+    def _contents(self) -> Iterator[Contents]:
+        with self._environment.read() as transaction:
+            yield Contents(transaction, self._environment.databases)
 
     def _damaged(self, problem: str, where: str = "") -> StorageError:
         return StorageError(

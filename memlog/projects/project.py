@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import lmdb
 import msgspec
 
-from memlog import codec
 from memlog.codec import Entry
 from memlog.commands import AnyCommand
 from memlog.context import Context
@@ -33,20 +32,18 @@ from memlog.evolve import evolve
 from memlog.ids import ids_in_log, new_id
 from memlog.log import Checked, Damage, Head, Log
 from memlog.projects import deletions
-from memlog.projects.meta import Meta, note_generation
-from memlog.projects.rebuilding import digest, digest_rebuilt, evolve_all, evolve_in_lots
-from memlog.projects.receipts import Receipts
+from memlog.projects.contents import DATABASES, Contents
+from memlog.projects.erasing import write_without
+from memlog.projects.rebuilding import digest, digest_rebuilt, evolve_all
 from memlog.repair.soundness import Soundness
 from memlog.rows import Project as ProjectRow
 from memlog.state import State
 from memlog.storage.drafts import Draft, draft
 from memlog.storage.environment import MAP_BYTES_START, Environment
 from memlog.storage.files import FileIdentity
-from memlog.storage.filling import fill
-from memlog.storage.tables import LmdbRows, Timeline, place
+from memlog.storage.tables import Timeline
 
 LOG_FILE = "log.mdb"
-DATABASES = ("log", "now", "past", "receipts", "meta")
 
 Answer = TypeVar("Answer")
 Kind = TypeVar("Kind", bound=Event)
@@ -96,13 +93,12 @@ class Project:
         self._soundness = Soundness(self._environment, damage)
         self._folder = folder
         try:
-            with self._snapshot() as transaction:
-                meta = self._meta(transaction)
-                self.generation = meta.generation
+            with self._snapshot() as contents:
+                self.generation = contents.meta().generation
                 """How often something was erased from the log, or lost with its end: what was derived from an
                 earlier one is void."""
-                meta.require_no_newer()
-                evolved = meta.is_evolved
+                contents.meta().require_no_newer()
+                evolved = contents.meta().is_evolved
             if not evolved:
                 self.rebuild()
         except BaseException:
@@ -136,14 +132,14 @@ class Project:
         """
 
         def body(transaction: lmdb.Transaction) -> Answer:
-            self._require_present(transaction)
-            receipts = self._receipts(transaction)
+            contents = self._contents(transaction)
+            self._require_present(contents)
             if origin.command_id:
-                receipt = receipts.find(origin.command_id, command)
+                receipt = contents.receipts().find(origin.command_id, command)
                 if receipt is not None:
                     return receipt.answer  # type: ignore[no-any-return]
             self._soundness.require()
-            timeline, log = self._timeline(transaction), self._log(transaction)
+            timeline, log = contents.timeline(), contents.log()
             try:
                 ahead, entries = self._append(log, timeline, command, context, origin)
             except DamagedLog as met:
@@ -152,7 +148,7 @@ class Project:
             before = State(timeline.at(ahead), ahead, log.entry) if entries else after
             result = answer(Outcome(entries, before, after))
             if origin.command_id:
-                receipts.keep(origin.command_id, command, result)
+                contents.receipts().keep(origin.command_id, command, result)
             return result
 
         with _rows_told():
@@ -207,12 +203,11 @@ class Project:
         Raises ProjectArchived or ProjectNotFound where the project may not be read, and
         InvalidParameter for a position that is not there yet.
         """
-        with self._snapshot() as transaction:
-            self._require_present(transaction)
-            timeline = self._timeline(transaction)
+        with self._snapshot() as contents:
+            self._require_present(contents)
+            timeline, log = contents.timeline(), contents.log()
             require_active(State(timeline).project())
-            log = self._log(transaction)
-            head, entry_at = log.position(), self._noting(transaction, log)
+            head, entry_at = log.position(), self._noting(log, contents.transaction)
             if at is None:
                 yield State(timeline, head, entry_at)
             elif 0 <= at <= head:
@@ -225,41 +220,38 @@ class Project:
 
     def position_at(self, time_us: int) -> int:
         """The last position at or before a time (microseconds); 0 before the project began."""
-        with self._snapshot() as transaction:
-            return self._log(transaction).position_at(time_us)
+        with self._snapshot() as contents:
+            return contents.log().position_at(time_us)
 
     @contextmanager
     def snapshot(self) -> Iterator[tuple[Log, Callable[[int], State]]]:
         """The log and the state as of any position, in one snapshot, whatever the status."""
-        with self._snapshot() as transaction:
-            self._require_present(transaction)
-            timeline, log = self._timeline(transaction), self._log(transaction)
-            entry_at = self._noting(transaction, log)
+        with self._snapshot() as contents:
+            self._require_present(contents)
+            timeline, log = contents.timeline(), contents.log()
+            entry_at = self._noting(log, contents.transaction)
             yield log, lambda position: State(timeline.at(position), position, entry_at)
 
     @contextmanager
     def stored(self) -> Iterator[tuple[Log, Iterator[tuple[bytes, bytes]]]]:
         """The log and the receipts as they are stored, in one snapshot, for those who copy them."""
-        with self._snapshot() as transaction:
+        with self._snapshot() as contents:
             self._require_current()
-            receipts = LmdbRows(transaction, self._environment.databases["receipts"])
-            yield self._log(transaction), receipts.scan(b"")
+            yield contents.log(), contents.rows("receipts").scan(b"")
 
     def status(self) -> ProjectRow | None:
         """The project's own row, also of an archived one; None where it was removed or never made."""
-        with self._snapshot() as transaction:
-            if self._meta(transaction).is_removed:
-                return None
-            return State(self._timeline(transaction)).project()
+        with self._snapshot() as contents:
+            return None if contents.meta().is_removed else contents.project()
 
     def deletion(self) -> bytes | None:
         """The receipt of its removal, where it was removed under an id that the client chose."""
-        with self._snapshot() as transaction:
-            return self._meta(transaction).deletion
+        with self._snapshot() as contents:
+            return contents.meta().deletion
 
     def head(self) -> int:
-        with self._snapshot() as transaction:
-            return self._log(transaction).position()
+        with self._snapshot() as contents:
+            return contents.log().position()
 
     @property
     def identity(self) -> FileIdentity:
@@ -269,12 +261,12 @@ class Project:
     @property
     def is_bare(self) -> bool:
         """Whether it holds its own creation and nothing else."""
-        with self._snapshot() as transaction:
-            return self.damage is None and _is_bare(self._log(transaction))
+        with self._snapshot() as contents:
+            return self.damage is None and _is_bare(contents.log())
 
     def verify(self) -> Iterator[int | Damage]:
-        with self._snapshot() as transaction:
-            yield from self._log(transaction).verify()
+        with self._snapshot() as contents:
+            yield from contents.log().verify()
 
     @property
     def damage(self) -> DamagedLog | None:
@@ -288,14 +280,14 @@ class Project:
         return self._environment.damaged
 
     @contextmanager
-    def _snapshot(self) -> Iterator[lmdb.Transaction]:
+    def _snapshot(self) -> Iterator[Contents]:
         with self._environment.read() as transaction, _rows_told():
             try:
-                yield transaction
+                yield self._contents(transaction)
             except DamagedLog as met:
                 raise self._soundness.noted(transaction, met) from met
 
-    def _noting(self, transaction: lmdb.Transaction, log: Log) -> Callable[[int], Entry | None]:
+    def _noting(self, log: Log, transaction: lmdb.Transaction) -> Callable[[int], Entry | None]:
         """The entries of the log. A damage that is met is noted, also where the reader goes on without the entry."""
 
         def entry_at(position: int) -> Entry | None:
@@ -312,28 +304,27 @@ class Project:
         """Evolves the state tables anew from the log, in one transaction."""
 
         def body(transaction: lmdb.Transaction) -> None:
-            meta = self._meta(transaction)
-            meta.require_no_newer()
+            contents = self._contents(transaction)
+            contents.meta().require_no_newer()
             for name in ("now", "past"):
                 transaction.drop(self._environment.databases[name], delete=False)
             try:
-                evolve_all(self._log(transaction), self._timeline(transaction), progress)
+                evolve_all(contents.log(), contents.timeline(), progress)
             except DamagedLog as met:
                 raise self._soundness.noted(transaction, met) from met
-            meta.note_evolved()
+            contents.meta().note_evolved()
 
         self._environment.write(body)
 
     def digest(self) -> str:
         """SHA-256 over every row of the present state tables."""
-        with self._snapshot() as transaction:
-            return digest(self._timeline(transaction))
+        with self._snapshot() as contents:
+            return digest(contents.timeline())
 
     def is_as_rebuilt(self, progress: Callable[[int, int], None] | None = None) -> bool:
         """Whether the state is what the log alone gives, in one snapshot: others may write meanwhile."""
-        with self._snapshot() as transaction:
-            present = digest(self._timeline(transaction))
-            return present == digest_rebuilt(self._log(transaction), progress)
+        with self._snapshot() as contents:
+            return digest(contents.timeline()) == digest_rebuilt(contents.log(), progress)
 
     # -- erasing
 
@@ -351,20 +342,11 @@ class Project:
         """
 
         def without_chosen(transaction: lmdb.Transaction, path: Path) -> None:
-            self._require_present(transaction)
-            log = self._log(transaction)
-            state = State(self._timeline(transaction), log.position())
-            positions = chosen(log, state)
-            rows = (
-                (place(position), _erased(position, value) if position in positions else value)
-                for position, value in log.stored()
-            )
-            with closing(Environment(path, DATABASES)) as fresh:
-                fill(fresh, "log", rows)
-                fill(fresh, "receipts", self._receipts(transaction).forgotten(self._clock()))
-                note_generation(fresh, self.generation + 1)
-                evolve_in_lots(fresh)
-            _prove(path.parent)
+            contents = self._contents(transaction)
+            self._require_present(contents)
+            log = contents.log()
+            positions = chosen(log, State(contents.timeline(), log.position()))
+            write_without(positions, contents, path, self._clock())
 
         self._environment.rewrite(without_chosen)
 
@@ -401,16 +383,16 @@ class Project:
         """
 
         def body(transaction: lmdb.Transaction) -> bool:
-            if only_bare and not _is_bare(self._log(transaction)):
+            contents, receipt = self._contents(transaction), None
+            if only_bare and not _is_bare(contents.log()):
                 return False
-            receipt = None
             if command_id:
-                self._receipts(transaction).require_unused(command_id)
+                contents.receipts().require_unused(command_id)
                 with _rows_told():
-                    row = State(self._timeline(transaction)).project()
+                    row = contents.project()
                 if row is not None:
                     receipt = deletions.receipt(command_id, row)
-            self._meta(transaction).remove(receipt)
+            contents.meta().remove(receipt)
             return True
 
         return self._environment.write(body)
@@ -420,23 +402,11 @@ class Project:
 
     # -- inside a transaction
 
-    def _timeline(self, transaction: lmdb.Transaction) -> Timeline:
-        databases = self._environment.databases
-        return Timeline(
-            LmdbRows(transaction, databases["now"]), LmdbRows(transaction, databases["past"])
-        )
+    def _contents(self, transaction: lmdb.Transaction) -> Contents:
+        return Contents(transaction, self._environment.databases, self._checked)
 
-    def _log(self, transaction: lmdb.Transaction) -> Log:
-        return Log(transaction, self._environment.databases["log"], self._checked)
-
-    def _receipts(self, transaction: lmdb.Transaction) -> Receipts:
-        return Receipts(transaction, self._environment.databases["receipts"])
-
-    def _meta(self, transaction: lmdb.Transaction) -> Meta:
-        return Meta(transaction, self._environment.databases["meta"])
-
-    def _require_present(self, transaction: lmdb.Transaction) -> None:
-        self._meta(transaction).require_present()
+    def _require_present(self, contents: Contents) -> None:
+        contents.meta().require_present()
         self._require_current()
 
 
@@ -455,21 +425,6 @@ def _rows_told() -> Iterator[None]:
 
 def _is_bare(log: Log) -> bool:
     return log.position() <= 1
-
-
-def _erased(position: int, value: bytes) -> bytes:
-    return codec.erase(position, value, codec.decode(position, value).time_us)
-
-
-def _prove(folder: Path) -> None:
-    """Opens a log that was written anew, and reads every entry of it."""
-    with closing(Project(folder)) as project:
-        for found in project.verify():
-            if isinstance(found, Damage):
-                raise StorageError(
-                    f"The log is damaged at position {found.position}: {found.problem}",
-                    suggestion="Nothing was erased. Restore the project from a backup first.",
-                )
 
 
 class _Rehearsed(Exception):

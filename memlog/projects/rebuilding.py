@@ -11,9 +11,9 @@ import lmdb
 
 from memlog.evolve import evolve
 from memlog.log import Log
-from memlog.projects.meta import Meta
+from memlog.projects.contents import Contents
 from memlog.storage.environment import Environment
-from memlog.storage.tables import TOUCHED, LmdbRows, MemoryRows, Timeline
+from memlog.storage.tables import TOUCHED, MemoryRows, Timeline
 
 ENTRIES_PER_COMMIT = 10_000
 """What is not yet committed is held in memory by LMDB."""
@@ -33,21 +33,23 @@ def evolve_all(
 def evolve_in_lots(environment: Environment) -> None:
     """Evolves every entry of a log that nobody else has as yet into its tables, which are empty; as it takes a commit
     for each so many entries, it takes little memory."""
-    databases = environment.databases
 
     def lot(transaction: lmdb.Transaction, after: int) -> int:
         """Up to which position it went."""
-        now, past = (LmdbRows(transaction, databases[name]) for name in ("now", "past"))
-        timeline = Timeline(now, past)
-        for entry in islice(Log(transaction, databases["log"]).read(after), ENTRIES_PER_COMMIT):
+        contents = Contents(transaction, environment.databases)
+        timeline = contents.timeline()
+        for entry in islice(contents.log().read(after), ENTRIES_PER_COMMIT):
             evolve(timeline, entry)
         return max(after, timeline.position)
+
+    def end(transaction: lmdb.Transaction) -> None:
+        Contents(transaction, environment.databases).meta().note_evolved()
 
     position, before = 0, -1
     while position > before:
         position, before = environment.write(partial(lot, after=position)), position
         environment.give_back()
-    environment.write(lambda transaction: Meta(transaction, databases["meta"]).note_evolved())
+    environment.write(end)
 
 
 def digest(timeline: Timeline) -> str:

@@ -19,7 +19,8 @@ from typing import Any, NoReturn
 
 from memlog.errors import DamagedLog
 from memlog.events import ProjectCreated
-from memlog.projects.project import DATABASES, LOG_FILE, Project
+from memlog.projects.contents import DATABASES
+from memlog.projects.project import LOG_FILE, Project
 from memlog.repair.damage import damages_in, mark, standing_in
 from memlog.repair.mending import whole_of
 from memlog.storage.disk import stands
