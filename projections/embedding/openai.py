@@ -17,20 +17,16 @@ Format: https://platform.openai.com/docs/api-reference/embeddings/create
 
 from __future__ import annotations
 
-import email.message
 import http.client
-import io
 import json
 import logging
 import random
 import re
-import socket
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit
 
 import msgspec
@@ -39,6 +35,7 @@ from memlog.errors import EmbeddingError, shorten
 from memlog.patience import require_patience
 from projections.embedding.embedder import file_name, unit_rows
 from projections.embedding.rest import Rest
+from projections.embedding.sockets import TIMEOUT_SECONDS, opener
 
 if TYPE_CHECKING:
     from projections.embedding.embedder import EmbedderSpec, Vectors
@@ -47,8 +44,6 @@ BASE_URL_DEFAULT = "https://api.openai.com/v1"
 MODEL_DEFAULT = "text-embedding-3-small"
 REQUEST_TEXTS_MAX = 32
 TEXT_BYTES_MAX = 8000  # a byte-level tokenizer makes at most one token a byte; 8,191 are taken
-TIMEOUT_SECONDS = 30.0
-"""For whatever comes next of an answer; twice as long for all of it."""
 ANSWER_BYTES_MIN = 1024 * 1024
 NUMBER_BYTES_MAX = 64
 """Of a number in JSON, with white space before and behind it, and some to spare."""
@@ -96,75 +91,6 @@ class _Passing(Exception):
         self.pause_seconds = pause_seconds
 
 
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """urllib would turn the POST into a GET and hand the key to whatever host is named."""
-
-    def redirect_request(
-        self,
-        req: urllib.request.Request,
-        fp: IO[bytes],
-        code: int,
-        msg: str,
-        headers: email.message.Message,
-        newurl: str,
-    ) -> None:
-        return None
-
-
-class _UntilThen(io.RawIOBase):
-    """What a socket brings until a time. Its own time-out is for each piece, and there may be any number of them."""
-
-    def __init__(
-        self, pieces: io.RawIOBase, connection: socket.socket, until_seconds: float
-    ) -> None:
-        self._pieces = pieces
-        self._connection = connection
-        self._timeout_seconds = connection.gettimeout() or TIMEOUT_SECONDS
-        self._until_seconds = until_seconds
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any, /) -> int | None:
-        left_seconds = self._until_seconds - time.monotonic()
-        if left_seconds <= 0:
-            raise TimeoutError("the answer is not all there in time")
-        self._connection.settimeout(min(left_seconds, self._timeout_seconds))
-        return self._pieces.readinto(buffer)
-
-    def close(self) -> None:
-        self._pieces.close()
-        super().close()
-
-
-class _Response(http.client.HTTPResponse):
-    def __init__(
-        self, sock: socket.socket, *args: Any, until_seconds: float, **options: Any
-    ) -> None:
-        super().__init__(sock, *args, **options)
-        pieces = _UntilThen(self.fp.detach(), sock, until_seconds)
-        self.fp = io.BufferedReader(pieces)
-
-
-def _connection(
-    kind: type[http.client.HTTPConnection], host: str, *, timeout: float
-) -> http.client.HTTPConnection:
-    connection = kind(host, timeout=timeout)
-    response: Any = partial(_Response, until_seconds=time.monotonic() + 2 * timeout)
-    connection.response_class = response
-    return connection
-
-
-class _Http(urllib.request.HTTPHandler):
-    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(partial(_connection, http.client.HTTPConnection), req)
-
-
-class _Https(urllib.request.HTTPSHandler):
-    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(partial(_connection, http.client.HTTPSConnection), req)
-
-
 def open_openai(spec: EmbedderSpec) -> OpenAI:
     """Asks the endpoint for one vector, to learn their width and that address and key are right."""
     return OpenAI(
@@ -198,7 +124,7 @@ class OpenAI:
         self._timeout_seconds = timeout_seconds
         self._pause = pause
         self._rest = Rest(clock_seconds)
-        self._opener = urllib.request.build_opener(_NoRedirects, _Http, _Https)
+        self._opener = opener()
         self.dimensions = 0  # not known yet
         self.dimensions = self._request([ANY_TEXT]).shape[1]
         origin = f"{self._url}\n{model}\n{self.dimensions}"

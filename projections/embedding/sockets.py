@@ -1,0 +1,93 @@
+"""Connections to an endpoint that answers in time, or not at all, and sends nobody elsewhere.
+
+A socket's own time-out is for each piece of an answer, and there may be any number of them: here all of it is there
+within twice that time, or the reading fails. A redirect is told as an HTTPError.
+"""
+
+from __future__ import annotations
+
+import email.message
+import http.client
+import io
+import socket
+import time
+import urllib.request
+from functools import partial
+from typing import IO, Any
+
+TIMEOUT_SECONDS = 30.0
+"""For whatever comes next of an answer; twice as long for all of it."""
+
+
+def opener() -> urllib.request.OpenerDirector:
+    """One that opens connections so, each with the time-out that it is given."""
+    return urllib.request.build_opener(_NoRedirects, _Http, _Https)
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """urllib would turn the POST into a GET and hand the key to whatever host is named."""
+
+    def redirect_request(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: email.message.Message,
+        newurl: str,
+    ) -> None:
+        return None
+
+
+class _UntilThen(io.RawIOBase):
+    """What a socket brings until a time. Its own time-out is for each piece, and there may be any number of them."""
+
+    def __init__(
+        self, pieces: io.RawIOBase, connection: socket.socket, until_seconds: float
+    ) -> None:
+        self._pieces = pieces
+        self._connection = connection
+        self._timeout_seconds = connection.gettimeout() or TIMEOUT_SECONDS
+        self._until_seconds = until_seconds
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int | None:
+        left_seconds = self._until_seconds - time.monotonic()
+        if left_seconds <= 0:
+            raise TimeoutError("the answer is not all there in time")
+        self._connection.settimeout(min(left_seconds, self._timeout_seconds))
+        return self._pieces.readinto(buffer)
+
+    def close(self) -> None:
+        self._pieces.close()
+        super().close()
+
+
+class _Response(http.client.HTTPResponse):
+    def __init__(
+        self, sock: socket.socket, *args: Any, until_seconds: float, **options: Any
+    ) -> None:
+        super().__init__(sock, *args, **options)
+        pieces = _UntilThen(self.fp.detach(), sock, until_seconds)
+        self.fp = io.BufferedReader(pieces)
+
+
+def _connection(
+    kind: type[http.client.HTTPConnection], host: str, *, timeout: float
+) -> http.client.HTTPConnection:
+    connection = kind(host, timeout=timeout)
+    response: Any = partial(_Response, until_seconds=time.monotonic() + 2 * timeout)
+    connection.response_class = response
+    return connection
+
+
+class _Http(urllib.request.HTTPHandler):
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(partial(_connection, http.client.HTTPConnection), req)
+
+
+class _Https(urllib.request.HTTPSHandler):
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(partial(_connection, http.client.HTTPSConnection), req)
