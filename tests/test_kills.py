@@ -150,8 +150,8 @@ PRELUDE = """
 import os, sys, threading
 from pathlib import Path
 import memlog.storage.environment, memlog.projects.project, memlog.projects.rebuilding, memlog.state
-import projections.embeddings, projections.follow, projections.text.projector, projections.vectors.projector
-import projections.vectors.snapshot, projections.embedding.store
+import projections.embeddings, projections.follow, projections.text.projector, projections.text.schema
+import projections.vectors.projector, projections.vectors.snapshot, projections.embedding.store
 from projections.text.projector import TextProjector
 from projections.vectors.projector import VectorProjector
 from projections.vectors.snapshot import SnapshotFolder
@@ -266,8 +266,8 @@ CRASHES = {
 """Where the process dies; what it was doing; whether what it was doing was acknowledged or on disk."""
 
 FIRST_CRASHES = {
-    "before the text index has its settings": "dies_before(projections.text.projector.os, 'replace')",
-    "after the text index was made": "dies_after(projections.text.projector, '_create')",
+    "before the text index has its settings": "dies_before(projections.text.schema.os, 'replace')",
+    "after the text index was made": "dies_after(projections.text.projector, 'create')",
     "before the first text is committed": "dies_after(projections.text.projector, 'fill')",
     "before the first vector is kept": "dies_before(VectorCache, 'put_many')",
 }

@@ -45,8 +45,9 @@ from projections.text import filling as text_filling
 from projections.text import projector as text
 from projections.text.left_over import META_LOCK, remove_left_over
 from projections.text.newest import Newest
-from projections.text.projector import BLOCK_BYTES, TextProjector
+from projections.text.projector import TextProjector
 from projections.text.rows import Row
+from projections.text.schema import BLOCK_BYTES
 from projections.things import TextHit
 from tests.counted import do
 from tests.damaged import garble

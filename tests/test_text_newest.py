@@ -30,6 +30,7 @@ from projections.text.layers import Found, Searching
 from projections.text.newest import TERM_BYTES_MAX, Newest, NewestSnapshot
 from projections.text.on_disk import TERMS_FEW, OnDisk
 from projections.text.rows import LENGTH_MAX, RETIRED, Row
+from projections.text.schema import schema
 
 _LATIN = "tea Tea teas coffee the of running runs café cafe CAFÉ X-4471-b 4471 src/auth/login.py naïve Straße"
 _OTHERS = "我在北京 東京タワー にほん привіт مرحبا 🙂 a ab abc abcd abcde caffee"
@@ -41,8 +42,8 @@ class Both:
     """The same documents on disk and in memory. What finds one is its ref."""
 
     def __init__(self, rows: Sequence[tuple[Row, str, int]]) -> None:
-        schema = text._schema()
-        index = tantivy.Index(schema)
+        fields = schema()
+        index = tantivy.Index(fields)
         analysis.register(index)
         writer = index.writer(text.WRITER_HEAP_BYTES, 1)
         entering, newest = Entering(writer), Newest()
@@ -51,7 +52,7 @@ class Both:
             newest.add(*each)
         writer.commit()
         index.reload()
-        self.on_disk = OnDisk(schema, index.searcher())
+        self.on_disk = OnDisk(fields, index.searcher())
         self.newest = newest.snapshot()
 
     def require_same(self, clause: Clause) -> None:

@@ -1,7 +1,7 @@
 """What is asked of texts, said once for whoever has some: an index on disk (`on_disk`), or the newest documents in
 memory (`newest`).
 
-Fields are those of the schema (`text`). Only `Scored` gives a score that counts.
+Fields are those of the `schema`. Only `Scored` gives a score that counts.
 """
 
 from __future__ import annotations

@@ -23,20 +23,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import msgspec
 import tantivy
 
-from memlog.errors import PutAway, StorageError
+from memlog.errors import StorageError
 from memlog.patience import held, require_patience
-from memlog.storage.errors import advice, for_shortage, reason
 from projections.documents import NOW, Change, Scope
 from projections.protocol import BATCH_BYTES, Batch
 from projections.query import Query
 from projections.text import analysis
 from projections.text.ahead import Ahead
+from projections.text.failing import is_broken, may_have_moved, speaking_of
 from projections.text.filling import Entering, fill
 from projections.text.left_over import remove_left_over
 from projections.text.on_disk import OnDisk
+from projections.text.schema import create, schema
 from projections.text.snapshot import TextSnapshot
 from projections.things import TextHit
 
@@ -49,40 +49,12 @@ AHEAD_DOCUMENTS_MAX = 2_000
 """So many at most are searched in memory, some 3 MB where they are short. In more, a word that no text has is
 looked for too long."""
 
-BLOCK_BYTES = 2_048
-"""Of the rows that are stored together: who reads one of them copies them all. 60 among 160,000 take 0.13 ms instead of
-0.20 with tantivy's own 16 KB, and leave the processor's cache to others; smaller blocks gain nothing."""
-
 WRITER_WAIT_SECONDS = 60.0
 WRITER_POLL_SECONDS = 0.01
 WRITER_HEAP_BYTES, BULK_HEAP_BYTES = 15_000_000, 120_000_000
 """What a writer fills before it writes a segment: tantivy's least, and for many entries room for some 150,000 short
 documents."""
 BULK_ENTRIES_MIN = 1_000
-
-_LIKE_MOVED = ("No such file", "FileDoesNotExist", "was killed")
-"""What tantivy says where its folder moves while it writes. A writer that was killed does not say by what."""
-
-
-def _schema() -> tantivy.Schema:
-    """`slot` is the ref of a living document, or one of the constants for everything else; `thing` is what
-    a document is a part of: its entity, or itself.
-
-    Numbers are integer fields: an unsigned one given a Python int kills the writer's thread.
-    """
-    builder = tantivy.SchemaBuilder()
-    for name in ("slot", "kind", "labels", "thing"):
-        builder.add_text_field(name, tokenizer_name="raw", index_option="basic")
-    builder.add_text_field("words", tokenizer_name=analysis.STEMMED, index_option="basic")
-    builder.add_text_field("repeated", tokenizer_name=analysis.STEMMED, index_option="basic")
-    builder.add_text_field("exact", tokenizer_name=analysis.EXACT, index_option="position")
-    builder.add_text_field("trigrams", tokenizer_name=analysis.TRIGRAMS, index_option="basic")
-    for name in ("born", "died", "size"):
-        builder.add_integer_field(name, fast=True)
-    builder.add_float_field("weight", fast=True)
-    builder.add_bytes_field("row", stored=True)
-    builder.add_integer_field("position", stored=True)
-    return builder.build()
 
 
 class TextProjector:
@@ -97,13 +69,13 @@ class TextProjector:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._schema = _schema()
+        self._schema = schema()
         self._applying = threading.RLock()
         self._merging: threading.Thread | None = None
         self._taking = threading.RLock()  # whom an interrupt strikes as it is taken can still close
         self._ahead: Ahead | None = None
         self._newest: TextSnapshot | None = None
-        with _speaking_of(path):
+        with speaking_of(path):
             self._index, self._snapshot, self._seen = self._opened_or_emptied()
 
     @property
@@ -120,12 +92,12 @@ class TextProjector:
 
         One that cannot be read is begun anew, by this one process: whoever calls this keeps the others out.
         """
-        with self._applying, _speaking_of(self._path):
+        with self._applying, speaking_of(self._path):
             try:
                 self._look_again()
             except BaseException as error:
                 # Not where all that stood beside it is gone, too: the project was put away.
-                if not _is_broken(error) or not self._path.parent.exists():
+                if not is_broken(error) or not self._path.parent.exists():
                     raise
                 self._wait_for_merges()
                 self._index, self._snapshot, self._seen = self._opened_or_emptied()
@@ -135,12 +107,12 @@ class TextProjector:
     ) -> list[TextHit]:
         """The best `limit` documents, best first, ties by ref, as `TextSnapshot.search` says. Raises StorageError where
         the index is damaged."""
-        with _speaking_of(self._path):
+        with speaking_of(self._path):
             return self._searched().search(query, scope, limit, of)
 
     def dated(self, query: Query, scope: Scope, of: frozenset[str]) -> frozenset[str]:
         """Which documents of these things have a date that the query names, as `TextSnapshot.dated` says."""
-        with _speaking_of(self._path):
+        with speaking_of(self._path):
             return self._searched().dated(query, scope, of)
 
     def substring(self, needle: str, scope: Scope = NOW, *, limit: int) -> list[TextHit]:
@@ -149,27 +121,27 @@ class TextProjector:
         They are looked for among the shortest candidates, `CHECKED_MAX` more than `limit`, and no further
         than it takes to find `limit`. Raises StorageError where the index is damaged.
         """
-        with _speaking_of(self._path):
+        with speaking_of(self._path):
             return self._searched().substring(needle, scope, limit)
 
     def things(self, scope: Scope, most: int) -> frozenset[str] | None:
         """What the documents in the scope are of, as `TextSnapshot.things` says. Raises StorageError."""
-        with _speaking_of(self._path):
+        with speaking_of(self._path):
             return self._searched().things(scope, most)
 
     def rarity(self, word: str, at: int | None = None) -> float:
         """How rare a word is among the texts, as `TextSnapshot.rarity` says."""
-        with _speaking_of(self._path):
+        with speaking_of(self._path):
             return self._searched().rarity(word, at)
 
     def meant(self, word: str, scope: Scope, of: frozenset[str]) -> frozenset[str]:
         """Which documents of these things have what a word is a slip of, as `TextSnapshot.meant` says."""
-        with _speaking_of(self._path):
+        with speaking_of(self._path):
             return self._searched().meant(word, scope, of)
 
     def says(self, word: str, at: int | None = None) -> bool:
         """Whether some text has a word, as `TextSnapshot.says` says."""
-        with _speaking_of(self._path):
+        with speaking_of(self._path):
             return self._searched().says(word, at)
 
     def look_ahead(self, head: int, changes: Callable[[int], Sequence[Change]]) -> bool:
@@ -179,7 +151,7 @@ class TextProjector:
         `changes` reads those beyond a position, up to `head`; what it raises is passed on. Waits for no batch
         that is being applied.
         """
-        with held(self._taking), _speaking_of(self._path):
+        with held(self._taking), speaking_of(self._path):
             self._refresh_unless_applying()
             self._forget_committed()
             if self._searched().position >= head:
@@ -206,7 +178,7 @@ class TextProjector:
         try:
             self._index_batch(batch)
         except StorageError as error:
-            if not _may_have_moved(error):
+            if not may_have_moved(error):
                 raise
             self._index_batch(batch)  # it may be back: archived, and restored at once
         if self._taking.acquire(blocking=False):  # else whoever has it does this before long
@@ -232,7 +204,7 @@ class TextProjector:
             writer.commit()
 
     def digest(self) -> str:
-        with _speaking_of(self._path):
+        with speaking_of(self._path):
             committed = self._snapshot.texts
             assert isinstance(committed, OnDisk)
             return committed.digest()
@@ -270,7 +242,7 @@ class TextProjector:
         try:
             return self._opened()
         except BaseException as error:
-            if not _is_broken(error):
+            if not is_broken(error):
                 raise
             log.warning("text index in %s cannot be read, starting it anew: %s", self._path, error)
         shutil.rmtree(self._path)
@@ -280,7 +252,7 @@ class TextProjector:
         if not (self._path / "meta.json").exists():
             if any(self._path.glob("*.store")):
                 raise FileNotFoundError("there are segments but no meta.json")
-            _create(self._schema, self._path)
+            create(self._path)
         index = tantivy.Index(self._schema, path=str(self._path))
         analysis.register(index)
         index.config_reader("manual")
@@ -304,7 +276,7 @@ class TextProjector:
     def _writing(self, entries: int) -> Iterator[tantivy.IndexWriter]:
         """The writer, for about so many entries. What it commits is seen at the end; where anything fails, it is let
         go with what it had."""
-        with self._applying, _speaking_of(self._path):
+        with self._applying, speaking_of(self._path):
             writer = self._writer(entries)
             try:
                 remove_left_over(self._path)
@@ -353,21 +325,6 @@ class TextProjector:
             self._merging = None
 
 
-def _create(schema: tantivy.Schema, path: Path) -> None:
-    """An empty index whose stored rows are in small blocks that are not compressed, settings that the binding has no
-    call for.
-
-    A search reads rows from everywhere; inflating a 16 KB block for each took more time than finding
-    them (200 rows among 30,000: 1.3 ms, against 0.5).
-    """
-    path.mkdir(parents=True, exist_ok=True)
-    tantivy.Index(schema, path=str(path))
-    meta = msgspec.json.decode((path / "meta.json").read_bytes())
-    meta["index_settings"] |= {"docstore_compression": "none", "docstore_blocksize": BLOCK_BYTES}
-    (path / "meta.json.new").write_bytes(msgspec.json.encode(meta))
-    os.replace(path / "meta.json.new", path / "meta.json")
-
-
 def _finish(writer: tantivy.IndexWriter) -> None:
     try:
         writer.wait_merging_threads()
@@ -380,35 +337,3 @@ def _abandon(writer: tantivy.IndexWriter) -> None:
     for step in (writer.rollback, writer.wait_merging_threads):
         with suppress(Exception):
             step()
-
-
-def _is_of_the_index(error: BaseException) -> bool:
-    """Whether tantivy says so. A panic in it arrives as an exception that has no importable class."""
-    told = isinstance(error, (OSError, ValueError, RuntimeError, LookupError))
-    return told or type(error).__name__ == "PanicException"
-
-
-def _is_broken(error: BaseException) -> bool:
-    """Whether it is the index that is wrong, and not that the process has too little of something."""
-    return _is_of_the_index(error) and for_shortage(error) is None
-
-
-def _may_have_moved(error: StorageError) -> bool:
-    return any(said in str(error.__cause__) for said in _LIKE_MOVED)
-
-
-@contextmanager
-def _speaking_of(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except BaseException as error:
-        if not _is_of_the_index(error):
-            raise
-        if not path.parent.exists():
-            raise PutAway() from error
-        raise StorageError(
-            f"the text index {path.name} cannot be used: {reason(path, error)}",
-            suggestion=advice(path, error)
-            or "Nothing is lost: `memlog replay --only text` builds it anew from the log. "
-            "Look first whether the disk is full.",
-        ) from error
