@@ -16,7 +16,7 @@ from projections.search import questions
 from projections.search import searcher as search
 from projections.search.candidates import Candidates
 from projections.search.closely import ordered
-from projections.search.ranking import LENT_SHARE, Features, scores, told
+from projections.search.ranking import LENT_SHARE, Features, scores, shown
 from projections.text.analysis import name_words
 from projections.things import TextHit
 from projections.vectors.rows import Rows
@@ -248,9 +248,9 @@ def test_candidates_stand_in_one_order_however_close_together_they_lie(
 
 def test_a_score_is_told_as_it_is_where_it_says_more_than_the_cosine() -> None:
     ordered = np.array([0.5, 0.2, 0.01, -0.05, -0.1], np.float32)
-    shown = told(ordered, np.array([0.4, 0.0, 0.9, 0.5, 0.7])).tolist()
-    assert shown[:2] == pytest.approx([0.5, 0.2])
-    assert shown[2] > shown[3] == shown[4] > 0
+    told = shown(ordered, np.array([0.4, 0.0, 0.9, 0.5, 0.7])).tolist()
+    assert told[:2] == pytest.approx([0.5, 0.2])
+    assert told[2] > told[3] == told[4] > 0
 
 
 def test_vectors_of_an_older_version_are_removed(tmp_path: Path) -> None:

@@ -15,23 +15,23 @@ def nothing() -> None:
     """The default callback: does nothing."""
 
 
-class _Told(threading.local):
+class _Announcing(threading.local):
     tell: Callable[[], object] = staticmethod(nothing)
 
 
-_told = _Told()
+_announcing = _Announcing()
 
 
 @contextmanager
-def told(tell: Callable[[], object]) -> Iterator[None]:
+def announcing(tell: Callable[[], object]) -> Iterator[None]:
     """`tell` is called, perhaps more than once, where what this thread does in here computes. Not nested."""
-    _told.tell = tell
+    _announcing.tell = tell
     try:
         yield
     finally:
-        _told.tell = nothing
+        _announcing.tell = nothing
 
 
 def computes() -> None:
-    """To be called right before the model computes or an endpoint is asked; calls what `told` was given."""
-    _told.tell()
+    """To be called right before the model computes or an endpoint is asked; calls what `announcing` was given."""
+    _announcing.tell()

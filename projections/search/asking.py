@@ -19,7 +19,7 @@ from typing import Any, Generic, Self, TypeVar
 from memlog.errors import EmbeddingError
 from memlog.patience import Impatient, as_hasty_as_this, in_haste, waiting_for_nobody
 from memlog.settings import Mode
-from projections.embedding.computing import nothing, told
+from projections.embedding.computing import announcing, nothing
 
 ANSWER_SECONDS: dict[Mode, float] = {"hybrid": 10.0, "semantic": 50.0}
 """How long a search waits, all in all. Most clients wait for an answer for 60 seconds."""
@@ -105,7 +105,7 @@ class Asking:
             self._require()
         except EmbeddingError as error:
             return _refused(error)
-        with told(meanwhile):
+        with announcing(meanwhile):
             if in_haste():  # another thread would have patience
                 return _now(ask)
             with suppress(Impatient), waiting_for_nobody():
@@ -156,7 +156,7 @@ class Asking:
 def _telling(ask: Callable[[], Answer], computes: threading.Event) -> Answer:
     """Sets `computes` once it does, or is at its end."""
     try:
-        with told(computes.set):
+        with announcing(computes.set):
             return ask()
     finally:
         computes.set()

@@ -13,12 +13,12 @@ import numpy as np
 
 from projections.embedding.pieces import Asked
 from projections.search.candidates import Candidates
-from projections.search.late import Told, interaction
+from projections.search.late import Known, interaction
 from projections.search.questions import Posed
 from projections.search.ranking import LENT_REACH, Features, Scores, scores
 from projections.text import analysis
 from projections.vectors.columns import NO_ROW, Places
-from projections.vectors.look import Look
+from projections.vectors.look import Look, Surroundings
 
 CLOSE_MAX = 40
 """How many of the candidates are looked at, besides what is beside them. Fewer find less, more find as much and take
@@ -53,9 +53,9 @@ def ordered_closely(
     candidates: Candidates,
     look: Look,
     asked: Posed,
-    told: Sequence[Told],
+    known: Sequence[Known],
 ) -> Ranking:
-    """The candidates and what came in beside them, which they are told. What the pieces of the query count is known,
+    """The candidates and what came in beside them, which is added to them. What the pieces of the query count is known,
     where there are any; and of some which documents have them, in whatever words."""
     having = _having(candidates, asked.pieces)
     whole = having == 1.0
@@ -76,16 +76,8 @@ def ordered_closely(
         candidates.add(look.described(beside), cosine=look.cosines(beside), row=beside)
     every = np.concatenate([own, new, rest])
     late = np.full(len(every), np.nan, np.float32)
-    if asked.pieces is not None and asked.counted is not None:
-        stored = asked.meaning.embedder.pieces(around.keys)
-        said = None
-        if told:
-            refs = [candidates.refs[place] for place in every[around.close].tolist()]
-            said = np.zeros((len(stored), len(asked.counted)), np.bool_)
-            said[: len(refs)] = np.logical_or.reduce([each.among(refs) for each in told])
-        answering = interaction(asked.pieces, asked.counted, stored, around.beside_close, said)
-        late[around.close] = answering[: len(around.close)]
-        _raise(late, np.append(having, np.zeros(around.new, np.float32))[every])
+    late[around.close] = _late(candidates, every[around.close], around, asked, known)
+    _raise(late, np.append(having, np.zeros(around.new, np.float32))[every])
     close = np.zeros(len(every), np.bool_)
     close[around.close] = True
     # Of those that have no vector as yet, the first few would have been looked at.
@@ -101,6 +93,26 @@ def ordered_closely(
         asking=around.asking,
     )
     return _ranked(candidates, every, late, features)
+
+
+def _late(
+    candidates: Candidates,
+    close: Places,
+    around: Surroundings,
+    asked: Posed,
+    known: Sequence[Known],
+) -> Scores:
+    """The late interaction of the candidates that are looked at, at these places; NaN where it is not known."""
+    if asked.pieces is None or asked.counted is None:
+        return np.full(len(close), np.nan, np.float32)
+    stored = asked.meaning.embedder.pieces(around.keys)
+    said = None
+    if known:
+        refs = [candidates.refs[place] for place in close.tolist()]
+        said = np.zeros((len(stored), len(asked.counted)), np.bool_)
+        said[: len(refs)] = np.logical_or.reduce([each.among(refs) for each in known])
+    found = interaction(asked.pieces, asked.counted, stored, around.beside_close, said)
+    return found[: len(close)]
 
 
 def _having(candidates: Candidates, asked: Asked | None) -> Scores:

@@ -61,7 +61,7 @@ def interaction(
     return scores
 
 
-class Told(NamedTuple):
+class Known(NamedTuple):
     """Pieces of the question, (pieces,), and the documents that are known to have them, in whatever words."""
 
     pieces: NDArray[np.bool_]

@@ -77,12 +77,12 @@ def scores(features: Features) -> Scores:
     return scaled
 
 
-def told(ordered: Scores, cosines: NDArray[np.floating[Any]]) -> Scores:
+def shown(ordered: Scores, cosines: NDArray[np.floating[Any]]) -> Scores:
     """Scores as answers show them, best first: never rising, and each at least what the cosine weighs by itself. Else
     the last hit, or an only one, would show 0, as if it matched nothing."""
     least = CLOSE_WEIGHTS["meaning"] / SCORE_MAX * cosines
-    shown: Scores = np.minimum.accumulate(np.maximum(ordered, least).clip(0))
-    return shown
+    falling: Scores = np.minimum.accumulate(np.maximum(ordered, least).clip(0))
+    return falling
 
 
 def _combined(features: Features) -> Scores:

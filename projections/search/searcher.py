@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from projections.embedding.embedder import Vectors
     from projections.search.candidates import Candidates
     from projections.search.closely import Ranking
-    from projections.search.late import Told
+    from projections.search.late import Known
     from projections.vectors.columns import Ids
     from projections.vectors.look import Look
 
@@ -259,26 +259,26 @@ def _by_meaning(query: str, worded: _Worded, near: _Near, scope: Scope, depth: i
 
         rarity = partial(worded.text.rarity, at=scope.at)
         asked = asked._replace(counted=weights(asked.pieces, rarity))
-    told = _told(asked, worded, scope)
-    closely = ordered_closely(query, candidates, near.look, asked, told)
+    known = _known(asked, worded, scope)
+    closely = ordered_closely(query, candidates, near.look, asked, known)
     return Found(_hits(candidates, closely), asked.notice, deeper)
 
 
-def _told(asked: Posed, worded: _Worded, scope: Scope) -> list[Told]:
+def _known(asked: Posed, worded: _Worded, scope: Scope) -> list[Known]:
     """Which documents have some pieces of the question in other words: its dates, and what it says with a slip. Where
     it is one word, all it was found by is known already."""
-    from projections.search.late import Told, date_pieces, words_in_pieces
+    from projections.search.late import Known, date_pieces, words_in_pieces
 
     if asked.pieces is None or worded.text is None:
         return []
-    told = [Told(date_pieces(asked.pieces), worded.dated)] if worded.dated else []
+    known = [Known(date_pieces(asked.pieces), worded.dated)] if worded.dated else []
     things = frozenset(hit.thing for hit in worded.words)
     if things and len({*asked.pieces.numbers}) > 1:
         with suppress(StorageError):  # a refinement
             for word, pieces in islice(words_in_pieces(asked.pieces).items(), SLIPS_MAX):
                 if meant := worded.text.meant(word, scope, things):
-                    told.append(Told(pieces, meant))
-    return told
+                    known.append(Known(pieces, meant))
+    return known
 
 
 def _add_near(near: _Near, candidates: Candidates, depth: int) -> bool:
@@ -313,13 +313,13 @@ def _hits_by_words(worded: _Worded) -> list[Hit]:
 def _hits(candidates: Candidates, ranking: Ranking) -> list[Hit]:
     import numpy as np
 
-    from projections.search.ranking import told
+    from projections.search.ranking import shown
 
     places, known = ranking.places, candidates.cosine[ranking.places]
     each, cosines = places.tolist(), np.where(np.isnan(known), 0, known)
     columns = (
         ranking.scores.clip(0),
-        told(ranking.scores, cosines),
+        shown(ranking.scores, cosines),
         candidates.bm25[places],
         cosines,
         candidates.part[places],
