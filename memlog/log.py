@@ -128,8 +128,8 @@ class Log:
         )
         return codec.decode(position, value)
 
-    def read_back(self, before: int | None = None) -> Iterator[Entry]:
-        """Entries below the position `before` (default: all), the newest first."""
+    def read_back(self, before: int | None) -> Iterator[Entry]:
+        """Entries below the position `before`, or all, the newest first."""
         cursor = self._transaction.cursor(db=self._database)
         found = cursor.last() if before is None else cursor.set_range(place(before))
         if before is not None:

@@ -19,9 +19,7 @@ ENTRIES_PER_COMMIT = 10_000
 """What is not yet committed is held in memory by LMDB."""
 
 
-def evolve_all(
-    log: Log, timeline: Timeline, progress: Callable[[int, int], None] | None = None
-) -> None:
+def evolve_all(log: Log, timeline: Timeline, progress: Callable[[int, int], None] | None) -> None:
     """Evolves every entry of the log into empty tables."""
     total = log.position()
     for entry in log.read():
@@ -62,7 +60,7 @@ def digest(timeline: Timeline) -> str:
     return hashed.hexdigest()
 
 
-def digest_rebuilt(log: Log, progress: Callable[[int, int], None] | None = None) -> str:
+def digest_rebuilt(log: Log, progress: Callable[[int, int], None] | None) -> str:
     """That of tables evolved in memory."""
     timeline = Timeline(MemoryRows(), MemoryRows())
     evolve_all(log, timeline, progress)

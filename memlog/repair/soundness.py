@@ -19,7 +19,7 @@ log = logging.getLogger("memlog.soundness")
 class Soundness:
     """Of one log, as far as anybody found out: this object, or whoever noted it beside the log."""
 
-    def __init__(self, environment: Environment, known: DamagedLog | None = None) -> None:
+    def __init__(self, environment: Environment, known: DamagedLog | None) -> None:
         self._environment = environment
         self._found = known
         """What is not noted beside the log, or could not be."""

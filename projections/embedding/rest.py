@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import threading
-import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -22,7 +21,7 @@ class _Words(NamedTuple):
 class Rest:
     """The rest of one model or endpoint. Safe among threads."""
 
-    def __init__(self, clock_seconds: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock_seconds: Callable[[], float]) -> None:
         self._clock_seconds = clock_seconds
         self._changing = threading.Lock()
         self._failure: _Words | None = None

@@ -19,7 +19,7 @@ Places = NDArray[np.int64]
 class Column:
     """Numbers of one width that are appended to, in an array that doubles when it is full."""
 
-    def __init__(self, dtype: Any, stored: bytes = b"") -> None:
+    def __init__(self, dtype: Any, stored: bytes) -> None:
         self._room: NDArray[Any] = np.frombuffer(stored, dtype=dtype).copy()
         self._count = len(self._room)
 
