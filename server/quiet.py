@@ -11,7 +11,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from memlog.storage.environment import give_back_all
+from memlog.storage.everywhere import give_back_all
 from server.background import in_background
 
 logger = logging.getLogger("memlog.quiet")

@@ -31,7 +31,7 @@ from memlog.projects.store import Store
 from memlog.rows import Project as ProjectRow
 from memlog.settings import Settings
 from memlog.state import State
-from memlog.storage.environment import let_go_all
+from memlog.storage.everywhere import let_go_all
 from projections.documents import texts_about
 from projections.embeddings import Embeddings
 from server.background import in_background

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from memlog.settings import Settings
-from memlog.storage import environment as environments
+from memlog.storage import everywhere
 from memlog.storage.environment import Environment
 from memlog.storage.filling import fill
 from memlog.storage.gates import Gate
@@ -83,7 +83,7 @@ def test_who_reads_meanwhile_reads_what_is_there(tmp_path: Path) -> None:
     for thread in threads:
         thread.start()
     for _ in range(200):
-        environments.give_back_all()
+        everywhere.give_back_all()
     ended.set()
     for thread in threads:
         thread.join()
@@ -193,7 +193,7 @@ def test_nothing_is_kept_open_by_who_gives_back(tmp_path: Path) -> None:
         resizing.start()
         while not waiting._gate._closed:
             time.sleep(0.001)
-        giving = threading.Thread(target=environments.give_back_all)
+        giving = threading.Thread(target=everywhere.give_back_all)
         giving.start()
         giving.join(DEADLINE_S)
         assert not giving.is_alive()
@@ -281,7 +281,7 @@ def test_the_cache_of_vectors_is_among_what_is_let_go_of(tmp_path: Path) -> None
     cache.get_many(texts)
     assert resident_bytes(path) > 1_000_000
 
-    environments.give_back_all()
+    everywhere.give_back_all()
 
     assert resident_bytes(path) < 10 * PAGE
     assert cache.get_many(texts[:1])[0] == pytest.approx(vectors[0], abs=1e-3)

@@ -17,12 +17,13 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import TypeVar
-from weakref import WeakSet, finalize, ref
+from weakref import finalize
 
 import lmdb
 
 from memlog.errors import Closed, StorageError
 from memlog.patience import require_patience, require_time
+from memlog.storage import everywhere
 from memlog.storage.disk import stands, sync_folder
 from memlog.storage.errors import DAMAGES, storage_error
 from memlog.storage.files import (
@@ -34,7 +35,7 @@ from memlog.storage.files import (
 )
 from memlog.storage.gates import Gate, Turn
 from memlog.storage.proving import require_metas, require_sound, require_uncut
-from memlog.storage.resident import give_back_freed, give_back_mapped
+from memlog.storage.resident import give_back_mapped
 from memlog.storage.structure import Sealing, Stamp, stamp
 
 log = logging.getLogger("memlog.environment")
@@ -50,8 +51,6 @@ process, in the background of a busy machine for long, others wait behind it, an
 SWEEP_BYTES = 16 * 1024 * 1024
 """Each time the file has grown by so much, the places of readers that died are looked for."""
 GROWTH_STEP_BYTES_MAX = 4 * 1024**3
-_open: WeakSet[Environment] = WeakSet()
-_opening = threading.Lock()
 
 REWRITING = ".rewriting"
 """Added to the name of a file: the folder, beside it, in which another is made to take its place."""
@@ -116,8 +115,7 @@ class Environment:
                 raise storage_error(path, error, within=within) from error
             raise
         finalize(self, self._known.leave).atexit = False  # whoever is let go is not always closed
-        with _opening:
-            _open.add(self)
+        everywhere.note(self)
 
     @property
     def path(self) -> Path:
@@ -414,26 +412,6 @@ class Environment:
             self._env.close()
             self._known.leave()
             self._turn.close()
-
-
-def give_back_all() -> None:
-    """What this process holds of its files, and of what it has freed, goes back to the system."""
-    _of_all(Environment.give_back)
-    give_back_freed()
-
-
-def let_go_all() -> None:
-    """Closes what others wrote anew. Waits for no other process."""
-    _of_all(Environment.let_go)
-
-
-def _of_all(work: Callable[[Environment], None]) -> None:
-    with _opening:
-        known = [ref(environment) for environment in _open]
-    for each in known:
-        if (environment := each()) is not None:
-            work(environment)
-        del environment  # else nobody could open its file again
 
 
 class Snapshot:
