@@ -25,7 +25,7 @@ from projections import embeddings
 from projections.embedding import CachedEmbedder, VectorCache
 from projections.embedding.cached import QUERIES_MAX
 from projections.embedding.embedder import unit_rows
-from projections.embedding.turns import Turns
+from projections.embedding.fair import FairLock
 from server import service
 from tests.embedder_by_hash import opened_by_hash
 from tests.idle_follower import Idle
@@ -394,32 +394,32 @@ def taken(path: Path) -> bool:
 
 
 def test_whoever_waits_gets_the_next_turn(tmp_path: Path) -> None:
-    turns = Turns(tmp_path / "work")
+    lock = FairLock(tmp_path / "work")
     order: list[str] = []
 
     def wait_and_work() -> None:
-        with turns.turn():
+        with lock.held():
             order.append("the waiting")
 
     waiting = threading.Thread(target=wait_and_work)
     deadline = time.monotonic() + DEADLINE_SECONDS
-    with turns.turn():
+    with lock.held():
         waiting.start()
         while not taken(tmp_path / "work.queue"):
             assert time.monotonic() < deadline
-    with turns.turn():
+    with lock.held():
         order.append("the one who comes back")
     waiting.join()
     assert order == ["the waiting", "the one who comes back"]
 
 
 def test_a_process_stopped_in_its_turn_does_not_stop_the_others_for_good(tmp_path: Path) -> None:
-    turns = Turns(tmp_path / "work", wait_seconds=0.05)
+    lock = FairLock(tmp_path / "work", wait_seconds=0.05)
     with FileLock(tmp_path / "work"):
         for _ in range(3):
-            with turns.turn():
+            with lock.held():
                 assert not taken(tmp_path / "work.queue")
-    with turns.turn():
+    with lock.held():
         assert taken(tmp_path / "work")
 
 

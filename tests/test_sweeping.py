@@ -72,7 +72,7 @@ def test_what_was_being_embedded_as_the_project_went_goes_too(tmp_path: Path) ->
         two_projects(client)
         (cache,) = client.service.embeddings.caches().values()
         late = f"Jon: {OWN}", f"Jon: {OWN} at last"
-        with cache.turns.turn():
+        with cache.turn.held():
             client("delete_project", name="gone")
             client.service._sweeper._thread.join(0.5)  # type: ignore[union-attr]
             cache.put_many(late, ByHash().embed(late))

@@ -138,7 +138,7 @@ class CachedEmbedder:
         """At most one batch in one turn, so that a short call waits for no long one; but for one batch it may, and for
         a process that was stopped with the turn."""
         require_patience()
-        with self.cache.turns.turn():
+        with self.cache.turn.held():
             found = self._stored(texts)  # perhaps by whoever had the turn before
             missing = [text for text in texts if text not in found]
             if missing:

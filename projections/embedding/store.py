@@ -25,7 +25,7 @@ from memlog.storage.derived import derived
 from memlog.storage.environment import MAP_BYTES_START
 from memlog.storage.filling import compact
 from memlog.storage.gates import SMALL_CALLS
-from projections.embedding.turns import Turns
+from projections.embedding.fair import FairLock
 
 if TYPE_CHECKING:
     from projections.embedding.embedder import Vectors
@@ -61,7 +61,7 @@ class VectorCache:
 
     def __init__(self, path: Path, *, map_bytes: int = MAP_BYTES_START) -> None:
         self.path = path
-        self.turns = Turns(path.with_name(f"{path.name}.embedding"))
+        self.turn = FairLock(path.with_name(f"{path.name}.embedding"))
         """Whose turn it is to embed texts, and to store what comes of them."""
         self._environment = derived(path, DATABASES, map_bytes=map_bytes, own_folder=True)
 
@@ -97,7 +97,7 @@ class VectorCache:
 
     def settle(self) -> None:
         """Returns when what was being embedded before, by this process or another, is stored."""
-        with self.turns.turn():
+        with self.turn.held():
             pass
 
     def keys(self) -> set[bytes]:

@@ -21,7 +21,7 @@ POLL_SECONDS = 0.01
 WAIT_SECONDS = 30.0
 
 
-class Turns:
+class FairLock:
     """Locks `path` (a file made for this) among processes, and among the threads of this one."""
 
     def __init__(self, path: Path, *, wait_seconds: float = WAIT_SECONDS) -> None:
@@ -29,7 +29,7 @@ class Turns:
         self._work = _BothLock(path, wait_seconds)
 
     @contextmanager
-    def turn(self) -> Iterator[None]:
+    def held(self) -> Iterator[None]:
         with ExitStack() as working:
             with self._queue.held():
                 working.enter_context(self._work.held())
