@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import islice
 from typing import Any
 
 import msgspec
@@ -28,28 +27,15 @@ from memlog.commands import (
     SaveMemory,
 )
 from memlog.context import Context
-from memlog.decisions.graph import add_texts, importance_kept, relate
-from memlog.decisions.names import former_names, pass_its_name
+from memlog.decisions.graph import add_texts, relate
+from memlog.decisions.names import pass_its_name
 from memlog.decisions.superseding import rated
 from memlog.errors import InvalidParameter, Problem, refuse, shorten
 from memlog.events import EntityCreated, EntityRated, Event
 from memlog.state import State
 
 SENTENCES_MAX = 2
-RELATIONS_FOR_FULL_MARKS = 2
-TYPES_LEARNT_FROM_MAX = 1_000
 SPLIT_SHOWN = 10
-
-COMMON_TYPES = (
-    *("Person", "Document", "File", "Code", "Task", "Knowledge"),
-    *("API", "Database", "Service", "Configuration"),
-    *("Patient", "Doctor", "Diagnosis", "Customer", "Product", "Order"),
-    *("Project", "Organization", "Event", "Place", "Tool", "Concept"),
-)
-"""The types the guide names; any other is as good."""
-
-LETTERS_TELLING = 5
-"""A type of fewer is a word of its own more often than another that is misspelt."""
 
 EXAMPLES = {"Name": "Ann", "Entity type": "Person", "Relation type": "works at"}
 
@@ -84,6 +70,11 @@ def _save_entity(item: SavedEntity, state: State, context: Context) -> Iterator[
         if (now := rated(item, *before)) != before:
             yield EntityRated(entity_id, *now)
     yield from add_texts(entity_id, item.observations, state, context, *rated(item))
+
+
+def stored_type(entity_type: str) -> str:
+    """The type as it is stored: its first letter a capital."""
+    return entity_type[:1].upper() + entity_type[1:]
 
 
 # -- what is refused
@@ -207,88 +198,3 @@ def _split(text: str) -> str:
     listed = ", ".join(f"{number}) '{part}'" for number, part in enumerate(shown[:SPLIT_SHOWN], 1))
     more = ", …" if len(shown) > SPLIT_SHOWN else ""
     return f"Split into {len(shown)} observations: {listed}{more}"
-
-
-# -- what is warned of, and how good it is
-
-
-def stored_type(entity_type: str) -> str:
-    """The type as it is stored: its first letter a capital."""
-    return entity_type[:1].upper() + entity_type[1:]
-
-
-def warnings(command: SaveMemory, before: State) -> list[str]:
-    """What is accepted but could be better. `before` is the state that the request met."""
-    some = islice(before.entities(), TYPES_LEARNT_FROM_MAX)  # enough to know the types in use
-    known = dict.fromkeys([*COMMON_TYPES, *(stored_type(each.entity_type) for each in some)])
-    found: dict[str, None] = {}
-    saved: dict[str, str] = {}  # the types of those that the request itself brings
-    for item in command.entities:
-        entity = before.entity_named(item.name)
-        wanted = stored_type(item.entity_type)
-        kept = (
-            saved.setdefault(canonical(item.name), wanted) if entity is None else entity.entity_type
-        )
-        if canonical(kept) == canonical(wanted):
-            for text in _type_warnings(item.entity_type, known):
-                found[text] = None
-        elif canonical(kept) != canonical(item.entity_type):
-            found[f"Entity '{item.name}' exists with type '{kept}', which it keeps"] = None
-    former = former_names((item.name for item in command.entities), before)
-    for name, now in former.items():
-        found[f"'{name}' is a former name of '{now}': its facts were added to it"] = None
-    return list(found)
-
-
-def unchanged(command: SaveMemory, after: State) -> list[str]:
-    """What the request gave to relations and they did not take. `after` is the state that it left."""
-    found: dict[str, None] = {}
-    for item in command.entities:
-        for relation in item.relations:
-            kind, target = relation.relation_type, relation.target_entity
-            row = after.relation_between(item.name, kind, target)
-            kept = None if row is None else importance_kept(row, relation.importance)
-            if kept is not None:
-                found[kept] = None
-    return list(found)
-
-
-def _type_warnings(entity_type: str, known: Mapping[str, None]) -> Iterator[str]:
-    kind = stored_type(entity_type)
-    if kind != entity_type:
-        yield f"Entity type '{entity_type}' starts with a small letter: stored as '{kind}'"
-    if " " in entity_type.strip():
-        joined = "".join(
-            stored_type(word.lower() if word.isupper() else word) for word in entity_type.split()
-        )
-        yield f"Entity type '{entity_type}' contains spaces: consider '{joined}'"
-    elif kind not in known:
-        near = _nearly(kind, known)
-        if near is not None:
-            yield f"Entity type '{entity_type}' is nearly '{near}': did you mean '{near}'?"
-
-
-def _nearly(kind: str, known: Mapping[str, None]) -> str | None:
-    """A known type that differs from `kind` by case alone, else one within an edit or two of it; of a few letters,
-    where one edit leads from many a word to another (`Node`, `Code`), one that has the same."""
-    from rapidfuzz.distance import OSA
-
-    folded, most = kind.casefold(), 1 if len(kind) < 8 else 2
-    alike = (each for each in known if each.casefold() == folded)
-    close = (each for each in known if OSA.distance(kind, each, score_cutoff=most) <= most)
-    if len(kind) < LETTERS_TELLING:
-        close = (each for each in close if sorted(each.casefold()) == sorted(folded))
-    return next(alike, None) or next(close, None)
-
-
-def quality_score(command: SaveMemory) -> float:
-    """0..1, of what was saved: half for relations per entity (2 are full marks), half for short observations.
-
-    An observation of up to half the longest allowed counts fully, one of full length half.
-    """
-    relations = sum(len(item.relations) for item in command.entities) / len(command.entities)
-    lengths = [characters(text) for item in command.entities for text in item.observations]
-    half = SAVED_OBSERVATION_MAX / 2
-    short = [1 - 0.5 * min(1, max(0, length - half) / half) for length in lengths]
-    brevity = sum(short) / len(short)
-    return round(0.5 * min(1, relations / RELATIONS_FOR_FULL_MARKS) + 0.5 * brevity, 2)

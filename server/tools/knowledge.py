@@ -13,7 +13,7 @@ from msgspec import UNSET, Meta, UnsetType, field
 from memlog.canonical import canonical
 from memlog.commands import EntityName, SaveMemory
 from memlog.decisions.names import missing_entity
-from memlog.decisions.saving import quality_score, unchanged, warnings
+from memlog.decisions.remarks import quality_score, unchanged, warnings
 from memlog.decisions.touching import gone_at
 from memlog.errors import (
     MemlogError,
