@@ -1,34 +1,30 @@
 """The projections of one project: they follow its log, and catch up to its head before they answer.
 
 Whoever needs a projection drives it: a background task after a write, a search before it reads (but what few
-entries are new to the text index a search finds in memory: `text.ahead`). One
-thread of a process at a time drives one projection; for an index on disk that processes share, a file
-lock sees to it that one process does. A lock is held for one batch only, so that a search never waits
-behind a long catch-up that it could have joined.
+entries are new to the text index a search finds in memory: `text.ahead`). One does at a time (`driving`), and for one
+batch only, so that a search never waits behind a long catch-up that it could have joined.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-import os
 import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
 from memlog.errors import DamagedLog, ProjectNotFound, PutAway, StorageError
 from memlog.patience import held, require_patience
 from memlog.projects.project import Project
-from memlog.storage import gates
-from memlog.storage.errors import storage_error
 from projections.analytics.projector import ANALYTICS_VERSION, AnalyticsProjector
 from projections.batches import AnyProjector, advance, changes_between, texts
+from projections.driving import LOOK_SECONDS, Followed, held_among_processes, lock_among_processes
 from projections.embeddings import Embeddings
 from projections.text.projector import TEXT_VERSION, TextProjector
 from projections.vectors.folders import Use, VectorFolders
@@ -51,50 +47,6 @@ AHEAD_ENTRIES_MAX = 1_000
 
 log = logging.getLogger("memlog.projections")
 
-LOCK_POLL_SECONDS = 0.002
-"""How often a process looks whether another has let go; who holds the lock has it for some 10 ms."""
-
-TURN_SECONDS = 5 * LOCK_POLL_SECONDS
-"""Whoever goes on after a batch leaves the lock for so long: who waits for it would else never find it free."""
-
-LOOK_SECONDS = 0.1
-"""Who only looks how far an index has come waits no longer for another process."""
-
-
-class _Followed:
-    """A projector and the locks under which it is advanced."""
-
-    def __init__(self, projector: AnyProjector, shared_lock: FileLock | None) -> None:
-        self.projector = projector
-        self.driving = threading.Lock()
-        self._shared_lock = shared_lock
-
-    @contextmanager
-    def driven(self, patience_seconds: float) -> Iterator[bool]:
-        """Whether no other thread drives it meanwhile: False where one does for longer."""
-        taken = self.driving.acquire(timeout=min(patience_seconds, threading.TIMEOUT_MAX))
-        try:
-            yield taken
-        finally:
-            if taken:
-                self.driving.release()
-
-    def look(self) -> None:
-        """Sees what other processes have committed to an index that they share, unless somebody is at it, or it
-        cannot be read: whoever catches it up says so."""
-        with self.driven(0) as alone:
-            if alone and self._shared_lock is not None:
-                with suppress(Timeout, StorageError), _held(self._shared_lock, LOOK_SECONDS):
-                    self.projector.refresh()
-
-    def excluding_processes(self) -> AbstractContextManager[object]:
-        return nullcontext() if self._shared_lock is None else _held(self._shared_lock)
-
-    def leave_others_a_turn(self) -> None:
-        """Between two batches, where an index is shared by processes."""
-        if self._shared_lock is not None:
-            time.sleep(TURN_SECONDS)
-
 
 class Projections:
     """What is derived from one project's log and searched."""
@@ -103,7 +55,7 @@ class Projections:
         self._project = project
         self._embeddings = embeddings
         self._opening = threading.Lock()
-        self._followed: dict[str, _Followed] = {}
+        self._followed: dict[str, Followed] = {}
         self._closed = False
         self._folders = VectorFolders(project.folder, project.generation)
         self._own: Use | None = None
@@ -211,7 +163,7 @@ class Projections:
             self._vectors_complete = True
         return followed.projector
 
-    def _require_within_log(self, name: str, followed: _Followed) -> None:
+    def _require_within_log(self, name: str, followed: Followed) -> None:
         """Empties an index that knows more than its log: somebody put an older log in its place."""
         require_patience()
         with followed.driving, followed.excluding_processes():
@@ -350,7 +302,7 @@ class Projections:
         if self._closed:
             raise PutAway()
 
-    def _open(self, name: str, patience_seconds: float | None = None) -> _Followed:
+    def _open(self, name: str, patience_seconds: float | None = None) -> Followed:
         key = self._embeddings.get().key if name == "vectors" else ""
         with held(self._opening):
             self._require_open()
@@ -359,37 +311,19 @@ class Projections:
                 self._followed[name] = self._start(name, key, patience_seconds)
             return self._followed[name]
 
-    def _start(self, name: str, embedder_key: str, patience_seconds: float | None) -> _Followed:
+    def _start(self, name: str, embedder_key: str, patience_seconds: float | None) -> Followed:
         if name == "vectors":
             folder = self._folders.of(embedder_key, pieces=self._embeddings.get().has_pieces)
             self._folders.remove_unreadable()
-            followed = _Followed(self.fresh(name, folder), None)
+            followed = Followed(self.fresh(name, folder), None)
             self._own = Use(folder)
             return followed
         of = f".{self._project.generation}" if self._project.generation else ""
-        lock = FileLock(self._project.folder / f"{name}.lock", poll_interval=LOCK_POLL_SECONDS)
+        lock = lock_among_processes(self._project.folder / f"{name}.lock")
         version, _ = ON_DISK[name]
         folder = self._project.folder / f"{name}-v{version}{of}"
-        with _held(lock, patience_seconds):
+        with held_among_processes(lock, patience_seconds):
             for other in self._project.folder.glob(f"{name}-v*"):
                 if other != folder:
                     shutil.rmtree(other, ignore_errors=True)
-            return _Followed(self.fresh(name, folder), lock)
-
-
-@contextmanager
-def _held(lock: FileLock, patience_seconds: float | None = None) -> Iterator[None]:
-    """Raises StorageError where the system gives no lock, nothing can be written beside it, or another has it for far
-    longer than a batch takes; Timeout where patience was given and comes to its end."""
-    path = Path(lock.lock_file)
-    most = gates.WAIT_SECONDS_MAX if patience_seconds is None else patience_seconds
-    try:
-        os.stat(path.parent)  # else the lock would make the folder of a project that was put away
-        with lock.acquire(timeout=most):
-            yield
-    except Timeout as error:  # an OSError
-        if patience_seconds is None:
-            raise gates.held_too_long(path) from error
-        raise
-    except OSError as error:
-        raise storage_error(path, error) from error
+            return Followed(self.fresh(name, folder), lock)

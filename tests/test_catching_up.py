@@ -18,7 +18,7 @@ from memlog.errors import ProjectNotFound
 from memlog.projects.project import Project
 from memlog.projects.store import Store
 from memlog.settings import Settings
-from projections import batches, follow
+from projections import batches, driving
 from projections.analytics.projector import ANALYTICS_VERSION, AnalyticsProjector
 from projections.check import compare
 from projections.embeddings import Embeddings
@@ -91,7 +91,7 @@ def test_between_two_batches_whoever_waits_for_the_index_has_a_turn(
     def slept(seconds: float) -> None:
         with FileLock(project.folder / f"{name}.lock", timeout=0):  # else it raises Timeout
             turns.append(projections.positions()[name])
-        assert seconds > follow.LOCK_POLL_SECONDS
+        assert seconds > driving.LOCK_POLL_SECONDS
 
     monkeypatch.setattr(time, "sleep", slept)
     projections.caught_up(name)
