@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from memlog.canonical import canonical, characters
 from memlog.codec import Entry
 from memlog.commands import SAVED_OBSERVATION_MAX
@@ -57,15 +59,7 @@ class Telling:
 
     def _observed(self, event: ObservationAdded, entry: Entry) -> Effect:
         old = self._living(self._birth(event.entity_id, entry.position))
-        new = Counts(
-            old.id,
-            old.born,
-            entry.time_us,
-            old.importance,
-            old.observations + 1,
-            old.degree,
-            old.broken,
-        )
+        new = replace(old, updated_us=entry.time_us, observations=old.observations + 1)
         atomic = int(characters(event.content) <= SAVED_OBSERVATION_MAX)
         return Effect([(old, new)], (old.born,), atomic=atomic)
 
@@ -76,15 +70,7 @@ class Telling:
         rows: list[tuple[Counts | None, Counts | None]] = []
         for born in births:
             old = self._living(born)
-            new = Counts(
-                old.id,
-                born,
-                old.updated_us,
-                old.importance,
-                old.observations,
-                old.degree + whole,
-                old.broken + (not whole),
-            )
+            new = replace(old, degree=old.degree + whole, broken=old.broken + (not whole))
             rows.append((old, new))
         if whole:
             return Effect(rows, births, relations=1)
