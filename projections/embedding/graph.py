@@ -40,6 +40,9 @@ EPSILON = 1e-12  # all-MiniLM-L6-v2, config.json, layer_norm_eps
 MASKED = -1e9  # added to the score of padding: exp() of it is exactly zero
 DIGEST_BYTES = 32
 
+FLOAT, UINT8, INT8, INT32, INT64 = 1, 2, 3, 6, 7
+"""Of onnx.TensorProto.DataType, whose import is left to those who build a graph."""
+
 Shapes = Mapping[str, tuple[int, ...]]
 
 
@@ -95,7 +98,7 @@ class Encoder:
         self.initializers: dict[str, TensorProto] = {}
 
     def serialized(self) -> bytes:
-        from onnx import TensorProto, helper
+        from onnx import helper
 
         rows = self.embedded()
         for layer in range(self.layers):
@@ -107,13 +110,13 @@ class Encoder:
                 self.nodes,
                 "encoder",
                 [
-                    declare("ids", TensorProto.INT64, ["texts", "pieces"]),
-                    declare("mask", TensorProto.FLOAT, ["texts", "pieces"]),
-                    declare("positions", TensorProto.INT64, ["pieces"]),
+                    declare("ids", INT64, ["texts", "pieces"]),
+                    declare("mask", FLOAT, ["texts", "pieces"]),
+                    declare("positions", INT64, ["pieces"]),
                 ],
                 [
-                    declare("pooled", TensorProto.FLOAT, ["texts", self.width]),
-                    declare("tokens", TensorProto.FLOAT, ["texts", "pieces", self.width]),
+                    declare("pooled", FLOAT, ["texts", self.width]),
+                    declare("tokens", FLOAT, ["texts", "pieces", self.width]),
                     *self.more_outputs,
                 ],
                 list(self.initializers.values()),
@@ -177,12 +180,12 @@ class Encoder:
 
     def reduce(self, tokens: str, directions: Vectors) -> None:
         """The directions are small enough (150 KB) to be in the graph itself."""
-        from onnx import TensorProto, helper, numpy_helper
+        from onnx import helper, numpy_helper
 
         self.initializers["directions"] = numpy_helper.from_array(directions, "directions")
         self.node("MatMul", tokens, "directions", output="reduced")
         shape = ["texts", "pieces", directions.shape[1]]
-        self.more_outputs.append(helper.make_tensor_value_info("reduced", TensorProto.FLOAT, shape))
+        self.more_outputs.append(helper.make_tensor_value_info("reduced", FLOAT, shape))
 
     def split(self, rows: str, permutation: list[int]) -> str:
         """(rows, width) to (texts, pieces, heads, width of a head), transposed."""
@@ -215,9 +218,7 @@ class Encoder:
 
     def weight(self, name: str) -> str:
         """Declared as lying elsewhere; the session is given it by name before it looks there."""
-        from onnx import TensorProto
-
-        return self.given(name, TensorProto.FLOAT, self.shapes[name])
+        return self.given(name, FLOAT, self.shapes[name])
 
     def given(self, name: str, kind: int, shape: Sequence[int]) -> str:
         from onnx import TensorProto
@@ -230,15 +231,11 @@ class Encoder:
         return name
 
     def integers(self, name: str, values: int | list[int]) -> str:
-        from onnx import TensorProto
-
         dims, flat = ([len(values)], values) if isinstance(values, list) else ([], [values])
-        return self._constant(name, TensorProto.INT64, dims, flat)
+        return self._constant(name, INT64, dims, flat)
 
     def floats(self, name: str, value: float) -> str:
-        from onnx import TensorProto
-
-        return self._constant(name, TensorProto.FLOAT, [], [value])
+        return self._constant(name, FLOAT, [], [value])
 
     def _constant(self, name: str, kind: int, dims: list[int], flat: Sequence[float]) -> str:
         from onnx import helper

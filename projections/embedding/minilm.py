@@ -124,14 +124,12 @@ class MiniLM:
             asks = max(rows) >= len(texts)
             pooled, reduced, *states = self._run(["pooled", "reduced", *["tokens"] * asks], pieces)
             vectors[rows] = self._meant(pooled, pieces)
-            own = map(self._known, _own(reduced, pieces), pieces)
+            own = self._of_characters(reduced, pieces)
             stored = [(row, each) for row, each in zip(rows, own, strict=True) if row < len(texts)]
             for (row, _), each in zip(stored, pack([each for _, each in stored]), strict=True):
                 packed[row] = each
             for whole in states:
-                states_of.update(
-                    zip(rows, map(self._known, _own(whole, pieces), pieces), strict=True)
-                )
+                states_of.update(zip(rows, self._of_characters(whole, pieces), strict=True))
 
         self._each(fill, every)
         asked = [
@@ -144,7 +142,7 @@ class MiniLM:
         encoded = self._encoded(text)
         ids = encoded.ids
         pooled, states = self._run(["pooled", "tokens"], [ids])
-        known = self._known(states[0, 1:-1], ids)
+        (known,) = self._of_characters(states, [ids])
         return self._meant(pooled, [ids])[0], self._question(text, encoded, known)
 
     def _question(self, text: str, encoded: Any, states: Vectors) -> Asked:
@@ -168,11 +166,11 @@ class MiniLM:
         for _, pieces in self._batches(texts):
             yield from _own(self._run(["tokens"], pieces)[0], pieces)
 
-    def _known(self, states: Vectors, ids: list[int]) -> Vectors:
-        """Without those of pieces that stand for no character; `ids` have [CLS] and [SEP] around them."""
-        if self._unknown not in ids:
-            return states
-        return states[[each != self._unknown for each in ids[1:-1]]]
+    def _of_characters(self, states: Vectors, pieces: list[list[int]]) -> Iterator[Vectors]:
+        """The states of each text's pieces, without those that stand for no character."""
+        unknown = self._unknown
+        for own, ids in zip(_own(states, pieces), pieces, strict=True):
+            yield own[[each != unknown for each in ids[1:-1]]] if unknown in ids else own
 
     def _meant(self, vectors: Vectors, pieces: list[list[int]]) -> Vectors:
         """The vectors, zero for a text in which no piece stands for a character."""

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from projections.embedding.graph import CONTRIBUTED, Encoder, layers_of
+from projections.embedding.graph import CONTRIBUTED, FLOAT, INT8, INT32, UINT8, Encoder, layers_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -137,7 +137,7 @@ class QuantizedEncoder(Encoder):
     def attention(self, name: str, rows: str) -> str:
         outputs = 3 * self.width
         entered, weight, step, scales, zero = self._eight_bits(name, rows, self.width, outputs)
-        bias, mask = self._floats(f"{name}.bias", outputs), self.node("Cast", "mask", to=_INT32)
+        bias, mask = self._floats(f"{name}.bias", outputs), self.node("Cast", "mask", to=INT32)
         inputs = (entered, weight, bias, step, scales, mask, zero)
         return self.node("QAttention", *inputs, domain=CONTRIBUTED, num_heads=self.heads)
 
@@ -151,15 +151,11 @@ class QuantizedEncoder(Encoder):
         self, name: str, rows: str, width: int, outputs: int
     ) -> tuple[str, str, str, str, str]:
         """What goes in, and the weights; the scales of both, and the zero of the first."""
-        step, zero = self._floats(f"{name}.step"), self.given(f"{name}.zero", _UINT8, ())
+        step, zero = self._floats(f"{name}.step"), self.given(f"{name}.zero", UINT8, ())
         even = self.node("Mul", rows, self._floats(f"{name}.factors", width))
         entered = self.node("QuantizeLinear", even, step, zero)
-        weight = self.given(f"{name}.int8", _INT8, (width, outputs))
+        weight = self.given(f"{name}.int8", INT8, (width, outputs))
         return entered, weight, step, self._floats(f"{name}.scales", outputs), zero
 
     def _floats(self, name: str, *shape: int) -> str:
-        return self.given(name, _FLOAT, shape)
-
-
-# Of onnx.TensorProto.DataType, whose import is left to those who build a graph.
-_FLOAT, _UINT8, _INT8, _INT32 = 1, 2, 3, 6
+        return self.given(name, FLOAT, shape)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from projections.embedding.basis import common_words, drawn
-from projections.embedding.graph import Encoder, Shapes, build
+from projections.embedding.graph import FLOAT, Encoder, Shapes, build
 from projections.embedding.minilm import HEADS, MiniLM, feeds, session
 from projections.embedding.quantized import LIMITS, PARTS, matrices
 from projections.embedding.weights import Weights, find_folder
@@ -36,10 +36,10 @@ class Watched(Encoder):
         self.entering: dict[str, str] = {}
 
     def dense(self, name: str, rows: str) -> str:
-        from onnx import TensorProto, helper
+        from onnx import helper
 
         if rows not in self.entering.values():
-            self.more_outputs.append(helper.make_tensor_value_info(rows, TensorProto.FLOAT, None))
+            self.more_outputs.append(helper.make_tensor_value_info(rows, FLOAT, None))
         self.entering[name] = rows
         return super().dense(name, rows)
 
