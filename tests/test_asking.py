@@ -19,7 +19,7 @@ from projections import embeddings
 from projections.embedding import Embedder, EmbedderSpec, VectorCache
 from projections.search import asking
 from projections.search.asking import Meanwhile
-from projections.text.projector import TextProjector
+from projections.text.snapshot import TextSnapshot
 from projections.vectors.index import Vectors
 from projections.vectors.look import Look
 from tests.embedder_by_hash import ByHash
@@ -56,14 +56,14 @@ class _Watched(ByHash):
 
 @pytest.fixture
 def threads(monkeypatch: pytest.MonkeyPatch) -> Threads:
-    threads, search = Threads(), TextProjector.search
+    threads, search = Threads(), TextSnapshot.search
 
-    def watched(self: TextProjector, *given: object, **named: object) -> object:
+    def watched(self: TextSnapshot, *given: object, **named: object) -> object:
         threads.wording.append(threading.current_thread())
         threads.looking.set()
         return search(self, *given, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(TextProjector, "search", watched)
+    monkeypatch.setattr(TextSnapshot, "search", watched)
     return threads
 
 
@@ -117,19 +117,19 @@ def test_the_nearest_are_looked_for_while_the_words_still_are(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of many texts, the words take longer than the model does."""
-    near, nearest, by_words = threading.Event(), Look.nearest, TextProjector.search
+    near, nearest, by_words = threading.Event(), Look.nearest, TextSnapshot.search
 
     def looked(self: Look, *given: Any) -> Any:
         near.set()
         return nearest(self, *given)
 
-    def slowly(self: TextProjector, *given: Any, **named: Any) -> Any:
+    def slowly(self: TextSnapshot, *given: Any, **named: Any) -> Any:
         hits = by_words(self, *given, **named)
         assert near.wait(WAITING_SECONDS_MAX)
         return hits
 
     monkeypatch.setattr(Look, "nearest", looked)
-    monkeypatch.setattr(TextProjector, "search", slowly)
+    monkeypatch.setattr(TextSnapshot, "search", slowly)
     found(client, "who sings?")
 
 
@@ -162,7 +162,7 @@ def test_a_question_whose_vector_is_known_wakes_nobody(client: Client, threads: 
 def test_of_many_texts_the_vectors_are_compared_by_another_thread_then(
     client: Client, threads: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nearest, by_words = Look.nearest, TextProjector.search
+    nearest, by_words = Look.nearest, TextSnapshot.search
     comparing, has_begun = list[threading.Thread](), threading.Event()
 
     def noted(self: Look, *given: Any) -> Any:
@@ -170,7 +170,7 @@ def test_of_many_texts_the_vectors_are_compared_by_another_thread_then(
         has_begun.set()
         return nearest(self, *given)
 
-    def slowly(self: TextProjector, *given: Any, **named: Any) -> Any:
+    def slowly(self: TextSnapshot, *given: Any, **named: Any) -> Any:
         assert has_begun.wait(WAITING_SECONDS_MAX)
         return by_words(self, *given, **named)
 
@@ -178,7 +178,7 @@ def test_of_many_texts_the_vectors_are_compared_by_another_thread_then(
     found(client, "who sings?")
     threads.wording.clear()
     monkeypatch.setattr(Look, "nearest", noted)
-    monkeypatch.setattr(TextProjector, "search", slowly)
+    monkeypatch.setattr(TextSnapshot, "search", slowly)
     found(client, "who sings?")
     assert threads.wording == [threading.current_thread()]
     assert len(comparing) == 1

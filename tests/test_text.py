@@ -52,6 +52,7 @@ from projections.things import TextHit
 from tests.counted import do
 from tests.damaged import garble
 from tests.test_mending import made_of, project_of, repaired_before
+from tests.texts import texts_of
 
 QUERIES = ["alpha", "beta gamma", "alpha AND NOT beta", '"alpha beta"', "gam*", "NOT alpha"]
 PARTS = ["alpha", "a b", "et", "g", "x"]
@@ -66,15 +67,15 @@ def batch(position: int, *changes: Change) -> Batch:
 
 
 def found(projector: TextProjector, query: str, at: int | None = None) -> list[str]:
-    return [hit.ref for hit in projector.search(parse(query), Scope(at), limit=50)]
+    return [hit.ref for hit in texts_of(projector).search(parse(query), Scope(at), limit=50)]
 
 
 def answers(projector: TextProjector, positions: Sequence[int]) -> list[list[TextHit]]:
     """Everything that a caller can learn from the index."""
     asked: list[list[TextHit]] = []
     for at in (None, *positions):
-        asked += [projector.search(parse(query), Scope(at), limit=3) for query in QUERIES]
-        asked += [projector.substring(part, Scope(at), limit=3) for part in PARTS]
+        asked += [texts_of(projector).search(parse(query), Scope(at), limit=3) for query in QUERIES]
+        asked += [texts_of(projector).substring(part, Scope(at), limit=3) for part in PARTS]
     return asked
 
 
@@ -143,9 +144,9 @@ def test_a_death_where_nothing_lives_changes_nothing(tmp_path: Path) -> None:
 def test_a_death_in_another_batch_keeps_the_kind_the_entity_and_the_labels(tmp_path: Path) -> None:
     projector = TextProjector(tmp_path / "text")
     projector.apply(batch(1, born("d1", "alpha", 1)))
-    (before,) = projector.search(parse("alpha"), Scope(1, labels=("type:fact",)), limit=1)
+    (before,) = texts_of(projector).search(parse("alpha"), Scope(1, labels=("type:fact",)), limit=1)
     projector.apply(batch(2, Died("d1", 2)))
-    (after,) = projector.search(parse("alpha"), Scope(1, labels=("type:fact",)), limit=1)
+    (after,) = texts_of(projector).search(parse("alpha"), Scope(1, labels=("type:fact",)), limit=1)
     assert before == after
 
 
@@ -211,10 +212,10 @@ def test_a_search_as_of_a_position_is_answered_as_it_was_then(changes: list[Chan
             within = [change for change in changes if place(change) == position]
             projector.apply(batch(position, *within))
             told = answers(projector, [])
-            then[position] = told, [projector.rarity(word) for word in words]
+            then[position] = told, [texts_of(projector).rarity(word) for word in words]
         for position, (told, rarities) in then.items():
             assert answers(projector, [position])[len(QUERIES) + len(PARTS) :] == told
-            assert [projector.rarity(word, position) for word in words] == rarities
+            assert [texts_of(projector).rarity(word, position) for word in words] == rarities
         projector.close()
 
 
@@ -238,8 +239,8 @@ def test_what_is_searched_ahead_of_a_commit_answers_as_what_is_committed(
             else:
                 look_ahead(ahead, upto, changes)
             assert answers(ahead, [upto - 1]) == answers(committed, [upto - 1])
-            assert [ahead.rarity(word) for word in ("alpha", "none")] == [
-                committed.rarity(word) for word in ("alpha", "none")
+            assert [texts_of(ahead).rarity(word) for word in ("alpha", "none")] == [
+                texts_of(committed).rarity(word) for word in ("alpha", "none")
             ]
         ahead.close()
         committed.close()
@@ -259,7 +260,9 @@ def place(change: Change) -> int:
 def test_a_word_that_no_text_has_counts_half_of_what_the_rarest_would(tmp_path: Path) -> None:
     projector = TextProjector(tmp_path / "text")
     projector.apply(batch(20, *(born(f"obs_{at}", f"alpha number{at}", at) for at in range(1, 21))))
-    everywhere, once, never = (projector.rarity(word) for word in ("alpha", "number7", "please"))
+    everywhere, once, never = (
+        texts_of(projector).rarity(word) for word in ("alpha", "number7", "please")
+    )
     assert everywhere < never < once
     assert never == pytest.approx(math.log(1 + 20.5 / 0.5) / 2)
     projector.close()
@@ -533,9 +536,9 @@ def test_damage_that_shows_only_in_use_is_an_error_with_a_way_out(folder: Path) 
     projector = TextProjector(folder)
     for path in folder.glob("*.idx"):
         garble(path)
-    with pytest.raises(StorageError) as raised:
+    with pytest.raises(StorageError) as raised, projector.asked() as texts:
         for query in QUERIES:
-            projector.search(parse(query), limit=5)
+            texts.search(parse(query), limit=5)
     assert "replay --only text" in str(raised.value.suggestion)
     projector.reset()
     projector.apply(batch(1, born("d1", "alpha", 1)))

@@ -20,6 +20,7 @@ from projections.text.part import CHECKED_MAX, part_score
 from projections.text.projector import TextProjector
 from projections.text.rows import LENGTH_MAX, size, weight
 from projections.things import TextHit
+from tests.texts import texts_of
 
 FACTS = {
     "banker": "Jon: lost his job as a banker",
@@ -59,11 +60,11 @@ def names(hits: list[TextHit]) -> list[str]:
 
 
 def by_words(projector: TextProjector, query: str, at: int | None = None) -> list[str]:
-    return names(projector.search(parse(query), Scope(at), limit=50))
+    return names(texts_of(projector).search(parse(query), Scope(at), limit=50))
 
 
 def by_part(projector: TextProjector, needle: str, at: int | None = None) -> list[str]:
-    return names(projector.substring(needle, Scope(at), limit=50))
+    return names(texts_of(projector).substring(needle, Scope(at), limit=50))
 
 
 @pytest.mark.parametrize(
@@ -131,7 +132,7 @@ def test_a_word_that_few_documents_have_weighs_more(tmp_path: Path) -> None:
 def test_a_score_is_the_documented_formula(tmp_path: Path) -> None:
     changes = [born("d1", "alpha beta beta", 1), born("d2", "gamma delta", 2)]
     projector = index_of(tmp_path, changes, 2)
-    (hit,) = projector.search(parse("beta"), limit=5)
+    (hit,) = texts_of(projector).search(parse("beta"), limit=5)
     idf = 0.6931  # ln(1 + (2 - 1 + 0.5) / (1 + 0.5))
     assert hit.score == pytest.approx(idf * (1 + 1 / 3) * 100 / 103, rel=0.002)
 
@@ -157,8 +158,8 @@ def test_equal_documents_are_cut_the_same_whatever_their_order(tmp_path: Path) -
     for name, order in (("a", refs), ("b", refs[::-1])):
         changes = [born(ref, "one and the same", at) for at, ref in enumerate(order, 1)]
         projector = index_of(tmp_path / name, changes, len(refs))
-        found.append(names(projector.search(parse("same"), limit=20)))
-        found.append(names(projector.substring("one", limit=20)))
+        found.append(names(texts_of(projector).search(parse("same"), limit=20)))
+        found.append(names(texts_of(projector).substring("one", limit=20)))
     assert found[0] == found[2] == refs[:20]
     assert found[1] == found[3]
 
@@ -190,8 +191,8 @@ def test_a_search_is_narrowed_to_kinds_and_to_documents_with_every_label(tmp_pat
     def found(kinds: set[Kind] | None, *labels: str) -> set[str]:
         scope = Scope(kinds=None if kinds is None else frozenset(kinds), labels=labels)
         query = parse("note")
-        hits = projector.search(query, scope, limit=9)
-        parts = projector.substring("not", scope, limit=9)
+        hits = texts_of(projector).search(query, scope, limit=9)
+        parts = texts_of(projector).substring("not", scope, limit=9)
         assert set(names(hits)) == set(names(parts))
         return set(names(hits))
 
@@ -220,8 +221,8 @@ def test_a_search_is_narrowed_to_what_was_born_after_a_position(tmp_path: Path) 
 
         def found(since: int, at: int | None = None, texts: TextProjector = projector) -> set[str]:
             scope = Scope(at, since=since)
-            parts = texts.substring("not", scope, limit=9)
-            found = set(names(texts.search(parse("note"), scope, limit=9)))
+            parts = texts_of(texts).substring("not", scope, limit=9)
+            found = set(names(texts_of(texts).search(parse("note"), scope, limit=9)))
             assert found == set(names(parts))
             return found
 
@@ -232,7 +233,7 @@ def test_a_search_is_narrowed_to_what_was_born_after_a_position(tmp_path: Path) 
         assert found(1, at=4) == {"d2"}
         assert found(3, at=4) == set()
         assert found(3, at=5) == {"d2"}
-        operators = projector.search(parse("note AND NOT life"), Scope(since=1), limit=9)
+        operators = texts_of(projector).search(parse("note AND NOT life"), Scope(since=1), limit=9)
         assert names(operators) == ["d3"]
 
 
@@ -252,14 +253,17 @@ def test_a_search_leaves_out_the_things_that_it_is_told_to(tmp_path: Path) -> No
         for at in (None, 5):
             scope = Scope(at, but=frozenset({"ent_1", "mem_1"}))
             for query in ("note", "note AND NOT life"):
-                found = projector.search(parse(query), scope, limit=9)
+                found = texts_of(projector).search(parse(query), scope, limit=9)
                 assert set(names(found)) == {"mem_2", "obs_2"}
-            assert set(names(projector.substring("not", scope, limit=9))) == {"mem_2", "obs_2"}
+            assert set(names(texts_of(projector).substring("not", scope, limit=9))) == {
+                "mem_2",
+                "obs_2",
+            }
 
 
 def test_a_hit_says_what_was_found(tmp_path: Path) -> None:
     projector = index_of(tmp_path, [born("e1", "Jon (person)", 1, kind="entity", entity="e1")], 1)
-    (hit,) = projector.substring("jon (person)", limit=5)
+    (hit,) = texts_of(projector).substring("jon (person)", limit=5)
     assert hit == TextHit("e1", "entity", "e1", 1.0)
 
 
@@ -309,7 +313,7 @@ def test_of_more_texts_with_a_part_than_are_wanted_the_best_are_found_and_not_th
     )
     best = ["ohn is a name", "a john", "xohnx", "xohnxx"]
     for limit in range(1, 5):
-        assert names(projector.substring("ohn", Scope(), limit=limit)) == best[:limit]
+        assert names(texts_of(projector).substring("ohn", Scope(), limit=limit)) == best[:limit]
 
 
 def test_a_needle_far_longer_than_any_text_finds_nothing(facts: TextProjector) -> None:
@@ -319,7 +323,7 @@ def test_a_needle_far_longer_than_any_text_finds_nothing(facts: TextProjector) -
 def test_a_part_is_looked_for_beyond_the_first_page_of_candidates(tmp_path: Path) -> None:
     decoys = [born(f"d{at:04}", "is x is i", at) for at in range(1, 400)]
     projector = index_of(tmp_path, [*decoys, born("here", "and this is is it", 400)], 400)
-    assert names(projector.substring("is is", limit=1)) == ["here"]
+    assert names(texts_of(projector).substring("is is", limit=1)) == ["here"]
     assert CHECKED_MAX > 400
 
 
@@ -486,8 +490,8 @@ def test_operators_take_words_as_they_are_asked_for_and_no_longer_ones(
 def test_of_more_beginnings_than_are_looked_up_one_by_one_none_is_missed(tmp_path: Path) -> None:
     changes = [born(f"n{at}", f"vor{at}", at) for at in range(1, 2 * on_disk.TERMS_FEW)]
     projector = index_of(tmp_path, changes, len(changes))
-    assert len(projector.search(parse("vor*"), limit=len(changes))) == len(changes)
-    assert len(projector.search(parse("vor15*"), limit=len(changes))) == 11
+    assert len(texts_of(projector).search(parse("vor*"), limit=len(changes))) == len(changes)
+    assert len(texts_of(projector).search(parse("vor15*"), limit=len(changes))) == 11
     projector.close()
 
 
@@ -500,10 +504,10 @@ def test_a_word_within_a_longer_one_is_found_in_the_newest_texts_as_it_is_when_t
     projector = index_of(tmp_path, changes[:1], 1)
     projector.look_ahead(len(changes), lambda after: changes[after:])
     assert projector.is_ahead
-    ahead = projector.search(parse("hook zebra"), limit=9)
+    ahead = texts_of(projector).search(parse("hook zebra"), limit=9)
     projector.apply(Batch(len(changes), changes[1:]))
-    assert projector.search(parse("hook zebra"), limit=9) == ahead
-    assert projector.search(parse("hook zebra"), Scope(len(changes)), limit=9) == ahead
+    assert texts_of(projector).search(parse("hook zebra"), limit=9) == ahead
+    assert texts_of(projector).search(parse("hook zebra"), Scope(len(changes)), limit=9) == ahead
     projector.close()
 
 
@@ -521,7 +525,7 @@ def test_words_of_which_many_begin_alike_are_listed_once(
     changes = [born(f"n{at}", f"order{at}", at) for at in range(1, 2 * on_disk.TERMS_FEW)]
     projector = index_of(tmp_path, changes, len(changes))
     for query in ("orders", "orde*", "orders of tea"):
-        assert len(projector.search(parse(query), limit=len(changes))) == len(changes)
+        assert len(texts_of(projector).search(parse(query), limit=len(changes))) == len(changes)
     assert listed == ["orde"]
     projector.close()
 
@@ -537,9 +541,9 @@ def test_what_has_a_word_within_a_longer_one_comes_before_what_is_one_letter_awa
 
 
 def test_a_limit_is_kept_and_none_wanted_is_none_found(facts: TextProjector) -> None:
-    assert len(facts.search(parse("jon"), limit=2)) == 2
-    assert facts.search(parse("jon"), limit=0) == []
-    assert facts.substring("jon", limit=0) == []
+    assert len(texts_of(facts).search(parse("jon"), limit=2)) == 2
+    assert texts_of(facts).search(parse("jon"), limit=0) == []
+    assert texts_of(facts).substring("jon", limit=0) == []
 
 
 @pytest.fixture(scope="module")
@@ -584,7 +588,7 @@ def test_things_that_fit_are_found_behind_many_that_do_not(tmp_path: Path) -> No
     many = [born(f"many{at}", f"alpha many{at}", at, entity=f"many{at}") for at in range(1, 41)]
     few = born("few", "alpha gamma delta epsilon and more words", 41, entity="few")
     projector = index_of(tmp_path, [*many, few], 41)
-    hits = projector.search(parse("alpha AND NOT many*"), limit=1)
+    hits = texts_of(projector).search(parse("alpha AND NOT many*"), limit=1)
     assert names(hits) == ["few"]
 
 
@@ -641,7 +645,7 @@ def test_a_state_that_is_always_asked_for_other_words_keeps_little_of_them(
         for number in range(first, first + 2_000, 50):
             words = [f"word{each}" for each in range(number, number + 50)]
             assert by_words(facts, f"{' '.join(words)} banker") == ["banker"]
-            assert {facts.rarity(word) > 0 for word in words} == {True}
+            assert {texts_of(facts).rarity(word) > 0 for word in words} == {True}
 
     ask_for_others(0)
     tracemalloc.start()

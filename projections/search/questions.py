@@ -125,8 +125,8 @@ class Questions:
         one. As it is where they are not at hand, as in `pointed`."""
         told = of_the_user(query)
         if told != query and (text := self._projections.text_at_hand()) is not None:
-            with suppress(StorageError):
-                return told if text.says(USER, at) else query
+            with suppress(StorageError), text.asked() as texts:
+                return told if texts.says(USER, at) else query
         return query
 
     def pointed(self, asked: Posed, text: TextProjector | None, at: int | None) -> Posed:
@@ -143,7 +143,8 @@ class Questions:
             self._lagging()
             return asked
         with suppress(StorageError):
-            counted = weights(pieces, partial(text.rarity, at=at))
+            with text.asked() as texts:
+                counted = weights(pieces, partial(texts.rarity, at=at))
             asked, vector = asked._replace(counted=counted), pointed(asked.vector, pieces, counted)
             if vector is not None:
                 return asked._replace(vector=vector, cosine_min=POINTED_COSINE_MIN)

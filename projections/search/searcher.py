@@ -30,6 +30,7 @@ from projections.search.asking import Meanwhile
 from projections.search.questions import Posed, Question, Questions, Text
 from projections.text.part import needle_of
 from projections.text.projector import TextProjector
+from projections.text.snapshot import TextSnapshot
 from projections.things import TextHit
 from projections.vectors.projector import VectorHit
 
@@ -208,17 +209,18 @@ class Searcher:
 
 
 def _found_in(text: TextProjector, query: str, parsed: Query, scope: Scope, depth: int) -> _Worded:
-    words = text.search(parsed, scope, limit=depth)
-    parts = text.substring(needle_of(query), scope, limit=depth)
-    deeper = depth in (len(words), len(parts))
-    if parsed.is_plain and len(words) == depth:
-        words += _by_words_of_parts(text, parsed, scope, words, parts)
-    dated = text.dated(parsed, scope, frozenset(hit.thing for hit in words))
+    with text.asked() as texts:
+        words = texts.search(parsed, scope, limit=depth)
+        parts = texts.substring(needle_of(query), scope, limit=depth)
+        deeper = depth in (len(words), len(parts))
+        if parsed.is_plain and len(words) == depth:
+            words += _by_words_of_parts(texts, parsed, scope, words, parts)
+        dated = texts.dated(parsed, scope, frozenset(hit.thing for hit in words))
     return _Worded(words, parts, deeper, text, dated)
 
 
 def _by_words_of_parts(
-    text: TextProjector,
+    texts: TextSnapshot,
     parsed: Query,
     scope: Scope,
     words: list[TextHit],
@@ -231,7 +233,7 @@ def _by_words_of_parts(
     if not beyond:
         return []
     limit = TEXTS_OF_A_THING * len(beyond)
-    found = text.search(parsed, scope, limit=limit, of=frozenset(beyond.values()))
+    found = texts.search(parsed, scope, limit=limit, of=frozenset(beyond.values()))
     return [hit for hit in found if hit.ref in beyond]
 
 
@@ -257,8 +259,9 @@ def _by_meaning(query: str, worded: _Worded, near: _Near, scope: Scope, depth: i
     if asked.counted is None and asked.pieces is not None:  # no text was at hand
         from projections.search.weighing import weights
 
-        rarity = partial(worded.text.rarity, at=scope.at)
-        asked = asked._replace(counted=weights(asked.pieces, rarity))
+        with worded.text.asked() as texts:
+            counted = weights(asked.pieces, partial(texts.rarity, at=scope.at))
+        asked = asked._replace(counted=counted)
     known = _known(asked, worded, scope)
     closely = ordered_closely(query, candidates, near.look, asked, known)
     return Found(_hits(candidates, closely), asked.notice, deeper)
@@ -274,9 +277,10 @@ def _known(asked: Posed, worded: _Worded, scope: Scope) -> list[Known]:
     known = [Known(date_pieces(asked.pieces), worded.dated)] if worded.dated else []
     things = frozenset(hit.thing for hit in worded.words)
     if things and len({*asked.pieces.numbers}) > 1:
-        with suppress(StorageError):  # a refinement
-            for word, pieces in islice(words_in_pieces(asked.pieces).items(), SLIPS_MAX):
-                if meant := worded.text.meant(word, scope, things):
+        slips = islice(words_in_pieces(asked.pieces).items(), SLIPS_MAX)
+        with suppress(StorageError), worded.text.asked() as texts:  # a refinement
+            for word, pieces in slips:
+                if meant := texts.meant(word, scope, things):
                     known.append(Known(pieces, meant))
     return known
 

@@ -27,9 +27,8 @@ import tantivy
 
 from memlog.errors import StorageError
 from memlog.patience import held, require_patience
-from projections.documents import NOW, Change, Scope
+from projections.documents import Change
 from projections.protocol import BATCH_BYTES, Batch
-from projections.query import Query
 from projections.text import analysis
 from projections.text.ahead import Ahead
 from projections.text.failing import is_broken, may_have_moved, speaking_of
@@ -38,7 +37,6 @@ from projections.text.left_over import remove_left_over
 from projections.text.on_disk import OnDisk
 from projections.text.schema import create, schema
 from projections.text.snapshot import TextSnapshot
-from projections.things import TextHit
 
 log = logging.getLogger("memlog.text")
 
@@ -102,47 +100,12 @@ class TextProjector:
                 self._wait_for_merges()
                 self._index, self._snapshot, self._seen = self._opened_or_emptied()
 
-    def search(
-        self, query: Query, scope: Scope = NOW, *, limit: int, of: frozenset[str] | None = None
-    ) -> list[TextHit]:
-        """The best `limit` documents, best first, ties by ref, as `TextSnapshot.search` says. Raises StorageError where
-        the index is damaged."""
+    @contextmanager
+    def asked(self) -> Iterator[TextSnapshot]:
+        """What is searched now, in one state of it. Raises StorageError where the index turns out to be damaged, as any
+        failure in here is taken for: nothing but asking belongs in it."""
         with speaking_of(self._path):
-            return self._searched().search(query, scope, limit, of)
-
-    def dated(self, query: Query, scope: Scope, of: frozenset[str]) -> frozenset[str]:
-        """Which documents of these things have a date that the query names, as `TextSnapshot.dated` says."""
-        with speaking_of(self._path):
-            return self._searched().dated(query, scope, of)
-
-    def substring(self, needle: str, scope: Scope = NOW, *, limit: int) -> list[TextHit]:
-        """Documents whose text holds `needle`, case and width aside; scores as in `part.part_score`.
-
-        They are looked for among the shortest candidates, `CHECKED_MAX` more than `limit`, and no further
-        than it takes to find `limit`. Raises StorageError where the index is damaged.
-        """
-        with speaking_of(self._path):
-            return self._searched().substring(needle, scope, limit)
-
-    def things(self, scope: Scope, most: int) -> frozenset[str] | None:
-        """What the documents in the scope are of, as `TextSnapshot.things` says. Raises StorageError."""
-        with speaking_of(self._path):
-            return self._searched().things(scope, most)
-
-    def rarity(self, word: str, at: int | None = None) -> float:
-        """How rare a word is among the texts, as `TextSnapshot.rarity` says."""
-        with speaking_of(self._path):
-            return self._searched().rarity(word, at)
-
-    def meant(self, word: str, scope: Scope, of: frozenset[str]) -> frozenset[str]:
-        """Which documents of these things have what a word is a slip of, as `TextSnapshot.meant` says."""
-        with speaking_of(self._path):
-            return self._searched().meant(word, scope, of)
-
-    def says(self, word: str, at: int | None = None) -> bool:
-        """Whether some text has a word, as `TextSnapshot.says` says."""
-        with speaking_of(self._path):
-            return self._searched().says(word, at)
+            yield self._searched()
 
     def look_ahead(self, head: int, changes: Callable[[int], Sequence[Change]]) -> bool:
         """What is searched from now on has seen the log up to `head` at least, some of it in memory alone; False, and

@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from functools import cache, partial
 
 from memlog.patience import require_time
-from projections.documents import KINDS, Scope
+from projections.documents import KINDS, NOW, Scope
 from projections.query import Leaf, Phrase, Prefix, Query, Words, wanted
 from projections.text import analysis
 from projections.text.clauses import EVERYTHING, AnyTerm, Clause, Joined, Part, Scored, Span, Term
@@ -53,10 +53,10 @@ class TextSnapshot:
         self._kept: dict[int | None, Leaves] = {}
 
     def search(
-        self, query: Query, scope: Scope, limit: int, of: frozenset[str] | None = None
+        self, query: Query, scope: Scope = NOW, *, limit: int, of: frozenset[str] | None = None
     ) -> list[TextHit]:
-        """The best texts that have any of what is wanted, of things that are as the query says; for a query of words
-        alone `of` some things, by their ids, where they are given."""
+        """The best `limit` texts that have any of what is wanted, of things that are as the query says, best first,
+        ties by ref; for a query of words alone `of` some things, by their ids, where they are given."""
         if limit < 1:
             return []
 
@@ -95,7 +95,12 @@ class TextSnapshot:
         found = self.texts.having(_narrowed([asked, *_among(of)], scope))
         return frozenset(head.ref for head in self.texts.heads(found))
 
-    def substring(self, needle: str, scope: Scope, limit: int) -> list[TextHit]:
+    def substring(self, needle: str, scope: Scope = NOW, *, limit: int) -> list[TextHit]:
+        """Texts that hold `needle`, case and width aside; scores as in `part.part_score`.
+
+        They are looked for among the shortest candidates, `CHECKED_MAX` more than `limit`, and no further than it takes
+        to find `limit`.
+        """
         needle = analysis.normalise(needle)
         if not needle or limit < 1:
             return []

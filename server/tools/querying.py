@@ -145,7 +145,8 @@ def _few(wanted: QueryNodes, opened: Opened, at: int | None) -> frozenset[str] |
         text = projections.text_ahead() if waits else projections.text_at_hand()
         if text is None:
             return None
-        found = [text.things(scope, LOOKED_UP_MAX) for scope in scopes]
+        with text.asked() as texts:
+            found = [texts.things(scope, LOOKED_UP_MAX) for scope in scopes]
     except StorageError:
         return None
     known = [each for each in found if each is not None]
