@@ -106,8 +106,8 @@ def test_what_a_string_holds_is_looked_at_like_all_else() -> None:
     assert problem({**SAVE, "tags": '["Green Tea"]'}, Save).path == "tags[0]"
     deep = f"{'[' * 100_000}{']' * 100_000}"
     assert problem({"entities": deep}, Create).path == "entities"
-    deep = "[" * LEVELS_MAX + "]" * LEVELS_MAX
-    assert problem({"entities": f'[{{"name": "x", "entityType": {deep}}}]'}, Create).path
+    kids = '[{"kids": ' * LEVELS_MAX + "[]" + "}]" * LEVELS_MAX
+    assert problem({"kids": kids}, Tree).problem == "nested deeper than 64 levels"
 
 
 def test_a_whole_float_is_an_integer() -> None:

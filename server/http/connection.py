@@ -204,8 +204,7 @@ def no_session() -> Response:
 
 def opens(body: bytes) -> bool:
     """Whether this is a request for a session."""
-    message = _message(body)
-    return isinstance(message, JSONRPCRequest) and message.method == "initialize"
+    return _is_handshake(_message(body))
 
 
 def agreed(message: Message) -> str | None:
