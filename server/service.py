@@ -32,6 +32,7 @@ from memlog.rows import Project as ProjectRow
 from memlog.settings import Settings
 from memlog.state import State
 from memlog.storage.everywhere import let_go_all
+from memlog.storage.mounts import unsafe
 from projections.documents import texts_about
 from projections.embeddings import Embeddings
 from server.background import in_background
@@ -212,6 +213,8 @@ class Service:
         in_background(self._warm, "warm-up", without="whoever asks first waits for the model")
 
     def _warm(self) -> None:
+        if (why := unsafe(self.settings.data_dir)) is not None:
+            logger.warning("%s: the data directory. %s", self.settings.data_dir, why)
         if self.settings.secrets != "off" and not self.settings.read_only:
             credentials.detectors()
         try:

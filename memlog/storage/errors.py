@@ -33,6 +33,14 @@ _SHORTAGES = {
 }
 """What a process, and not the disk, may have too little of: how it is told, and what to do."""
 _TOO_LARGE = "File too large"
+_NOT_ABLE = (
+    "No such device",
+    "Operation not permitted",
+    "Invalid argument",
+    "not supported",
+    "not implemented",
+)
+"""How LMDB tells that a file system maps no files into memory, or gives no locks."""
 _DISK_FULL = ("No space left", "Disk quota")
 _DISK_FAILING = "Input/output error"
 """How a failing disk is told; by LMDB a full one, too, that took a part of what it wrote."""
@@ -104,6 +112,12 @@ def advice(path: Path, error: BaseException, *, derived: bool = False) -> str | 
             f"A process of another container has the same number, {os.getpid()}, and LMDB tells readers "
             "apart by it: two containers cannot serve one volume. Commands go into the one that "
             "serves: docker exec CONTAINER python -m memlog doctor."
+        )
+    if isinstance(error, lmdb.Error) and any(said in str(error) for said in _NOT_ABLE):
+        return (
+            "The file system does not do what LMDB needs, which is to map files into memory and to lock them. Keep the "
+            "data directory on a disk of this machine (--data-dir or MEMLOG_DATA_DIR); under WSL within Linux, not "
+            "below /mnt/c."
         )
     if isinstance(error, DAMAGES) and derived:
         return "The file is damaged and begun anew, no memory is lost with it: call again."

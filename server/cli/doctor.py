@@ -16,11 +16,12 @@ from typing import Any
 import click
 
 from memlog import __version__
-from memlog.errors import MemlogError, ProjectNotFound
+from memlog.errors import MemlogError, ProjectNotFound, StorageError
 from memlog.projects.project import Project, clock_us
 from memlog.rows import Project as ProjectRow
 from memlog.settings import SETTINGS, Settings, load, unknown
 from memlog.shell import command_line
+from memlog.storage.mounts import kind_of, require_lmdb, unsafe
 from server.cli.hints import hint_of
 from server.cli.looking import to_look_around
 from server.cli.options import json_option
@@ -82,7 +83,13 @@ def doctor_command(ctx: click.Context, settings: Settings, as_json: bool) -> Non
         _print(report)
     if not_opened is not None:
         raise not_opened
-    if sick or report["left_out"] or report["deletions"] or report["http"]:
+    not_well = (
+        report["left_out"],
+        report["deletions"],
+        report["http"],
+        "unable" in report["data_dir"],
+    )
+    if sick or any(not_well):
         sys.exit(1)
 
 
@@ -118,6 +125,16 @@ def _data_dir(folder: Path) -> dict[str, str]:
             "Other users of this machine may read it. Unless that is meant: "
             f"{command_line('chmod 700', folder)}"
         )
+    if (kind := kind_of(folder)) is not None:
+        report["file_system"] = kind
+    if (why := unsafe(folder)) is not None:
+        report["unsafe"] = why
+    try:
+        require_lmdb(folder)
+    except StorageError as error:
+        report["unable"] = f"{error.message}. {here(error.suggestion or '')}"
+    except OSError:  # who may not write there may look around
+        pass
     return report
 
 
@@ -242,8 +259,9 @@ def _print(report: dict[str, Any]) -> None:
     console.print(table)
     for variable, hint in report["unknown"].items():
         tell(f"{variable} is no setting and does nothing. {hint}")
-    if "state" in report["data_dir"]:
-        tell(f"data directory {report['data_dir']['path']}: {report['data_dir']['state']}")
+    for said in ("state", "unsafe", "unable"):
+        if said in report["data_dir"]:
+            tell(f"data directory {report['data_dir']['path']}: {report['data_dir'][said]}")
     if "hint" in report["data_dir"]:
         tell(f"data directory of mode {report['data_dir']['mode']}. {report['data_dir']['hint']}")
     if "hint" in report["tokens"]:

@@ -1,0 +1,117 @@
+"""Where memory is not safe, or cannot be at all, is said by whoever is asked."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+import lmdb
+import pytest
+
+from memlog.errors import StorageError
+from memlog.storage import mounts
+from memlog.storage.environment import Environment
+from memlog.storage.mounts import kind_of, require_lmdb, unsafe
+from tests.command_line import CommandLine
+from tests.service import client_on
+
+LINES = """\
+22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
+31 22 0:29 / /srv/team\\040memory rw,relatime - nfs4 nas:/export rw,vers=4.2
+32 22 0:30 / /srv/host rw,relatime shared:7 master:2 - 9p host rw,trans=virtio
+33 32 0:31 / /srv/host rw,relatime - tmpfs tmpfs rw
+34 22 0:32 / /srv/hostess rw,relatime - fuse.sshfs me@there: rw
+"""
+
+
+@pytest.fixture
+def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = tmp_path / "mountinfo"
+    table.write_text(LINES)
+    monkeypatch.setattr(mounts, "MOUNTS", table)
+
+
+@pytest.mark.usefixtures("mounted")
+@pytest.mark.parametrize(
+    ("folder", "kind"),
+    [
+        ("/home/ann/.local/share/memlog", "ext4"),
+        ("/srv/team memory", "nfs4"),
+        ("/srv/team memory/not/there/yet", "nfs4"),
+        ("/srv/team", "ext4"),
+        ("/srv/host/data", "tmpfs"),
+        ("/srv/hostess", "fuse.sshfs"),
+    ],
+)
+def test_a_folder_lies_on_what_was_mounted_last_and_nearest_above_it(
+    folder: str, kind: str
+) -> None:
+    assert kind_of(Path(folder)) == kind
+    told = unsafe(Path(folder))
+    if kind in ("nfs4", "fuse.sshfs"):
+        assert f"({kind})" in (told or "")
+    else:
+        assert told is None
+
+
+def test_where_the_system_does_not_tell_what_is_mounted_nothing_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mounts, "MOUNTS", tmp_path / "nothing")
+    assert kind_of(tmp_path) is None
+    assert unsafe(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("folder", "named"),
+    [
+        ("Dropbox/memory", "Dropbox"),
+        ("Dropbox (Acme)/memory", "Dropbox (Acme)"),
+        ("OneDrive - Acme/Documents/memory", "OneDrive - Acme"),
+        ("Library/Mobile Documents/com~apple~CloudDocs/memory", "Mobile Documents"),
+        ("Library/CloudStorage/GoogleDrive-ann@example.org/My Drive", "CloudStorage"),
+        ("Google Drive/memory", "Google Drive"),
+        ("src/dropbox-client/memory", None),
+        ("src/onedrives/memory", None),
+        ("memory", None),
+    ],
+)
+def test_a_folder_that_is_copied_to_other_machines_is_named(
+    folder: str, named: str | None, tmp_path: Path
+) -> None:
+    told = unsafe(tmp_path / folder)
+    assert told is None if named is None else told is not None and f"'{named}'" in told
+
+
+def test_the_doctor_and_the_log_of_a_server_say_that_memory_is_not_safe_there(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "Dropbox" / "memory"
+    folder.mkdir(parents=True)
+    told = unsafe(folder)
+    assert told is not None
+    ended = CommandLine(folder)("doctor", "--json")
+    assert (ended.code, ended.json["data_dir"]["unsafe"]) == (0, told)
+    assert told in CommandLine(folder)("doctor").stdout.replace("\n", " ")
+    assert list(folder.iterdir()) == []
+    with caplog.at_level(logging.WARNING), client_on(folder) as client:
+        client.service._warm()
+    assert f"{folder}: the data directory. {told}" in caplog.messages
+
+
+@pytest.mark.parametrize("number", [19, 1, 22, 95, 38])
+def test_a_file_system_that_cannot_do_what_lmdb_needs_is_told_as_such(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(path: Path, *_: object) -> Environment:
+        raise lmdb.Error(f"{path}: {os.strerror(number)}")
+
+    require_lmdb(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr("memlog.storage.environment.opened_alone", refused)
+    with pytest.raises(StorageError) as raised:
+        require_lmdb(tmp_path)
+    assert os.strerror(number) in raised.value.message
+    assert "Keep the data directory on a disk of this machine" in (raised.value.suggestion or "")
+    assert list(tmp_path.iterdir()) == []
