@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from typing import TypeVar
 
@@ -43,6 +43,13 @@ class Session:
         self.lasting = lasting
         self.listens_anew: Callable[[], None] = lambda: None
         """Called when its client begins to listen by another stream, over HTTP; set by who tells it of changes."""
+        self.subscribed: Collection[str] = ()
+        """The URIs that its client subscribed to; set by who tells it of changes."""
+        self.goes_on = False
+        """Whether it is one of a server before that is being opened again: what it subscribes to may have changed."""
+        self.switched: Callable[[], None] = lambda: None
+        """Called when another project is the active one, before the client hears of it. Raises StorageError where it
+        may not be that."""
 
     def project_name(self, asked: str | None) -> str:
         """The project a call works in. Raises NoActiveProject where none was named nor is active."""
@@ -110,7 +117,12 @@ class Session:
                 "There is no session that could remember an active project",
                 suggestion=f"Name it in each call instead: {as_arguments(project=name)}.",
             )
-        self.active = name
+        before, self.active = self.active, name
+        try:
+            self.switched()
+        except BaseException:
+            self.active = before
+            raise
 
     def leave(self, name: str) -> None:
         """A project that went away is active no more, but for the only one within reach: that one is as soon as it
@@ -118,6 +130,10 @@ class Session:
         only = self.grant.projects is not None and len(self.grant.projects) == 1
         if self.lasting and not only and canonical(self.active) == canonical(name):
             self.active = ""
+            with suppress(
+                StorageError
+            ):  # the next server would be told of one that is put away, and says so
+                self.switched()
 
     def ensure_default(self, name: str) -> None:
         """Makes the project the server was started with, if it was never made.

@@ -113,6 +113,7 @@ class Subscriptions:
                 "resources/unsubscribe", UnsubscribeRequestParams, self._on_unsubscribe
             )
             self._session.listens_anew = self._listens_anew
+            self._session.subscribed = self._subscribed
         server.add_request_handler(
             "subscriptions/listen", SubscriptionsListenRequestParams, self._on_listen
         )
@@ -128,6 +129,8 @@ class Subscriptions:
         if uri not in self._subscribed:
             self._watch({uri: address}, listened=len(self._subscribed))
         self._subscribed[uri] = context.session
+        if self._session.goes_on:  # by a stream that may have brought it before
+            self._told.add(uri)
         await self._note_heads({address.project})
         return EmptyResult()
 

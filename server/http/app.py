@@ -140,7 +140,7 @@ class App:
         guard(server)
         server.middleware.append(self._listings)
         direct = Direct(server, Calls(session, offered), self._threads, self._pace, called)
-        return Served(server, direct, session.listens_anew)
+        return Served(server, direct, session)
 
     async def _mcp(self, scope: Scope, receive: Whole, send: Send) -> None:
         grant = self._access.granted(scope)

@@ -8,7 +8,7 @@ how long, is left to `connections`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
@@ -16,10 +16,11 @@ import anyio
 import msgspec
 from anyio.abc import TaskStatus
 from mcp.server.lowlevel import Server
-from mcp.server.streamable_http import check_accept_headers
+from mcp.server.streamable_http import MCP_SESSION_ID_HEADER, check_accept_headers
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types import JSONRPCMessage, JSONRPCRequest, jsonrpc_message_adapter
 from pydantic_core import from_json
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Scope, Send
@@ -31,7 +32,11 @@ from server.http.errors import refused
 from server.http.heeding import heeding
 from server.reading import Wanted, wanted
 from server.rights.grants import Grant
+from server.session import Session
 from server.stdio.wire import encode, fill_in, odd_id
+
+_INITIALIZED = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
+_Header = tuple[bytes, bytes]
 
 LISTENING_BYTES_MAX = 128 * 1024
 """Of a request whose answer lasts as long as its client listens, and which is there for as long, several times over."""
@@ -45,11 +50,11 @@ class Door(msgspec.Struct, frozen=True):
 
 
 class Served(NamedTuple):
-    """A server, the short way to its tools, and who is told that its client begins to listen by another stream."""
+    """A server, the short way to its tools, and what belongs to its client."""
 
     server: Server[Any]
     direct: Direct
-    listens_anew: Callable[[], None]
+    session: Session
 
 
 class Connection:
@@ -63,7 +68,11 @@ class Connection:
         """Whose session it is; empty where all share it."""
         self.manager = manager
         self.direct = served.direct
-        self._listens_anew = served.listens_anew
+        self.session = served.session
+        self.opening = b""
+        """The request that opened it; empty where it ends with its server."""
+        self._names: tuple[bytes, bytes] | None = None
+        """Of a session that goes on: its id, and by which one the SDK knows it."""
         self._may_be_short = is_untraced(manager.app)
         self.scope = anyio.CancelScope()
         self.requests = 0
@@ -101,7 +110,7 @@ class Connection:
             nonlocal begun
             await send(message)
             if not begun and message.get("status") == HTTPStatus.OK:
-                self._listens_anew()
+                self.session.listens_anew()
             begun = True
 
         with self._stream as stream:
@@ -171,6 +180,7 @@ class Connection:
     async def _hand_over(self, scope: Scope, receive: Whole, send: Send) -> None:
         """A session that ends before the SDK has taken a request is one that is not there: the SDK would answer 500,
         and fail once more telling the session of it."""
+        scope, send = self._renamed(scope, send)
         told = False
         failed: list[Message] = []
 
@@ -191,9 +201,75 @@ class Connection:
         for message in failed:
             await send(message)
 
+    async def go_on(
+        self, session_id: str, opening: bytes, uris: Iterable[str], scope: Scope
+    ) -> bool:
+        """Shakes hands with the SDK and subscribes, in the place of the client, as it did with a server before; `scope`
+        is of a request of it. False where the SDK does not agree."""
+        opened, body = await self._say(opening, scope)
+        version = agreed(body)
+        if version is None:
+            return False
+        known = Headers(raw=opened["headers"])[MCP_SESSION_ID_HEADER]
+        self._names = session_id.encode(), known.encode()
+        self.opening = opening
+        self.session.goes_on = True
+        await self._say(_INITIALIZED, scope, session_id)
+        for number, uri in enumerate(uris):
+            asked = {"jsonrpc": "2.0", "id": f"goes on {number}", "method": "resources/subscribe"}
+            await self._say(
+                msgspec.json.encode(asked | {"params": {"uri": uri}}), scope, session_id
+            )
+        self.session.goes_on = False
+        self.direct.open(session_id, version)
+        return True
+
+    async def _say(
+        self, body: bytes, scope: Scope, session_id: str | None = None
+    ) -> tuple[Message, Message]:
+        """Sends the SDK what its client would; the answer's head and the first of its body."""
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"accept", b"application/json, text/event-stream"),
+        ]
+        if session_id is not None:
+            headers.append((MCP_SESSION_ID_HEADER.encode(), session_id.encode()))
+        answer: list[Message] = []
+
+        async def note(message: Message) -> None:
+            answer.append(message)
+
+        said = {**scope, "method": "POST", "headers": headers}
+        await self._hand_on(said, Whole(body, _nothing_more), note)
+        return answer[0], answer[1]
+
+    def _renamed(self, scope: Scope, send: Send) -> tuple[Scope, Send]:
+        """A session that goes on has the id that its client knows, and one that the SDK chose."""
+        if self._names is None:
+            return scope, send
+        name, known = self._names
+
+        async def rename(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = _with_id(message["headers"], name)
+            await send(message)
+
+        return {**scope, "headers": _with_id(scope["headers"], known)}, rename
+
     def end(self) -> None:
         self.scope.cancel()
         self.direct.end()
+
+
+async def _nothing_more() -> Message:
+    """What is received of a client that stays."""
+    await anyio.sleep_forever()
+    raise AssertionError("forever is over")
+
+
+def _with_id(headers: Iterable[_Header], session_id: bytes) -> list[_Header]:
+    name = MCP_SESSION_ID_HEADER.encode()
+    return [(each, session_id if each == name else value) for each, value in headers]
 
 
 def no_session() -> Response:

@@ -2,9 +2,10 @@
 
 A client of the handshake era gets a session of its own, with its own active project, which ends when
 the client says so, when nobody used it for a while, with the right to it, or for another where all
-places are taken. Clients without sessions (2026-07-28, or all with `http_stateless`) share a server for
-each door, whose active project never changes. A session is known only at the door where it was opened:
-at any other it does not exist. What becomes of a request there is left to `connection`.
+places are taken; with the server it does not: the next one goes on with it (`outliving`). Clients without
+sessions (2026-07-28, or all with `http_stateless`) share a server for each door, whose active project
+never changes. A session is known only at the door where it was opened: at any other it does not exist.
+What becomes of a request there is left to `connection`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from http import HTTPStatus
 
 import anyio
@@ -29,7 +31,9 @@ from server.http.access import client_of
 from server.http.bodies import Whole
 from server.http.connection import Connection, Door, Served, agreed, no_session, opens
 from server.http.errors import refused
+from server.http.outliving import OPENING_BYTES_MAX, Kept, Outliving, fitting, of
 from server.rights.grants import Grant
+from server.threads import NoThread, in_thread
 
 SWEEP_SECONDS = 5.0
 
@@ -55,6 +59,8 @@ class Connections:
         self._opening = 0
         self._shared: dict[Door, Connection] = {}
         self._sharing = anyio.Lock()
+        self._outliving = Outliving(settings, self._all_kept)
+        self._going_on = anyio.Lock()
         self._tasks: TaskGroup | None = None
 
     @property
@@ -63,9 +69,13 @@ class Connections:
 
     async def running(self, *, task_status: TaskStatus[None]) -> None:
         """Keeps connections until cancelled, which ends them all; calls in worker threads end first."""
-        async with anyio.create_task_group() as self._tasks:
-            self._tasks.start_soon(self._sweep)
-            task_status.started()
+        try:
+            async with anyio.create_task_group() as self._tasks:
+                self._tasks.start_soon(self._sweep)
+                task_status.started()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._off_loop(self._outliving.close)
 
     async def handle(self, scope: Scope, receive: Whole, send: Send, door: Door) -> None:
         headers = Headers(scope=scope)
@@ -87,11 +97,11 @@ class Connections:
 
     async def _begin(self, scope: Scope, receive: Whole, send: Send, door: Door) -> None:
         """Opens a session, if the request is one that the SDK opens a session for."""
-        client, most = client_of(door.grant, scope), self._settings.http_sessions_max
-        if len(self._sessions) + self._opening >= most and self._spare(client) is None:
+        client = client_of(door.grant, scope)
+        if not self._has_room(client):
             answer = refused(
                 HTTPStatus.SERVICE_UNAVAILABLE,
-                f"{most} sessions are open, and all that could go are in use",
+                f"{self._settings.http_sessions_max} sessions are open, and all that could go are in use",
                 "End one that is not needed (DELETE), or a stream that nobody reads.",
             )
             await answer(scope, receive, send)
@@ -112,8 +122,9 @@ class Connections:
                     version = agreed(message)
                     if version is not None and not receive.is_late:  # else nobody would know it
                         opened = Headers(raw=start["headers"])[MCP_SESSION_ID_HEADER]
-                        self._make_room(client)
-                        self._sessions[opened] = connection
+                        if len(receive.body) <= OPENING_BYTES_MAX:
+                            connection.opening = receive.body
+                        self._add(opened, connection)
                         connection.direct.open(opened, version)
                     else:
                         del MutableHeaders(raw=start["headers"])[MCP_SESSION_ID_HEADER]
@@ -132,7 +143,7 @@ class Connections:
     async def _go_on(
         self, session_id: str, scope: Scope, receive: Whole, send: Send, door: Door
     ) -> None:
-        connection = self._sessions.get(session_id)
+        connection = self._sessions.get(session_id) or await self._revived(session_id, scope, door)
         if connection is None or connection.door != door:
             if opens(receive.body):  # of who lost its session, and does not leave out its id
                 await self._begin(_without(scope, MCP_SESSION_ID_HEADER), receive, send, door)
@@ -142,6 +153,63 @@ class Connections:
         await connection.handle(scope, receive, send)
         if scope["method"] == "DELETE":
             self._end(session_id)
+
+    def _add(self, session_id: str, connection: Connection) -> None:
+        self._make_room(connection.client)
+        self._sessions[session_id] = connection
+
+        def switched() -> None:
+            if connection.opening:
+                self._outliving.note(session_id, self._kept(connection))
+
+        connection.session.switched = switched
+
+    async def _revived(self, session_id: str, scope: Scope, door: Door) -> Connection | None:
+        """A session that was opened at this door of the server before."""
+        if self._outliving.find(session_id, door) is None:
+            return None
+        async with self._going_on:  # its client may send several requests at once
+            kept, client = self._outliving.find(session_id, door), client_of(door.grant, scope)
+            if kept is None or not self._has_room(client):
+                return self._sessions.get(session_id)
+            connection = await self._open(door, client, lasting=True)
+            connection.session.active = kept.active
+            goes_on = False
+            try:
+                goes_on = await connection.go_on(session_id, kept.opening, kept.uris, scope)
+                self._outliving.drop(session_id)
+            finally:
+                if not goes_on:
+                    connection.end()
+            if not goes_on:
+                return None
+            self._add(session_id, connection)
+            logger.info("a session of %s goes on", door.grant.name or "a client")
+            return connection
+
+    def _all_kept(self) -> dict[str, Kept]:
+        sessions = list(self._sessions.items())
+        return {name: self._kept(each) for name, each in sessions if each.opening}
+
+    def _kept(self, connection: Connection) -> Kept:
+        unused_s = 0 if connection.requests else time.monotonic() - connection.used_s
+        session = connection.session
+        return Kept(
+            of(connection.door),
+            connection.opening,
+            self._outliving.used_s(unused_s),
+            session.active,
+            fitting(tuple(session.subscribed)),
+        )
+
+    async def _off_loop(self, write: Callable[[], None]) -> None:
+        with suppress(NoThread):
+            await in_thread(write)
+
+    def _has_room(self, client: str) -> bool:
+        """Whether one more session of this client may be opened."""
+        together = len(self._sessions) + self._opening
+        return together < self._settings.http_sessions_max or self._spare(client) is not None
 
     def _make_room(self, client: str) -> None:
         """For one more session of this client."""
@@ -218,6 +286,7 @@ class Connections:
                 if self._over(connection, unused_s):
                     del self._shared[door]
                     connection.end()
+            await self._off_loop(self._outliving.write)
 
     def _over(self, connection: Connection, unused_s: float) -> bool:
         idle = not connection.requests and connection.used_s < unused_s
