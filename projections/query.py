@@ -13,7 +13,8 @@ Operators count in capitals only. Punctuation is syntax only where a word begins
 that does not follow this grammar, or nests deeper or runs longer than the limits below, is plain
 words from end to end. So is one whose only syntax is parentheses: people write them. And so is what was pasted, as an
 error message or code: a query of several lines, or one with a quotation that goes on as code does, right behind its
-end: `File "src/auth/login.py", line 54, in issue_token`, `{"code": "TAKEN"}`.
+end: `File "src/auth/login.py", line 54, in issue_token`, `{"code": "TAKEN"}`; or SQL in capitals, whose operators are
+not these: `SELECT id FROM users WHERE email IS NOT NULL AND active`.
 
 A sentence is told by its stop words. `Do NOT deploy on Fridays` is one, plain words, and its NOT an emphasis; and where
 one has a phrase, as `who said "it works"?`, its other words rank what has the phrase, and need not be there.
@@ -27,7 +28,7 @@ Which texts have a word, and how well they match, is left to `text.snapshot`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 import msgspec
@@ -39,6 +40,11 @@ ITEMS_MAX = 256
 
 _CODE_GOES_ON = tuple(",:;]}>=")
 """What stands right behind a quotation in code and error messages; behind that of a question stands `?` or `.`."""
+
+
+_OF_SQL = frozenset(("SELECT", "WHERE"))
+_NEGATED_IN_SQL = frozenset(("NULL", "EXISTS", "IN", "LIKE", "BETWEEN"))
+"""Words in capitals that nobody but SQL writes; and those that it has behind its NOT."""
 
 
 class Words(msgspec.Struct, frozen=True):
@@ -181,6 +187,8 @@ class _Parser:
         self._depth = 0
 
     def parse(self) -> Node:
+        if self._is_sql():
+            raise _Malformed
         kinds = {token.kind for token in self._tokens}
         if kinds <= {"(", "word", ")"} or (kinds <= {"word", "NOT"} and self._is_a_sentence()):
             raise _Malformed
@@ -190,6 +198,13 @@ class _Parser:
         if self._at < len(self._tokens):
             raise _Malformed
         return root
+
+    def _is_sql(self) -> bool:
+        negated = {
+            after.text.rstrip(",;") for each, after in pairwise(self._tokens) if each.kind == "NOT"
+        }
+        words = {token.text for token in self._tokens if token.kind == "word"}
+        return not (words.isdisjoint(_OF_SQL) and negated.isdisjoint(_NEGATED_IN_SQL))
 
     def _is_a_sentence(self) -> bool:
         return any(

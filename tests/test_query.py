@@ -145,6 +145,10 @@ def test_parentheses_without_other_syntax_are_only_punctuation(query: str) -> No
         '409 Conflict {"code": "TAKEN", "detail": "NOT available"}',
         'pull of "harbour:v2.13.4": not found',
         'it said "10:42"\nand then NOT a word AND nothing*',
+        'SELECT * FROM users WHERE name = "Ann" AND NOT deleted',
+        "WHERE email IS NOT NULL AND active",
+        "users email NOT NULL, name NOT NULL;",
+        "CREATE TABLE IF NOT EXISTS users (id INT NOT NULL)",
     ],
 )
 def test_what_was_pasted_is_plain_words_from_end_to_end(query: str) -> None:
@@ -163,7 +167,16 @@ def test_an_emphasis_in_a_sentence_is_no_operator(query: str) -> None:
     assert parse(query) == Query(Words(query), query)
 
 
-@pytest.mark.parametrize("query", ["person NOT banker", "be AND not NOT that", 'the NOT "banker"'])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "person NOT banker",
+        "be AND not NOT that",
+        'the NOT "banker"',
+        "sql AND NULL",
+        "where AND select",
+    ],
+)
 def test_beside_other_syntax_or_no_stop_words_an_operator_is_one(query: str) -> None:
     assert not parse(query).is_plain
 
