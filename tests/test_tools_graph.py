@@ -415,6 +415,18 @@ def test_a_search_that_finds_nothing_says_so_where_its_operators_forbid_more(
 
 
 @pytest.mark.parametrize(
+    ("query", "told"),
+    [("*", True), ("", True), ("…", True), ("C++ +", False), ("zebra", False), ("_", False)],
+)
+def test_a_search_without_a_word_says_that_it_does_not_list(
+    client: Client, query: str, told: bool
+) -> None:
+    client("create_entities", entities=[JON, GINA, {"name": "snake_case", "entityType": "Style"}])
+    notice = client("search_nodes", query=query).get("notice", "")
+    assert notice.startswith("The query has no word to search by.") == told
+
+
+@pytest.mark.parametrize(
     "query",
     ['"', "((", "AND", "NOT", "* OR )", "a AND", "\\", "title:x", "[1 TO", "^2", "+-", "a\tb"],
 )

@@ -99,6 +99,9 @@ _STRICT = (
 )
 
 
+_WORDLESS = "The query has no word to search by. To see all there is, read or list it instead."
+
+
 class _Near(NamedTuple):
     """What is nearest to the question in meaning, best first, and how to look further."""
 
@@ -144,11 +147,13 @@ class Searcher:
     def _search(self, query: str, mode: Mode, scope: Scope, depth: int) -> Found:
         at, parsed = scope.at, parse(query)
         by_words = partial(self._by_words, query, parsed, scope, depth)
-        means_nothing = mode == "hybrid" and not any(map(str.isalnum, query))
+        wordless = not any(map(str.isalnum, query))
+        means_nothing = mode == "hybrid" and wordless
         if mode == "text" or not parsed.is_plain or not query.strip() or means_nothing:
             worded = by_words()
             hits = _hits_by_words(worded)
-            return Found(hits, None if hits or parsed.is_plain else _STRICT, worded.deeper)
+            poor = _WORDLESS if wordless else None if parsed.is_plain else _STRICT
+            return Found(hits, None if hits else poor, worded.deeper)
         words = Meanwhile(by_words)
         looked = _NOTHING if mode == "semantic" else None
         questions = self._questions
