@@ -7,6 +7,7 @@ reading of the environment all derive from it.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -328,6 +329,10 @@ def _between(meta: Meta) -> str:
     return f" of at least {meta.ge}" if meta.le is None else f" from {meta.ge} to {meta.le}"
 
 
+_VARIABLE = re.compile(r"\$\{[^{}]*\}|(?<![^/])(?:\$\w+|%\w+%)(?![^/])")
+"""One in a path: `${workspaceFolder}`; `$HOME` or `%APPDATA%` where it is a folder's whole name."""
+
+
 def _convert(name: str, value: Any, wanted: Any) -> Any:
     """Raises ValueError, which says what is taken. Case does not count where there are words to choose from."""
     if isinstance(value, str) and wanted not in (Path, Path | None):
@@ -366,12 +371,19 @@ def _require_text(value: str) -> None:
 
 
 def _path(value: str | Path) -> Path:
+    """Raises ValueError for a folder that nobody means, as a client makes of a variable that it does not know."""
     try:
-        return Path(value).expanduser()
+        path = Path(value).expanduser()
     except RuntimeError as error:
         raise ValueError(
             f"no home directory is known for the ~ in {str(value)!r}: write the path out"
         ) from error
+    variable = _VARIABLE.search(str(value))
+    if variable is not None and not os.path.exists(path):
+        raise ValueError(
+            f"nobody put its value in place of {shorten(variable[0])} in {shorten(str(value))!r}: write the path out"
+        )
+    return path
 
 
 def _project(text: str) -> str:

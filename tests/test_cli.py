@@ -1039,6 +1039,29 @@ def test_a_path_whose_tilde_stands_for_no_home_is_refused_in_words(tmp_path: Pat
     assert "'~nobody-of-this-name/data': write the path out" in ended.stderr
 
 
+@pytest.mark.parametrize("variable", ["${workspaceFolder}", "${env:HOME}", "$HOME", "%APPDATA%"])
+def test_a_path_with_a_variable_that_nobody_replaced_is_refused_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    memlog = CommandLine(Path(variable) / "memory")
+    ended = memlog("stats")
+    assert ended.code == 1
+    assert ended.stderr.startswith(
+        f"error: MEMLOG_DATA_DIR: nobody put its value in place of {variable} in '{variable}/memory'"
+    )
+    assert not list(tmp_path.iterdir())
+    (tmp_path / variable / "memory").mkdir(parents=True)
+    assert memlog("projects").code == 0, "a folder of that name is there, so it is meant"
+
+
+@pytest.mark.parametrize("name", ["Price$", "US$rates", "100%", "a%b%c", "$", "{x}"])
+def test_a_path_that_merely_looks_like_one_with_a_variable_is_taken(
+    tmp_path: Path, name: str
+) -> None:
+    assert CommandLine(tmp_path / name)("projects").code == 0
+
+
 def test_a_user_without_a_home_is_told_to_name_the_data_directory(tmp_path: Path) -> None:
     script = """
 import os
