@@ -290,14 +290,23 @@ def load(flags: Mapping[str, Any] | None = None) -> tuple[Settings, dict[str, st
     return Settings(**values), origins
 
 
+_FILES_ELSEWHERE = ("MEMORY_FILE_PATH", "MEMORY_PATH")
+"""By these other memory servers are told of their file, which is none of ours."""
+
+
 def unknown() -> dict[str, str]:
-    """The variables that look like settings and are none, and for each the nearest that is one; and DATABASE_URL,
-    which other memory servers are told of their database by, where it names one."""
+    """The variables that look like settings and are none, and for each the nearest that is one; and those which other
+    memory servers are told of their files by, or of their database where DATABASE_URL names one."""
     found = {
         variable: did_you_mean(variable, VARIABLES) or "docs/settings.md lists them all."
         for variable in sorted(os.environ)
         if variable.startswith("MEMLOG_") and variable not in VARIABLES
     }
+    for variable in _FILES_ELSEWHERE:
+        if os.environ.get(variable):
+            found[variable] = (
+                "Memory is kept in a folder, which MEMLOG_DATA_DIR names; `memlog import` takes such a file."
+            )
     if os.environ.get("DATABASE_URL", "").lower().startswith("postgres"):
         found["DATABASE_URL"] = "Memories are kept in files; MEMLOG_DATA_DIR says where."
     return found

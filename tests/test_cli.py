@@ -295,6 +295,15 @@ def test_the_doctor_says_that_the_database_of_another_server_is_not_used(
         assert "DATABASE_URL" not in remembered("doctor", DATABASE_URL=url).stdout
 
 
+@pytest.mark.parametrize("variable", ["MEMORY_FILE_PATH", "MEMORY_PATH"])
+def test_the_doctor_says_that_the_file_of_another_server_is_not_used(
+    remembered: CommandLine, variable: str
+) -> None:
+    told = remembered("doctor", **{variable: "/srv/memory.json"}).stdout.replace("\n", " ")
+    assert f"{variable} is no setting and does nothing. Memory is kept in a folder" in told
+    assert "`memlog import` takes such a file." in told
+
+
 def test_the_doctor_says_where_entries_are_dated_later_than_now(remembered: CommandLine) -> None:
     assert "ahead" not in remembered("doctor").stdout
     year_us = 365 * 24 * 3_600 * 1_000_000

@@ -364,6 +364,23 @@ def test_the_environment_sets_toolsets_and_read_only_too(tmp_path: Path) -> None
         assert set(listed(server)) == {"list_projects", "switch_project", "get_current_project"}
 
 
+def test_a_variable_that_does_nothing_is_told_in_the_log_at_the_start(tmp_path: Path) -> None:
+    done = run_memlog(
+        "serve",
+        data_dir=tmp_path,
+        MEMLOG_READONLY="1",
+        MEMORY_FILE_PATH="memory.json",
+        DATABASE_URL="postgres://",
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+    first, second = done.stderr.splitlines()
+    assert (
+        "MEMLOG_READONLY is no setting and does nothing. Did you mean 'MEMLOG_READ_ONLY'" in first
+    )
+    assert "MEMORY_FILE_PATH is no setting and does nothing." in second
+    assert not run_memlog("serve", data_dir=tmp_path).stderr
+
+
 def test_flags_that_do_not_fit_are_refused_in_words_before_anything_is_served(
     tmp_path: Path,
 ) -> None:

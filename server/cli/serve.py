@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from pathlib import Path
 from typing import Any, NoReturn, get_args
@@ -9,10 +10,12 @@ from typing import Any, NoReturn, get_args
 import click
 
 from memlog.errors import InvalidParameter
-from memlog.settings import Embedder, LogLevel, Settings, load
+from memlog.settings import Embedder, LogLevel, Settings, load, unknown
 from server.cli.options import address_options, data_dir_option
 from server.cli.printing import say
 from server.cli.running import LEVELS, log_to_stderr
+
+logger = logging.getLogger(__name__)
 
 TO_A_PERSON = "Speaks MCP with a client on stdin and stdout: README.md tells how to name it to one. Ctrl-C ends it."
 OF_HTTP = ("http_host", "http_port", "http_path", "http_stateless", "tls_cert", "tls_key")
@@ -99,6 +102,7 @@ def _serve_stdio(settings: Settings) -> NoReturn:
             )
     switch_quickly()
     log_to_stderr(settings.log_level)
+    _warn_of_what_does_nothing()
     if sys.stdin.isatty():
         say(TO_A_PERSON, err=True)
     prelude = Prelude(Answers.of(settings))
@@ -131,4 +135,13 @@ def _serve_http(settings: Settings) -> NoReturn:
 
     share_heaps()
     log_json_to_stderr(LEVELS[settings.log_level])
+    _warn_of_what_does_nothing()
     run_http(settings)
+
+
+def _warn_of_what_does_nothing() -> None:
+    """Variables that somebody took for settings: `memlog doctor` does not see the environment that a client gives its
+    server. DATABASE_URL most often is meant for other software."""
+    for variable, hint in unknown().items():
+        if variable != "DATABASE_URL":
+            logger.warning("%s is no setting and does nothing. %s", variable, hint)
