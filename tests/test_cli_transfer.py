@@ -388,6 +388,8 @@ BAD_LINES = {
     "an empty name": b'{"type":"entity","name":"","entityType":"t","observations":[]}',
     "a text for a list": b'{"type":"entity","name":"x","entityType":"t","observations":"y"}',
     "a key nobody knows": b'{"type":"entity","name":"x","entityType":"t","observation":[]}',
+    "a key nobody knows in a line that was cut": b'{"type":"entity","age":5,"name":',
+    "a key nobody knows with thousands of levels": b'{"type":"entity","age":' + b"[" * 5_000,
     "a name too long": b'{"type":"entity","name":"%b","entityType":"t"}' % (b"x" * 501),
     "half a surrogate pair": b'{"type":"entity","name":"\\ud800","entityType":"t"}',
     "an escape sequence": b'{"type":"entity","name":"x","entityType":"t","observations":["\\u001b[2J"]}',
@@ -413,6 +415,67 @@ def test_a_file_with_a_bad_line_is_refused_whole_with_the_lines_number(
     assert "Mend the line or remove it." in ended.stderr
     assert "Traceback" not in ended.stderr
     assert memlog("export").stdout == ""
+
+
+def test_keys_that_another_server_adds_are_left_out_by_name_and_never_by_themselves(
+    memlog: CommandLine,
+) -> None:
+    added = {"createdAt": "2025-03-24T14:38:53.603Z", "it's": 1}
+    file = "\n".join(json.dumps(line | added) for line in LINES)
+    refused = memlog("import", "-", stdin=file)
+    assert refused.code == 1
+    advice = "take it out there, or everywhere by --without createdAt --without 'it'\"'\"'s'."
+    assert refused.stderr.count(advice) == len(LINES)
+    assert memlog("export").stdout == ""
+    once = memlog("import", "-", "--without", "createdAt", stdin=file)
+    assert "everywhere by --without 'it'" in once.stderr
+    assert (
+        memlog("import", "-", "--without", "createdAt", "--without", "it's", stdin=file).code == 0
+    )
+    assert lines_of(memlog("export").stdout) == LINES
+
+
+def test_what_is_left_out_of_a_whole_object_is_left_out_of_its_lists(memlog: CommandLine) -> None:
+    whole = as_one_object([{**line, "version": 2} for line in LINES])
+    assert memlog("import", "-", "--without", "version", stdin=json.dumps(whole)).code == 0
+    assert lines_of(memlog("export").stdout) == LINES
+
+
+@pytest.mark.parametrize(
+    ("line", "advice"),
+    [
+        ('{"type":"entity","name":"x","entity_type":"t"}', "Did you mean 'entityType'?"),
+        (
+            '{"type":"entity","name":"x","entityType":"t","observation":["y"]}',
+            "Did you mean 'observations'?",
+        ),
+        (
+            '{"type":"entity","name":"x","entityType":"t","from":"y"}',
+            "everywhere by --without from.",
+        ),
+        (
+            '{"type":"relation","from":"x","to":"y","relation_type":"t"}',
+            "Did you mean 'relationType'?",
+        ),
+        ('{"type":"entity","from":"x","type":"relation"}', "Mend the line or remove it."),
+        (
+            '{"type":"entity","name":"x","entityType":"t"}{"type":"entity","name":"y"}',
+            "Is what stands behind that byte a line of its own?",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_line_comes_with_advice_that_loses_nothing(
+    memlog: CommandLine, line: str, advice: str
+) -> None:
+    ended = memlog("import", "-", stdin=line)
+    assert (ended.code, ended.stdout) == (1, "")
+    assert advice in ended.stderr
+
+
+def test_a_needed_key_cannot_be_left_out(memlog: CommandLine) -> None:
+    ended = memlog("import", "-", "--without", "name", stdin=json.dumps(JON))
+    assert ended.code == 1
+    assert "missing required field `name`" in ended.stderr
 
 
 def test_every_bad_line_is_named(memlog: CommandLine) -> None:

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from difflib import get_close_matches
 from typing import TypeVar
 
 import msgspec
@@ -58,6 +60,11 @@ _LISTS = re.compile(rb'\s*\{\s*"(entities|relations)"\s*:')
 LINES_LOOKED_AT = 100
 """How far the second line that says something is looked for."""
 
+STRAY_KEYS_TOLD = 10
+"""Of a line."""
+MISSPELT = 0.8
+"""How alike a key of a line is to one that it lacks, as difflib counts it, to be meant for that."""
+
 Value = TypeVar("Value")
 _BYTE = re.compile(r"\(byte (\d+)\)")
 
@@ -93,23 +100,26 @@ _all_keys = json.JSONDecoder(
 ).decode
 """Of an object; msgspec drops one that stands there twice."""
 _line = msgspec.json.Decoder(EntityLine | RelationLine)
+_values = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _encode = msgspec.json.Encoder().encode
 
 
-def read(data: bytes, known: Callable[[str], bool] | None = None) -> list[Placed]:
+def read(
+    data: bytes, known: Callable[[str], bool] | None = None, *, without: Collection[str] = ()
+) -> list[Placed]:
     """The lines of a file, each with its place. Raises InvalidParameter with every line that cannot be kept.
 
     With `known`, which tells whether an entity is there already, a relation cannot be kept that leads to
-    one that is neither there nor in the file.
+    one that is neither there nor in the file. What stands under the keys `without` is left out.
     """
     found: list[Placed] = []
     problems = []
     for place, text in objects(data):
         try:
-            found.append((place, _decoded(text)))
+            found.append((place, _decoded(text, without)))
         except (ValueError, RecursionError) as error:
             shown = text[:80].decode("utf-8", "replace")
-            mend = _advised(error, "Mend the line or remove it.")
+            mend = _advised(error, _mend(error, text, without))
             problems.append(Problem(place, _said(error, text), mend, shown))
     if known is not None:
         problems += [
@@ -210,9 +220,9 @@ def _loose_ends(lines: Sequence[Placed], known: Callable[[str], bool]) -> Iterat
                 yield place, name
 
 
-def _decoded(text: bytes) -> Line:
+def _decoded(text: bytes, without: Collection[str]) -> Line:
     """Raises ValueError for what no tool would take either."""
-    line: Line = _line.decode(text)
+    line: Line = _line.decode(_reduced(text, without) if without else text)
     for key in _repeated(_keys(text)):
         raise ValueError(f"the key {shorten(key)!r} stands there twice")
     for blank in blanks(line):
@@ -223,6 +233,35 @@ def _decoded(text: bytes) -> Line:
             problem, _ = control_character(value, control.start() + 1)
             raise ValueError(f"{shorten(value)!r} {problem}")
     return line
+
+
+def _reduced(text: bytes, without: Collection[str]) -> bytes:
+    """An object without some of its keys. Raises ValueError."""
+    values = _values(text)
+    return _encode({key: value for key, value in values.items() if key not in without})
+
+
+def _mend(error: Exception, text: bytes, without: Collection[str]) -> str:
+    """What to do about a line. One with a key that another server adds is not to be removed for it."""
+    said, mend = str(error), "Mend the line or remove it."
+    if said.startswith("JSON is malformed: trailing characters"):
+        return f"Is what stands behind that byte a line of its own? {mend}"
+    if not said.startswith("Object contains unknown field"):
+        return mend
+    try:
+        values = _values(text)
+    except (ValueError, RecursionError):  # further on more is wrong
+        return mend
+    kind = EntityLine if msgspec.json.decode(values["type"]) == "entity" else RelationLine
+    known = ["type", *(field.encode_name for field in msgspec.structs.fields(kind))]
+    strays = [key for key in values if key not in known and key not in without]
+    if not strays:  # it says twice, and otherwise, what it is
+        return mend
+    near = get_close_matches(strays[0], set(known).difference(values), n=1, cutoff=MISSPELT)
+    if near:
+        return f"Did you mean '{near[0]}'? {mend}"
+    options = " ".join(f"--without {shlex.quote(shorten(key))}" for key in strays[:STRAY_KEYS_TOLD])
+    return f"There is no place for what it says: take it out there, or everywhere by {options}."
 
 
 def objects(data: bytes) -> Iterator[tuple[str, bytes]]:
@@ -260,7 +299,7 @@ def objects(data: bytes) -> Iterator[tuple[str, bytes]]:
 def _typed(kind: str, item: bytes) -> bytes:
     """An object that stands in a list of this kind, saying so itself. One that is none is told of where it is read."""
     try:
-        keys = msgspec.json.decode(item, type=dict[str, msgspec.Raw])
+        keys = _values(item)
     except (ValueError, RecursionError):
         return item
     if "type" in keys:

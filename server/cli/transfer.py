@@ -53,11 +53,22 @@ def as_thread(_: click.Context, __: click.Parameter, thread: str | None) -> str 
 @click.option(
     "--thread", "-t", callback=as_thread, help="Write it under this thread, as a client's threadId."
 )
+@click.option(
+    "--without",
+    metavar="KEY",
+    multiple=True,
+    help="Leave out what stands under a key that another server adds to lines. May be given several times.",
+)
 @project_option
 @json_option
 @with_settings
 def import_command(
-    settings: Settings, file: BinaryIO, thread: str | None, project: str | None, as_json: bool
+    settings: Settings,
+    file: BinaryIO,
+    thread: str | None,
+    without: tuple[str, ...],
+    project: str | None,
+    as_json: bool,
 ) -> None:
     """Add what a memory.json of the reference server holds. Doing it twice adds nothing.
 
@@ -71,11 +82,16 @@ def import_command(
     \b
     Example: memlog import ~/memory.json
     Example: memlog import --thread old-notes ~/memory.json
+    Example: memlog import --without createdAt --without version memory.jsonl
     Example: memlog import history.jsonl
     """
     data = file.read()
     if chronicle.is_history(data):
-        for option, given in (("--project", project), ("--thread", thread)):
+        for option, given in (
+            ("--project", project),
+            ("--thread", thread),
+            ("--without", without or None),
+        ):
             if given is not None:
                 raise click.UsageError(
                     f"A history becomes the project that it was: leave out {option}."
@@ -85,7 +101,7 @@ def import_command(
         return
     done = Done()
     with stopped_in_words(lambda: f"{done.at_least()} To go on, {AGAIN}"):
-        _import_graph(settings, data, project, Origin(thread=thread), as_json, done)
+        _import_graph(settings, data, without, project, Origin(thread=thread), as_json, done)
 
 
 class Done:
@@ -112,6 +128,7 @@ class Done:
 def _import_graph(
     settings: Settings,
     data: bytes,
+    without: tuple[str, ...],
     project: str | None,
     origin: Origin,
     as_json: bool,
@@ -119,12 +136,14 @@ def _import_graph(
 ) -> None:
     named = [("the command line", msgspec.json.encode({"thread": origin.thread}))]
     doubtful = _judge(settings, chain(named, transfer.objects(data)))
-    placed = transfer.read(data)
+    placed = transfer.read(data, without=without)
     with service_of(settings) as service, progress_bar(hidden=as_json) as progress:
         name, opened = Session(service, settings.project).open(project)
         if settings.strict_relations:  # what no command would take is refused before the first one
             with opened.project.read() as state:
-                transfer.read(data, lambda name: state.entity_id_of(name) is not None)
+                transfer.read(
+                    data, lambda name: state.entity_id_of(name) is not None, without=without
+                )
         with opened.project.read() as state:
             doubts = list(transfer.doubts(placed, state))
         lines = [line for _, line in placed]
