@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
 import anyio
@@ -66,8 +67,15 @@ class Tools:
     """The tools of one connection."""
 
     def __init__(
-        self, session: Session, tools: Mapping[str, Tool], on_answer: Answered, on_called: Called
+        self,
+        session: Session,
+        tools: Mapping[str, Tool],
+        on_answer: Answered,
+        on_called: Called,
+        *,
+        in_order: bool,
     ) -> None:
+        self._turn: AbstractAsyncContextManager[None] = anyio.Lock() if in_order else nullcontext()
         self._session = session
         self._tools = tools
         self._shown = offered(tools)
@@ -97,7 +105,8 @@ class Tools:
         outcome, began = UNFORESEEN, time.perf_counter()
         try:
             if tool.writes:
-                outcome, result = await in_thread(performed)
+                async with self._turn:
+                    outcome, result = await in_thread(performed)
             else:
                 outcome, result = await read_in_thread(tool.name, performed)
         except (anyio.get_cancelled_exc_class(), GivenUp):
@@ -115,11 +124,12 @@ def build_server(
     *,
     on_answer: Answered = lambda: None,
     on_called: Called = lambda tool, outcome, seconds: None,
+    in_order: bool = False,
 ) -> Server[Any]:
     """An MCP server that offers `tools`, and the resources and prompts that belong to their toolsets.
 
     `on_answer` is called after each listing or call of a tool: the first is the moment to load what the client
-    need not wait for.
+    need not wait for. Where calls come `in_order`, as by a pipe, those that write are run one after another.
     """
     writes = any(tool.writes for tool in tools.values())
     server: Server[Any] = Server(
@@ -131,7 +141,7 @@ def build_server(
         # HTTP, to look for one that does.
         get_tool_input_schema=lambda name: None,
     )
-    Tools(session, tools, on_answer, on_called).add_to(server)
+    Tools(session, tools, on_answer, on_called, in_order=in_order).add_to(server)
     resources, prompts = Resources(session, tools), Prompts(session, tools)
     if resources.offered:
         resources.add_to(server)

@@ -137,6 +137,29 @@ def test_a_slow_reader_holds_up_nobody(start: Start, gate: Path) -> None:  # noq
     assert {each["id"] for each in (server.read(), server.read())} == {2, 3}
 
 
+@pytest.mark.parametrize("at_once", [True, False])
+def test_writes_wait_for_those_that_came_before_and_reads_for_nobody(
+    start: Start,
+    gate: Path,  # noqa: F811
+    at_once: bool,
+) -> None:
+    server = start()
+    calls = [
+        call(1, "slow_write", gate=str(gate)),
+        call(2, "write", text="second"),
+        call(3, "write", text="third"),
+        call(4, "echo", text="meanwhile"),
+    ]
+    for sent in [calls] if at_once else [[each] for each in calls]:
+        server.send(*sent)
+    assert server.read()["id"] == 4
+    gate.write_text("first")
+    assert {server.read()["id"] for _ in range(3)} == {1, 2, 3}
+    server.close_stdin()
+    _, journal, _ = server.end()
+    assert happened(journal) == ["echo", "slow write", "write second", "write third", "closed"]
+
+
 @pytest.mark.parametrize("spelt", [1, "1"])
 def test_a_cancelled_call_is_run_to_its_end_and_never_answered(
     start: Start,

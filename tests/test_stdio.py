@@ -16,7 +16,16 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters
 
 from memlog.projects.store import Store
-from tests.served import DEADLINE_S, Era, Message, Pipe, environment, run_memlog, served
+from tests.served import (
+    DEADLINE_S,
+    Era,
+    Message,
+    Pipe,
+    all_facts,
+    environment,
+    run_memlog,
+    served,
+)
 from tests.service import Refused, client_on
 
 Structured = dict[str, Any]
@@ -362,6 +371,22 @@ def test_read_only_over_an_empty_directory_makes_no_project_and_says_so(tmp_path
 def test_the_environment_sets_toolsets_and_read_only_too(tmp_path: Path) -> None:
     with served(tmp_path, MEMLOG_TOOLSETS="projects", MEMLOG_READ_ONLY="1") as server:
         assert set(listed(server)) == {"list_projects", "switch_project", "get_current_project"}
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_writes_that_are_sent_together_are_done_in_the_order_they_came(
+    tmp_path: Path, era: Era
+) -> None:
+    with served(tmp_path, era=era) as server:
+        for number in range(40):
+            jon = {"name": "Jon", "entityType": "person", "observations": [f"Round {number}"]}
+            fact = {"entityName": "Jon", "contents": ["Likes tea"]}
+            server.send_call("delete_entities", entityNames=["Jon"])
+            server.send_call("create_entities", entities=[jon])
+            server.send_call("add_observations", observations=[fact])
+            for _ in range(3):
+                server.read()
+            assert all_facts(server, "Jon") == [f"Round {number}", "Likes tea"]
 
 
 def test_a_variable_that_does_nothing_is_told_in_the_log_at_the_start(tmp_path: Path) -> None:

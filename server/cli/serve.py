@@ -119,7 +119,7 @@ def _serve_stdio(settings: Settings) -> NoReturn:
     service = Service(settings)
     session = Session(service, settings.project)
     offered = tools(settings.toolsets, read_only=settings.read_only)
-    server = build_server(session, offered, on_answer=service.warm_up)
+    server = build_server(session, offered, on_answer=service.warm_up, in_order=True)
     direct = Direct(session, offered, on_first_answer=service.warm_up)
     run_stdio(server, direct, on_close=service.close, prelude=prelude)
 

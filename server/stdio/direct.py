@@ -9,7 +9,9 @@ Writing is left to `outbox`.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -37,14 +39,20 @@ class Ran(NamedTuple):
 
 
 class Direct:
-    """The tools of one session. What runs in another thread says so; everything else, in the event loop's."""
+    """The tools of one session. What runs in another thread says so; everything else, in the event loop's.
+
+    Calls that write are run one after another, as they came: a model may ask for several at once, of which one needs
+    another. Those that read wait for nobody, so they may miss what was not answered when they came.
+    """
 
     def __init__(
         self, session: Session, tools: Mapping[str, Tool], *, on_first_answer: Answered
     ) -> None:
         self._calls = Calls(session, tools)
         self._on_first_answer = on_first_answer
-        self._threads = Crew(THREADS_MAX, "call")
+        self._readers = Crew(THREADS_MAX, "call")
+        self._writer = Crew(1, "write")
+        self._turn = threading.Lock()
         self._working = Pending()
         self._cancelled: set[RequestId] = set()
         self._opened = False
@@ -77,8 +85,9 @@ class Direct:
         if call is None:
             return False
         self.adopt(call.id)
+        crew = self._readers if self._calls.only_reads(call.tool) else self._writer
         try:
-            self._threads.submit(self._work, call)
+            crew.submit(self._work, call)
         except NoThread:  # there is one client, whom it keeps waiting
             self._work(call)
         return True
@@ -109,8 +118,13 @@ class Direct:
         """Until no thread is at work."""
         await self._working.wait_idle()
 
+    def turn(self, call: PlainCall) -> AbstractContextManager[object]:
+        """What a call is run in, in any thread: no other write is."""
+        return nullcontext() if self._calls.only_reads(call.tool) else self._turn
+
     def _work(self, call: PlainCall) -> None:
-        ran = self.run(call)
+        with self.turn(call):
+            ran = self.run(call)
         self._loop.call_soon_threadsafe(self.finish, ran, self.send(ran))
 
     def run(self, call: PlainCall) -> Ran:

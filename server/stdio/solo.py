@@ -158,14 +158,15 @@ class Solo:
 
     def _answered(self, call: PlainCall) -> bool:
         """Runs a call; whether the reading was left to this thread."""
-        self._running = call.id
-        self._others.register(self._source, select.EPOLLIN | select.EPOLLONESHOT)
-        try:
-            ran = self._direct.run(call)
-        finally:  # before it is answered: the next line may come with the answer's last byte
-            self._others.unregister(self._source)
-            with self._lock:
-                alone, self._running = self._running is not None, None
+        with self._direct.turn(call):  # before anybody hears of what came behind it
+            self._running = call.id
+            self._others.register(self._source, select.EPOLLIN | select.EPOLLONESHOT)
+            try:
+                ran = self._direct.run(call)
+            finally:  # before it is answered: the next line may come with the answer's last byte
+                self._others.unregister(self._source)
+                with self._lock:
+                    alone, self._running = self._running is not None, None
         rest = self._direct.send(ran)
         if alone and rest is None:
             self._direct.tell(ran)

@@ -72,6 +72,19 @@ def slow(call: Call, arguments: Gate) -> Said:
     return Said(text=text)
 
 
+@tool("test", "Slow write", writes=True)
+def slow_write(call: Call, arguments: Gate) -> Said:
+    text = Path(arguments.gate).read_text()
+    note("slow write")
+    return Said(text=text)
+
+
+@tool("test", "Write", writes=True)
+def write(call: Call, arguments: Text) -> Said:
+    note(f"write {arguments.text}")
+    return Said(text=arguments.text)
+
+
 @tool("test", "Fail")
 def fail(call: Call, arguments: Text) -> Said:
     note("fail")
