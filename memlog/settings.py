@@ -235,7 +235,10 @@ SETTINGS = (
     Setting("http_body_bytes_max", "The largest body of a request"),
     Setting("http_connections_max", "Connections open at a time"),
     Setting("http_requests_max", "Requests worked on at a time"),
-    Setting("http_requests_per_second", "Requests of one token a second; twice as many in a burst"),
+    Setting(
+        "http_requests_per_second",
+        "Requests of one token a second; twice as many in a burst, a large body counts as several",
+    ),
     Setting(
         "http_request_seconds",
         "Seconds until a request that is still worked on is answered with an error",

@@ -26,6 +26,7 @@ from server.http.bodies import Whole
 from server.http.connection import Door, Served
 from server.http.limits import Limits
 from server.http.sockets import HEAD_BYTES_MAX
+from server.http.weight import PARTS_MAX
 from tests.asgi import LEGACY, app_over, ask, request
 from tests.http_served import BOTH, HttpClient, HttpServer, get_stream, served_http
 from tests.served import DEADLINE_S, ENVELOPE, REPOSITORY, run_memlog
@@ -41,6 +42,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
         MEMLOG_HTTP_BODY_BYTES_MAX=str(BODY_MAX),
         MEMLOG_HTTP_PATIENCE_SECONDS=str(PATIENCE_S),
         MEMLOG_HTTP_CONNECTIONS_MAX="40",
+        MEMLOG_HTTP_REQUESTS_PER_SECOND="1000000",  # the bodies sent here count as many
     ) as server:
         yield server
 
@@ -672,6 +674,46 @@ def test_more_requests_a_second_than_a_token_may_send_are_refused(tmp_path: Path
         assert refused and answers[0].status == 200
         assert refused[0].headers["retry-after"] == "1"
         assert refused[0].json["error"]["data"]["status"] == 429
+
+
+def test_large_bodies_of_a_client_that_come_at_once_are_read_one_after_another() -> None:
+    """Each counts as several requests. Two hundred a second of three megabytes would be more than anybody can read."""
+    statuses = []
+
+    async def app(scope: Scope, receive: Whole, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    async def body() -> Message:
+        return {"type": "http.request", "body": b" " * 3_000_000, "more_body": False}
+
+    async def note(message: Message) -> None:
+        statuses.append(message.get("status"))
+
+    async def run() -> None:
+        limits = Limits(Settings(http_requests_per_second=1e-6))
+        for client in "phone", "phone", "desktop":
+            limits.rates.take(client)  # by its head
+            bounded = limits.bounded(app, lambda scope: str(scope["client"]))
+            await bounded({"type": "http", "client": client}, body, note)
+
+    anyio.run(run)
+    assert [each for each in statuses if each] == [200, 429, 200]
+
+
+@pytest.mark.parametrize(
+    ("params", "status"),
+    [
+        ({"all": [[]] * PARTS_MAX}, 413),
+        ({"all": {f"k{n}": 1 for n in range(PARTS_MAX)}}, 413),
+        ({"all": ['[{:"\\[[[[['] * 10_000}, 404),
+    ],
+)
+def test_a_body_of_too_many_parts_is_refused(
+    tmp_path: Path, params: dict[str, Any], status: int
+) -> None:
+    """Three megabytes of lists kept everybody else waiting for a second and more; a text may hold what it likes."""
+    with served_http(tmp_path) as server:
+        assert HttpClient(server).request("unknown", **params).status == status
 
 
 def test_a_request_that_takes_too_long_is_answered_and_still_done(tmp_path: Path) -> None:

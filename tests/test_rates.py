@@ -88,3 +88,11 @@ async def test_where_all_places_are_taken_the_client_that_has_most_of_them_gives
             await anyio.wait_all_tasks_blocked()
         assert refused == [("many", 503)]
         bodies.end()
+
+
+def test_what_a_large_body_costs_is_lent_once_and_a_burst_at_most() -> None:
+    """Whoever sends several at once has only one of them read."""
+    rates = Rates(per_second=1e-6)
+    assert not rates.take("a") and not rates.take_more("a", 1_000)
+    assert rates.take_more("a", 1_000) > 0 and rates.take("a") > 0
+    assert not rates.take("b") and not rates.take_more("b", 0)

@@ -8,7 +8,6 @@ Logged ─ InJson ─ KnownHosts ─ head (Limits) ─ token (SDK) ─ rate ─ 
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -43,7 +42,7 @@ from server.http.connections import Connections
 from server.http.direct import Direct
 from server.http.errors import InJson, refused
 from server.http.hosts import METHODS, KnownHosts, answering_pages
-from server.http.limits import Limits, Rates
+from server.http.limits import Limits
 from server.http.logs import Logged
 from server.http.media import negotiated
 from server.http.metrics import Metrics
@@ -81,7 +80,6 @@ class App:
         settings = service.settings
         self._threads = Threads()
         self._pace = Pace(lambda: self.limits.working == 1)
-        self._rates = Rates(settings.http_requests_per_second)
         self._connections = Connections(settings, self._served, access.still_holds)
         self._metrics = Metrics(service, lambda: self._connections.sessions)
         self._listings = SharedListings()
@@ -247,17 +245,10 @@ class App:
 
         async def take(scope: Scope, receive: Receive, send: Send) -> None:
             client = self._client(scope)
-            wait_s = self._rates.take(client)
-            if not wait_s:
-                await (app if let_in(scope, client) else crowded)(scope, receive, send)
+            if wait_s := self.limits.rates.take(client):
+                await self.limits.rates.refusal(wait_s)(scope, receive, send)
                 return
-            answer = refused(
-                HTTPStatus.TOO_MANY_REQUESTS,
-                f"More than {self._rates.per_second:g} requests a second",
-                "Send fewer, or put more items into one call.",
-                retry_after=str(math.ceil(wait_s)),
-            )
-            await answer(scope, receive, send)
+            await (app if let_in(scope, client) else crowded)(scope, receive, send)
 
         return take
 

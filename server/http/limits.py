@@ -2,12 +2,14 @@
 
     400  a head larger than is taken        413  a body that says it is larger than is taken
     400  a body of two lengths              415  a body that is compressed
-    504  a request that takes too long      503  more requests than are worked on at a time
-                                            429  more requests than a token may send
+    504  a request that takes too long      413  a body that has too many parts
+    429  more than a token may send         503  more requests than are worked on at a time
 
 What answers with 504 is not stopped if it writes: it ends as it began, whole, and holds its place
 among the requests worked on until then. Streams that last count only until they begin; they are bounded
 by the `places` of connections.
+
+What a large body costs is reckoned by its `weight`.
 
 The head is looked at before the token, the body taken in behind it (`bodies`): whoever has no token holds no place.
 """
@@ -15,6 +17,7 @@ The head is looked at before the token, the body taken in behind it (`bodies`): 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
@@ -29,6 +32,7 @@ from memlog.settings import Settings
 from server.http.bodies import RETRY_SECONDS, Bodies, Whole
 from server.http.errors import refused
 from server.http.sockets import HEAD_BYTES_MAX, begin_stream
+from server.http.weight import PARTS_MAX, more_requests, parts
 
 CLIENTS_MAX = 10_000
 SHARE = 9
@@ -38,7 +42,8 @@ WAIT_S_MAX = 86_400.0
 
 
 class Rates:
-    """A bucket of tokens for each client: as many a second as given, twice as many in a burst."""
+    """A bucket of tokens for each client: as many a second as given, twice as many in a burst. For a body that costs
+    more than is left the rest is lent: it goes on, and what comes next waits."""
 
     def __init__(self, per_second: float) -> None:
         self.per_second = per_second
@@ -46,16 +51,32 @@ class Rates:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, client: str) -> float:
-        """0 if the client may go on, else after how many seconds it may."""
+        """For a request: 0 if the client may go on, else after how many seconds it may."""
+        return self._take(client, 1.0, least=1.0)
+
+    def take_more(self, client: str, requests: int) -> float:
+        """The same for a body that counts as so many requests beside its own, a burst at most: not while others are
+        lent for."""
+        return self._take(client, min(float(requests), self._burst), least=0.0)
+
+    def _take(self, client: str, cost: float, *, least: float) -> float:
         now = time.monotonic()
         left, seen_s = self._buckets.pop(client, (self._burst, now))
         left = min(self._burst, left + (now - seen_s) * self.per_second)
-        wait_s = 0.0 if left >= 1 else min((1 - left) / self.per_second, WAIT_S_MAX)
-        self._buckets[client] = (left if wait_s else left - 1, now)
+        wait_s = 0.0 if left >= least else min((1 - left) / self.per_second, WAIT_S_MAX)
+        self._buckets[client] = (left if wait_s else left - cost, now)
         if len(self._buckets) > CLIENTS_MAX:
             # The one that was away longest, so its bucket is full.
             self._buckets.popitem(last=False)
         return wait_s
+
+    def refusal(self, wait_s: float) -> Response:
+        return refused(
+            HTTPStatus.TOO_MANY_REQUESTS,
+            f"More than {self.per_second:g} requests a second; a large body counts as several",
+            "Send fewer, or put more items into one call.",
+            retry_after=str(math.ceil(wait_s)),
+        )
 
 
 class Limits:
@@ -65,6 +86,7 @@ class Limits:
         self._body_bytes_max = settings.http_body_bytes_max
         self._requests_max = settings.http_requests_max
         self._request_s = settings.http_request_seconds
+        self.rates = Rates(settings.http_requests_per_second)
         self._bodies = Bodies(
             bytes_max=self._body_bytes_max,
             bodies_max=self._requests_max,
@@ -141,8 +163,8 @@ class Limits:
                 if body is not None:
                     await body(scope, receive, send)
                 return
-            if not self._has_place(who):
-                await self._busy()(scope, receive, send)
+            if (refusal := self._too_much(body.body, who)) is not None:
+                await refusal(scope, receive, send)
                 return
             self._worked_on[body] = who
             try:
@@ -151,6 +173,19 @@ class Limits:
                 self._worked_on.pop(body, None)
 
         return work
+
+    def _too_much(self, body: bytes, client: str) -> Response | None:
+        """The answer to a body that is too much to read: at all, for this client now, or for want of a place."""
+        many = parts(body)
+        if wait_s := self.rates.take_more(client, more_requests(len(body), many)):
+            return self.rates.refusal(wait_s)
+        if many > PARTS_MAX:
+            return refused(
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                f"The body has more than {PARTS_MAX} arrays, objects and members of objects",
+                "Send it in parts.",
+            )
+        return None if self._has_place(client) else self._busy()
 
     def _has_place(self, client: str) -> bool:
         """For one more of this client. The last is for who has none: nobody keeps others out by asking for much."""
