@@ -11,7 +11,7 @@ import pytest
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from server.http.sockets import expect_acknowledgement, protocol
+from server.http.sockets import TAKEN_BYTES_MAX, expect_acknowledgement, protocol
 from tests.served import DEADLINE_S
 
 PATIENCE_S = 7.5
@@ -52,3 +52,25 @@ def test_what_is_not_acknowledged_in_time_ends_the_connection() -> None:
 def test_a_patience_longer_than_the_system_knows_is_as_long_as_it_can_be(seconds: float) -> None:
     with socket.socket() as connection:
         expect_acknowledgement(connection, seconds)
+
+
+def test_what_a_client_sends_is_taken_in_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thirty that sent three megabytes each at once kept every other waiting for a second."""
+    own = protocol(patience_s=PATIENCE_S, connections_max=1, refused=refused)
+    taken: list[int] = []
+    monkeypatch.setattr(own, "data_received", lambda self, data: taken.append(len(data)))
+
+    async def send(total: int) -> None:
+        config = Config(None)  # type: ignore[arg-type]
+        server = await asyncio.get_running_loop().create_server(
+            lambda: own(config=config, server_state=ServerState(), app_state={}), "127.0.0.1", 0
+        )
+        async with server, asyncio.timeout(DEADLINE_S):
+            _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+            writer.write(b" " * total)
+            while sum(taken) < total:
+                await asyncio.sleep(0.01)
+            writer.close()
+
+    asyncio.run(send(4_000_000))
+    assert max(taken) <= TAKEN_BYTES_MAX

@@ -46,6 +46,9 @@ FRAMING_SHARE = 16
 """So many bytes may a body have beside what it carries, and one more for each so many that it carries: h11 takes 35 µs
 for a chunk, of one byte too."""
 
+TAKEN_BYTES_MAX = 32 * 1024
+"""So much of what a client sent is taken at a time, and all others wait for it; asyncio would take eight times that."""
+
 READ_BYTES_MAX = 8 * 1024
 """So much is read before the server looks again at what it costs."""
 
@@ -123,6 +126,7 @@ class _PatientProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        cast(Any, transport).max_size = TAKEN_BYTES_MAX  # TLS is read by a buffer of its own
         # Not before who does not read is cut off, who is told so: the system ends a connection without a word.
         expect_acknowledgement(transport.get_extra_info("socket"), 2 * self.patience_s)
         self._joining = _Joining(transport, self.loop)
