@@ -338,6 +338,67 @@ def test_a_path_of_no_project_is_not_found(server: HttpServer) -> None:
         assert client.request("tools/list").status == 404, path
 
 
+@WIRE_ERAS
+@pytest.mark.parametrize("door", ["/mcp", "/mcp/p/default", "/a/b", "/a/b/p/default"])
+def test_a_slash_at_the_end_of_the_path_changes_nothing(
+    tmp_path: Path, era: Era, door: str
+) -> None:
+    """Many clients are configured so. It is the same door, where a session goes on."""
+    with served_http(tmp_path, MEMLOG_HTTP_PATH=door.partition("/p/")[0]) as server:
+        client = HttpClient(server, era, path=f"{door}/")
+        assert client("create_entities", entities=[JON])["project"] == "default"
+        client.path = door
+        assert client("open_nodes", names=["Jon"])["entities"]
+
+
+def test_no_other_spelling_of_a_slash_at_the_end_of_the_path_is_one(server: HttpServer) -> None:
+    HttpClient(server)("create_project", name="x")
+    ends = (
+        "//",
+        "%2f",
+        "/%2f",
+        "%2f/",
+        "/.",
+        "/..",
+        "/./",
+        "/p",
+        "/p/",
+        "/p//",
+        "/p/x//",
+        "/p/x%2f",
+        "/p/../x",
+    )
+    for path in (
+        *(f"/mcp{end}" for end in ends),
+        "//mcp/",
+        "/mcp/p/x/../x/",
+        "/healthz/",
+        "/metrics/",
+    ):
+        answer = server.ask("POST", path, b"{}", {"Content-Type": "application/json"})
+        assert answer.status == 404, path
+
+
+def test_a_project_whose_name_ends_with_a_slash_goes_before_the_one_without(
+    server: HttpServer,
+) -> None:
+    for name in ("shelf", "shelf/"):
+        HttpClient(server)("create_project", name=name)
+        for path in ("/mcp/p/shelf", "/mcp/p/shelf/", "/mcp/p/shelf%2F/"):
+            if path.startswith("/mcp/p/shelf%") and name == "shelf":
+                continue
+            there = HttpClient(server, path=path)("get_current_project")["project"]
+            assert there == ("shelf" if path == "/mcp/p/shelf" else name)
+
+
+def test_a_project_of_a_path_with_a_slash_that_is_not_there_is_told_by_its_name(
+    server: HttpServer,
+) -> None:
+    answer = HttpClient(server, path="/mcp/p/nobody/").request("tools/list")
+    assert answer.status == 404
+    assert answer.json["error"]["message"] == "Project 'nobody' not found"
+
+
 def test_a_project_of_a_path_is_not_called_missing_where_nobody_can_tell(tmp_path: Path) -> None:
     data_dir, away = tmp_path / "data", tmp_path / "away"
 

@@ -70,7 +70,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
 # -- tokens
 
 
-@pytest.mark.parametrize("path", ["/mcp", "/mcp/p/a", "/metrics"])
+@pytest.mark.parametrize("path", ["/mcp", "/mcp/", "/mcp/p/a", "/mcp/p/a/", "/metrics"])
 @pytest.mark.parametrize(
     "header",
     ["", "Bearer", "Bearer ", "Bearer wrong", "Basic abc", f"Bearer {SECRET[:-1]}", "Bearer ü"],
@@ -420,7 +420,10 @@ def test_the_only_project_of_a_token_is_active_from_the_start(guarded: Guarded) 
     assert client("read_graph")["entities"][0]["name"] == "Jon of a"
 
 
-@pytest.mark.parametrize(("token", "path"), [("reader", "/mcp"), ("admin", "/mcp/p/a")])
+@pytest.mark.parametrize(
+    ("token", "path"),
+    [("reader", "/mcp"), ("reader", "/mcp/"), ("admin", "/mcp/p/a"), ("admin", "/mcp/p/a/")],
+)
 def test_a_session_is_unknown_at_every_door_but_its_own(
     guarded: Guarded, token: str, path: str
 ) -> None:
@@ -634,6 +637,17 @@ def test_a_host_is_known_in_every_spelling(guarded: Guarded, host: str) -> None:
     client.headers |= {"Host": host, "Origin": f"http://{host}"}
     assert client("list_projects")["projects"]  # the SDK's own check lets it pass too
     assert client.request("tools/list").status == 200
+
+
+@pytest.mark.parametrize("path", ["/mcp/p/b", "/mcp/p/b/"])
+def test_a_project_out_of_reach_is_as_one_that_is_not_there(guarded: Guarded, path: str) -> None:
+    token = guarded.tokens["of-a"]
+    there, nowhere = (
+        HttpClient(guarded.server, path=each, token=token).request("tools/list")
+        for each in (path, path.replace("/b", "/nobody"))
+    )
+    assert there.status == nowhere.status == 404
+    assert there.json == json.loads(nowhere.body.replace(b"nobody", b"b"))
 
 
 @WIRE_ERAS

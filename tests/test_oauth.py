@@ -294,10 +294,11 @@ def test_a_session_goes_on_with_a_token_of_the_same_scopes_in_another_order(
         assert session.request("tools/list").status == 200
 
 
+@pytest.mark.parametrize("path", ["/mcp", "/mcp/"])
 def test_who_has_no_token_is_told_where_to_get_one(
-    server: HttpServer, authority: Authority
+    server: HttpServer, authority: Authority, path: str
 ) -> None:
-    refused = HttpClient(server).request("tools/list")
+    refused = HttpClient(server, path=path).request("tools/list")
     assert refused.status == 401
     where = "https://memory.example/.well-known/oauth-protected-resource/mcp"
     assert f'resource_metadata="{where}"' in refused.headers["www-authenticate"]

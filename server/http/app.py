@@ -142,19 +142,21 @@ class App:
 
     async def _mcp(self, scope: Scope, receive: Whole, send: Send) -> None:
         grant = self._access.granted(scope)
-        project = scope["path_params"].get("project")
-        if project is not None and not await in_thread(partial(self._is_there, grant, project)):
-            slashed = WITHOUT_SLASH if project.endswith("/") else None
-            answer = refused(
-                HTTPStatus.NOT_FOUND,
-                f"Project {project[:100]!r} not found",
-                slashed or self._advice(grant, project),
-            )
-            await answer(scope, receive, send)
-            return
+        project = asked = scope["path_params"].get("project")
+        if asked is not None:
+            names = _names_meant(asked, scope["raw_path"])
+            project = await in_thread(partial(self._first_there, grant, names))
+            if project is None:
+                message = f"Project {names[-1][:100]!r} not found"
+                answer = refused(HTTPStatus.NOT_FOUND, message, self._advice(grant, names[-1]))
+                await answer(scope, receive, send)
+                return
         send = negotiated(scope, send)
         door = Door(grant, None if project is None else canonical(project))
         await self._connections.handle(scope, receive, send, door)
+
+    def _first_there(self, grant: Grant, names: tuple[str, ...]) -> str | None:
+        return next((name for name in names if self._is_there(grant, name)), None)
 
     def _is_there(self, grant: Grant, project: str) -> bool:
         """Also that which is made on first use, one that is archived, and where nobody can tell: the tools say so."""
@@ -288,7 +290,24 @@ class App:
             )
         app = _Routes(routes=routes)
         app.router.redirect_slashes = False
-        return app
+        return _without_slash(app, settings.http_path)
+
+
+def _without_slash(app: ASGIApp, path: str) -> ASGIApp:
+    """`app`, for which this path with a slash at its end, as many clients are configured, is the one without."""
+
+    async def look(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] == f"{path}/" and scope["raw_path"].endswith(b"/"):  # and no %2F
+            scope["path"] = path
+        await app(scope, receive, send)
+
+    return look
+
+
+def _names_meant(asked: str, raw_path: bytes) -> tuple[str, ...]:
+    """Those of the project that a path may mean: a name may have a slash at its end, and a path one too many."""
+    shorter = asked.removesuffix("/")
+    return (asked, shorter) if shorter and raw_path.endswith(b"/") else (asked,)
 
 
 def _not_checked(connection: HTTPConnection, error: AuthenticationError) -> Response:
