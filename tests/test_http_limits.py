@@ -25,7 +25,7 @@ from server.http.app import App
 from server.http.bodies import Whole
 from server.http.connection import Door, Served
 from server.http.limits import Limits
-from server.http.sockets import HEAD_BYTES_MAX
+from server.http.sockets import HEAD_BYTES_MAX, HEADERS_MAX
 from server.http.weight import PARTS_MAX
 from tests.asgi import LEGACY, app_over, ask, request
 from tests.http_served import BOTH, HttpClient, HttpServer, get_stream, served_http
@@ -165,9 +165,10 @@ def test_chunks_that_nobody_waits_for_are_not_read(tmp_path: Path) -> None:
 
 def test_a_connection_goes_on_behind_a_refused_body_of_a_stated_length(tmp_path: Path) -> None:
     with served_http(tmp_path, MEMLOG_TOKEN=TOKEN) as guarded, guarded.connect() as connection:
-        connection.sendall(HEAD + b"Content-Length: 10\r\n\r\n")
+        connection.sendall(HEAD + b"Content-Length: 1000\r\n\r\n")
         assert whole_answer(connection).startswith(b"HTTP/1.1 401")
-        connection.sendall(b"0123456789" + asking("tools/list", TOKEN))
+        connection.sendall(b"1\n" * 500)  # which are no headers
+        connection.sendall(asking("tools/list", TOKEN))
         assert whole_answer(connection).startswith(b"HTTP/1.1 200")
 
 
@@ -209,6 +210,35 @@ def test_a_large_head_is_refused_though_it_comes_in_one_piece(
         connection.sendall(sent.encode())
         status, _, _ = until_closed(connection).partition(b"\r\n")
     assert status == b"HTTP/1.1 400 Bad Request"
+
+
+@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize(("more", "status"), [(0, 401), (1, 400)])
+def test_a_head_of_many_short_headers_is_refused(
+    tmp_path: Path, early: bool, more: int, status: int
+) -> None:
+    """Thirty kilobytes of them cost as much as twenty requests, of whoever has no token too."""
+    first = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n" if early else b""
+    head = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n" + b"a:\r\n" * (HEADERS_MAX - 3 + more)
+    body = b"{%s}" % (b" \n" * 1_000)
+    head += b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body)
+    with served_http(tmp_path, MEMLOG_TOKEN=TOKEN) as guarded, guarded.connect() as connection:
+        connection.sendall(first + head + body)
+        told = until_closed(connection)
+    assert f"HTTP/1.1 {status} ".encode() in told
+    assert told.count(b"HTTP/1.1 ") == 1 + early
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_body_of_many_lines_has_no_headers(server: HttpServer, size: int) -> None:
+    """Wherever the network cuts it."""
+    body = b"{" + b" \n" * 1_000 + b"}"
+    head = HEAD + b"Connection: close\r\nContent-Length: %d\r\n" % len(body)
+    with server.connect() as connection:
+        for part in (head + b"\r\n"[:size], b"\r\n"[size:] + body):
+            connection.sendall(part)
+            time.sleep(0.05)  # until it is taken; if not, less is tested
+        assert b"The body is no JSON-RPC message" in until_closed(connection)
 
 
 def test_a_header_without_an_end_is_refused(server: HttpServer) -> None:

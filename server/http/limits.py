@@ -31,7 +31,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from memlog.settings import Settings
 from server.http.bodies import RETRY_SECONDS, Bodies, Whole
 from server.http.errors import refused
-from server.http.sockets import HEAD_BYTES_MAX, begin_stream
+from server.http.sockets import HEAD_BYTES_MAX, HEADERS_MAX, TOO_MANY_HEADERS, begin_stream
 from server.http.weight import PARTS_MAX, more_requests, parts
 
 CLIENTS_MAX = 10_000
@@ -130,6 +130,10 @@ class Limits:
                 f"The head is larger than {HEAD_BYTES_MAX} bytes",
                 connection="close",
             )
+        if (
+            len(scope["headers"]) > HEADERS_MAX
+        ):  # `sockets` lets pass those of a request that came early
+            return refused(HTTPStatus.BAD_REQUEST, TOO_MANY_HEADERS, connection="close")
         headers = Headers(scope=scope)
         if "content-length" in headers and "transfer-encoding" in headers:  # RFC 9112, 6.1
             return refused(
