@@ -17,7 +17,7 @@ from memlog.commands import CreateEntities, NewEntity, StoreMemory
 from memlog.context import Context
 from memlog.copies.backup import Copy, back_up
 from memlog.copies.inventory import NOTE, inventory
-from memlog.copies.taking_in import restore
+from memlog.copies.taking_in import left, restore
 from memlog.each import of_project
 from memlog.errors import Conflict, InvalidParameter, ProjectExists, ProjectNotFound, StorageError
 from memlog.log import Damage
@@ -172,6 +172,16 @@ def test_a_project_is_restored_by_its_name_in_any_unicode_form(
     apart = unicodedata.normalize("NFD", "café")
     assert [each.name for each in restore(fresh, tmp_path / "backup", names=[apart])] == ["café"]
     fresh.close()
+
+
+def test_a_name_that_a_backup_does_not_have_is_told_beside_those_that_it_has(
+    three: Store, tmp_path: Path
+) -> None:
+    there = Store(tmp_path / "other")
+    with pytest.raises(ProjectNotFound, match="has no project 'fourth'") as caught:
+        restore(there, tmp_path / "backup", names=["second", "fourth"])
+    assert "It has default, second, third." in (caught.value.suggestion or "")
+    assert [row.name for row in there.projects()] == ["second"]
 
 
 def test_a_damaged_backup_is_not_restored(store: Store, tmp_path: Path) -> None:
@@ -464,6 +474,8 @@ def test_a_backup_that_broke_off_before_its_first_entry_is_of_whatever_log_is_co
     begun = Copy(tmp_path / "backup" / project.folder.name)
     begun.begin(project.generation + 1)
     begun.close()
+    with pytest.raises(InvalidParameter, match="holds no project"):
+        restore(Store(tmp_path / "other"), tmp_path / "backup")
     (made,) = back_up(store, tmp_path / "backup")
     assert (made.how, made.added) == ("whole", project.head())
 
@@ -536,6 +548,16 @@ def test_a_folder_in_which_nothing_was_copied_yet_is_a_backup_too(tmp_path: Path
     assert back_up(empty, tmp_path / "backup") == []
     empty.create("default")
     assert [each.how for each in back_up(empty, tmp_path / "backup")] == ["whole"]
+
+
+def test_what_a_run_left_that_was_killed_over_its_first_copy_is_no_copy(
+    store: Store, tmp_path: Path
+) -> None:
+    back_up(store, tmp_path / "backup")
+    (tmp_path / "backup" / NOTE).unlink()
+    (tmp_path / "backup" / f"prj_{0:026}").mkdir()
+    other = Store(tmp_path / "other")
+    assert [each.how for each in restore(other, tmp_path / "backup")] == ["restored"]
 
 
 def test_what_a_killed_run_left_of_what_was_erased_goes_with_the_next(
@@ -659,6 +681,17 @@ def test_a_damaged_log_keeps_no_other_project_from_being_backed_up(
     }
 
 
+def test_what_is_whole_of_a_log_that_was_cut_is_not_copied_for_the_log(tmp_path: Path) -> None:
+    memlog = holding_lines(tmp_path)
+    log = next((tmp_path / "data").rglob(LOG_FILE))
+    os.truncate(log, log.stat().st_size // 3)
+    assert memlog("stats").code == 0
+    refused = memlog("backup", tmp_path / "backup")
+    assert refused.code == 1
+    assert "default: The log of this project is damaged" in refused.stderr
+    assert not list((tmp_path / "backup").rglob(LOG_FILE))
+
+
 def test_damage_that_a_backup_finds_is_noted_and_its_way_out_named(tmp_path: Path) -> None:
     memlog = holding_lines(tmp_path)
     flip(next((tmp_path / "data").rglob(LOG_FILE)), b"was a banker")
@@ -687,6 +720,7 @@ def test_a_backup_whose_last_run_was_killed_over_a_purge_is_restored_without_wha
             (backup / "beside").mkdir()
             (backup / project_id).rename(backup / "beside" / project_id)
         there = Store(tmp_path / killed)
+        assert left(backup) == []
         assert {each.how for each in restore(there, backup)} == {"restored"}
         assert [row.name for row in there.projects()] == ["default", "second", "third"]
         assert not holds(tmp_path / killed, b"fact of Jon")

@@ -25,7 +25,7 @@ from memlog.context import Context
 from memlog.copies import chronicle
 from memlog.copies.taking_in import take_in
 from memlog.errors import InvalidParameter, MemlogError, ProjectExists, StorageError
-from memlog.events import MemoryStored
+from memlog.events import EntityCreated, MemoryStored
 from memlog.projects.contents import DATABASES
 from memlog.projects.project import LOG_FILE, Origin, Project
 from memlog.projects.purging import Target
@@ -156,6 +156,37 @@ def test_an_entry_that_json_cannot_say_to_the_byte_carries_its_bytes(
         assert digests(there.project("default")) == digests(store.project("default"))
 
 
+@pytest.mark.parametrize("known", [False, True])
+def test_what_stands_in_for_a_lost_entry_is_readable_and_comes_back(
+    tmp_path: Path, known: bool
+) -> None:
+    store = Store(tmp_path / "here")
+    row = store.create("default")
+    event = EntityCreated("ent_1", "Jon", "person") if known else None
+    folder = store.project("default").folder
+    value = codec.mend(2, sha256(b"lost").digest(), row.created_us, event=event)
+    store.close()
+    environment = Environment(folder / LOG_FILE, DATABASES)
+    fill(environment, "log", [(place(2), value)])
+    environment.close()
+    store = Store(tmp_path / "here")
+    store.project("default").rebuild()
+    lines = written(store.project("default"))
+    last = json.loads(lines.splitlines()[-1])
+    assert (last["mended"], "stored" in last) == (True, False)
+    assert last.get("event", {}).get("name") == ("Jon" if known else None)
+    heading, entries = chronicle.read(lines)
+    there = Store(tmp_path / "there")
+    take_in(there, heading.project, heading.generation, entries)
+    assert digests(there.project("default")) == digests(store.project("default"))
+
+
+def without(line: bytes, field: str) -> bytes:
+    return json.dumps(
+        {key: said for key, said in json.loads(line).items() if key != field}
+    ).encode()
+
+
 DAMAGES: dict[str, tuple[str, Any]] = {
     "a text was changed": (
         "line 3: .*does not match",
@@ -184,6 +215,11 @@ DAMAGES: dict[str, tuple[str, Any]] = {
     "an event without a field that others follow": (
         "line 3: .*lacks its field 'confidence'",
         lambda lines: lines[2].replace(b'"confidence":1.0,', b""),
+    ),
+    "no event": ("line 3: .*has an event and a command", lambda lines: without(lines[2], "event")),
+    "no command": (
+        "line 3: .*has an event and a command",
+        lambda lines: without(lines[2], "command"),
     ),
     "an empty event": (
         "line 3: ",
@@ -271,6 +307,21 @@ def test_a_large_history_is_not_held_again_while_it_is_read(tmp_path: Path) -> N
     finally:
         tracemalloc.stop()
     assert most < len(data) / 10
+
+
+def test_an_entry_of_a_time_before_that_of_the_entry_ahead_of_it_is_refused(tmp_path: Path) -> None:
+    """Positions are looked up by time."""
+    data = holding_lines(tmp_path)("export", "--full").stdout.encode()
+    position, value = read(data)[-1]
+    *before, last = data.splitlines()
+    ahead, line = json.loads(before[-1]), json.loads(last)
+    early_us = ahead["time_us"] - 1
+    told = codec.decode(position, value)
+    said: Any = (told.command_id, told.thread, told.actor, told.event)
+    entry, _ = codec.encode(bytes.fromhex(ahead["chain"]), position, early_us, *said)
+    line |= {"time_us": early_us, "chain": entry.chain.hex()}
+    with pytest.raises(InvalidParameter, match="its time is before that of the entry ahead of it"):
+        read(b"\n".join([*before, json.dumps(line).encode()]))
 
 
 def test_an_entry_of_a_time_that_has_no_date_is_refused(tmp_path: Path) -> None:
