@@ -343,3 +343,12 @@ def test_what_was_served_of_a_log_while_it_was_damaged_is_erased_too(tmp_path: P
     assert {path.split("/")[0] for _, path in holding(memlog.data_dir, ("banker",))} > {"salvaged"}
     assert memlog("purge", "default", "--entity", "Jon", "--yes").code == 0
     assert holding(memlog.data_dir, ("banker",)) == set()
+
+
+def test_of_a_log_that_is_damaged_nothing_is_said_to_be_erased(tmp_path: Path) -> None:
+    memlog = holding_lines(tmp_path)
+    log = next(memlog.data_dir.rglob(LOG_FILE))
+    os.truncate(log, log.stat().st_size // 3)
+    refused = memlog("purge", "default", "--entity", "Jon", "--yes")
+    assert refused.code == 1
+    assert "The log of this project is damaged" in refused.stderr

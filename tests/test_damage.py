@@ -25,9 +25,11 @@ from mcp_types import TextContent
 
 from memlog.commands import CreateEntities, NewEntity, StoreMemory
 from memlog.context import Context
+from memlog.errors import StorageError
 from memlog.events import ProjectCreated
 from memlog.log import Damage
 from memlog.projects.contents import DATABASES
+from memlog.projects.meta import STATE_VERSION, VERSION_KEY
 from memlog.projects.project import LOG_FILE, clock_us
 from memlog.projects.store import Store
 from memlog.repair import salvaging
@@ -438,6 +440,21 @@ def test_nobody_writes_to_a_damaged_log_while_what_is_whole_of_it_is_looked_for(
     salvage(source, tmp_path / "salvaged", clock_us, created).close()
 
 
+def test_whoever_else_has_a_damaged_log_open_finds_noted_that_it_is(
+    sound: Path, tmp_path: Path
+) -> None:
+    """Else what is written behind the damage is lost where the log is brought back from a backup."""
+    created = ProjectCreated(f"prj_{0:026}", "default", "")
+    source = tmp_path / created.project_id / LOG_FILE
+    source.parent.mkdir()
+    data = sound.read_bytes()
+    source.write_bytes(data.replace(b"fact 7 ", b"fact 8 "))
+    with closing(salvage(source, tmp_path / "salvaged", clock_us, created)) as salvaged:
+        found = noted(source)
+        assert found is not None and salvaged.damage is not None
+        assert found.message.startswith("The log of this project is damaged")
+
+
 def test_who_reads_the_note_of_a_damage_reads_all_of_it(tmp_path: Path) -> None:
     mark(tmp_path / LOG_FILE, [Damage(7, "cut")])
     with (tmp_path / f"{LOG_FILE}{DAMAGED}").open() as note:
@@ -641,6 +658,19 @@ def test_a_log_that_is_cut_under_a_server_does_not_end_it(tmp_path: Path) -> Non
     assert memlog("verify").code == 1
 
 
+def test_a_log_in_which_lmdb_met_damage_is_not_read_by_it_again(tmp_path: Path) -> None:
+    """It might end the process at the next page."""
+    store = Store(tmp_path)
+    store.create("default")
+    project = store.project("default")
+    with pytest.raises(StorageError), project.read():
+        raise lmdb.CorruptedError("mdb_get")
+    with pytest.raises(StorageError):
+        project.head()
+    assert store.project("default") is not project
+    store.close()
+
+
 def test_a_file_that_grows_while_another_thread_looks_is_not_taken_for_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -791,6 +821,23 @@ def test_a_log_that_verify_found_damaged_is_read_and_written_to_no_more(tmp_path
         assert memlog("restore", tmp_path / "backup", "--replace").code == 0
         server("store_memory", content="a new fact")
     assert memlog("verify").code == 0
+
+
+def test_what_is_whole_of_a_damaged_log_is_read_where_its_state_is_to_be_evolved_anew(
+    tmp_path: Path,
+) -> None:
+    """By a newer memlog, which meets the damage at that."""
+    holding_lines(tmp_path)
+    log = next((tmp_path / "data").rglob(LOG_FILE))
+    with closing(Environment(log, ("meta",))) as environment:
+        meta = environment.databases["meta"]
+        version = (STATE_VERSION - 1).to_bytes(2, "big")
+        environment.write(lambda transaction: transaction.put(VERSION_KEY, version, db=meta))
+    log.write_bytes(log.read_bytes().replace(b"was a banker", b"was a bunker"))
+    with client_on(tmp_path / "data") as client:
+        told = client("read_graph")
+        assert [each["name"] for each in told["entities"]] == ["Jon", "東京 🙂", "Mia"]
+        assert "position 3: its content does not match" in told["notice"]
 
 
 def test_a_log_is_not_called_whole_where_what_is_damaged_is_told_by_the_rest_of_it(

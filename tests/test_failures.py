@@ -27,8 +27,11 @@ from filelock import FileLock
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR
 
+from memlog.commands import CreateEntities, NewEntity, StoreMemory
+from memlog.context import Context
 from memlog.errors import StorageError
 from memlog.projects.purging import Target
+from memlog.projects.store import Store
 from memlog.storage import environment, gates
 from memlog.storage.environment import Environment
 from memlog.storage.errors import storage_error
@@ -38,6 +41,7 @@ from server import service
 from server.refusals import refusing
 from tests.embedder_by_hash import opened_by_hash
 from tests.idle_follower import Idle
+from tests.served import run_memlog
 from tests.service import Client, Refused, client_on
 from tests.simulated_faults import Fault, Faults, installed
 
@@ -615,6 +619,29 @@ def test_a_log_that_another_process_moves_after_a_commit_failed_is_not_taken_for
         elsewhere.rename(project.folder)
         client("create_entities", entities=[entity("after")])
         assert set(names(client("read_graph"))) == {"before", "after"}
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="handles by number: Linux only")
+def test_a_log_that_another_process_erased_from_after_a_commit_failed_is_opened_as_another(
+    tmp_path: Path,
+) -> None:
+    """What was derived from the one before is void."""
+    with closing(Store(tmp_path)) as store:
+        store.create("default")
+        project = store.project("default")
+        command = CreateEntities(entities=[NewEntity(name="before", entity_type="thing")])
+        project.execute(command, Context(), lambda _: None)
+        with (
+            no_room_for_what_ends_a_commit(project.folder / "log.mdb"),
+            pytest.raises(StorageError),
+        ):
+            project.execute(StoreMemory(content="lost"), Context(), lambda _: None)
+        purged = run_memlog("purge", "default", "--entity", "before", "--yes", data_dir=tmp_path)
+        assert purged.returncode == 0, purged.stderr
+        with pytest.raises(StorageError):
+            project.head()
+        assert project.replaced
+        assert store.project("default").generation == 1
 
 
 HANDLES_MAX = 8
