@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import get_args
 from unittest.mock import patch
 
 import msgspec
@@ -20,6 +21,7 @@ from memlog.codec import CHAIN_END, ERASED, GENESIS, MENDED, WRITTEN, Entry
 from memlog.commands import (
     AddObservations,
     AnyCommand,
+    ArchiveProject,
     Command,
     CreateEntities,
     CreateMemory,
@@ -35,9 +37,14 @@ from memlog.commands import (
     NewRelation,
     ObservationDeletion,
     RenameEntity,
+    RestoreProject,
+    SavedEntity,
+    SavedRelation,
+    SaveMemory,
     StoreMemory,
     SupersedeMemory,
     Undo,
+    UpdateObservation,
 )
 from memlog.context import Context
 from memlog.copies import chronicle
@@ -156,6 +163,54 @@ def test_the_tables_tell_what_every_entry_said_but_an_undo(moves: Moves) -> None
             assert isinstance(told.event, EntityRated | EntityTypeChanged)
         else:
             assert told.event == entry.event
+
+
+OF_EACH_KIND: tuple[AnyCommand, ...] = (
+    CreateEntities(
+        entities=[
+            NewEntity(name=name, entity_type="thing", observations=["is new"])
+            for name in ("X", "Y")
+        ]
+    ),
+    SaveMemory(
+        entities=[
+            SavedEntity(
+                name="Jon",
+                entity_type="person",
+                observations=["is loved"],
+                relations=[SavedRelation(target_entity="Gina", relation_type="knows")],
+                importance=0.9,
+            )
+        ]
+    ),
+    UpdateObservation(entity_name="Jon", observation="is loved", new_content="was loved"),
+    DeleteObservations(
+        deletions=[ObservationDeletion(entity_name="Jon", observations=["was loved"])]
+    ),
+    DeleteRelations(relations=[Edge(source="Jon", target="Gina", relation_type="knows")]),
+    RenameEntity(name="Jon", new_name="John", new_type="human"),
+    MergeEntities(names=["Gina", "X"], into="John"),
+    DeleteEntities(entity_names=["Y"]),
+    StoreMemory(content="likes tea"),
+    StoreMemory(content="likes coffee"),
+    CreateMemory(memory_type="note", content="a note", source="here", confidence=1.0, tags=["a"]),
+    CreateMemory(memory_type="note", content="a note", source="here", confidence=1.0, tags=["b"]),
+    SupersedeMemory(old_memory_id="0", new_memory_id="1"),
+    ForgetMemory(id="2"),
+)
+
+
+def test_the_tables_tell_of_every_kind_of_event_but_an_undo() -> None:
+    """Of which the histories drawn above have some seldom."""
+    with world() as made:
+        for wanted in OF_EACH_KIND:
+            made.do(wanted, "one")
+        for life in (ArchiveProject(name="world"), RestoreProject(name="world")):
+            made.project.execute(life, Context(), lambda _: None)
+        history = read_back(made.project)
+    told = [retold(entry.position, history.tables) for entry in history.entries]
+    assert [each and each.event for each in told] == [entry.event for entry in history.entries]
+    assert {type(entry.event) for entry in history.entries} == {*get_args(Event)} - {CommandUndone}
 
 
 @settings(max_examples=60)
