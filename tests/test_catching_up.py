@@ -14,7 +14,7 @@ from filelock import FileLock
 
 from memlog.commands import CreateEntities, DeleteEntities, NewEntity
 from memlog.context import Context
-from memlog.errors import ProjectNotFound
+from memlog.errors import ProjectNotFound, StorageError
 from memlog.projects.project import Project
 from memlog.projects.store import Store
 from memlog.settings import Settings
@@ -96,6 +96,29 @@ def test_between_two_batches_whoever_waits_for_the_index_has_a_turn(
     monkeypatch.setattr(time, "sleep", slept)
     projections.caught_up(name)
     assert turns == [*range(10, project.head(), 10)]
+
+
+def test_an_index_that_another_process_is_at_is_told_as_far_as_it_was_seen(
+    project: Project, projections: Projections
+) -> None:
+    projections.text()
+    with FileLock(project.folder / "text.lock"):
+        assert projections.positions_anew()["text"] == project.head()
+
+
+def test_who_has_a_project_open_that_was_put_away_makes_no_folder_in_its_place(
+    project: Project, projections: Projections
+) -> None:
+    """Of one that was deleted the texts would be on the disk again."""
+    projections.text()
+    seen = project.head()
+    project.execute(DeleteEntities(entity_names=["n4"]), Context(), lambda _: None)
+    away = project.folder.rename(project.folder.with_name("away"))
+    with pytest.raises(StorageError):
+        projections.text()
+    assert projections.positions_anew()["text"] == seen
+    assert not project.folder.exists()
+    away.rename(project.folder)
 
 
 def test_a_batch_ends_where_its_entries_are_large_and_the_index_is_the_same(

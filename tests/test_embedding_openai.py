@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import repeat
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from memlog.errors import EmbeddingError
 from projections.embedding import EmbedderSpec, open_embedder
 from projections.embedding.openai import TEXT_BYTES_MAX, OpenAI
 from projections.embedding.rest import RETRY_SECONDS
+from tests.certificates import certificate_of_its_own
 from tests.endpoint import KEY, Answer, Endpoint, endpoint_up, saying, vectors
 
 
@@ -242,10 +245,14 @@ def test_an_endpoint_that_does_not_answer_in_time_is_asked_again(endpoint: Endpo
     assert len(endpoint.pauses) == 1
 
 
+@pytest.mark.parametrize("scheme", ["http", "https"])
 def test_an_answer_that_comes_byte_by_byte_is_waited_for_no_longer_than_another(
-    endpoint: Endpoint,
+    endpoint: Endpoint, scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    embedder = endpoint.embedder(timeout_seconds=0.5, max_retries=0)
+    if scheme == "https":
+        monkeypatch.setattr(ssl, "_create_default_https_context", ssl._create_unverified_context)
+        speak_tls(endpoint, tmp_path)
+    embedder = endpoint.embedder(timeout_seconds=1.0, max_retries=0)
     over = threading.Event()
 
     def bytes_one_by_one() -> Iterator[bytes]:
@@ -259,6 +266,13 @@ def test_an_answer_that_comes_byte_by_byte_is_waited_for_no_longer_than_another(
     finally:
         over.set()
     assert embedder.dimensions == 3
+
+
+def speak_tls(endpoint: Endpoint, folder: Path) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate_of_its_own(folder))
+    endpoint.socket = context.wrap_socket(endpoint.socket, server_side=True)
+    endpoint.url = endpoint.url.replace("http:", "https:")
 
 
 @pytest.mark.parametrize("head", [b"X-Odd: 1\r\n", b"X-", b"HTTP/1.1 100 Continue\r\n\r\n"])

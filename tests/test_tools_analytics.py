@@ -290,6 +290,12 @@ def test_stats_tell_totals_and_metrics_with_their_targets(tmp_path: Path) -> Non
             observations=[{"entityName": "Draft", "contents": ["x" * 151, "is short"]}],
         )
         client("store_memory", content="User moved to Austin")
+        old, new = (
+            client("store_memory", content=f"User lives in {city}")["created"]["id"]
+            for city in ("Oslo", "Rome")
+        )
+        client("supersede_memory", old_memory_id=old, new_memory_id=new)
+        client("forget_memory", id=new)
     report = json.loads(memlog(tmp_path, "stats", "--json"))
     assert report["totals"] == {
         "entities": 4,
@@ -300,8 +306,8 @@ def test_stats_tell_totals_and_metrics_with_their_targets(tmp_path: Path) -> Non
         "orphaned": 1,
         "threads": 2,
         "memories_active": 1,
-        "memories_superseded": 0,
-        "memories_deleted": 0,
+        "memories_superseded": 1,
+        "memories_deleted": 1,
     }
     measured = {each["name"]: (each["value"], each["met"]) for each in report["metrics"]}
     assert measured == {
@@ -313,7 +319,7 @@ def test_stats_tell_totals_and_metrics_with_their_targets(tmp_path: Path) -> Non
     assert [each["target"] for each in report["metrics"]] == ["100 %", "100 %", "< 10 %", "> 2.0"]
     assert report["threads"] == {"portfolio-update-2026": 3, "other": 1}
     assert report["entity_types"]["Person"] == 1
-    assert report["memory_types"] == {"fact": {"active": 1, "superseded": 0, "deleted": 0}}
+    assert report["memory_types"] == {"fact": {"active": 1, "superseded": 1, "deleted": 1}}
     assert len(report["days"]) == 30
     assert sum(report["days"].values()) == report["position"]
 
