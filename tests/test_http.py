@@ -215,6 +215,19 @@ def test_an_idle_session_ends(tmp_path: Path) -> None:
         assert client.request("tools/list").status == 404
 
 
+def test_a_session_that_only_listens_does_not_end_with_an_idle_one(tmp_path: Path) -> None:
+    with served_http(tmp_path, MEMLOG_HTTP_SESSION_SECONDS="3") as server:
+        client = HttpClient(server, "2025-11-25")
+        client.request("resources/subscribe", uri="mem://recent")
+        with server.connect() as stream:
+            stream.sendall(get_stream(client))
+            assert stream.recv(1_000).startswith(b"HTTP/1.1 200")
+            HttpClient(server, "2025-11-25").request("tools/list")
+            until_told(server, "a session of a client ends")
+            client("store_memory", content="Lives in Boston")
+            assert b"mem://recent" in stream.recv(1_000)
+
+
 def test_without_a_session_a_project_is_named_in_each_call(server: HttpServer) -> None:
     client = HttpClient(server)
     assert "name it in each call" in client("create_project", name="loose")["message"]

@@ -174,6 +174,23 @@ def test_another_active_project_is_another_graph(tmp_path: Path, mode: Mode) -> 
 
 
 @ERAS
+def test_another_active_project_is_another_graph_also_where_it_holds_only_more_memories(
+    tmp_path: Path, mode: Mode
+) -> None:
+    async def scenario() -> None:
+        async with joined(tmp_path, mode) as server:
+            await server.call("create_project", name="notes")
+            for number in range(3):
+                await server.call("store_memory", content=f"note {number}", project="notes")
+            await server.call("create_project", name="shop")
+            async with listening(server, mode, GRAPH) as told:
+                await server.call("switch_project", name="notes")
+                assert await told() == GRAPH
+
+    run(scenario)
+
+
+@ERAS
 def test_after_very_many_writes_everything_counts_as_changed(
     tmp_path: Path, mode: Mode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
