@@ -1,20 +1,16 @@
 """What looks like a credential among the texts that a call is about to store: where, of which kind, never what.
 
-The shapes are those of detect-secrets, of which only the detectors are used that know one service's
-credentials by sight. Left out are those that go by entropy or by words such as "password", which take
-prose for secrets, and those of assignments to one vendor's variables, which cost more than all others
-together (`docs/security.md` has the figures). Nothing is verified, so nothing leaves the machine.
-
-A detector that finds nothing has proved nothing: this catches accidents, not intent.
+Nothing is verified, so nothing leaves the machine. Where nothing is found, nothing is proved: this catches accidents,
+not intent.
 """
 
 from __future__ import annotations
 
-import logging
 import time
+import unicodedata
 from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -22,22 +18,18 @@ from memlog.commands import CreateProject, only_finds
 from memlog.errors import InvalidParameter, LimitExceeded, MemlogError, Problem, refusal
 from memlog.settings import Secrets
 from server.input.diagnosis import Place
-
-if TYPE_CHECKING:
-    from detect_secrets.plugins.base import RegexBasedDetector
+from server.rights.shapes import SHAPES
 
 SECONDS_MAX = 1.0
-"""Of the processor, for the texts of one call: 9 MB of them where each has something to look at. Waiting does not
-count: for the detectors, which the first call imports, or for others who compute."""
+"""Of the processor, for the texts of one call. Waiting for others who compute does not count."""
 
 PIECE_CHARACTERS = 10_000
-PIECE_CHARACTERS_OF_SLOW = 500
 """Longer texts are looked through in pieces that overlap by half, so a credential of half a piece is always seen
-whole. The pattern for JSON Web Tokens takes time in the square of a piece, those of the slow ones ten times more."""
+whole, and that the time is up is seen soon."""
 
 RUN_CHARACTERS_MIN = 16
-_SIGNS = ("://", "eyJ", "_authToken=", "PRIVATE KEY", "PuTTY-User-Key-File")
-"""What every shape has: so long a run without a space, one of these signs, or, in any case, that of Slack's."""
+_SIGNS = ("://", "private key", "putty-user-key-file", "xox")
+"""What every shape has: so long a run without a space, or one of these signs."""
 
 PATHS_MAX = 10
 
@@ -170,83 +162,44 @@ def _stored(cls: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
 def kinds(text: str, until: float = float("inf")) -> list[str]:
     """As what `text` would be a credential, in words. Raises as `look`."""
     found: list[str] = []
+    text = plain(text)
     if not may_hold(text):
         return found
-    for detector, characters in detectors():
-        for piece in _pieces(text, characters):
+    small = text.lower()
+    for shape in SHAPES:
+        if shape.kind in found or not any(sign in small for sign in shape.signs):
+            continue
+        for piece in _pieces(text):
             if time.thread_time() >= until:
                 raise LimitExceeded(
                     f"It would take more than {SECONDS_MAX:g} s to look for credentials in this request",
                     suggestion="Send it in several smaller requests.",
                 )
-            if next(detector.analyze_string(piece), None) is not None:
-                found.append(detector.secret_type)
+            if shape.found_in(piece):
+                found.append(shape.kind)
                 break
     return found
 
 
 def may_hold(text: str) -> bool:
-    """False where no detector can find anything, as in almost all prose, told in a tenth of their time."""
-    return (
-        max(map(len, text.split()), default=0) >= RUN_CHARACTERS_MIN
-        or any(sign in text for sign in _SIGNS)
-        or "xox" in text.lower()
+    """False where no shape can be found, as in almost all prose, told in a tenth of the time."""
+    if max(map(len, text.split()), default=0) >= RUN_CHARACTERS_MIN:
+        return True
+    small = text.lower()
+    return any(sign in small for sign in _SIGNS)
+
+
+def plain(text: str) -> str:
+    """The text without signs that nobody sees, and with wide letters as those of ASCII: what is copied from a page, a
+    chat or a slide may hold both."""
+    if text.isascii():
+        return text
+    return "".join(
+        each for each in unicodedata.normalize("NFKC", text) if unicodedata.category(each) != "Cf"
     )
 
 
-def _pieces(text: str, characters: int) -> Iterator[str]:
-    step = characters // 2
+def _pieces(text: str) -> Iterator[str]:
+    step = PIECE_CHARACTERS // 2
     for start in range(0, max(len(text) - step, 1), step):
-        yield text[start : start + characters]
-
-
-@cache
-def detectors() -> tuple[tuple[RegexBasedDetector, int], ...]:
-    """Each detector, and in pieces of how many characters it is given a text.
-
-    The first call imports them, some 60 ms: after the first answer, or with the first write if that comes sooner.
-    """
-    from detect_secrets.plugins.aws import AWSKeyDetector
-    from detect_secrets.plugins.azure_storage_key import AzureStorageKeyDetector
-    from detect_secrets.plugins.basic_auth import BasicAuthDetector
-    from detect_secrets.plugins.discord import DiscordBotTokenDetector
-    from detect_secrets.plugins.github_token import GitHubTokenDetector
-    from detect_secrets.plugins.gitlab_token import GitLabTokenDetector
-    from detect_secrets.plugins.jwt import JwtTokenDetector
-    from detect_secrets.plugins.mailchimp import MailchimpDetector
-    from detect_secrets.plugins.npm import NpmDetector
-    from detect_secrets.plugins.openai import OpenAIDetector
-    from detect_secrets.plugins.private_key import PrivateKeyDetector
-    from detect_secrets.plugins.pypi_token import PypiTokenDetector
-    from detect_secrets.plugins.sendgrid import SendGridDetector
-    from detect_secrets.plugins.slack import SlackDetector
-    from detect_secrets.plugins.square_oauth import SquareOAuthDetector
-    from detect_secrets.plugins.stripe import StripeDetector
-    from detect_secrets.plugins.telegram_token import TelegramBotTokenDetector
-    from detect_secrets.plugins.twilio import TwilioKeyDetector
-
-    logging.captureWarnings(False)  # which its own log turns on for the whole process
-
-    usual = (
-        AWSKeyDetector(),
-        AzureStorageKeyDetector(),
-        BasicAuthDetector(),
-        DiscordBotTokenDetector(),
-        GitHubTokenDetector(),
-        GitLabTokenDetector(),
-        JwtTokenDetector(),
-        MailchimpDetector(),
-        PrivateKeyDetector(),
-        PypiTokenDetector(),
-        SendGridDetector(),
-        SlackDetector(),
-        SquareOAuthDetector(),
-        StripeDetector(),
-        TelegramBotTokenDetector(),
-        TwilioKeyDetector(),
-    )
-    slow = (NpmDetector(), OpenAIDetector())
-    return (
-        *((each, PIECE_CHARACTERS) for each in usual),
-        *((each, PIECE_CHARACTERS_OF_SLOW) for each in slow),
-    )
+        yield text[start : start + PIECE_CHARACTERS]

@@ -1,0 +1,235 @@
+"""The shapes of credentials that are known by sight, each a row. What is done with them is left to `credentials`.
+
+The shapes are those that their makers tell of, or that detect-secrets and gitleaks look for. Each begins at the start
+of a word or with letters that are rare, so that none takes more than linear time.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import NamedTuple
+
+# Not `\b` and `\w`, which take letters of all scripts for one word: a key may stand within Chinese.
+_START = r"(?<![A-Za-z0-9_-])"
+_END = r"(?![A-Za-z0-9_-])"
+
+
+class Shape(NamedTuple):
+    """A credential of a kind: `signs`, in small letters, one of which is in every match, and the pattern."""
+
+    kind: str
+    signs: tuple[str, ...]
+    pattern: str
+
+    def found_in(self, text: str) -> bool:
+        """Whether a part of `text` has this shape and is more than a placeholder."""
+        return any(not _is_placeholder(each) for each in _compiled(self.pattern).finditer(text))
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """When a text has its sign: all of them at once would keep the first write waiting."""
+    return re.compile(pattern)
+
+
+SHAPES = (
+    # clouds
+    Shape(
+        "AWS Access Key",
+        (
+            "akia",
+            "asia",
+            "abia",
+            "acca",
+        ),  # Not within letters of the same kind, as of a protein or of DNA.
+        r"(?<![0-9A-Z])(?:ABIA|ACCA|AKIA|ASIA)[0-9A-Z]{16}(?![0-9A-Z])",
+    ),
+    Shape(
+        "AWS Access Key",
+        ("aws",),
+        r"(?ai:aws.{0,40}?(?:key|token|secret).{0,20}?)[\s\"'=:`(](?P<drawn>[A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])",
+    ),
+    Shape("AWS Bedrock Key", ("absk",), r"ABSK[A-Za-z0-9+/]{60,}"),
+    Shape(
+        "Azure Client Secret", ("q~",), _START + r"[A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_~.-]{31,34}"
+    ),
+    Shape("Azure DevOps Token", ("azdo",), _START + r"[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}" + _END),
+    Shape(
+        "Azure Storage Account access key",
+        ("accountkey=", "sharedaccesskey="),
+        r"(?:AccountKey=[A-Za-z0-9+/]{86}|SharedAccessKey=[A-Za-z0-9+/]{43})=",
+    ),
+    Shape("Azure Shared Access Signature", ("sig=",), r"[?&]sig=[A-Za-z0-9%+/]{43,90}"),
+    Shape("Cloudflare Key", ("v1.0-",), _START + r"v1\.0-[0-9a-f]{24}-[0-9a-f]{146}"),
+    Shape("DigitalOcean Token", ("_v1_",), r"do[opr]_v1_[0-9a-f]{64}"),
+    Shape("Fly.io Token", ("fm2_",), r"fm2_[A-Za-z0-9+/]{60,}"),
+    Shape("Google API Key", ("aiza",), _START + r"AIza[A-Za-z0-9_-]{35}" + _END),
+    Shape("Google OAuth Secret", ("gocspx-",), r"GOCSPX-[A-Za-z0-9_-]{28}"),
+    Shape("Google OAuth Token", ("ya29.",), _START + r"ya29\.[A-Za-z0-9_-]{30,}"),
+    Shape("Heroku Key", ("hrku-",), r"HRKU-[A-Za-z0-9_-]{36,}"),
+    Shape("Netlify Token", ("nfp_",), _START + r"nfp_[A-Za-z0-9]{36}" + _END),
+    Shape("PlanetScale Password", ("pscale_",), r"pscale_(?:pw|tkn|oauth)_[A-Za-z0-9_.=-]{32,64}"),
+    Shape(
+        "Supabase Key",
+        ("sbp_", "sb_secret_"),
+        _START + r"(?:sbp_[0-9a-f]{40}|sb_secret_[A-Za-z0-9_-]{30,})",
+    ),
+    Shape(
+        "Terraform Token",
+        (".atlasv1.",),
+        _START + r"[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_-]{60,70}",
+    ),
+    # code, packages and what builds them
+    Shape(
+        "Atlassian Token",
+        ("atatt3", "atctt3", "atbb"),
+        r"AT[AC]TT3[A-Za-z0-9_=-]{100,}|ATBB[A-Za-z0-9]{32}",
+    ),
+    Shape("Crates.io Token", ("cio",), _START + r"cio[A-Za-z0-9]{32}" + _END),
+    Shape("Databricks Token", ("dapi",), _START + r"dapi[0-9a-f]{32}"),
+    Shape("Docker Token", ("dckr_",), r"dckr_(?:pat|oat)_[A-Za-z0-9_-]{27,}"),
+    Shape(
+        "Doppler Token",
+        ("dp.",),
+        _START + r"dp\.(?:pt|st|ct|sa|scim|audit)\.(?:[a-z0-9_-]{2,35}\.)?[A-Za-z0-9]{40,44}",
+    ),
+    Shape("GitHub Token", ("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), r"gh[pousr]_[A-Za-z0-9_]{36}"),
+    Shape("GitHub Token", ("github_pat_",), r"github_pat_[A-Za-z0-9]{22}_[A-Za-z0-9]{59}"),
+    Shape(
+        "GitLab Token",
+        (
+            "glpat-",
+            "gldt-",
+            "glft-",
+            "glsoat-",
+            "glrt-",
+            "glcbt-",
+            "glimt-",
+            "glptt-",
+            "glagent-",
+            "gloas-",
+            "gr1348941",
+        ),
+        r"(?:gl(?:pat|dt|ft|soat|rt|cbt|imt|ptt|agent|oas)-|GR1348941)[A-Za-z0-9_-]{20}",
+    ),
+    Shape(
+        "Grafana Token",
+        ("glsa_", "glc_"),
+        r"glsa_[A-Za-z0-9]{32}_[0-9A-Fa-f]{8}|glc_eyJ[A-Za-z0-9+/]{60,}",
+    ),
+    Shape("Linear Key", ("lin_",), _START + r"lin_(?:api|oauth)_[A-Za-z0-9]{40,64}"),
+    Shape("New Relic Key", ("nrak-",), r"NRAK-[A-Z0-9]{27}"),
+    Shape("NPM tokens", ("npm_",), _START + r"npm_[A-Za-z0-9]{36}" + _END),
+    Shape("NPM tokens", (":_authtoken=",), r":_authToken=\s{0,9}[A-Za-z0-9_-]{30}"),
+    Shape("NuGet Key", ("oy2",), _START + r"oy2[a-z0-9]{43}" + _END),
+    Shape("Postman Key", ("pmak-",), r"PMAK-[0-9a-f]{24}-[0-9a-f]{34}"),
+    Shape("PyPI Token", ("pypi-age",), r"pypi-AgE[A-Za-z0-9_-]{80,}"),
+    Shape("RubyGems Key", ("rubygems_",), r"rubygems_[0-9a-f]{48}"),
+    Shape("Sentry Token", ("sntry",), r"sntryu_[0-9a-f]{64}|sntrys_eyJ[A-Za-z0-9+/=_]{60,}"),
+    Shape("Vault Token", ("hvs.", "hvb.", "hvr."), _START + r"hv[sbr]\.[A-Za-z0-9_-]{24,}"),
+    # models
+    Shape("Anthropic Key", ("sk-ant-",), r"sk-ant-[a-z0-9]{3,12}-[A-Za-z0-9_-]{80}"),
+    Shape("Groq Key", ("gsk_",), _START + r"gsk_[A-Za-z0-9]{52}"),
+    Shape(
+        "Hugging Face Token", ("hf_", "api_org_"), _START + r"(?:hf|api_org)_[A-Za-z0-9]{34}" + _END
+    ),
+    Shape("LangSmith Key", ("lsv2_",), r"lsv2_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}"),
+    Shape(
+        "OpenAI Token", ("t3blbkfj",), _START + r"sk-[A-Za-z0-9_-]{20,200}T3BlbkFJ[A-Za-z0-9_-]{20}"
+    ),
+    Shape("OpenRouter Key", ("sk-or-v1-",), r"sk-or-v1-[0-9a-f]{64}"),
+    Shape("Perplexity Key", ("pplx-",), _START + r"pplx-[A-Za-z0-9]{48}"),
+    Shape("Pinecone Key", ("pcsk_",), r"pcsk_[A-Za-z0-9]{4,8}_[A-Za-z0-9]{50,}"),
+    Shape("Replicate Token", ("r8_",), _START + r"r8_[A-Za-z0-9]{37}" + _END),
+    Shape("Secret Key", ("sk-",), _START + r"sk-[0-9a-f]{32}" + _END),
+    Shape("Tavily Key", ("tvly-",), _START + r"tvly-(?:dev-|prod-)?[A-Za-z0-9]{32}"),
+    Shape("xAI Key", ("xai-",), _START + r"xai-[A-Za-z0-9]{80}"),
+    # messages and mail
+    Shape(
+        "Discord Bot Token",
+        (".",),
+        _START + r"[MNO][A-Za-z0-9_-]{23,25}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27}",
+    ),
+    Shape("Discord Webhook", ("/api/webhooks/",), r"/api/webhooks/[0-9]{17,20}/[A-Za-z0-9_-]{60}"),
+    Shape("Mailchimp Access Key", ("-us",), _START + r"[0-9a-f]{32}-us[0-9]{1,2}" + _END),
+    Shape("Mailgun Key", ("key-",), _START + r"key-[0-9a-f]{32}" + _END),
+    Shape("SendGrid API Key", ("sg.",), _START + r"SG\.[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43}"),
+    Shape(
+        "Slack Token",
+        ("xox", "xapp-"),
+        r"(?ai:xox[abposr]-(?:[0-9]{1,20}-){1,5}[a-z0-9]{6}|xox[ce]-[a-z0-9.-]{30}|xoxd-[a-z0-9%+/]{30}"
+        r"|xapp-[0-9]-[a-z0-9]{8,16}-[0-9]{8,16}-[a-z0-9]{32})",
+    ),
+    Shape(
+        "Slack Token",
+        ("hooks.slack.com",),
+        r"(?ai:hooks\.slack\.com/(?:services|workflows|triggers)/[^\s/]{8,64}/[^\s/]{8,64}/\w{12})",
+    ),
+    Shape("Teams Webhook", ("/incomingwebhook/",), r"/IncomingWebhook/[0-9a-f]{32}/"),
+    Shape("Telegram Bot Token", (":",), r"(?<![0-9])[0-9]{8,10}:[A-Za-z0-9_-]{35}" + _END),
+    Shape("Twilio API Key", ("sk", "ac"), _START + r"(?:AC|SK)[0-9a-f]{32}" + _END),
+    # money, tables, designs
+    Shape("Airtable Token", ("pat",), _START + r"pat[A-Za-z0-9]{14}\.[0-9a-f]{64}"),
+    Shape("Figma Token", ("figd_", "figor_", "figou_"), r"fig(?:d|or|ou)_[A-Za-z0-9_-]{40}"),
+    Shape("Notion Token", ("ntn_",), _START + r"ntn_[0-9]{11}[A-Za-z0-9]{35}"),
+    Shape("Notion Token", ("secret_",), _START + r"secret_[A-Za-z0-9]{43}" + _END),
+    Shape("Shopify Token", ("shp",), r"shp(?:at|ca|pa|ss|ua|tka)_[0-9a-fA-F]{32}"),
+    Shape(
+        "Square OAuth Secret",
+        ("sq0csp-", "sq0atp-", "eaaa"),
+        r"sq0(?:csp-[A-Za-z0-9_-]{43}|atp-[A-Za-z0-9_-]{22})|(?<![A-Za-z0-9_+/-])EAAA[A-Za-z0-9_-]{60}"
+        + _END,
+    ),
+    Shape(
+        "Stripe Access Key", ("k_live_", "k_test_"), _START + r"[rs]k_(?:live|test)_[A-Za-z0-9]{24}"
+    ),
+    Shape("Stripe Webhook Secret", ("whsec_",), r"whsec_[A-Za-z0-9+/]{32}"),
+    # of nobody's in particular
+    Shape("1Password Token", ("ops_eyj",), r"ops_eyJ[A-Za-z0-9_-]{60}"),
+    Shape("Age Secret Key", ("age-secret-key-1",), r"AGE-SECRET-KEY-1[0-9A-Z]{58}"),
+    Shape(
+        "Basic Auth Credentials",
+        ("://",),
+        r"""://[^\s:/?#@<>{}"'`]{0,200}:(?P<password>[^\s/?#@"'`]{1,200})@""",
+    ),
+    Shape(
+        "JSON Web Token",
+        ("eyj",),
+        _START + r"eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10}",
+    ),
+    Shape(
+        "Private Key",
+        ("begin", "putty-user-key-file"),
+        # With a line of the key: its first line is what everybody names it by.
+        r"BEGIN (?:[A-Z0-9]{1,9} ){0,2}PRIVATE KEY(?: BLOCK)?-----(?:\s|\\[nr]){1,9}[A-Za-z0-9+/]{4}"
+        r"|PuTTY-User-Key-File-[23]:",
+    ),
+    Shape(
+        "Private Key",
+        ("ls0tls1crudjti",),
+        r"LS0tLS1CRUdJTi[A-Za-z0-9+/]{0,20}(?:UFJJVkFURS|BSSVZBVE|QUklWQVRF)",
+    ),
+)
+
+
+_STANDS_FOR_ONE = re.compile(r"(\S)\1{7}|EXAMPLE|(?i:abcdefghij)")
+"""Eight times the same sign, the word in the keys of AWS's documentation, the alphabet: nobody drew these by lot."""
+
+_NO_PASSWORD = re.compile(
+    r"[$<{].*|%[({].*|\W+|x+|(?:your|my|the)?[-_]?(?:pass(?:word|wd)?|pw|pwd|secret|token|guest)|changeme",
+    re.I,
+)
+"""A name that something else puts a password for, or one that says what it is."""
+
+_DIGEST = re.compile(r"[0-9a-f]{40}")
+"""As that of a commit."""
+
+
+def _is_placeholder(match: re.Match[str]) -> bool:
+    parts = match.groupdict()
+    if _NO_PASSWORD.fullmatch(parts.get("password") or "drawn by lot"):
+        return True
+    if _DIGEST.fullmatch(parts.get("drawn") or ""):
+        return True
+    return _STANDS_FOR_ONE.search(match[0]) is not None
