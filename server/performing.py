@@ -78,7 +78,7 @@ def perform(tool: Tool, call: Call, arguments: Mapping[str, Any] | None) -> Answ
     decoded: msgspec.Struct | None = None
     try:
         decoded = decode(arguments, tool.arguments)
-        warning = (
+        doubt = (
             judge(decoded, call.service.settings.secrets, call.origin.command_id)
             if tool.writes
             else None
@@ -96,6 +96,7 @@ def perform(tool: Tool, call: Call, arguments: Mapping[str, Any] | None) -> Answ
         damage = None if damaged else call.damage
         more = () if damage is None else (damage.message,)  # what is not found may be what was lost
         return Answer(failure, failure, more, outcome=error.code)
+    warning = None if doubt is None else doubt.said(stored=call.wrote)
     return _succeeded(tool, result, warning, call.damage)
 
 

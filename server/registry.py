@@ -71,6 +71,8 @@ class Call(msgspec.Struct):
     """The project it works in, once that is known."""
     project: str = ""
     """The name of that project."""
+    wrote: bool = True
+    """False once it is known that its command changed nothing."""
 
     @property
     def service(self) -> Service:
@@ -95,7 +97,12 @@ class Call(msgspec.Struct):
     ) -> Returned:
         """Makes `command` true. With a command id of the client's, a retry gives the stored answer."""
         if self.origin.command_id is None:
-            return self.service.execute(opened, command, answer, self.origin)
+
+            def noted(outcome: Outcome) -> Returned:
+                self.wrote = bool(outcome.entries)
+                return answer(outcome)
+
+            return self.service.execute(opened, command, noted, self.origin)
         stored = self.service.execute(
             opened, command, lambda outcome: msgspec.to_builtins(answer(outcome)), self.origin
         )

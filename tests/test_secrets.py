@@ -316,7 +316,7 @@ def test_by_default_it_is_stored_with_a_warning_that_names_place_and_kind(client
     )
     (warning,) = answer["warnings"]
     assert "entities[0].observations[1] (AWS Access Key)" in warning
-    assert "memlog purge" in warning
+    assert "memlog purge PROJECT --entity NAME" in warning
     assert "MEMLOG_SECRETS=reject" in warning
     assert AWS not in warning
     assert answer["entities"][0]["observations"] == ["ok", f"key {AWS}"]
@@ -351,6 +351,38 @@ def test_a_warning_joins_those_that_the_tool_gives_itself(client: Client) -> Non
     warnings = client("create_relations", relations=[edge])["warnings"]
     assert [GITHUB in each for each in warnings] == [False] * 3
     assert "relations[0].relationType (GitHub Token)" in warnings[-1]
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("delete_entities", {"entityNames": ["nobody"], "threadId": GITHUB}),
+        (
+            "delete_relations",
+            {
+                "relations": [{"from": "Jon", "to": "nobody", "relationType": "knows"}],
+                "threadId": GITHUB,
+            },
+        ),
+        (
+            "create_entities",
+            {
+                "entities": [{"name": "Jon", "entityType": "person", "observations": [GITHUB]}],
+                "ifExists": "skip",
+            },
+        ),
+    ],
+)
+def test_where_nothing_changed_nobody_says_that_it_was_stored(
+    client: Client, tool: str, arguments: dict[str, Any]
+) -> None:
+    client("create_entities", entities=[{"name": "Jon", "entityType": "person"}])
+    before = positions(client)
+    (warning,) = client(tool, arguments)["warnings"]
+    assert warning.startswith("This looks like a credential: ")
+    assert "(GitHub Token). This call stored nothing." in warning
+    assert "Stored" not in warning and "purge" not in warning
+    assert positions(client) == before
 
 
 def test_a_retry_of_a_command_is_warned_of_again(client: Client) -> None:
@@ -492,7 +524,8 @@ def test_every_tool_that_stores_texts_is_tried_above() -> None:
 
 def test_what_would_take_too_long_is_refused_or_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(credentials, "SECONDS_MAX", 0.0)
-    assert "Not all of it" in (judge({"a": AWS}, "warn") or "")
+    doubt = judge({"a": AWS}, "warn")
+    assert doubt is not None and "Not all of it" in doubt.said()
     with pytest.raises(LimitExceeded):
         judge({"a": AWS}, "reject")
     assert judge({"a": AWS}, "off") is None

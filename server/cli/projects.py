@@ -114,11 +114,11 @@ def create(settings: Settings, name: str, description: str) -> ProjectRow:
     Example: memlog projects create my-app --description "The shop's front end"
     """
     wanted = decode({"name": name, "description": description}, CreateProject)
-    warning = judge(wanted, settings.secrets)
+    doubt = judge(wanted, settings.secrets)
     with store_of(settings) as store:
         row = store.create(wanted.name, wanted.description)
-    if warning:
-        say(f"Warning: {warning}", err=True)
+    if doubt:
+        say(f"Warning: {doubt.said()}", err=True)
     return row
 
 

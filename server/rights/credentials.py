@@ -38,7 +38,8 @@ _REMEDY = (
 )
 
 _ERASING = (
-    "Deleting keeps it in the history: only `memlog purge` erases the entity or memory for good."
+    "Deleting keeps it in the history: only `memlog purge PROJECT --entity NAME` (or `--memory ID`) erases it for "
+    "good, with all of the entity or memory."
 )
 _ERASING_PROJECT = (
     "Archiving keeps it: only deleting the project (`memlog projects delete`) erases it for good."
@@ -55,8 +56,37 @@ class Finding(NamedTuple):
         return f"{self.path} ({self.kind})"
 
 
-def judge(arguments: Any, secrets: Secrets, command_id: str | None = None) -> str | None:
-    """What to tell the caller of a tool that writes: None, or a warning that names places and kinds.
+class Doubt(NamedTuple):
+    """What to tell the caller of a tool that writes, in places and kinds."""
+
+    found: list[Finding]
+    unfinished: bool
+    of_project: bool
+
+    def said(self, *, stored: bool = True) -> str:
+        """As a warning; `stored`, where the call wrote anything at all."""
+        told = []
+        if self.found:
+            places = ", ".join(map(str, self.found[:PATHS_MAX]))
+            more = len(self.found) - PATHS_MAX
+            if more > 0:
+                places += f" and {more} more"
+            erasing = _ERASING_PROJECT if self.of_project else _ERASING
+            told += [
+                f"Stored, though it looks like a credential: {places}. Tell the user. {erasing}"
+                if stored
+                else f"This looks like a credential: {places}. This call stored nothing. Tell the user.",
+                "MEMLOG_SECRETS=reject makes the server refuse such texts.",
+            ]
+        if self.unfinished:
+            told.append(
+                "Not all of it was looked through for credentials: it would have taken long."
+            )
+        return " ".join(told)
+
+
+def judge(arguments: Any, secrets: Secrets, command_id: str | None = None) -> Doubt | None:
+    """What there is to warn of, or None.
 
     Raises InvalidParameter with every place where such texts are refused, and LimitExceeded where it would take
     longer than SECONDS_MAX to look for them. No error and no warning holds any of the text.
@@ -76,8 +106,8 @@ def judge(arguments: Any, secrets: Secrets, command_id: str | None = None) -> st
         unfinished = True
     if found and secrets == "reject":
         raise _refused(found)
-    erasing = _ERASING_PROJECT if isinstance(arguments, CreateProject) else _ERASING
-    return _warning(found, unfinished, erasing) if found or unfinished else None
+    of_project = isinstance(arguments, CreateProject)
+    return Doubt(found, unfinished, of_project) if found or unfinished else None
 
 
 def judge_lines(lines: Iterable[tuple[str, bytes]], secrets: Secrets) -> list[Finding]:
@@ -105,20 +135,6 @@ def _refused(found: list[Finding]) -> MemlogError:
         for path, kind in found
     )
     return refusal([(InvalidParameter, each) for each in problems])
-
-
-def _warning(found: list[Finding], unfinished: bool, erasing: str) -> str:
-    said = []
-    if found:
-        places = ", ".join(map(str, found[:PATHS_MAX]))
-        more = f" and {len(found) - PATHS_MAX} more" if len(found) > PATHS_MAX else ""
-        said.append(
-            f"Stored, though it looks like a credential: {places}{more}. Tell the user. {erasing} "
-            "MEMLOG_SECRETS=reject makes the server refuse such texts."
-        )
-    if unfinished:
-        said.append("Not all of it was looked through for credentials: it would have taken long.")
-    return " ".join(said)
 
 
 # -- looking
