@@ -22,8 +22,8 @@ from server.http.logs import log_json_to_stderr
 from server.input.diagnosis import Place
 from server.registry import tools
 from server.rights import credentials
-from server.rights.credentials import judge, judge_lines, kinds, look, may_hold
-from server.rights.shapes import SHAPES, Shape
+from server.rights.credentials import judge, judge_lines, kinds, look, may_hold, plain
+from server.rights.shapes import NAMED, SHAPES, Shape
 from tests.command_line import JON, CommandLine, written
 from tests.http_served import HttpClient, served_http
 from tests.served import Era, served
@@ -45,6 +45,8 @@ PASSWORD = "xyzzy" + "plugh"
 DIGITS = "72819305648201937465"
 HEX = LOWER * 5
 MARK = "T3Blbk" + "FJ"  # what all keys of OpenAI have in their middle
+
+CHOSEN = "kT9w" + "Qz3Lm" + "X2p"
 
 KNOWN = {
     "1Password Token": ["ops_" + "eyJ" + LETTERS],
@@ -123,6 +125,28 @@ KNOWN = {
         ),
     ],
     "OpenRouter Key": ["sk-" + "or-v1-" + HEX[:64]],
+    "Password": [
+        f"password = {CHOSEN}",
+        f'password: "{CHOSEN}!"',
+        f"DB_PASSWORD={CHOSEN}",
+        f"user: jon, pass: {CHOSEN}",
+        f"jon / pw: {CHOSEN}",
+        f"machine api.example.com login jon password {CHOSEN}",
+        f"host=db.example.com user=shop password={CHOSEN}",
+        f"jdbc:postgresql://db.example.com/shop?user=shop&password={CHOSEN}",
+        json.dumps({"user": "shop", "password": CHOSEN}),
+        f"The password is {CHOSEN}",
+        f"The password of the shop's database is {CHOSEN}",
+        f"The Jira password for jon@example.com is {CHOSEN}",
+        f"Das Passwort für den Router lautet {CHOSEN}",
+        f"Le mot de passe de la base est {CHOSEN}",
+        f"La contraseña del servidor es {CHOSEN}",
+        f"A senha do banco é {CHOSEN}",
+        f"Пароль від бази даних: {CHOSEN}",
+        f"数据库的密码是{CHOSEN}",
+        f"パスワードは{CHOSEN}です",
+        f"كلمة المرور هي {CHOSEN}",
+    ],
     "Perplexity Key": ["pplx-" + LETTERS[:48]],
     "Pinecone Key": ["pcsk_" + LETTERS[:6] + "_" + LETTERS[:63]],
     "PlanetScale Password": ["pscale_" + "pw_" + LETTERS[:43]],
@@ -172,6 +196,18 @@ KNOWN = {
         "https://api.example.org/bot" + DIGITS[:9] + ":" + LETTERS[:35] + "/getMe",
     ],
     "Terraform Token": [LETTERS[:14] + ".atlas" + "v1." + LETTERS[:67]],
+    "Token": [
+        f"export TOKEN={LETTERS[:40]}",
+        f"MISTRAL_API_KEY={LETTERS[:32]}",
+        f"DATADOG_API_KEY: {LOWER}",
+        f"apiKey = '{LETTERS[:32]}'",
+        f"X-Api-Key: {LETTERS[:32]}",
+        f"Authorization: Bearer {LETTERS[:40]}",
+        f"Authorization: Basic {encoded({'jon': PASSWORD})}",
+        f"https://example.com/feed?api_key={LOWER}",
+        f"client_secret={LETTERS[:40]}",
+        f"API key for the weather service is {LETTERS[:32]}",
+    ],
     "Twilio API Key": ["SK" + LOWER],
     "Vault Token": ["hvs." + LETTERS],
     "xAI Key": ["xai-" + (LETTERS * 2)[:80]],
@@ -206,6 +242,20 @@ ORDINARY = [
     "mongodb://{user}:{password}@host/db and postgres://${DB_USER}:${DB_PASSWORD}@db/shop",
     "amqp://guest:guest@localhost:5672, mysql://root:***@db/shop, redis://:$REDIS_PASSWORD@cache",
     "-----BEGIN RSA PRIVATE " + "KEY----- is how the file begins",
+    # what is said of them, or done with them
+    "password = PasswordField(_('Password')), token = request.headers['Authorization']",
+    "apiKey: process.env.OPENAI_API_KEY, password: ${{ secrets.DB_PASSWORD }}, TOKEN=$(vault read a)",
+    "DB_PASSWORD=${DB_PASSWORD} and Authorization: Bearer $TOKEN and password: changeme",
+    "password_encryption=scram-sha-256, password_hasher: Argon2PasswordHasher, max_tokens=4096",
+    "Password algorithm: PBKDF2WithHmacSHA256; the password was moved to KeePassXC2",
+    "Password-ProtectedZip2024 is the archive; password: KeePass/Shop/Db2Prod",
+    "--- PASS: TestCreateUser2FA (0.01s), PASS: LoginFlowV2Test3",
+    "The secret's name is shop-db-v2-eu1-prod3, secret: k8s-s3-b2-backup-job1",
+    "Token contract address: 0x52908400098527886E0F7030069857D2E4169EE7",
+    f"nextToken: {LETTERS[:40]} and client token 123e4567-e89b-12d3-a456-426614174000",
+    f"idempotency-key: {LOWER}, primary key: {LOWER}, public key: {LETTERS}",
+    "The password reset flow expires after 15 minutes; the API key lives in 1Password, vault Shop",
+    "Das Passwort steht im Tresor; пароль змінюють кожні 90 днів; 密码至少12位; كلمة المرور محفوظة",
     # what only looks like one
     "GATTACCA" + "ACCATCTCTACCGGTTCGCTTTCACTGGATGG is the primer",
     "MKTAYIAKQRQISFVKSHFSRQAKIALGLIEVQAPILSRVGDGTQD",
@@ -250,20 +300,22 @@ def test_a_credential_is_known_alone_and_within_a_sentence(kind: str, text: str)
 
 
 def test_every_kind_has_its_example() -> None:
-    assert {shape.kind for shape in SHAPES} == set(KNOWN)
+    assert {shape.kind for shape in (*SHAPES, *NAMED)} == set(KNOWN)
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: f"{shape.kind} {shape.signs[0]}")
+@pytest.mark.parametrize(
+    "shape", [*SHAPES, *NAMED], ids=lambda shape: f"{shape.kind} {shape.signs[0]}"
+)
 @given(data=st.data())
 def test_whatever_has_a_credentials_shape_is_looked_at(shape: Shape, data: st.DataObject) -> None:
-    text = data.draw(st.from_regex(shape.pattern))
+    text = plain(data.draw(st.from_regex(shape.pattern)))
     assert any(sign in text.lower() for sign in shape.signs)
     assert may_hold(text)
     assert may_hold(f"Jon says that he uses {text} for the shop.")
 
 
 def test_prose_is_not_looked_at_any_closer() -> None:
-    assert not may_hold("The password of the wifi is on the fridge; ask Gina, who lives next door.")
+    assert not may_hold("The key of the cellar is on the fridge; ask Gina, who lives next door.")
 
 
 @pytest.mark.parametrize("text", ORDINARY)

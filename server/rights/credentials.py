@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from memlog.commands import CreateProject, only_finds
 from memlog.errors import InvalidParameter, LimitExceeded, MemlogError, Problem, refusal
 from memlog.settings import Secrets
 from server.input.diagnosis import Place
-from server.rights.shapes import SHAPES
+from server.rights.shapes import NAMED, PASSWORD_SIGNS, SHAPES, Shape
 
 SECONDS_MAX = 1.0
 """Of the processor, for the texts of one call. Waiting for others who compute does not count."""
@@ -28,7 +28,7 @@ PIECE_CHARACTERS = 10_000
 whole, and that the time is up is seen soon."""
 
 RUN_CHARACTERS_MIN = 16
-_SIGNS = ("://", "private key", "putty-user-key-file", "xox")
+_SIGNS = ("://", "private key", "putty-user-key-file", "xox", *PASSWORD_SIGNS)
 """What every shape has: so long a run without a space, or one of these signs."""
 
 PATHS_MAX = 10
@@ -177,13 +177,17 @@ def _stored(cls: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
 
 def kinds(text: str, until: float = float("inf")) -> list[str]:
     """As what `text` would be a credential, in words. Raises as `look`."""
-    found: list[str] = []
     text = plain(text)
     if not may_hold(text):
-        return found
+        return []
+    return _shaped(text, SHAPES, until) or _shaped(text, NAMED, until)
+
+
+def _shaped(text: str, shapes: Sequence[Shape], until: float) -> list[str]:
+    found: list[str] = []
     small = text.lower()
-    for shape in SHAPES:
-        if shape.kind in found or not any(sign in small for sign in shape.signs):
+    for shape in shapes:
+        if shape.kind in found or not shape.may_be_in(small):
             continue
         for piece in _pieces(text):
             if time.thread_time() >= until:
@@ -191,7 +195,7 @@ def kinds(text: str, until: float = float("inf")) -> list[str]:
                     f"It would take more than {SECONDS_MAX:g} s to look for credentials in this request",
                     suggestion="Send it in several smaller requests.",
                 )
-            if shape.found_in(piece):
+            if shape.may_be_in(piece.lower()) and shape.found_in(piece):
                 found.append(shape.kind)
                 break
     return found

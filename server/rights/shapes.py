@@ -1,4 +1,6 @@
-"""The shapes of credentials that are known by sight, each a row. What is done with them is left to `credentials`.
+"""The shapes of credentials, each a row: those known by sight, and those known by what they are called.
+
+What is done with them is left to `credentials`.
 
 The shapes are those that their makers tell of, or that detect-secrets and gitleaks look for. Each begins at the start
 of a word or with letters that are rare, so that none takes more than linear time.
@@ -21,6 +23,10 @@ class Shape(NamedTuple):
     kind: str
     signs: tuple[str, ...]
     pattern: str
+
+    def may_be_in(self, small: str) -> bool:
+        """False where no part of a text, given in small letters, can have this shape."""
+        return any(sign in small for sign in self.signs)
 
     def found_in(self, text: str) -> bool:
         """Whether a part of `text` has this shape and is more than a placeholder."""
@@ -213,6 +219,50 @@ SHAPES = (
 )
 
 
+# What a password is called, and what may stand between that and the password: `DB_PASSWORD=…`, "the password of the
+# shop's database is …", in the languages of many who write. Words that make it another thing (its hash) end the search.
+PASSWORD_SIGNS = (
+    "pass", "pwd", "pw:", "pw=", "pw ", "pw'", 'pw"', "kennwort", "wachtwoord", "lösenord", "contraseña", "senha",
+    "hasło", "haslo", "heslo", "парол", "密码", "密碼", "パスワード", "비밀번호", "كلمة", "parola", "şifre",
+)  # fmt: skip
+_PASSWORD = (
+    r"passw(?:or[dt]|d)|passphrase|kennwort|wachtwoord|lösenord|mot de passe|contraseña|senha|has[łl]o|heslo|парол[ья]"
+    r"|密[码碼]|パスワード|비밀번호|كلمة (?:المرور|السر)|parola\w?\w?|şifre\w?\w?"
+)
+_PASS = (
+    r"(?<![a-z])(?!(?-i:PASS:\s))(?:pass|pwd|pw(?=[ :='\"]))"  # words that have other meanings, too
+)
+_TOKEN = (
+    r"(?<!next)(?<!next[-_])(?<!page)(?<!page[-_])token|secret|bearer|basic"
+    r"|(?:api|access|auth|private|secret|account|encryption)[-_ ]?key"
+)
+_GIVEN = r"""["'\]]{0,2}\s{0,3}(?::=|=>|[:=])\s{0,3}["'`]?"""
+_OF = (
+    r"for|of|on|to|in|at|für|vo[nm]|zu[rm]|der|des|am|auf|pour|de|du|d[eo]l|della|do|da|par[ae]|en|van|voor"
+    r"|від|от|для|до"
+)
+_TOLD = (
+    rf"""(?:\s(?:{_OF})(?:\s[^\s,;:=!?"']{{0,30}}[^\s.,;:=!?"']){{1,4}}?(?:'s\s\w{{1,20}})?)?"""
+    r"(?:\s{0,2}[:=]|\s[–—-]|\s(?:is|ist|lautet|est|es|è|é|це|это|هي|هو)(?=\s)|\s?(?:是|为|為|は|은|는))"
+    r"""\s{0,2}["'`“«]?"""
+)
+_VALUE = r"[!#-%*+\-./0-9:=?@A-Z\\^_a-z~]"
+
+NAMED = (
+    Shape(
+        "Password",
+        PASSWORD_SIGNS,
+        rf"(?i:(?:{_PASSWORD})(?:{_GIVEN}|{_TOLD}))(?P<chosen>{_VALUE}{{8,200}})"
+        rf"|(?i:(?:{_PASS}){_GIVEN}|(?:{_PASSWORD})\s)(?P<mixed>{_VALUE}{{8,200}})",
+    ),
+    Shape(
+        "Token",
+        ("token", "secret", "key", "bearer", "basic"),
+        rf"(?i:{_TOKEN})(?:(?i:{_GIVEN}|{_TOLD})|\s)(?P<given>{_VALUE}{{16,200}})",
+    ),
+)
+"""Those of which only the name is known that they are given: what looks drawn by lot behind `password` or `token`."""
+
 _STANDS_FOR_ONE = re.compile(r"(\S)\1{7}|EXAMPLE|(?i:abcdefghij)")
 """Eight times the same sign, the word in the keys of AWS's documentation, the alphabet: nobody drew these by lot."""
 
@@ -225,11 +275,51 @@ _NO_PASSWORD = re.compile(
 _DIGEST = re.compile(r"[0-9a-f]{40}")
 """As that of a commit."""
 
+_ELSEWHERE = re.compile(r"[$/~.%@]|0x|(?i:sha|md5)|.*(?:://|\.env|environ)")
+"""How a variable begins, a path, a reference or an address."""
+
+_UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
+
+_TURN = re.compile(r"[A-Za-z](?=[0-9])|[0-9](?=[A-Za-z])")
+
 
 def _is_placeholder(match: re.Match[str]) -> bool:
-    parts = match.groupdict()
-    if _NO_PASSWORD.fullmatch(parts.get("password") or "drawn by lot"):
+    if _STANDS_FOR_ONE.search(match[0]) is not None:
         return True
-    if _DIGEST.fullmatch(parts.get("drawn") or ""):
-        return True
-    return _STANDS_FOR_ONE.search(match[0]) is not None
+    return not all(_JUDGES[name](value) for name, value in match.groupdict().items() if value)
+
+
+def _is_chosen(value: str) -> bool:
+    """Has capital letters, small ones and digits, as most who ask for a password demand: few words have."""
+    return (
+        _ELSEWHERE.match(value) is None
+        and any(map(str.isdigit, value))
+        and any(map(str.islower, value))
+        and any(map(str.isupper, value))
+        and ("/" not in value or _turns(value) >= 3)
+    )
+
+
+def _is_drawn(value: str) -> bool:
+    """Not the id of a row or a request, which has a form of its own, nor a name with dots."""
+    value = value.rstrip(".:?!")
+    return (
+        _ELSEWHERE.match(value) is None
+        and "." not in value
+        and max(map(_turns, re.split("[-_]", value))) >= 4
+        and _UUID.fullmatch(value) is None
+    )
+
+
+def _turns(value: str) -> int:
+    """How often letters and digits take turns: in a name seldom, for they stand in a few heaps there."""
+    return len(_TURN.findall(value))
+
+
+_JUDGES = {
+    "password": lambda value: _NO_PASSWORD.fullmatch(value) is None,
+    "drawn": lambda value: _DIGEST.fullmatch(value) is None,
+    "chosen": _is_chosen,
+    "mixed": lambda value: _is_chosen(value) and _turns(value) >= 3,
+    "given": _is_drawn,
+}
