@@ -256,6 +256,7 @@ ORDINARY = [
     f"idempotency-key: {LOWER}, primary key: {LOWER}, public key: {LETTERS}",
     "The password reset flow expires after 15 minutes; the API key lives in 1Password, vault Shop",
     "Das Passwort steht im Tresor; пароль змінюють кожні 90 днів; 密码至少12位; كلمة المرور محفوظة",
+    "arn:aws:secretsmanager:eu-central-1:123456789012:secret:ShopProd2-a1b2c3 is where it is kept",
     # what only looks like one
     "GATTACCATCTC" + "TACCGGTTCGCTTTCACTGGATGG is the primer",
     "MKTAYIAKQRQISFVKSHFSRQAKIALGL" + "IEVQAPILSRVGDGTQD",

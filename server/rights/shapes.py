@@ -233,7 +233,7 @@ _PASS = (
     r"(?<![a-z])(?!(?-i:PASS:\s))(?:pass|pwd|pw(?=[ :='\"]))"  # words that have other meanings, too
 )
 _TOKEN = (
-    r"(?<!next)(?<!next[-_])(?<!page)(?<!page[-_])token|secret|bearer|basic"
+    r"(?<!next)(?<!next[-_])(?<!page)(?<!page[-_])token|(?<!:)secret|bearer|basic"
     r"|(?:api|access|auth|private|secret|account|encryption)[-_ ]?key"
 )
 _GIVEN = r"""["'\]]{0,2}\s{0,3}(?::=|=>|[:=])\s{0,3}["'`]?"""
