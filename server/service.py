@@ -39,7 +39,7 @@ from server.background import in_background
 from server.following import ENDING_SECONDS, Follower
 from server.opened import Opened
 from server.quiet import Quiet
-from server.rights import credentials
+from server.rights.detectors import detectors
 from server.sweeping import Sweeper
 from server.usage import Usage
 
@@ -216,7 +216,7 @@ class Service:
         if (why := unsafe(self.settings.data_dir)) is not None:
             logger.warning("%s: the data directory. %s", self.settings.data_dir, why)
         if self.settings.secrets != "off" and not self.settings.read_only:
-            credentials.detectors()
+            detectors()
         try:
             if not self.embeddings.switched_off:
                 self.embeddings.get().query_vector("warm")

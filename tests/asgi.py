@@ -15,6 +15,7 @@ from memlog.settings import Settings
 from server.http.access import Access
 from server.http.app import App
 from server.http.connection import Door, Served
+from server.rights.detectors import detectors
 from server.service import Service
 from tests.served import ENVELOPE, Era
 
@@ -96,6 +97,7 @@ class BySdk(App):
 
 @asynccontextmanager
 async def app_over(data_dir: Path, kind: type[App] = App, **settings: Any) -> AsyncIterator[App]:
+    detectors()  # else a thread imports them, perhaps while a test ends, which warns
     service = Service(Settings(data_dir=data_dir, **{"embedder": "none", **settings}))
     try:
         app = kind(service, Access(service.settings))

@@ -404,11 +404,14 @@ def test_a_port_that_is_taken_is_named(server: HttpServer, tmp_path: Path) -> No
 
 
 def test_a_warning_of_a_library_is_a_line_of_json_too() -> None:
+    """Also once what looks for credentials was loaded, which sets aside who is told of warnings."""
     script = """
 import logging, warnings
 from server.http.logs import log_json_to_stderr
+from server.rights.detectors import detectors
 
 log_json_to_stderr(logging.INFO)
+detectors()
 warnings.warn("the key is short", stacklevel=1)
 """
     ended = subprocess.run(

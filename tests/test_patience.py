@@ -36,6 +36,7 @@ from projections.embedding.openai import OpenAI
 from server.http import pace
 from server.http.app import App
 from server.registry import Arguments, Call, Result, Tool, tools
+from server.rights.detectors import detectors
 from server.service import Service
 from tests.asgi import LEGACY, MODERN, Client, app_over, ask
 from tests.connected import run
@@ -316,6 +317,7 @@ class Noted:
 
 @pytest.fixture
 def noted(monkeypatch: pytest.MonkeyPatch) -> Noted:
+    detectors()  # else a thread imports them, perhaps while a test ends, which warns
     noted = Noted()
     monkeypatch.setattr("server.http.app.tools", noted.tools)
     monkeypatch.setattr(pace, "ALONE_SECONDS", LONG_SECONDS)

@@ -23,6 +23,7 @@ from server.input.diagnosis import Place
 from server.registry import tools
 from server.rights import credentials
 from server.rights.credentials import judge, judge_lines, kinds, look, may_hold, plain
+from server.rights.detectors import detectors
 from server.rights.shapes import NAMED, SHAPES, Shape
 from tests.command_line import JON, CommandLine, written
 from tests.http_served import HttpClient, served_http
@@ -301,7 +302,8 @@ def test_a_credential_is_known_alone_and_within_a_sentence(kind: str, text: str)
 
 
 def test_every_kind_has_its_example() -> None:
-    assert {shape.kind for shape in (*SHAPES, *NAMED)} == set(KNOWN)
+    ours = {shape.kind for shape in (*SHAPES, *NAMED)}
+    assert ours | {each.kind for each in detectors()} == set(KNOWN)
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,12 @@ from memlog.commands import CreateProject, only_finds
 from memlog.errors import InvalidParameter, LimitExceeded, MemlogError, Problem, refusal
 from memlog.settings import Secrets
 from server.input.diagnosis import Place
+from server.rights.detectors import Detector, detectors
 from server.rights.shapes import NAMED, PASSWORD_SIGNS, SHAPES, Shape
 
 SECONDS_MAX = 1.0
-"""Of the processor, for the texts of one call. Waiting for others who compute does not count."""
+"""Of the processor, for the texts of one call. Waiting does not count: for the detectors, which the first call imports,
+or for others who compute."""
 
 PIECE_CHARACTERS = 10_000
 """Longer texts are looked through in pieces that overlap by half, so a credential of half a piece is always seen
@@ -180,10 +182,10 @@ def kinds(text: str, until: float = float("inf")) -> list[str]:
     text = plain(text)
     if not may_hold(text):
         return []
-    return _shaped(text, SHAPES, until) or _shaped(text, NAMED, until)
+    return _shaped(text, (*detectors(), *SHAPES), until) or _shaped(text, NAMED, until)
 
 
-def _shaped(text: str, shapes: Sequence[Shape], until: float) -> list[str]:
+def _shaped(text: str, shapes: Sequence[Shape | Detector], until: float) -> list[str]:
     found: list[str] = []
     small = text.lower()
     for shape in shapes:
