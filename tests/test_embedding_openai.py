@@ -68,6 +68,27 @@ def test_the_key_tells_models_addresses_and_widths_apart(endpoint: Endpoint) -> 
     assert endpoint.embedder().key != here
 
 
+@pytest.mark.parametrize("left_out", [{0}, {0, 1, 2}])
+@pytest.mark.parametrize("as_null", [False, True])
+def test_a_vector_without_a_number_is_that_of_the_text_in_its_place(
+    endpoint: Endpoint, left_out: set[int], as_null: bool
+) -> None:
+    """Gemini leaves out the number where it is 0, others number nothing."""
+
+    def answer(texts: list[str]) -> Answer:
+        rows: list[dict[str, Any]] = []
+        for index, text in enumerate(texts):
+            number = {} if index in left_out else {"index": index}
+            rows.append(
+                {"embedding": [len(text), 4.0, 0.5]} | ({"index": None} if as_null else {}) | number
+            )
+        return saying(200, json.dumps({"data": rows}).encode())
+
+    expected = endpoint.embedder().embed(["a", "bb", "ccc"])
+    endpoint.script = [answer] * 2
+    assert np.array_equal(endpoint.embedder().embed(["a", "bb", "ccc"]), expected)
+
+
 def test_too_many_requests_are_followed_by_the_pause_that_was_asked_for(endpoint: Endpoint) -> None:
     embedder = endpoint.embedder()
     endpoint.script = [saying(429, b"slow down", Retry_After="7"), saying(503)]

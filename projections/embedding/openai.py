@@ -26,6 +26,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit
 
@@ -71,7 +72,7 @@ log = logging.getLogger("memlog.embeddings")
 
 class _Row(msgspec.Struct):
     embedding: list[float]
-    index: int
+    index: int | None = None
 
 
 class _Answer(msgspec.Struct):
@@ -245,12 +246,13 @@ class OpenAI:
             raise self._unusable(f"no list of embeddings ({error})") from None
         if len(rows) != texts_count:
             raise self._unusable(f"{len(rows)} vectors for {texts_count} texts")
-        rows.sort(key=lambda row: row.index)
-        numbers = [row.index for row in rows]
-        if numbers != list(range(texts_count)):
+        # Some leave out a number that is 0, others all of them: those are where they stand.
+        numbers = [place if row.index is None else row.index for place, row in enumerate(rows)]
+        if sorted(numbers) != list(range(texts_count)):
             raise self._unusable(
-                f"vectors numbered {numbers}, where 0 is the first and none is left out"
+                f"vectors numbered {sorted(numbers)}, where 0 is the first and none is left out"
             )
+        rows = [row for _, row in sorted(zip(numbers, rows, strict=True), key=itemgetter(0))]
         wanted = self.dimensions or len(rows[0].embedding)
         odd = next((n for row in rows if (n := len(row.embedding)) != wanted or not n), None)
         if odd is not None:
