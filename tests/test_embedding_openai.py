@@ -100,8 +100,8 @@ def test_too_many_requests_are_followed_by_the_pause_that_was_asked_for(endpoint
 
 def test_an_endpoint_that_stays_down_is_an_error_after_the_last_try(endpoint: Endpoint) -> None:
     embedder = endpoint.embedder(max_retries=2)
-    endpoint.script = [saying(500, b"out of order")] * 3
-    with pytest.raises(EmbeddingError, match=r"failed 3 times.* HTTP 500: out of order"):
+    endpoint.script = [saying(503, b"out of order")] * 3
+    with pytest.raises(EmbeddingError, match=r"failed 3 times.* HTTP 503: out of order"):
         embedder.embed(["a"])
     assert len(endpoint.asked) == 1 + 3
     assert len(endpoint.pauses) == 2
@@ -112,7 +112,7 @@ def test_an_endpoint_that_is_down_is_left_alone_for_a_while_and_then_asked_once(
 ) -> None:
     now = 0.0
     embedder = endpoint.embedder(max_retries=1, clock_seconds=lambda: now)
-    endpoint.script = [saying(500, b"out of order")] * 3
+    endpoint.script = [saying(503, b"out of order")] * 3
     with pytest.raises(EmbeddingError, match="failed 2 times"):
         embedder.embed(["a"])
     for _ in range(3):
@@ -178,6 +178,66 @@ def test_a_text_that_an_endpoint_never_takes_has_no_meaning_and_does_not_cost_th
     assert not found[1:3].any()
 
 
+def numbers(texts: list[str], of_odd: object) -> Answer:
+    rows = [of_odd if "odd" in text else [len(text), 4.0, 0.5] for text in texts]
+    data = [{"index": index, "embedding": row} for index, row in enumerate(rows)]
+    return saying(200, json.dumps({"data": data}).encode())
+
+
+@pytest.mark.parametrize(
+    "on_odd",
+    [
+        lambda _: saying(500, b"failed to encode response: json: unsupported value: NaN"),
+        lambda texts: numbers(texts, [0, 0, 0]),
+        lambda texts: numbers(texts, [None, None, None]),
+        lambda texts: numbers(texts, [1e300, 0, 0]),
+    ],
+)
+def test_a_text_that_an_endpoint_fails_over_does_not_cost_the_others_theirs(
+    endpoint: Endpoint, on_odd: Callable[[list[str]], Answer]
+) -> None:
+    """Local servers do not refuse it: they fail, or return a vector without direction."""
+
+    def answer(texts: list[str]) -> Answer:
+        return on_odd(texts) if any("odd" in text for text in texts) else vectors(texts)
+
+    embedder = endpoint.embedder()
+    endpoint.script = [answer] * 1_000
+    texts = [f"{number}" for number in range(100)]
+    found = embedder.embed([*texts[:50], "odd", "x" * 200 + "odd" * 50, *texts[50:]])
+    assert len(endpoint.asked) < 60
+    endpoint.script = []
+    expected = embedder.embed([*texts, "x" * 175])
+    assert np.array_equal(found[[*range(50), *range(52, 102)]], expected[:100])
+    assert not found[50].any()
+    assert np.array_equal(found[51], expected[100])
+
+
+@pytest.mark.parametrize("status", [500, 503])
+def test_an_endpoint_that_fails_over_everything_is_not_asked_about_every_text(
+    endpoint: Endpoint, status: int
+) -> None:
+    embedder = endpoint.embedder()
+    endpoint.script = [saying(status, b"out of order")] * 1_000
+    with pytest.raises(EmbeddingError, match=f"failed 4 times.* HTTP {status}: out of order"):
+        embedder.embed([f"{number} " * 1_000 for number in range(64)])
+    assert len(endpoint.asked) < 10
+
+
+def test_an_endpoint_that_was_down_and_fails_over_a_text_is_used_for_the_others(
+    endpoint: Endpoint,
+) -> None:
+    now = 0.0
+    embedder = endpoint.embedder(max_retries=0, clock_seconds=lambda: now)
+    endpoint.script = [saying(503, b"out of order")]
+    with pytest.raises(EmbeddingError, match="out of order"):
+        embedder.embed(["a"])
+    now += RETRY_SECONDS
+    endpoint.script = [saying(500, b"no numbers")] * 2
+    endpoint.script[1:1] = [vectors]
+    assert embedder.embed(["a", "b"]).shape == (2, 3)
+
+
 def test_an_endpoint_that_takes_nothing_is_not_asked_about_every_text(endpoint: Endpoint) -> None:
     embedder = endpoint.embedder()
     endpoint.script = [saying(400, b"model was unloaded")] * 1_000
@@ -198,7 +258,7 @@ def test_a_wrong_key_is_an_error_at_once_and_is_not_told(endpoint: Endpoint) -> 
 TEXT = 'Анна: the word for the safe is "open sesame"\nand nobody else knows it'
 
 
-@pytest.mark.parametrize("status", [403, 404, 429, 500])
+@pytest.mark.parametrize("status", [403, 404, 429, 503])
 @pytest.mark.parametrize(
     "echo",
     [
@@ -365,8 +425,6 @@ def test_an_endpoint_that_cannot_be_reached_is_named() -> None:
         (b'{"data":[{"index":1,"embedding":[1,2,3]}]}', r"numbered \[1\]"),
         (b'{"data":[{"index":0,"embedding":[1,2]}]}', "2 dimensions, where 3 were expected"),
         (b'{"data":[{"index":0,"embedding":[]}]}', "0 dimensions, where 3 were expected"),
-        (b'{"data":[{"index":0,"embedding":[0,0,0]}]}', "no direction"),
-        (b'{"data":[{"index":0,"embedding":[1e300,0,0]}]}', "no direction"),
     ],
 )
 def test_an_answer_that_is_no_vectors_is_an_error(

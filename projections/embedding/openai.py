@@ -4,6 +4,8 @@ Promises: what may pass (429, 5xx, a time-out, a broken connection) is tried aga
 that doubles, or as long as the endpoint asks for; what will not pass is an EmbeddingError at once.
 What is refused for what is in it (400, 413, 422) is asked for again in halves, down to a single text, and that one
 by its beginning: many local servers refuse a text that is longer than their model takes, and all that came with it.
+So is what is answered with a vector without direction, and with 500 where the same endpoint embeds something else:
+servers fail so over a text that is too long, or of which their model makes no numbers.
 A text that is refused at any length by an endpoint that takes others has no meaning there: its vector is zero.
 An endpoint that failed to the last try is left alone for a minute (`rest.RETRY_SECONDS`), in which every
 call fails at once; then one call tries once.
@@ -59,6 +61,7 @@ REPEATED_CHARACTERS_MIN = 20
 TELLING_CHARACTERS_MIN = 4
 """Of a text; a shorter one is within any words."""
 STATUS_OF_INPUT = frozenset({400, 413, 422})
+STATUS_PERHAPS_OF_INPUT = 500
 CUT_TO_CHARACTERS_MIN = 100
 """A text that is refused is asked by its first half, and so on; no shorter than this."""
 ANY_TEXT = "dimensions"
@@ -71,7 +74,8 @@ log = logging.getLogger("memlog.embeddings")
 
 
 class _Row(msgspec.Struct):
-    embedding: list[float]
+    embedding: list[float | None]
+    """What is not a number has no other form in JSON."""
     index: int | None = None
 
 
@@ -86,10 +90,13 @@ class _InputRefused(EmbeddingError):
 class _Passing(Exception):
     """A failure worth another try, in words, and how long the endpoint asks to wait for it."""
 
-    def __init__(self, words: str, pause_seconds: float | None = None) -> None:
+    def __init__(
+        self, words: str, pause_seconds: float | None = None, *, perhaps_of_input: bool = False
+    ) -> None:
         super().__init__(words)
         self.words = words
         self.pause_seconds = pause_seconds
+        self.perhaps_of_input = perhaps_of_input
 
 
 def open_openai(spec: EmbedderSpec) -> OpenAI:
@@ -164,7 +171,7 @@ class OpenAI:
 
     def _request(self, texts: list[str]) -> Vectors:
         require_patience()
-        body = msgspec.json.encode({"model": self._model, "input": texts})
+        body = self._body(texts)
         self._rest.require_over()
         retries = 0 if self._rest.failed else self._max_retries
         tried = 0
@@ -175,7 +182,16 @@ class OpenAI:
                 self._rest.end()
                 raise
             except _Passing as failure:
-                if tried >= retries:
+                last = tried >= retries
+                # Several are asked for again in any case, by halves.
+                if (
+                    failure.perhaps_of_input
+                    and (last or len(texts) > 1)
+                    and self._embeds_else(texts)
+                ):
+                    self._rest.end()
+                    raise _InputRefused(f"{self._shown}: {self._clean(failure.words)}") from None
+                if last:
                     how_often = f"{tried + 1} times, the last time so" if tried else "once"
                     down = EmbeddingError(
                         f"{self._shown} failed {how_often}: {self._clean(failure.words)}",
@@ -188,6 +204,19 @@ class OpenAI:
             else:
                 self._rest.end()
                 return vectors
+
+    def _embeds_else(self, texts: list[str]) -> bool:
+        """Whether the endpoint embeds something else than these, asked once."""
+        if texts == [ANY_TEXT]:
+            return False
+        try:
+            self._vectors(self._post(self._body([ANY_TEXT]), [ANY_TEXT]), 1)
+        except (_Passing, EmbeddingError):
+            return False
+        return True
+
+    def _body(self, texts: list[str]) -> bytes:
+        return msgspec.json.encode({"model": self._model, "input": texts})
 
     def _post(self, body: bytes, texts: list[str]) -> bytes:
         request = urllib.request.Request(
@@ -225,7 +254,11 @@ class OpenAI:
             said = "its answer repeats what it was asked, and is not shown"
         words = f"HTTP {error.code}: {said or error.reason}"
         if error.code in STATUS_MAY_PASS:
-            return _Passing(words, _seconds(error.headers.get("Retry-After")))
+            return _Passing(
+                words,
+                _seconds(error.headers.get("Retry-After")),
+                perhaps_of_input=error.code == STATUS_PERHAPS_OF_INPUT,
+            )
         suggestion = "Check MEMLOG_EMBEDDER_URL and MEMLOG_EMBEDDER_MODEL."
         if error.code in (401, 403):
             suggestion = "Check the key in MEMLOG_EMBEDDER_KEY (or OPENAI_API_KEY)."
@@ -257,7 +290,10 @@ class OpenAI:
         odd = next((n for row in rows if (n := len(row.embedding)) != wanted or not n), None)
         if odd is not None:
             raise self._unusable(f"a vector of {odd} dimensions, where {wanted} were expected")
-        return unit_rows(np.array([row.embedding for row in rows]), self._shown)
+        try:
+            return unit_rows(np.array([row.embedding for row in rows], np.float64), self._shown)
+        except EmbeddingError as error:
+            raise _InputRefused(error.message, suggestion=error.suggestion) from None
 
     def _unusable(self, what: str) -> EmbeddingError:
         return EmbeddingError(
