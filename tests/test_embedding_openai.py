@@ -326,6 +326,68 @@ def test_an_endpoint_that_does_not_answer_in_time_is_asked_again(endpoint: Endpo
     assert len(endpoint.pauses) == 1
 
 
+def taking_seconds_a_text(seconds: float, timeout_seconds: float) -> Any:
+    """An endpoint that does one text after another, and the clock that it goes by; its proxy tells of a time-out."""
+    now = 0.0
+
+    def answer(texts: list[str]) -> Answer:
+        nonlocal now
+        now += min(seconds * len(texts), timeout_seconds)
+        if seconds * len(texts) > timeout_seconds:
+            return saying(504, b"upstream timed out")
+        return vectors(texts)
+
+    return answer, lambda: now
+
+
+def test_an_endpoint_that_is_slow_is_given_as_many_texts_as_it_does_in_time(
+    endpoint: Endpoint,
+) -> None:
+    slow, clock_seconds = taking_seconds_a_text(5, 30)
+    embedder = endpoint.embedder(clock_seconds=clock_seconds)
+    endpoint.script = [slow] * 1_000
+    texts = [f"{number:03}" for number in range(64)]
+    found = embedder.embed(texts)
+    assert found.shape == (64, 3)
+    sizes = [len(asked["body"]["input"]) for asked in endpoint.asked[1:]]
+    assert sizes == [32, 16, 8, *[4] * 16]
+    endpoint.script = []
+    assert np.array_equal(found, embedder.embed(texts))
+    assert len(endpoint.asked[-1]["body"]["input"]) == 32, "it is quick again"
+
+
+def test_an_endpoint_without_an_answer_in_time_is_given_fewer_texts_after_its_rest(
+    endpoint: Endpoint,
+) -> None:
+    now = 0.0
+    embedder = endpoint.embedder(max_retries=0, clock_seconds=lambda: now)
+    endpoint.script = [saying(503), saying(504), saying(504)]
+    for _ in range(3):
+        with pytest.raises(EmbeddingError, match="failed once: HTTP 50"):
+            embedder.embed(["a"] * 32)
+        now += RETRY_SECONDS
+    embedder.embed(["a"] * 32)
+    assert [len(asked["body"]["input"]) for asked in endpoint.asked[1:]] == [32, 32, 16, 8, 8, 16]
+
+
+def test_several_texts_that_do_not_come_in_time_are_asked_for_by_themselves(
+    endpoint: Endpoint,
+) -> None:
+    over = threading.Event()
+
+    def answer(texts: list[str]) -> Answer:
+        if len(texts) > 1:
+            over.wait()
+        return vectors(texts)
+
+    embedder = endpoint.embedder(timeout_seconds=0.5)
+    endpoint.script = [answer] * 100
+    try:
+        assert embedder.embed(["a", "b"]).shape == (2, 3)
+    finally:
+        over.set()
+
+
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_an_answer_that_comes_byte_by_byte_is_waited_for_no_longer_than_another(
     endpoint: Endpoint, scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

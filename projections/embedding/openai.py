@@ -6,6 +6,8 @@ What is refused for what is in it (400, 413, 422) is asked for again in halves, 
 by its beginning: many local servers refuse a text that is longer than their model takes, and all that came with it.
 So is what is answered with a vector without direction, and with 500 where the same endpoint embeds something else:
 servers fail so over a text that is too long, or of which their model makes no numbers.
+What does not come in time is asked for again in halves, too, and as few at a time from then on until they come soon:
+an endpoint on a slow processor takes longer for 32 texts than anybody waits.
 A text that is refused at any length by an endpoint that takes others has no meaning there: its vector is zero.
 An endpoint that failed to the last try is left alone for a minute (`rest.RETRY_SECONDS`), in which every
 call fails at once; then one call tries once.
@@ -28,6 +30,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
+from http import HTTPStatus
 from operator import itemgetter
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit
@@ -62,6 +65,10 @@ TELLING_CHARACTERS_MIN = 4
 """Of a text; a shorter one is within any words."""
 STATUS_OF_INPUT = frozenset({400, 413, 422})
 STATUS_PERHAPS_OF_INPUT = 500
+STATUS_OF_TIME = frozenset({408, 504, 524})
+"""As proxies tell that an answer did not come in time."""
+SOON_SHARE = 0.25
+"""Of the time-out: what comes within it leaves time for twice as many texts."""
 CUT_TO_CHARACTERS_MIN = 100
 """A text that is refused is asked by its first half, and so on; no shorter than this."""
 ANY_TEXT = "dimensions"
@@ -88,15 +95,15 @@ class _InputRefused(EmbeddingError):
 
 
 class _Passing(Exception):
-    """A failure worth another try, in words, and how long the endpoint asks to wait for it."""
+    """A failure worth another try, in words, its status, and how long the endpoint asks to wait for it."""
 
     def __init__(
-        self, words: str, pause_seconds: float | None = None, *, perhaps_of_input: bool = False
+        self, words: str, status: int | None = None, pause_seconds: float | None = None
     ) -> None:
         super().__init__(words)
         self.words = words
+        self.status = status
         self.pause_seconds = pause_seconds
-        self.perhaps_of_input = perhaps_of_input
 
 
 def open_openai(spec: EmbedderSpec) -> OpenAI:
@@ -110,7 +117,7 @@ def open_openai(spec: EmbedderSpec) -> OpenAI:
 
 
 class OpenAI:
-    """The embedder behind an endpoint. One connection for each request, 32 texts in each."""
+    """The embedder behind an endpoint. One connection for each request, at most 32 texts in each."""
 
     def __init__(
         self,
@@ -131,6 +138,8 @@ class OpenAI:
         self._max_retries = max_retries
         self._timeout_seconds = timeout_seconds
         self._pause = pause
+        self._clock_seconds = clock_seconds
+        self._texts_max = REQUEST_TEXTS_MAX
         self._rest = Rest(clock_seconds)
         self._opener = opener()
         self.dimensions = 0  # not known yet
@@ -151,23 +160,29 @@ class OpenAI:
         """Their vectors; of one that is too long for the endpoint, that of its beginning; zero for one never taken."""
         import numpy as np
 
+        half = len(texts) // 2
         try:
-            return self._request(texts)
+            if len(texts) <= self._texts_max:
+                return self._request(texts)
         except _InputRefused:
-            half = len(texts) // 2
-            if half:
-                return np.concatenate([self._taken(texts[:half]), self._taken(texts[half:])])
-            beginning = texts[0][: len(texts[0]) // 2]
-            if len(beginning) < CUT_TO_CHARACTERS_MIN:
-                self._request([ANY_TEXT])  # raises where it is not the text that is refused
-                log.warning(
-                    "%s refuses a text, the first %s characters of it too: it is found by words only",
-                    self._shown,
-                    len(texts[0]),
-                )
-                return np.zeros((1, self.dimensions), np.float32)
-            log.info("%s refuses a text of %s characters", self._shown, len(texts[0]))
-            return self._taken([beginning])
+            if not half:
+                return self._by_beginning(texts[0])
+        return np.concatenate([self._taken(texts[:half]), self._taken(texts[half:])])
+
+    def _by_beginning(self, text: str) -> Vectors:
+        import numpy as np
+
+        beginning = text[: len(text) // 2]
+        if len(beginning) < CUT_TO_CHARACTERS_MIN:
+            self._request([ANY_TEXT])  # raises where it is not the text that is refused
+            log.warning(
+                "%s refuses a text, the first %s characters of it too: it is found by words only",
+                self._shown,
+                len(text),
+            )
+            return np.zeros((1, self.dimensions), np.float32)
+        log.info("%s refuses a text of %s characters", self._shown, len(text))
+        return self._taken([beginning])
 
     def _request(self, texts: list[str]) -> Vectors:
         require_patience()
@@ -176,6 +191,7 @@ class OpenAI:
         retries = 0 if self._rest.failed else self._max_retries
         tried = 0
         while True:
+            began_seconds = self._clock_seconds()
             try:
                 vectors = self._vectors(self._post(body, texts), len(texts))
             except EmbeddingError:  # it is there
@@ -183,13 +199,15 @@ class OpenAI:
                 raise
             except _Passing as failure:
                 last = tried >= retries
-                # Several are asked for again in any case, by halves.
-                if (
-                    failure.perhaps_of_input
-                    and (last or len(texts) > 1)
+                several = len(texts) > 1
+                late = several and failure.status in STATUS_OF_TIME
+                if late:
+                    self._texts_max = len(texts) // 2
+                if (late and not self._rest.failed) or (
+                    failure.status == STATUS_PERHAPS_OF_INPUT
+                    and (last or several)
                     and self._embeds_else(texts)
                 ):
-                    self._rest.end()
                     raise _InputRefused(f"{self._shown}: {self._clean(failure.words)}") from None
                 if last:
                     how_often = f"{tried + 1} times, the last time so" if tried else "once"
@@ -203,6 +221,10 @@ class OpenAI:
                 tried += 1
             else:
                 self._rest.end()
+                took_seconds = self._clock_seconds() - began_seconds
+                if took_seconds < SOON_SHARE * self._timeout_seconds:
+                    most = min(2 * len(texts), REQUEST_TEXTS_MAX)
+                    self._texts_max = max(self._texts_max, most)
                 return vectors
 
     def _embeds_else(self, texts: list[str]) -> bool:
@@ -213,6 +235,7 @@ class OpenAI:
             self._vectors(self._post(self._body([ANY_TEXT]), [ANY_TEXT]), 1)
         except (_Passing, EmbeddingError):
             return False
+        self._rest.end()
         return True
 
     def _body(self, texts: list[str]) -> bytes:
@@ -230,6 +253,10 @@ class OpenAI:
         except urllib.error.HTTPError as error:
             with error:
                 raise self._refusal(error, texts) from None
+        except TimeoutError as error:
+            raise _Passing(
+                f"{type(error).__name__}: {error}", HTTPStatus.REQUEST_TIMEOUT
+            ) from error
         except (OSError, http.client.HTTPException, UnicodeError) as error:
             raise _Passing(f"{type(error).__name__}: {error}") from error
 
@@ -254,11 +281,7 @@ class OpenAI:
             said = "its answer repeats what it was asked, and is not shown"
         words = f"HTTP {error.code}: {said or error.reason}"
         if error.code in STATUS_MAY_PASS:
-            return _Passing(
-                words,
-                _seconds(error.headers.get("Retry-After")),
-                perhaps_of_input=error.code == STATUS_PERHAPS_OF_INPUT,
-            )
+            return _Passing(words, error.code, _seconds(error.headers.get("Retry-After")))
         suggestion = "Check MEMLOG_EMBEDDER_URL and MEMLOG_EMBEDDER_MODEL."
         if error.code in (401, 403):
             suggestion = "Check the key in MEMLOG_EMBEDDER_KEY (or OPENAI_API_KEY)."
