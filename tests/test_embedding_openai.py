@@ -11,6 +11,8 @@ from contextlib import suppress
 from itertools import repeat
 from pathlib import Path
 from typing import Any
+from urllib.error import URLError
+from urllib.request import OpenerDirector
 
 import numpy as np
 import pytest
@@ -293,11 +295,42 @@ def test_what_an_endpoint_says_in_words_of_its_own_is_told(endpoint: Endpoint) -
         embedder.embed(["the current one", "me", "for"])
 
 
-def test_a_redirect_is_not_followed_with_the_key(endpoint: Endpoint) -> None:
-    endpoint.script = [saying(302, Location=f"{endpoint.url}/elsewhere")]
-    with pytest.raises(EmbeddingError, match="HTTP 302"):
+@pytest.mark.parametrize(
+    ("location", "told"),
+    [
+        ("https://u:pw@elsewhere/v1/embeddings?key=pw", r"https://elsewhere/v1/embeddings$"),
+        ("/v2/embeddings", r"http://127\.0\.0\.1:\d+/v2/embeddings$"),
+        ("http://[", "no address"),
+    ],
+)
+def test_a_redirect_is_told_and_not_followed_with_the_key(
+    endpoint: Endpoint, location: str, told: str
+) -> None:
+    endpoint.script = [saying(302, b"<html>Found</html>", Location=location)]
+    with pytest.raises(EmbeddingError, match=f"HTTP 302, it redirects to {told}"):
         endpoint.embedder()
     assert len(endpoint.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "setting"),
+    [
+        (ssl.SSLCertVerificationError("self-signed certificate"), "SSL_CERT_FILE"),
+        (ssl.SSLError("wrong version number"), "MEMLOG_EMBEDDER_URL begins with http://"),
+        (ConnectionRefusedError("refused"), "up"),
+    ],
+)
+def test_a_connection_that_fails_is_told_with_what_to_do(
+    endpoint: Endpoint, error: OSError, setting: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refusing(*_: object, **__: object) -> None:
+        raise URLError(error)
+
+    embedder = endpoint.embedder(max_retries=0)
+    monkeypatch.setattr(OpenerDirector, "open", refusing)
+    with pytest.raises(EmbeddingError) as caught:
+        embedder.embed(["a"])
+    assert setting in str(caught.value.suggestion)
 
 
 def test_however_often_an_endpoint_is_asked_again_the_pauses_stay_bounded(
@@ -481,7 +514,9 @@ def test_an_endpoint_that_cannot_be_reached_is_named() -> None:
     ("answer", "words"),
     [
         (b"<html>welcome</html>", "no list of embeddings"),
-        (b'{"error": {"message": "no such model"}}', "no list of embeddings"),
+        (b'{"error": {"message": "no such model"}}', "no list of embeddings .*no such model"),
+        (b'{"error": "Unexpected endpoint. Returning 200 anyway"}', "Unexpected endpoint"),
+        (b'{"error": "what is sesame?"}', "its answer repeats what it was asked"),
         (b'{"usage":' + b"[" * 100_000, "no list of embeddings"),
         (b'{"data":[]}', "0 vectors for 1 texts"),
         (b'{"data":[{"index":1,"embedding":[1,2,3]}]}', r"numbered \[1\]"),
@@ -495,8 +530,9 @@ def test_an_answer_that_is_no_vectors_is_an_error(
     embedder = endpoint.embedder()
     endpoint.script = [saying(200, answer)]
     with pytest.raises(EmbeddingError, match=words) as caught:
-        embedder.embed(["a"])
+        embedder.embed(["sesame"])
     assert caught.value.suggestion
+    assert "sesame" not in caught.value.message
 
 
 def test_texts_that_endpoints_refuse_are_made_to_fit(endpoint: Endpoint) -> None:

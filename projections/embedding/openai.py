@@ -26,14 +26,16 @@ import json
 import logging
 import random
 import re
+import ssl
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from http import HTTPStatus
 from operator import itemgetter
 from typing import TYPE_CHECKING
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, urljoin, urlsplit
 
 import msgspec
 
@@ -58,7 +60,8 @@ DIMENSIONS_MAX = 65_536
 PAUSE_SECONDS_FIRST = 0.5
 PAUSE_SECONDS_MAX = 20.0
 DOUBLINGS_MAX = 10  # far beyond the longest pause; a thousand of them are no float
-EXCERPT_CHARACTERS_MAX = 200
+EXCERPT_CHARACTERS_MAX, EXCERPT_BYTES_MAX = 200, 1600
+"""Of what an endpoint says: what is told, and what is read to tell whether it repeats anything."""
 REPEATED_CHARACTERS_MIN = 20
 """So many in a row, white space aside, are no chance; a text of fewer counts as a whole."""
 TELLING_CHARACTERS_MIN = 4
@@ -90,20 +93,31 @@ class _Answer(msgspec.Struct):
     data: list[_Row]
 
 
+class _Failed(msgspec.Struct):
+    """What some answer with where others have a status for it."""
+
+    error: msgspec.Raw
+
+
 class _InputRefused(EmbeddingError):
     """Some of what was sent is not taken, or nothing is."""
 
 
 class _Passing(Exception):
-    """A failure worth another try, in words, its status, and how long the endpoint asks to wait for it."""
+    """A failure worth another try, in words, its status, how long the endpoint asks to wait for it, and what to do."""
 
     def __init__(
-        self, words: str, status: int | None = None, pause_seconds: float | None = None
+        self,
+        words: str,
+        status: int | None = None,
+        pause_seconds: float | None = None,
+        suggestion: str = "Check that the endpoint is up, or call again later.",
     ) -> None:
         super().__init__(words)
         self.words = words
         self.status = status
         self.pause_seconds = pause_seconds
+        self.suggestion = suggestion
 
 
 def open_openai(spec: EmbedderSpec) -> OpenAI:
@@ -193,7 +207,7 @@ class OpenAI:
         while True:
             began_seconds = self._clock_seconds()
             try:
-                vectors = self._vectors(self._post(body, texts), len(texts))
+                vectors = self._vectors(self._post(body, texts), texts)
             except EmbeddingError:  # it is there
                 self._rest.end()
                 raise
@@ -213,7 +227,7 @@ class OpenAI:
                     how_often = f"{tried + 1} times, the last time so" if tried else "once"
                     down = EmbeddingError(
                         f"{self._shown} failed {how_often}: {self._clean(failure.words)}",
-                        suggestion="Check that the endpoint is up, or call again later.",
+                        suggestion=failure.suggestion,
                     )
                     self._rest.begin(down)
                     raise down from None
@@ -232,7 +246,7 @@ class OpenAI:
         if texts == [ANY_TEXT]:
             return False
         try:
-            self._vectors(self._post(self._body([ANY_TEXT]), [ANY_TEXT]), 1)
+            self._vectors(self._post(self._body([ANY_TEXT]), [ANY_TEXT]), [ANY_TEXT])
         except (_Passing, EmbeddingError):
             return False
         self._rest.end()
@@ -258,7 +272,7 @@ class OpenAI:
                 f"{type(error).__name__}: {error}", HTTPStatus.REQUEST_TIMEOUT
             ) from error
         except (OSError, http.client.HTTPException, UnicodeError) as error:
-            raise _Passing(f"{type(error).__name__}: {error}") from error
+            raise _broken(error) from error
 
     def _content(self, response: http.client.HTTPResponse, texts_count: int) -> bytes:
         dimensions = self.dimensions or DIMENSIONS_MAX
@@ -273,19 +287,17 @@ class OpenAI:
 
     def _refusal(self, error: urllib.error.HTTPError, texts: list[str]) -> Exception:
         try:
-            said = error.read(EXCERPT_CHARACTERS_MAX * 8).decode("utf-8", "replace")
+            said = error.read(EXCERPT_BYTES_MAX).decode("utf-8", "replace")
         except (OSError, http.client.HTTPException):
             said = ""
-        # Other projects are told of it, and the log.
-        if texts != [ANY_TEXT] and _repeats(said, texts):
-            said = "its answer repeats what it was asked, and is not shown"
-        words = f"HTTP {error.code}: {said or error.reason}"
+        words = f"HTTP {error.code}: {_tellable(said, texts) or error.reason}"
         if error.code in STATUS_MAY_PASS:
             return _Passing(words, error.code, _seconds(error.headers.get("Retry-After")))
-        suggestion = "Check MEMLOG_EMBEDDER_URL and MEMLOG_EMBEDDER_MODEL."
+        suggestion = "Check MEMLOG_EMBEDDER_URL (mostly it ends with /v1), MEMLOG_EMBEDDER_MODEL and the key."
         if error.code in (401, 403):
             suggestion = "Check the key in MEMLOG_EMBEDDER_KEY (or OPENAI_API_KEY)."
         elif 300 <= error.code < 400:
+            words = f"HTTP {error.code}, it redirects to {self._redirected(error)}"
             suggestion = "Set MEMLOG_EMBEDDER_URL to the address that the endpoint redirects to."
         kind = _InputRefused if error.code in STATUS_OF_INPUT else EmbeddingError
         return kind(
@@ -293,13 +305,27 @@ class OpenAI:
             suggestion=suggestion,
         )
 
-    def _vectors(self, content: bytes, texts_count: int) -> Vectors:
+    def _redirected(self, error: urllib.error.HTTPError) -> str:
+        """Without what may be a secret."""
+        try:
+            url = urlsplit(urljoin(self._shown, error.headers.get("Location", "")))
+        except ValueError:
+            return "no address"
+        return url._replace(netloc=url.netloc.rpartition("@")[2], query="", fragment="").geturl()
+
+    def _vectors(self, content: bytes, texts: list[str]) -> Vectors:
         import numpy as np
 
+        texts_count = len(texts)
         try:
             rows = msgspec.json.decode(content, type=_Answer).data
         except (msgspec.DecodeError, RecursionError) as error:
-            raise self._unusable(f"no list of embeddings ({error})") from None
+            said = str(error)
+            with suppress(msgspec.DecodeError, RecursionError):
+                failed = msgspec.json.decode(content, type=_Failed)
+                excerpt = bytes(failed.error)[:EXCERPT_BYTES_MAX]
+                said = _tellable(excerpt.decode("utf-8", "replace"), texts)
+            raise self._unusable(f"no list of embeddings ({said})") from None
         if len(rows) != texts_count:
             raise self._unusable(f"{len(rows)} vectors for {texts_count} texts")
         # Some leave out a number that is 0, others all of them: those are where they stand.
@@ -367,6 +393,27 @@ def _fitting(text: str) -> str:
     """`text` within what endpoints take: not empty, and cut between two characters if too long."""
     cut = text.encode("utf-8", "replace")[:TEXT_BYTES_MAX].decode("utf-8", "ignore")
     return cut if cut.strip() else "."
+
+
+def _tellable(said: str, texts: list[str]) -> str:
+    """What an endpoint said when it was asked for these: other projects are told of it, and the log."""
+    if texts != [ANY_TEXT] and _repeats(said, texts):
+        return "its answer repeats what it was asked, and is not shown"
+    return said
+
+
+def _broken(error: Exception) -> _Passing:
+    failure = _Passing(f"{type(error).__name__}: {error}")
+    reason = getattr(error, "reason", error)
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        failure.suggestion = (
+            "Set SSL_CERT_FILE to a file with the certificate of the endpoint, or of who signed it."
+        )
+    elif isinstance(reason, ssl.SSLError):
+        failure.suggestion = (
+            "Check whether the endpoint speaks http: then MEMLOG_EMBEDDER_URL begins with http://."
+        )
+    return failure
 
 
 def _repeats(words: str, texts: list[str]) -> bool:

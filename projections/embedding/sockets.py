@@ -6,7 +6,6 @@ within twice that time, or the reading fails. A redirect is told as an HTTPError
 
 from __future__ import annotations
 
-import email.message
 import http.client
 import io
 import socket
@@ -25,18 +24,20 @@ def opener() -> urllib.request.OpenerDirector:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """urllib would turn the POST into a GET and hand the key to whatever host is named."""
+    """urllib would turn the POST into a GET and hand the key to whatever host is named; and fail over an address that
+    is none."""
 
-    def redirect_request(
+    def http_error_302(
         self,
         req: urllib.request.Request,
         fp: IO[bytes],
         code: int,
         msg: str,
-        headers: email.message.Message,
-        newurl: str,
+        headers: http.client.HTTPMessage,
     ) -> None:
         return None
+
+    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
 
 
 class _UntilThen(io.RawIOBase):
