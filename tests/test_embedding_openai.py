@@ -451,6 +451,35 @@ def speak_tls(endpoint: Endpoint, folder: Path) -> None:
     endpoint.url = endpoint.url.replace("http:", "https:")
 
 
+@pytest.fixture
+def proxy(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
+    """Of the environment, for all hosts."""
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with endpoint_up() as server:
+        monkeypatch.setenv("http_proxy", server.url.removesuffix("/v1"))
+        yield server
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_an_endpoint_on_this_machine_is_asked_without_a_proxy(
+    endpoint: Endpoint, proxy: Endpoint, host: str
+) -> None:
+    proxy.script = [saying(502)]
+    url = endpoint.url.replace("127.0.0.1", host)
+    assert endpoint.embedder(base_url=url, max_retries=0).dimensions == 3
+    assert proxy.asked == []
+
+
+@pytest.mark.parametrize("status", [403, 502])
+def test_a_failure_behind_a_proxy_is_told_with_the_proxy(proxy: Endpoint, status: int) -> None:
+    proxy.script = [saying(status, b"blocked by policy")]
+    with pytest.raises(EmbeddingError, match="blocked by policy") as caught:
+        proxy.embedder(base_url="http://elsewhere.invalid/v1", max_retries=0)
+    assert "NO_PROXY" in str(caught.value.suggestion)
+    assert proxy.asked[0]["path"] == "http://elsewhere.invalid/v1/embeddings"
+
+
 @pytest.mark.parametrize("head", [b"X-Odd: 1\r\n", b"X-", b"HTTP/1.1 100 Continue\r\n\r\n"])
 def test_a_head_without_end_is_an_error(head: bytes) -> None:
     """Line by line, byte by byte, or one after the other."""

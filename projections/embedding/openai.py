@@ -43,7 +43,7 @@ from memlog.errors import EmbeddingError, shorten
 from memlog.patience import require_patience
 from projections.embedding.embedder import file_name, unit_rows
 from projections.embedding.rest import Rest
-from projections.embedding.sockets import TIMEOUT_SECONDS, opener
+from projections.embedding.sockets import TIMEOUT_SECONDS, is_by_proxy, opener
 
 if TYPE_CHECKING:
     from projections.embedding.embedder import EmbedderSpec, Vectors
@@ -147,6 +147,9 @@ class OpenAI:
         url = _endpoint(base_url)
         self._url = url.geturl()
         self._shown = url._replace(query="").geturl()
+        self._on_proxy = ""
+        if is_by_proxy(url):
+            self._on_proxy = " It is asked through a proxy of the environment; NO_PROXY names hosts to ask without."
         self._model = model
         self._secret = _checked_key(api_key)
         self._max_retries = max_retries
@@ -227,7 +230,7 @@ class OpenAI:
                     how_often = f"{tried + 1} times, the last time so" if tried else "once"
                     down = EmbeddingError(
                         f"{self._shown} failed {how_often}: {self._clean(failure.words)}",
-                        suggestion=failure.suggestion,
+                        suggestion=failure.suggestion + self._on_proxy,
                     )
                     self._rest.begin(down)
                     raise down from None
@@ -302,7 +305,7 @@ class OpenAI:
         kind = _InputRefused if error.code in STATUS_OF_INPUT else EmbeddingError
         return kind(
             f"{self._shown} refused model {shorten(self._model)}: {self._clean(words)}",
-            suggestion=suggestion,
+            suggestion=suggestion + self._on_proxy,
         )
 
     def _redirected(self, error: urllib.error.HTTPError) -> str:

@@ -1,7 +1,8 @@
 """Connections to an endpoint that answers in time, or not at all, and sends nobody elsewhere.
 
 A socket's own time-out is for each piece of an answer, and there may be any number of them: here all of it is there
-within twice that time, or the reading fails. A redirect is told as an HTTPError.
+within twice that time, or the reading fails. A redirect is told as an HTTPError. Proxies are those of the environment
+(HTTP_PROXY, HTTPS_PROXY, NO_PROXY); what is on this machine is asked without.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ import socket
 import time
 import urllib.request
 from functools import partial
+from ipaddress import ip_address
 from typing import IO, Any
+from urllib.parse import SplitResult, urlsplit
 
 TIMEOUT_SECONDS = 30.0
 """For whatever comes next of an answer; twice as long for all of it."""
@@ -20,7 +23,29 @@ TIMEOUT_SECONDS = 30.0
 
 def opener() -> urllib.request.OpenerDirector:
     """One that opens connections so, each with the time-out that it is given."""
-    return urllib.request.build_opener(_NoRedirects, _Http, _Https)
+    return urllib.request.build_opener(_Proxies, _NoRedirects, _Http, _Https)
+
+
+def is_by_proxy(url: SplitResult) -> bool:
+    """Whether this address is asked through a proxy."""
+    return url.scheme in urllib.request.getproxies() and not (
+        _is_here(url.netloc) or urllib.request.proxy_bypass(url.netloc)
+    )
+
+
+def _is_here(host_and_port: str) -> bool:
+    host = urlsplit(f"//{host_and_port}").hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+class _Proxies(urllib.request.ProxyHandler):
+    """A proxy elsewhere does not reach what is on this machine, and is none to tell texts and the key."""
+
+    def proxy_open(self, req: urllib.request.Request, proxy: str, type: str) -> Any:
+        return None if _is_here(req.host) else super().proxy_open(req, proxy, type)
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
