@@ -157,7 +157,12 @@ class Embeddings:
         try:
             embedder = open_embedder(spec)
         except EmbeddingError as error:
-            log.warning("the embedder %s cannot be loaded: %s", spec.backend, error.message)
+            log.warning(
+                "the embedder %s cannot be loaded: %s. %s",
+                spec.backend,
+                error.message.rstrip("."),
+                error.suggestion or "",
+            )
             raise
         describe(self._folder, embedder.key, description_of(spec))
         return embedder

@@ -10,10 +10,11 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from memlog.errors import Closed, MemlogError, ProjectArchived, ProjectNotFound
 from memlog.niceness import be_nice
+from projections.embedding.rest import LeftAlone
 from projections.embeddings import Embeddings
 from projections.follow import ON_DISK
 from server.background import in_background
@@ -107,6 +108,8 @@ class _Rounds:
         self._behind: WeakValueDictionary[int, Opened] = WeakValueDictionary()
         """Weak: a project that nobody uses any more may be let go; its next search catches it up. So there are no more
         than are open."""
+        self._told: WeakKeyDictionary[Opened, str] = WeakKeyDictionary()
+        """How each failed that is behind."""
         self.stopping = False
         self._thread: threading.Thread | None = None
 
@@ -153,9 +156,21 @@ class _Rounds:
             logger.debug("a project went away before it was caught up: %s", error.message)
         except MemlogError as error:
             if not self.stopping:  # else its projections are being closed
-                logger.warning(
-                    "a projection is behind, the next search tries again: %s", error.message
-                )
+                self._tell(opened, error)
         except BaseException:  # where a library panics it is no Exception; this thread goes on
             logger.exception("a projection is behind, the next search tries again")
+        else:
+            self._told.pop(opened, None)
         self._busy()
+
+    def _tell(self, opened: Opened, error: MemlogError) -> None:
+        """Once for each failure in a run of them: an endpoint may be down for hours in which others search."""
+        failure = error.failure if isinstance(error, LeftAlone) else error.message
+        again = self._told.get(opened) == failure
+        self._told[opened] = failure
+        logger.log(
+            logging.DEBUG if again else logging.WARNING,
+            "a projection is behind, the next search tries again: %s. %s",
+            error.message.rstrip("."),
+            error.suggestion or "",
+        )

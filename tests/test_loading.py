@@ -8,6 +8,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,10 +17,11 @@ from memlog.patience import require_patience
 from memlog.settings import Settings
 from projections import embeddings
 from projections.embedding import Embedder, EmbedderSpec
+from projections.embedding.rest import Rest
 from projections.embeddings import Embeddings
 from projections.search import asking, questions
 from projections.vectors.index import Vectors
-from server.following import Follower
+from server.following import Follower, _Rounds
 from tests.embedder_by_hash import ByHash
 from tests.endpoint import Answer, endpoint_up, saying, vectors
 from tests.served import served
@@ -146,6 +148,26 @@ def test_an_embedder_that_fails_is_loaded_again_when_its_rest_is_over(
     assert known.soon(WAITING_SECONDS_MAX) is known.get()
     assert len(opened) == 2
     known.close()
+
+
+def test_what_keeps_a_projection_behind_is_logged_once_for_as_long_as_it_lasts(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    now = 0.0
+    rest = Rest(lambda: now)
+    rounds = _Rounds(lambda _: rest.require_over(), lambda: None, name="vectors", without="")
+    project: Any = rest  # any will do
+    for _ in range(2):
+        rest.begin(EmbeddingError("It is away.", suggestion="Bring it back."))
+        rounds._catch_up_one(project)
+        now += 1
+        rounds._catch_up_one(project)
+        told = [record.getMessage() for record in caplog.records]
+        assert len(told) == 1
+        assert "It is away. It is left alone for another 60 seconds. Bring it back." in told[0]
+        rest.end()
+        rounds._catch_up_one(project)
+        caplog.clear()
 
 
 @pytest.mark.parametrize("at", ["loading", "answering"])

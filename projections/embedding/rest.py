@@ -13,6 +13,12 @@ RETRY_SECONDS = 60.0
 """How long a model that cannot be loaded, or an endpoint that does not answer, is left alone."""
 
 
+class LeftAlone(EmbeddingError):
+    """What failed before, and is not tried again yet; `failure` says how it failed, in the same words all the while."""
+
+    failure = ""
+
+
 class _Words(NamedTuple):
     message: str
     suggestion: str | None
@@ -42,11 +48,13 @@ class Rest:
             if now >= self._until_seconds:
                 self._until_seconds = now + RETRY_SECONDS
                 return
-            raise EmbeddingError(
+            again = LeftAlone(
                 f"{self._failure.message.rstrip('.')}. It is left alone for another "
                 f"{math.ceil(self._until_seconds - now)} seconds",
                 suggestion=self._failure.suggestion,
             )
+            again.failure = self._failure.message
+            raise again
 
     def begin(self, failure: EmbeddingError) -> None:
         """Keeps its words alone: an exception keeps everything that it went through, a closed project too."""
