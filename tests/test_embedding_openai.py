@@ -190,6 +190,7 @@ def numbers(texts: list[str], of_odd: object) -> Answer:
     "on_odd",
     [
         lambda _: saying(500, b"failed to encode response: json: unsupported value: NaN"),
+        lambda _: saying(403, b"<html>blocked by a firewall</html>"),
         lambda texts: numbers(texts, [0, 0, 0]),
         lambda texts: numbers(texts, [None, None, None]),
         lambda texts: numbers(texts, [1e300, 0, 0]),
@@ -213,6 +214,34 @@ def test_a_text_that_an_endpoint_fails_over_does_not_cost_the_others_theirs(
     assert np.array_equal(found[[*range(50), *range(52, 102)]], expected[:100])
     assert not found[50].any()
     assert np.array_equal(found[51], expected[100])
+
+
+def test_an_endpoint_that_takes_one_text_at_a_time_and_says_nothing_of_the_others_is_asked_for_each(
+    endpoint: Endpoint,
+) -> None:
+    embedder = endpoint.embedder()
+    endpoint.script = [lambda texts: vectors(texts[:1])] * 200
+    found = embedder.embed(["a", "bb", "ccc"])
+    endpoint.script = []
+    assert np.array_equal(found, embedder.embed(["a", "bb", "ccc"]))
+
+
+@pytest.mark.parametrize("status", [401, 402, 403, 404])
+def test_an_endpoint_that_refuses_everything_is_left_alone_for_a_while(
+    endpoint: Endpoint, status: int
+) -> None:
+    now = 0.0
+    embedder = endpoint.embedder(clock_seconds=lambda: now)
+    endpoint.script = [saying(status, b"no")] * 100
+    with pytest.raises(EmbeddingError, match=f"HTTP {status}: no"):
+        embedder.embed(["a"] * 64)
+    for _ in range(9):
+        with pytest.raises(EmbeddingError, match=f"HTTP {status}: no. It is left alone"):
+            embedder.embed(["a"])
+    assert len(endpoint.asked) == 1 + 2
+    now += RETRY_SECONDS
+    endpoint.script = []
+    assert embedder.embed(["a"]).shape == (1, 3)
 
 
 @pytest.mark.parametrize("status", [500, 503])
@@ -276,7 +305,7 @@ def test_what_an_endpoint_repeats_of_a_text_is_told_nobody(
     endpoint: Endpoint, status: int, echo: str
 ) -> None:
     embedder = endpoint.embedder(max_retries=0)
-    endpoint.script = [saying(status, echo.encode())]
+    endpoint.script = [saying(status, echo.encode())] * 9
     with pytest.raises(EmbeddingError, match=rf"HTTP {status}: its answer repeats what") as caught:
         embedder.embed([TEXT, "sesame"])
     assert "safe" not in caught.value.message
@@ -510,7 +539,7 @@ def test_an_answer_without_end_is_an_error_and_is_not_kept(
     endpoint: Endpoint, headers: dict[str, str]
 ) -> None:
     embedder = endpoint.embedder()
-    endpoint.script = [(200, headers, repeat(b" " * 65_536))]
+    endpoint.script = [(200, headers, repeat(b" " * 65_536))] * 2
     with pytest.raises(EmbeddingError, match="more than 1048960 bytes for 2 texts") as caught:
         embedder.embed(["a", "b"])
     assert caught.value.suggestion

@@ -4,13 +4,14 @@ Promises: what may pass (429, 5xx, a time-out, a broken connection) is tried aga
 that doubles, or as long as the endpoint asks for; what will not pass is an EmbeddingError at once.
 What is refused for what is in it (400, 413, 422) is asked for again in halves, down to a single text, and that one
 by its beginning: many local servers refuse a text that is longer than their model takes, and all that came with it.
-So is what is answered with a vector without direction, and with 500 where the same endpoint embeds something else:
-servers fail so over a text that is too long, or of which their model makes no numbers.
+So is what is answered with a vector without direction, and what is answered in any other way than with as many
+vectors where the same endpoint embeds something else: servers fail so (500) over a text that is too long, or of which
+their model makes no numbers, take no more than one text at a time, or stand behind a firewall that reads texts (403).
 What does not come in time is asked for again in halves, too, and as few at a time from then on until they come soon:
 an endpoint on a slow processor takes longer for 32 texts than anybody waits.
 A text that is refused at any length by an endpoint that takes others has no meaning there: its vector is zero.
-An endpoint that failed to the last try is left alone for a minute (`rest.RETRY_SECONDS`), in which every
-call fails at once; then one call tries once.
+An endpoint that failed to the last try, or refused whatever it was asked, as with a wrong key, is left alone for a
+minute (`rest.RETRY_SECONDS`), in which every call fails at once; then one call tries once.
 An answer is read for a minute and as far as vectors of that many texts may reach: one that comes byte by byte, or
 without end, holds nobody up and fills no memory.
 The key appears in no error and no log, and is not sent on to where a redirect points. Nor do texts: what an endpoint
@@ -97,6 +98,10 @@ class _Failed(msgspec.Struct):
     """What some answer with where others have a status for it."""
 
     error: msgspec.Raw
+
+
+class _Refused(EmbeddingError):
+    """By status; another try would be refused, too."""
 
 
 class _InputRefused(EmbeddingError):
@@ -211,8 +216,17 @@ class OpenAI:
             began_seconds = self._clock_seconds()
             try:
                 vectors = self._vectors(self._post(body, texts), texts)
-            except EmbeddingError:  # it is there
+            except _InputRefused:  # it is there
                 self._rest.end()
+                raise
+            except EmbeddingError as error:
+                refused = isinstance(error, _Refused)
+                if (refused or len(texts) > 1) and self._embeds_else(texts):
+                    raise _InputRefused(error.message, suggestion=error.suggestion) from None
+                if refused:
+                    self._rest.begin(error)
+                else:
+                    self._rest.end()
                 raise
             except _Passing as failure:
                 last = tried >= retries
@@ -302,7 +316,7 @@ class OpenAI:
         elif 300 <= error.code < 400:
             words = f"HTTP {error.code}, it redirects to {self._redirected(error)}"
             suggestion = "Set MEMLOG_EMBEDDER_URL to the address that the endpoint redirects to."
-        kind = _InputRefused if error.code in STATUS_OF_INPUT else EmbeddingError
+        kind = _InputRefused if error.code in STATUS_OF_INPUT else _Refused
         return kind(
             f"{self._shown} refused model {shorten(self._model)}: {self._clean(words)}",
             suggestion=suggestion + self._on_proxy,
