@@ -181,8 +181,8 @@ SETTINGS = (
     ),
     Setting(
         "embedder_url",
-        "Base address of the endpoint for openai, ending before /embeddings; without one that of OpenAI itself, "
-        "https://api.openai.com/v1",
+        "Base address of the endpoint for openai, ending before /embeddings (of Azure that of the deployment, with "
+        "?api-version=...); without one that of OpenAI itself, https://api.openai.com/v1",
         also=("OPENAI_BASE_URL",),
     ),
     Setting("embedder_key", "Key for the endpoint", also=("OPENAI_API_KEY",), secret=True),

@@ -61,6 +61,19 @@ def test_an_endpoint_without_key_and_path_is_asked_under_v1(
     assert "Authorization" not in endpoint.asked[0]["headers"]
 
 
+def test_a_deployment_of_azure_is_asked_by_its_version_with_the_key_in_its_own_header(
+    endpoint: Endpoint,
+) -> None:
+    base_url = endpoint.url.replace("/v1", "/openai/deployments/small?api-version=2024-10-21")
+    endpoint.embedder(base_url=base_url).embed(["a"])
+    for asked in endpoint.asked:
+        assert asked["path"] == "/openai/deployments/small/embeddings?api-version=2024-10-21"
+        assert asked["headers"]["Api-Key"] == KEY
+        assert "Authorization" not in asked["headers"]
+    endpoint.embedder(base_url=base_url, api_key="eyJ.eyJ.c2ln")
+    assert endpoint.asked[-1]["headers"]["Authorization"] == "Bearer eyJ.eyJ.c2ln"
+
+
 def test_the_key_tells_models_addresses_and_widths_apart(endpoint: Endpoint) -> None:
     wide = b'{"data":[{"index":0,"embedding":[1,2,3,4]}]}'
     here = endpoint.embedder().key

@@ -17,7 +17,8 @@ without end, holds nobody up and fills no memory.
 The key appears in no error and no log, and is not sent on to where a redirect points. Nor do texts: what an endpoint
 says of a failure is told, but not where it repeats what it was asked.
 
-Format: https://platform.openai.com/docs/api-reference/embeddings/create
+Format: https://platform.openai.com/docs/api-reference/embeddings/create. Of Azure, whose addresses
+have `api-version` behind the `?`: https://learn.microsoft.com/azure/ai-services/openai/reference#authentication
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from contextlib import suppress
 from http import HTTPStatus
 from operator import itemgetter
 from typing import TYPE_CHECKING
-from urllib.parse import SplitResult, urljoin, urlsplit
+from urllib.parse import SplitResult, parse_qs, urljoin, urlsplit
 
 import msgspec
 
@@ -157,6 +158,8 @@ class OpenAI:
             self._on_proxy = " It is asked through a proxy of the environment; NO_PROXY names hosts to ask without."
         self._model = model
         self._secret = _checked_key(api_key)
+        # Azure takes its keys in a header of its own, and only its tokens, which have dots, in the usual one.
+        self._in_own_header = "api-version" in parse_qs(url.query) and "." not in self._secret
         self._max_retries = max_retries
         self._timeout_seconds = timeout_seconds
         self._pause = pause
@@ -276,7 +279,9 @@ class OpenAI:
         request = urllib.request.Request(
             self._url, data=body, headers={"Content-Type": "application/json"}
         )
-        if self._secret:
+        if self._secret and self._in_own_header:
+            request.add_unredirected_header("api-key", self._secret)
+        elif self._secret:
             request.add_unredirected_header("Authorization", f"Bearer {self._secret}")
         try:
             with self._opener.open(request, timeout=self._timeout_seconds) as response:
