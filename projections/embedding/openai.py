@@ -219,8 +219,11 @@ class OpenAI:
             began_seconds = self._clock_seconds()
             try:
                 vectors = self._vectors(self._post(body, texts), texts)
-            except _InputRefused:  # it is there
-                self._rest.end()
+            except _InputRefused as error:
+                if texts == [ANY_TEXT]:
+                    self._rest.begin(error)
+                else:  # it is there
+                    self._rest.end()
                 raise
             except EmbeddingError as error:
                 refused = isinstance(error, _Refused)
