@@ -292,13 +292,13 @@ def test_fresh_stored_and_query_vectors_are_equal_bit_for_bit(cache: VectorCache
     assert fresh.tobytes() == stored.tobytes() == cached.query_vector("a").tobytes()
 
 
-def test_batches_are_of_64_texts_of_like_length_each_text_once(cache: VectorCache) -> None:
+def test_batches_are_of_32_texts_of_like_length_each_text_once(cache: VectorCache) -> None:
     hashing = Hashing()
     cached = CachedEmbedder(hashing, cache)
     cached.vectors(["known"])
     texts = ["known"] + ["x" * (number % 75 + 1) for number in range(150)]
     cached.vectors(texts)
-    assert list(map(len, hashing.asked)) == [1, 64, 11]
+    assert list(map(len, hashing.asked)) == [1, 32, 32, 11]
     lengths = [len(text) for batch in hashing.asked[1:] for text in batch]
     assert lengths == sorted(lengths)
 

@@ -7,7 +7,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from itertools import repeat
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from memlog.errors import EmbeddingError
-from projections.embedding import EmbedderSpec, open_embedder
+from projections.embedding import CachedEmbedder, EmbedderSpec, VectorCache, open_embedder
 from projections.embedding.openai import TEXT_BYTES_MAX, OpenAI
 from projections.embedding.rest import RETRY_SECONDS
 from tests.certificates import certificate_of_its_own
@@ -111,6 +111,21 @@ def test_too_many_requests_are_followed_by_the_pause_that_was_asked_for(endpoint
     assert endpoint.pauses[0] == 7
     assert 0.5 <= endpoint.pauses[1] <= 1
     assert len(endpoint.asked) == 1 + 3
+
+
+def test_what_an_endpoint_returned_before_it_refused_more_is_asked_for_no_more(
+    endpoint: Endpoint, tmp_path: Path
+) -> None:
+    """As where requests are counted by the minute."""
+    texts = [f"{number:03}" for number in range(64)]
+    with closing(VectorCache(tmp_path / "small.mdb")) as cache:
+        cached = CachedEmbedder(endpoint.embedder(max_retries=0), cache)
+        endpoint.script = [vectors, saying(429, b"too many requests")]
+        with pytest.raises(EmbeddingError, match="HTTP 429"):
+            cached.vectors(texts)
+        CachedEmbedder(endpoint.embedder(), cache).vectors(texts)
+    assert endpoint.asked[-1]["body"]["input"] == texts[32:]
+    assert len(endpoint.asked) == 5
 
 
 def test_an_endpoint_that_stays_down_is_an_error_after_the_last_try(endpoint: Endpoint) -> None:

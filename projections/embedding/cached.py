@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from projections.embedding.pieces import Asked
 
 BATCH_TEXTS_MAX = 64
+FAR_TEXTS_MAX = 32
+"""Of an endpoint, as many as one request has: what it returned is kept though it refuses the next, as where requests
+are counted by the minute."""
 QUERIES_MAX, QUERY_PIECES_MAX = 1024, 16_384
 """How many questions are remembered, and how many pieces they may have in all: some 20 MB."""
 SOON_CHARACTERS_MAX = 250
@@ -40,6 +43,7 @@ class CachedEmbedder:
         self._embedder = embedder
         self._asked = embedder if isinstance(embedder, PieceEmbedder) else None
         self._with_pieces = self._asked if pieces else None
+        self._batch_texts_max = FAR_TEXTS_MAX if self._asked is None else BATCH_TEXTS_MAX
         self.cache = cache
         self.key = embedder.key
         self.dimensions = embedder.dimensions
@@ -62,8 +66,8 @@ class CachedEmbedder:
             found = self._stored(distinct)
             # Texts of like length share a batch, for the model pads all of it to the longest.
             missing = sorted((text for text in distinct if text not in found), key=len)
-            for start in range(0, len(missing), BATCH_TEXTS_MAX):
-                found |= self._embedded_once(missing[start : start + BATCH_TEXTS_MAX])
+            for start in range(0, len(missing), self._batch_texts_max):
+                found |= self._embedded_once(missing[start : start + self._batch_texts_max])
         rows = np.empty((len(texts), self.dimensions), np.float32)
         for row, text in enumerate(wanted):
             rows[row] = found[text]
