@@ -221,6 +221,7 @@ def numbers(texts: list[str], of_odd: object) -> Answer:
         lambda texts: numbers(texts, [0, 0, 0]),
         lambda texts: numbers(texts, [None, None, None]),
         lambda texts: numbers(texts, [1e300, 0, 0]),
+        lambda texts: numbers(texts, [float("nan"), float("-inf"), 0]),
     ],
 )
 def test_a_text_that_an_endpoint_fails_over_does_not_cost_the_others_theirs(

@@ -81,13 +81,15 @@ ANY_TEXT = "dimensions"
 STATUS_MAY_PASS = frozenset({408, 425, 429, *range(500, 600)})
 
 _UNSENDABLE = re.compile(r"[\x00-\x20\x7f]")
+_NO_NUMBER = re.compile(rb"-?\b(?:NaN|Infinity)\b")
+"""As Python writes it, and no JSON has it."""
 
 log = logging.getLogger("memlog.embeddings")
 
 
 class _Row(msgspec.Struct):
     embedding: list[float | None]
-    """What is not a number has no other form in JSON."""
+    """What is not a number is null in JSON."""
     index: int | None = None
 
 
@@ -343,6 +345,8 @@ class OpenAI:
 
         texts_count = len(texts)
         try:
+            if b"NaN" in content or b"Infinity" in content:
+                content = _NO_NUMBER.sub(b"null", content)
             rows = msgspec.json.decode(content, type=_Answer).data
         except (msgspec.DecodeError, RecursionError) as error:
             said = str(error)
