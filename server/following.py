@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from memlog.errors import Closed, MemlogError, ProjectArchived, ProjectNotFound
@@ -29,6 +30,10 @@ run are one batch, and the indexes' own syncs do not stand in the way of theirs 
 
 SLICE_SECONDS = 1.0
 """A server that is to end waits no longer than this, and the batch under way, for texts being embedded."""
+
+AGAIN_SECONDS_FIRST, AGAIN_SECONDS_MAX = 61.0, 3_600.0
+"""What failed is tried again after so long, then after twice as long, and so on: an endpoint or a model is left alone
+for a minute, and who has no network may have none for days. A write or a search tries at once."""
 
 ENDING_SECONDS = 1.0
 """Nor for an index that somebody is at by then, perhaps behind an endpoint that hangs: what is lost of it is computed
@@ -86,6 +91,14 @@ class Follower:
         opened.projections.save()
 
 
+class _Failing(NamedTuple):
+    """How a project failed last, after which pause it is tried again, and when that is (monotonic)."""
+
+    words: str
+    pause_s: float
+    due_s: float
+
+
 class _Rounds:
     """A thread of low priority that catches up all that are behind, whenever no write came for a moment."""
 
@@ -108,8 +121,7 @@ class _Rounds:
         self._behind: WeakValueDictionary[int, Opened] = WeakValueDictionary()
         """Weak: a project that nobody uses any more may be let go; its next search catches it up. So there are no more
         than are open."""
-        self._told: WeakKeyDictionary[Opened, str] = WeakKeyDictionary()
-        """How each failed that is behind."""
+        self._failing: WeakKeyDictionary[Opened, _Failing] = WeakKeyDictionary()
         self.stopping = False
         self._thread: threading.Thread | None = None
 
@@ -136,7 +148,8 @@ class _Rounds:
         while True:
             with self._lock:
                 while not (self._behind or self.stopping):
-                    self._changed.wait()
+                    self._changed.wait(self._again_seconds())
+                    self._take_up_again()
                 latest = time.monotonic() + BEHIND_SECONDS_MAX
                 while not self.stopping and time.monotonic() < latest:
                     if not self._changed.wait(QUIET_SECONDS):
@@ -149,27 +162,41 @@ class _Rounds:
                     self._catch_up_one(opened)
                 del opened
 
+    def _again_seconds(self) -> float | None:
+        """Until the first is due of those that failed; None where there is none."""
+        due = min((each.due_s for each in self._failing.values()), default=None)
+        return None if due is None else max(0.0, due - time.monotonic())
+
+    def _take_up_again(self) -> None:
+        now = time.monotonic()
+        for opened, failing in self._failing.items():
+            if failing.due_s <= now:
+                self._behind[id(opened)] = opened
+
     def _catch_up_one(self, opened: Opened) -> None:
         try:
             self._catch_up(opened)
         except (Closed, ProjectArchived, ProjectNotFound) as error:
+            self._failing.pop(opened, None)
             logger.debug("a project went away before it was caught up: %s", error.message)
         except MemlogError as error:
             if not self.stopping:  # else its projections are being closed
-                self._tell(opened, error)
+                self._failed(opened, error)
         except BaseException:  # where a library panics it is no Exception; this thread goes on
+            self._failing.pop(opened, None)
             logger.exception("a projection is behind, the next search tries again")
         else:
-            self._told.pop(opened, None)
+            self._failing.pop(opened, None)
         self._busy()
 
-    def _tell(self, opened: Opened, error: MemlogError) -> None:
-        """Once for each failure in a run of them: an endpoint may be down for hours in which others search."""
-        failure = error.failure if isinstance(error, LeftAlone) else error.message
-        again = self._told.get(opened) == failure
-        self._told[opened] = failure
+    def _failed(self, opened: Opened, error: MemlogError) -> None:
+        """Tells it once in a run of the same failure: an endpoint may be down for hours."""
+        words = error.failure if isinstance(error, LeftAlone) else error.message
+        before = self._failing.get(opened) or _Failing("", AGAIN_SECONDS_FIRST / 2, 0.0)
+        pause_s = min(2 * before.pause_s, AGAIN_SECONDS_MAX)
+        self._failing[opened] = _Failing(words, pause_s, time.monotonic() + pause_s)
         logger.log(
-            logging.DEBUG if again else logging.WARNING,
+            logging.DEBUG if before.words == words else logging.WARNING,
             "a projection is behind, the next search tries again: %s. %s",
             error.message.rstrip("."),
             error.suggestion or "",

@@ -7,6 +7,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from projections.embedding.rest import Rest
 from projections.embeddings import Embeddings
 from projections.search import asking, questions
 from projections.vectors.index import Vectors
+from server import following
 from server.following import Follower, _Rounds
 from tests.embedder_by_hash import ByHash
 from tests.endpoint import Answer, endpoint_up, saying, vectors
@@ -168,6 +170,30 @@ def test_what_keeps_a_projection_behind_is_logged_once_for_as_long_as_it_lasts(
         rest.end()
         rounds._catch_up_one(project)
         caplog.clear()
+
+
+def test_what_failed_is_tried_again_though_nobody_asks_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(following, "AGAIN_SECONDS_FIRST", 0.01)
+    done = threading.Event()
+    tried: list[float] = []
+
+    def catch_up(_: object) -> None:
+        tried.append(time.monotonic())
+        if len(tried) < 4:
+            raise EmbeddingError("It is away")
+        done.set()
+
+    rounds = _Rounds(catch_up, lambda: None, name="vectors", without="")
+    project: Any = Rest(time.monotonic)  # any will do
+    rounds.behind(project)
+    assert done.wait(WAITING_SECONDS_MAX)
+    rounds.stop()
+    rounds.join(time.monotonic() + WAITING_SECONDS_MAX)
+    assert len(tried) == 4
+    pauses = [after - before for before, after in pairwise(tried)]
+    assert all(pause >= 0.01 * 2**times for times, pause in enumerate(pauses))
 
 
 @pytest.mark.parametrize("at", ["loading", "answering"])
