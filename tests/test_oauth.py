@@ -17,6 +17,7 @@ import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
+from memlog import __version__
 from memlog.errors import InvalidParameter
 from memlog.settings import Settings
 from server.http import oauth
@@ -58,12 +59,14 @@ class Authority:
     def __init__(self) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self.asked: list[str] = []
+        self.asked_by: str | None = None
         self.moved: dict[str, str] = {}
         authority = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 authority.asked.append(self.path)
+                authority.asked_by = self.headers["User-Agent"]
                 moved = authority.moved.get(self.path)
                 found = authority.page(self.path) is not None
                 self.send_response(302 if moved else 200 if found else 404)
@@ -425,6 +428,12 @@ def test_an_issuer_whose_pages_are_nested_without_end_or_no_objects_lets_nobody_
     monkeypatch.setattr(authority, "page", lambda path: held if path == where else page(path))
     require_no_keys(Issuer(authority.url, RESOURCE), authority)
     assert f"{authority.url}{where} holds {told}" in caplog.text
+
+
+def test_the_issuer_is_asked_in_the_name_of_memlog(authority: Authority) -> None:
+    """Firewalls before authorization servers refuse `Python-urllib`."""
+    assert anyio.run(Issuer(authority.url, RESOURCE).granted, authority.token()) is not None
+    assert authority.asked_by == f"memlog/{__version__}"
 
 
 @pytest.mark.parametrize(("host", "let_in"), [("127.0.0.1", True), ("0.0.0.0", False)])

@@ -34,6 +34,7 @@ import msgspec
 from pydantic import AnyHttpUrl, ConfigDict, TypeAdapter
 from starlette.authentication import AuthenticationError
 
+from memlog import __version__
 from memlog.errors import InvalidParameter, shorten
 from memlog.settings import TOOLSETS
 from memlog.times import LATEST_US
@@ -64,6 +65,8 @@ FETCH_SECONDS_MAX = 10.0
 FETCHED_BYTES_MAX = 1_000_000
 SUBJECT_CHARACTERS_MAX = 255
 _SCOPE = "memlog:"
+_HEADERS = {"Accept": "application/json", "User-Agent": f"memlog/{__version__}"}
+"""By its own name: what stands before some authorization servers refuses `Python-urllib` with 403."""
 _NARROWING = re.compile("(project|toolset):.+", re.DOTALL)
 SCOPES = [f"{_SCOPE}{right}" for right in RIGHTS]
 
@@ -270,7 +273,7 @@ def _signs(key: jwt.PyJWK) -> bool:
 def _fetched(address: str) -> dict[str, Any]:
     if not _is_secure(address):
         raise ValueError(f"{address} is not https")
-    request = Request(address, headers={"Accept": "application/json"})
+    request = Request(address, headers=_HEADERS)
     try:
         with _OPENER.open(request, timeout=FETCH_TIMEOUT_SECONDS) as answer:
             said = answer.read(FETCHED_BYTES_MAX + 1)
