@@ -430,6 +430,47 @@ def test_an_issuer_whose_pages_are_nested_without_end_or_no_objects_lets_nobody_
     assert f"{authority.url}{where} holds {told}" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("path", "where"),
+    [
+        ("", "/.well-known/oauth-authorization-server"),
+        ("/", "/.well-known/openid-configuration"),
+        ("/realms/home", "/realms/home/.well-known/openid-configuration"),
+        ("/o/memlog/", "/o/memlog/.well-known/openid-configuration"),
+        ("/tenant", "/.well-known/oauth-authorization-server/tenant"),
+        ("/tenant/", "/.well-known/openid-configuration/tenant"),
+    ],
+)
+def test_the_metadata_of_an_issuer_is_found_wherever_clients_look_for_it(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch, path: str, where: str
+) -> None:
+    """Also where a page in its place tells nothing, as a web application has for every path."""
+    url, keys = f"{authority.url}{path}", authority.pages()["/keys"]
+    metadata = {"issuer": url, "jwks_uri": f"{authority.url}/keys"}
+    pages = {where: json.dumps(metadata).encode(), "/keys": json.dumps(keys).encode()}
+    monkeypatch.setattr(authority, "page", lambda path: pages.get(path, b"<!doctype html>"))
+    assert anyio.run(Issuer(url, RESOURCE).granted, authority.token(iss=url)) is not None
+
+
+def test_why_no_keys_can_be_had_is_told_of_each_address_with_what_mends_it(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An issuer is most often misspelt by the slash at its end, and that is seen at one address of three."""
+    pages = authority.pages()
+    pages["/.well-known/oauth-authorization-server"] = {"issuer": f"{authority.url}/"}
+    pages["/.well-known/openid-configuration"] = {"issuer": authority.url}
+    monkeypatch.setattr(authority, "pages", lambda: pages)
+    require_no_keys(Issuer(authority.url, RESOURCE), authority)
+    assert (
+        f"{authority.url}/.well-known/oauth-authorization-server speaks for '{authority.url}/', "
+        "which MEMLOG_OAUTH_ISSUER has to be letter by letter if it is the one meant; "
+        f"{authority.url}/.well-known/openid-configuration names no jwks_uri"
+    ) in caplog.text
+    away = Issuer("http://127.0.0.1:9/", RESOURCE)
+    require_no_keys(away, authority)
+    assert "http://127.0.0.1:9/.well-known/openid-configuration: <urlopen error" in caplog.text
+
+
 def test_the_issuer_is_asked_in_the_name_of_memlog(authority: Authority) -> None:
     """Firewalls before authorization servers refuse `Python-urllib`."""
     assert anyio.run(Issuer(authority.url, RESOURCE).granted, authority.token()) is not None

@@ -185,7 +185,7 @@ class Issuer:
                     try:
                         self._keys = await self._fetched_in_time()
                         self._had_s = time.monotonic()
-                    except (OSError, ValueError, HTTPException, jwt.PyJWTError, NoThread) as error:
+                    except (ValueError, NoThread) as error:
                         logger.warning("the keys of %s cannot be had: %s", self.issuer, error)
         if not self._keys:
             raise NoKeys(self.issuer, self._retry_s())
@@ -223,25 +223,38 @@ class Issuer:
     def _fetch(self) -> dict[str, jwt.PyJWK]:
         parts = urlsplit(self.issuer)
         base, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
-        known = (
+        known = (  # the three at which MCP has clients look
             f"{base}/.well-known/oauth-authorization-server{path}",  # RFC 8414
             f"{base}{path}/.well-known/openid-configuration",
+            f"{base}/.well-known/openid-configuration{path}",
         )
-        failure: Exception = ValueError("it publishes no metadata")
-        for address in known:
+        failures = []
+        for address in dict.fromkeys(known):
             try:
-                metadata = _fetched(address)
-                if metadata.get("issuer") != self.issuer:
-                    raise ValueError(f"{address} speaks for {metadata.get('issuer')!r}")
-                keys_at = msgspec.convert(metadata.get("jwks_uri"), str)
-                found = jwt.PyJWKSet.from_dict(_fetched(keys_at))
-                keys = {str(key.key_id or ""): key for key in found.keys if _signs(key)}
-                if not keys:
-                    raise ValueError(f"{keys_at} holds none that signs tokens")
-                return keys
-            except (OSError, ValueError, HTTPException) as error:
-                failure = error
-        raise ValueError(f"no keys: {failure}")
+                return self._keys_named_at(address)
+            except ValueError as error:
+                failures.append(str(error))
+        raise ValueError("; ".join(failures))
+
+    def _keys_named_at(self, address: str) -> dict[str, jwt.PyJWK]:
+        """Those that the metadata there names. Raises ValueError with the address that is at fault."""
+        metadata = _fetched(address)
+        spoken_for, keys_at = metadata.get("issuer"), metadata.get("jwks_uri")
+        if spoken_for != self.issuer:
+            raise ValueError(
+                f"{address} speaks for {shorten(spoken_for)!r}, which MEMLOG_OAUTH_ISSUER has to be "
+                "letter by letter if it is the one meant"
+            )
+        if not isinstance(keys_at, str):
+            raise ValueError(f"{address} names no jwks_uri")
+        try:
+            found = jwt.PyJWKSet.from_dict(_fetched(keys_at))
+        except jwt.PyJWTError as error:
+            raise ValueError(f"{keys_at}: {error}") from error
+        keys = {str(key.key_id or ""): key for key in found.keys if _signs(key)}
+        if not keys:
+            raise ValueError(f"{keys_at} holds none that signs tokens")
+        return keys
 
 
 def grant_of(claims: Claims) -> Grant | None:
@@ -271,21 +284,25 @@ def _signs(key: jwt.PyJWK) -> bool:
 
 
 def _fetched(address: str) -> dict[str, Any]:
+    """Raises ValueError, which names the address."""
     if not _is_secure(address):
         raise ValueError(f"{address} is not https")
-    request = Request(address, headers=_HEADERS)
     try:
+        request = Request(address, headers=_HEADERS)
         with _OPENER.open(request, timeout=FETCH_TIMEOUT_SECONDS) as answer:
             said = answer.read(FETCHED_BYTES_MAX + 1)
-    except HTTPError as error:
-        error.close()  # it holds the connection
-        raise
+    except (OSError, ValueError, HTTPException) as error:
+        if isinstance(error, HTTPError):
+            error.close()  # it holds the connection
+        raise ValueError(f"{address}: {error}") from error
     if len(said) > FETCHED_BYTES_MAX:
         raise ValueError(f"{address} holds more than {FETCHED_BYTES_MAX} bytes")
     try:
         found = json.loads(said)
     except RecursionError as error:
         raise ValueError(f"{address} holds JSON that is nested too deeply") from error
+    except ValueError as error:
+        raise ValueError(f"{address} holds no JSON") from error
     if not isinstance(found, dict):
         raise ValueError(f"{address} holds no JSON object")
     return found
