@@ -181,6 +181,49 @@ def test_a_claim_of_an_odd_shape_is_refused_as_any_bad_token(
     assert (answer.status, answer.json["error"]) == (401, "invalid_token")
 
 
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"aud": "account"}, "it is for account, not for https://memory.example/mcp"),
+        ({"aud": ["a", "b"]}, "it is for ['a', 'b'], not for https://memory.example/mcp"),
+        ({"aud": None}, "it is for nobody it names, not for https://memory.example/mcp"),
+        ({"aud": "x" * 100_000}, "…, not for https://memory.example/mcp (MEMLOG_OAUTH_RESOURCE)"),
+        ({"iss": "https://sts.example/"}, "its issuer is https://sts.example/, and MEMLOG_OAUTH_"),
+        ({"sub": None}, 'missing the "sub" claim'),
+    ],
+)
+def test_the_log_says_what_is_wrong_with_a_token_that_the_issuer_signed(
+    authority: Authority, caplog: pytest.LogCaptureFixture, changed: Changed, told: str
+) -> None:
+    """An audience that was not set up is why most tokens of real issuers are refused at first."""
+    caplog.set_level("INFO")
+    token = authority.token(**changed)
+    assert anyio.run(Issuer(authority.url, RESOURCE).granted, token) is None
+    assert told in caplog.text
+    assert len(caplog.text) < 1_000 and token not in caplog.text
+
+
+@pytest.mark.parametrize("claim", ["aud", "iss"])
+def test_the_log_repeats_nothing_that_the_issuer_did_not_sign(
+    authority: Authority, caplog: pytest.LogCaptureFixture, claim: str
+) -> None:
+    caplog.set_level("INFO")
+    token = authority.token(ec.generate_private_key(ec.SECP256R1()), **{claim: "invented"})
+    assert anyio.run(Issuer(authority.url, RESOURCE).granted, token) is None
+    assert "Signature verification failed" in caplog.text and "invented" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "token", ["ya29.a0AfB", "ory_at_Zk", "eyJhbGciOiJkaXIifQ..aXY.dGV4dA.dGFn"]
+)
+def test_a_token_that_is_opaque_or_encrypted_is_told_of_in_the_log_as_that(
+    authority: Authority, caplog: pytest.LogCaptureFixture, token: str
+) -> None:
+    caplog.set_level("INFO")
+    assert anyio.run(Issuer(authority.url, RESOURCE).granted, token) is None
+    assert "no signed JSON Web Token" in caplog.text and token not in caplog.text
+
+
 @pytest.mark.parametrize("signed_by", ["none", "HS256"])
 def test_a_token_without_the_issuers_signature_is_refused(
     server: HttpServer, authority: Authority, signed_by: str
@@ -344,7 +387,9 @@ def test_whose_token_grants_nothing_is_told_which_scope_to_ask_for(
     assert 'error="insufficient_scope", scope="memlog:read"' in told
     assert 'resource_metadata="https://memory.example/' in told
     assert "memlog:write" in refused.json["error"]["data"]["suggestion"]
-    assert any("oauth:ann was refused" in line["message"] for line in server.log())
+    given = f"none of its scopes ({scope})" if scope else "it has no scope that"
+    told = f"oauth:ann was refused: {given} is one of memlog:read, "
+    assert any(told in line["message"] for line in server.log())
     assert (
         server.get("/metrics", Authorization=f"Bearer {authority.token(scope=scope)}").status == 403
     )

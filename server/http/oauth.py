@@ -99,8 +99,13 @@ class Claims(msgspec.Struct):
 class InsufficientScope(Exception):
     """A token that counts and grants nothing; `actor` is whose it is."""
 
-    def __init__(self, actor: str) -> None:
-        super().__init__(f"none of its scopes is one of {', '.join(SCOPES)}")
+    def __init__(self, actor: str, scopes: list[str]) -> None:
+        given = (
+            f"none of its scopes ({shorten(' '.join(scopes))})"
+            if scopes
+            else "it has no scope that"
+        )
+        super().__init__(f"{given} is one of {', '.join(SCOPES)}")
         self.actor = actor
 
 
@@ -161,13 +166,34 @@ class Issuer:
             )
             claims = msgspec.convert(found, Claims)
         except (jwt.PyJWTError, TypeError, ValueError) as error:  # an algorithm for other keys, too
-            logger.info("an access token was refused: %s", error)
+            logger.info("an access token was refused: %s", self._fault(error, token))
             return None
         grant = grant_of(claims)
         if grant is not None:
             until = claims.exp + LEEWAY_SECONDS
             self._expiring[grant] = max(until, self._expiring.get(grant, until))
         return grant
+
+    def _fault(self, error: Exception, token: str) -> str:
+        """What is wrong with a token and what mends it, for who runs this: whoever sent it is not told."""
+        if token.count(".") != 2:
+            return (
+                "it is none of `memlog token`, and no signed JSON Web Token: the authorization server may issue "
+                f"opaque or encrypted ones until it knows {self.resource} as a resource"
+            )
+        no_audience = isinstance(error, jwt.MissingRequiredClaimError) and error.claim == "aud"
+        if not no_audience and not isinstance(
+            error, (jwt.InvalidAudienceError, jwt.InvalidIssuerError)
+        ):
+            return str(error)
+        claims = jwt.decode(token, options={"verify_signature": False})  # it was, before these two
+        if isinstance(error, jwt.InvalidIssuerError):
+            return f"its issuer is {_shown(claims['iss'])}, and MEMLOG_OAUTH_ISSUER {self.issuer}"
+        audience = f"for {_shown(claims['aud'])}" if claims.get("aud") else "for nobody it names"
+        return (
+            f"it is {audience}, not for {self.resource} (MEMLOG_OAUTH_RESOURCE), which the authorization "
+            "server has to put into `aud`"
+        )
 
     def still_holds(self, grant: Grant) -> bool:
         """Whether a token with this grant was seen that has not expired."""
@@ -266,7 +292,7 @@ def grant_of(claims: Claims) -> Grant | None:
         return None
     rights = [right for right in RIGHTS if right in named]
     if not rights:
-        raise InsufficientScope(f"{OAUTH}{claims.sub}")
+        raise InsufficientScope(f"{OAUTH}{claims.sub}", claims.scopes)
     # Scopes in any order, or said twice, are the same grant (RFC 6749, 3.3): a session goes on with it.
     projects = tuple(sorted({each[8:] for each in named if each.startswith("project:")}))
     toolsets = {each[8:] for each in named if each.startswith("toolset:")}
@@ -277,6 +303,10 @@ def grant_of(claims: Claims) -> Grant | None:
         projects or None,
         known if toolsets else None,
     )
+
+
+def _shown(claim: object) -> str:
+    return str(shorten(str(claim)))
 
 
 def _signs(key: jwt.PyJWK) -> bool:
