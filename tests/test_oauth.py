@@ -369,11 +369,16 @@ def test_who_has_no_token_is_told_where_to_get_one(
         ("memlog:read memlog:projects:a", None),
         ("memlog:read memlog:project:", None),
         ("memlog:read openid others:project:a", Grant("oauth:ann", "read")),
+        (f"openid {RESOURCE}/memlog:write", Grant("oauth:ann", "write")),
+        (f"memlog:read {RESOURCE}/memlog:project:a", Grant("oauth:ann", "read", ("a",))),
+        (f"memlog:read {RESOURCE}/memlog:everything", None),
+        ("memlog:read https://other.example/mcp/memlog:admin", Grant("oauth:ann", "read")),
+        (f"memlog:read {RESOURCE}/{RESOURCE}/memlog:admin", Grant("oauth:ann", "read")),
     ],
 )
 def test_scopes_say_what_is_granted(scopes: object, grant: Grant | None) -> None:
     claims = {"sub": "ann", "exp": 1, "scope": scopes}
-    assert grant_of(msgspec.convert(claims, Claims)) == grant
+    assert grant_of(msgspec.convert(claims, Claims), RESOURCE) == grant
 
 
 @pytest.mark.parametrize("scope", ["openid", "memlog:project:a", None])

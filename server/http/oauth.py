@@ -6,7 +6,8 @@ that it has not expired. Its scopes say what it grants:
     memlog:read  memlog:write  memlog:admin     one right; the highest counts, without one nothing is granted
     memlog:project:NAME  memlog:toolset:NAME    narrows it to those named; otherwise all
 
-A token with another scope that begins with `memlog:` does not count: it may have been meant to narrow.
+Before each may stand the resource and a slash. A token with another scope that begins with `memlog:` does not count:
+it may have been meant to narrow.
 `oauth:` and the subject (`sub`) is the actor. Claims of another shape than theirs count for nothing. Keys are
 fetched when an unknown one is named, and when they are older than `KEYS_SECONDS`, so that one which was withdrawn
 counts no more; but not more often than every `FETCH_SECONDS`, so that nobody makes this server knock at the other by
@@ -168,7 +169,7 @@ class Issuer:
         except (jwt.PyJWTError, TypeError, ValueError) as error:  # an algorithm for other keys, too
             logger.info("an access token was refused: %s", self._fault(error, token))
             return None
-        grant = grant_of(claims)
+        grant = grant_of(claims, self.resource)
         if grant is not None:
             until = claims.exp + LEEWAY_SECONDS
             self._expiring[grant] = max(until, self._expiring.get(grant, until))
@@ -283,9 +284,11 @@ class Issuer:
         return keys
 
 
-def grant_of(claims: Claims) -> Grant | None:
+def grant_of(claims: Claims, resource: str) -> Grant | None:
     """What these claims grant; None where they do not count. Raises InsufficientScope."""
-    named = [each.removeprefix(_SCOPE) for each in claims.scopes if each.startswith(_SCOPE)]
+    # Amazon Cognito puts the resource before each scope, which narrows there as well as without.
+    scopes = [each.removeprefix(f"{resource}/") for each in claims.scopes]
+    named = [each.removeprefix(_SCOPE) for each in scopes if each.startswith(_SCOPE)]
     unknown = [each for each in named if each not in RIGHTS and not _NARROWING.fullmatch(each)]
     if unknown:
         logger.info("an access token was refused: no such scope as %s%s", _SCOPE, unknown[0])
