@@ -125,6 +125,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     tokens_file: Path | None = None
     oauth_issuer: str = ""
     oauth_resource: str = ""
+    oauth_audience: str = ""
     tls_cert: Path | None = None
     tls_key: Path | None = None
     http_body_bytes_max: Annotated[int, Meta(ge=1_024)] = 4 * 1024 * 1024
@@ -229,6 +230,10 @@ SETTINGS = (
     Setting(
         "oauth_resource",
         "Address under which clients reach the server, which their OAuth tokens are issued for",
+    ),
+    Setting(
+        "oauth_audience",
+        "What the OAuth tokens for this server, and no others, have in `aud` where it is not that address",
     ),
     Setting("tls_cert", "File with the certificate chain, for HTTPS"),
     Setting("tls_key", "File with the key of the certificate"),

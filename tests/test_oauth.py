@@ -187,7 +187,7 @@ def test_a_claim_of_an_odd_shape_is_refused_as_any_bad_token(
         ({"aud": "account"}, "it is for account, not for https://memory.example/mcp"),
         ({"aud": ["a", "b"]}, "it is for ['a', 'b'], not for https://memory.example/mcp"),
         ({"aud": None}, "it is for nobody it names, not for https://memory.example/mcp"),
-        ({"aud": "x" * 100_000}, "…, not for https://memory.example/mcp (MEMLOG_OAUTH_RESOURCE)"),
+        ({"aud": "x" * 100_000}, "…, not for https://memory.example/mcp: the authorization server"),
         ({"iss": "https://sts.example/"}, "its issuer is https://sts.example/, and MEMLOG_OAUTH_"),
         ({"sub": None}, 'missing the "sub" claim'),
     ],
@@ -201,6 +201,26 @@ def test_the_log_says_what_is_wrong_with_a_token_that_the_issuer_signed(
     assert anyio.run(Issuer(authority.url, RESOURCE).granted, token) is None
     assert told in caplog.text
     assert len(caplog.text) < 1_000 and token not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("audience", "let_in"),
+    [
+        ("6e74172b", True),
+        (["client@project", "6e74172b"], True),
+        (RESOURCE, False),
+        ("6E74172B", False),
+        (["6e74", "172b"], False),
+        (None, False),
+    ],
+)
+def test_an_issuer_that_does_not_know_the_resource_by_its_address_names_it_as_was_set(
+    authority: Authority, audience: object, let_in: bool
+) -> None:
+    """Some put the id of a client or a project into `aud`, whatever a client asks for."""
+    issuer = Issuer(authority.url, RESOURCE, "6e74172b")
+    granted = anyio.run(issuer.granted, authority.token(aud=audience))
+    assert (granted is not None) is let_in
 
 
 @pytest.mark.parametrize("claim", ["aud", "iss"])
@@ -435,8 +455,9 @@ def test_an_address_with_a_password_is_refused_and_the_password_not_shown(named:
 
 def test_a_resource_without_an_issuer_is_refused() -> None:
     """The door would stand open."""
-    with pytest.raises(InvalidParameter, match="MEMLOG_OAUTH_ISSUER is not"):
-        Access(Settings(oauth_resource=RESOURCE))
+    for named in (Settings(oauth_resource=RESOURCE), Settings(oauth_audience="memlog")):
+        with pytest.raises(InvalidParameter, match="MEMLOG_OAUTH_ISSUER is not"):
+            Access(named)
 
 
 @pytest.mark.parametrize(

@@ -40,20 +40,22 @@ class Access:
 
     def __init__(self, settings: Settings) -> None:
         _require_sendable(settings.token)
-        if settings.oauth_resource and not settings.oauth_issuer:  # whoever names it wants tokens
+        named = {"RESOURCE": settings.oauth_resource, "AUDIENCE": settings.oauth_audience}
+        alone = [name for name, value in named.items() if value and not settings.oauth_issuer]
+        if alone:  # whoever names it wants tokens
             raise InvalidParameter(
-                "MEMLOG_OAUTH_RESOURCE is set and MEMLOG_OAUTH_ISSUER is not",
+                f"MEMLOG_OAUTH_{alone[0]} is set and MEMLOG_OAUTH_ISSUER is not",
                 suggestion="Name the authorization server whose tokens are taken, or take both away.",
             )
         self._given = digest(settings.token) if settings.token else None
         self._tokens = Tokens(tokens_path(settings))
         self.issuer = (
-            Issuer(settings.oauth_issuer, settings.oauth_resource)
+            Issuer(settings.oauth_issuer, settings.oauth_resource, settings.oauth_audience)
             if settings.oauth_issuer
             else None
         )
-        named = settings.tokens_file is not None  # which is to hold tokens, be it there or not yet
-        self._required = bool(self._given or self.issuer or named)
+        filed = settings.tokens_file is not None  # which is to hold tokens, be it there or not yet
+        self._required = bool(self._given or self.issuer or filed)
         self._required = self.required  # one that goes away before the first request counts
         self.usable = bool(self._given or self.issuer or self._tokens.all())
         """Whether anybody at all could be let in with a token."""

@@ -1,18 +1,17 @@
 """Access tokens of an OAuth authorization server: JSON Web Tokens, checked against its published keys.
 
-Promises that a token counts only if the issuer signed it, for this very resource (RFC 8707: `aud`), and
-that it has not expired. Its scopes say what it grants:
+Promises that a token counts only if the issuer signed it, for this very resource (RFC 8707: `aud`, its address or what
+the issuer calls it), and that it has not expired. Its scopes say what it grants:
 
     memlog:read  memlog:write  memlog:admin     one right; the highest counts, without one nothing is granted
     memlog:project:NAME  memlog:toolset:NAME    narrows it to those named; otherwise all
 
 Before each may stand the resource and a slash. A token with another scope that begins with `memlog:` does not count:
-it may have been meant to narrow.
-`oauth:` and the subject (`sub`) is the actor. Claims of another shape than theirs count for nothing. Keys are
-fetched when an unknown one is named, and when they are older than `KEYS_SECONDS`, so that one which was withdrawn
-counts no more; but not more often than every `FETCH_SECONDS`, so that nobody makes this server knock at the other by
-inventing names. Those that are there count until others can be had. Until the first are there nobody can tell whether a
-token is good, and none is called bad.
+it may have been meant to narrow. `oauth:` and the subject (`sub`) is the actor. Claims of another shape than theirs
+count for nothing. Keys are fetched when an unknown one is named, and when they are older than `KEYS_SECONDS`, so that
+one which was withdrawn counts no more; but not more often than every `FETCH_SECONDS`, so that nobody makes this
+server knock at the other by inventing names. Those that are there count until others can be had. Until the first are
+there nobody can tell whether a token is good, and none is called bad.
 """
 
 from __future__ import annotations
@@ -119,9 +118,9 @@ class NoKeys(AuthenticationError):
 
 
 class Issuer:
-    """One authorization server, and the address that its tokens must be for."""
+    """One authorization server, and the address that its tokens must be for, or what it calls that in `aud`."""
 
-    def __init__(self, issuer: str, resource: str) -> None:
+    def __init__(self, issuer: str, resource: str, audience: str = "") -> None:
         for name, url in (("MEMLOG_OAUTH_ISSUER", issuer), ("MEMLOG_OAUTH_RESOURCE", resource)):
             parts = _parts(url)
             if "@" in parts.netloc:  # strangers are told both addresses
@@ -136,6 +135,7 @@ class Issuer:
                     "server, such as https://memory.example.com/mcp.",
                 )
         self.issuer, self.resource = issuer, resource
+        self.audience = audience or resource
         self._keys: dict[str, jwt.PyJWK] = {}
         self._fetched_s = self._had_s = -math.inf
         self._fetching = anyio.Lock()
@@ -160,7 +160,7 @@ class Issuer:
                 token,
                 key.key,
                 algorithms=ALGORITHMS,
-                audience=self.resource,
+                audience=self.audience,
                 issuer=self.issuer,
                 leeway=LEEWAY_SECONDS,
                 options={"require": ["exp", "iss", "aud", "sub"], "verify_iat": False},
@@ -192,8 +192,8 @@ class Issuer:
             return f"its issuer is {_shown(claims['iss'])}, and MEMLOG_OAUTH_ISSUER {self.issuer}"
         audience = f"for {_shown(claims['aud'])}" if claims.get("aud") else "for nobody it names"
         return (
-            f"it is {audience}, not for {self.resource} (MEMLOG_OAUTH_RESOURCE), which the authorization "
-            "server has to put into `aud`"
+            f"it is {audience}, not for {self.audience}: the authorization server has to put that into `aud`, "
+            "or MEMLOG_OAUTH_AUDIENCE to name what it puts there for this server and no other"
         )
 
     def still_holds(self, grant: Grant) -> bool:
