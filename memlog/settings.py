@@ -126,6 +126,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     oauth_issuer: str = ""
     oauth_resource: str = ""
     oauth_audience: str = ""
+    oauth_scope_prefix: Annotated[
+        str,
+        Meta(
+            pattern=r"^[!#-\[\]-~]*\Z",  # RFC 6749, 3.3; strangers are told it in a header
+            description="what scopes begin with, without white space, quotes or a backslash",
+        ),
+    ] = ""
     tls_cert: Path | None = None
     tls_key: Path | None = None
     http_body_bytes_max: Annotated[int, Meta(ge=1_024)] = 4 * 1024 * 1024
@@ -234,6 +241,10 @@ SETTINGS = (
     Setting(
         "oauth_audience",
         "What the OAuth tokens for this server, and no others, have in `aud` where it is not that address",
+    ),
+    Setting(
+        "oauth_scope_prefix",
+        "What clients have to put before each scope that they ask the authorization server for",
     ),
     Setting("tls_cert", "File with the certificate chain, for HTTPS"),
     Setting("tls_key", "File with the key of the certificate"),

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from memlog import __version__
 from memlog.errors import InvalidParameter
-from memlog.settings import Settings
+from memlog.settings import Settings, load
 from server.http import oauth
 from server.http.access import Access
 from server.http.oauth import Claims, Issuer, NoKeys, grant_of
@@ -394,11 +394,17 @@ def test_who_has_no_token_is_told_where_to_get_one(
         (f"memlog:read {RESOURCE}/memlog:everything", None),
         ("memlog:read https://other.example/mcp/memlog:admin", Grant("oauth:ann", "read")),
         (f"memlog:read {RESOURCE}/{RESOURCE}/memlog:admin", Grant("oauth:ann", "read")),
+        (
+            "api://home/memlog:write api://home/memlog:project:a",
+            Grant("oauth:ann", "write", ("a",)),
+        ),
+        ("memlog:read api://other/memlog:admin", Grant("oauth:ann", "read")),
     ],
 )
 def test_scopes_say_what_is_granted(scopes: object, grant: Grant | None) -> None:
     claims = {"sub": "ann", "exp": 1, "scope": scopes}
-    assert grant_of(msgspec.convert(claims, Claims), RESOURCE) == grant
+    prefixes = ("api://home/", "memlog:", f"{RESOURCE}/")
+    assert grant_of(msgspec.convert(claims, Claims), prefixes) == grant
 
 
 @pytest.mark.parametrize("scope", ["openid", "memlog:project:a", None])
@@ -418,6 +424,39 @@ def test_whose_token_grants_nothing_is_told_which_scope_to_ask_for(
     assert (
         server.get("/metrics", Authorization=f"Bearer {authority.token(scope=scope)}").status == 403
     )
+
+
+def test_clients_are_told_of_scopes_as_the_issuer_knows_them(
+    tmp_path: Path, authority: Authority
+) -> None:
+    """Entra ID refuses `memlog:read` without the resource before it, and has it without in the token."""
+    variables = {
+        "MEMLOG_OAUTH_ISSUER": authority.url,
+        "MEMLOG_OAUTH_RESOURCE": RESOURCE,
+        "MEMLOG_OAUTH_SCOPE_PREFIX": "api://home/",
+    }
+    asked_for = [f"api://home/memlog:{right}" for right in ("read", "write", "admin")]
+    with served_http(tmp_path, **variables) as server:
+        metadata = server.get("/.well-known/oauth-protected-resource/mcp").json
+        assert metadata["scopes_supported"] == asked_for
+        token = authority.token(scope=None, scp="openid")
+        refused = HttpClient(server, token=token).request("tools/list")
+        assert refused.status == 403
+        assert f'scope="{asked_for[0]}"' in refused.headers["www-authenticate"]
+        assert ", ".join(asked_for) in refused.json["error"]["data"]["suggestion"]
+        for scope in ("memlog:read", asked_for[0]):
+            token = authority.token(scope=None, scp=scope)
+            assert HttpClient(server, token=token).request("tools/list").status == 200
+
+
+@pytest.mark.parametrize("prefix", ['a"b', "a b", "a\\b", "\u00e4"])
+def test_a_prefix_that_no_scope_can_have_is_refused(
+    prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes into a header."""
+    monkeypatch.setenv("MEMLOG_OAUTH_SCOPE_PREFIX", prefix)
+    with pytest.raises(InvalidParameter, match="oauth_scope_prefix is"):
+        load()
 
 
 @pytest.mark.parametrize(
@@ -455,7 +494,11 @@ def test_an_address_with_a_password_is_refused_and_the_password_not_shown(named:
 
 def test_a_resource_without_an_issuer_is_refused() -> None:
     """The door would stand open."""
-    for named in (Settings(oauth_resource=RESOURCE), Settings(oauth_audience="memlog")):
+    for named in (
+        Settings(oauth_resource=RESOURCE),
+        Settings(oauth_audience="memlog"),
+        Settings(oauth_scope_prefix="api://memlog/"),
+    ):
         with pytest.raises(InvalidParameter, match="MEMLOG_OAUTH_ISSUER is not"):
             Access(named)
 

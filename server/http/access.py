@@ -40,7 +40,11 @@ class Access:
 
     def __init__(self, settings: Settings) -> None:
         _require_sendable(settings.token)
-        named = {"RESOURCE": settings.oauth_resource, "AUDIENCE": settings.oauth_audience}
+        named = {
+            "RESOURCE": settings.oauth_resource,
+            "AUDIENCE": settings.oauth_audience,
+            "SCOPE_PREFIX": settings.oauth_scope_prefix,
+        }
         alone = [name for name, value in named.items() if value and not settings.oauth_issuer]
         if alone:  # whoever names it wants tokens
             raise InvalidParameter(
@@ -50,7 +54,12 @@ class Access:
         self._given = digest(settings.token) if settings.token else None
         self._tokens = Tokens(tokens_path(settings))
         self.issuer = (
-            Issuer(settings.oauth_issuer, settings.oauth_resource, settings.oauth_audience)
+            Issuer(
+                settings.oauth_issuer,
+                settings.oauth_resource,
+                settings.oauth_audience,
+                settings.oauth_scope_prefix,
+            )
             if settings.oauth_issuer
             else None
         )

@@ -217,7 +217,9 @@ class App:
 
     def _sufficient(self, app: ASGIApp, metadata: AnyHttpUrl | None) -> ASGIApp:
         """RFC 6750, 3.1: whose token grants nothing is told which scope to ask for, and not to renew it."""
-        told = f'Bearer error="insufficient_scope", scope="{SCOPES[0]}", resource_metadata="{metadata}"'
+        issuer = self._access.issuer
+        scopes = SCOPES if issuer is None else issuer.scopes
+        told = f'Bearer error="insufficient_scope", scope="{scopes[0]}", resource_metadata="{metadata}"'
 
         async def look(scope: Scope, receive: Receive, send: Send) -> None:
             if not self._access.is_insufficient(scope):
@@ -226,7 +228,7 @@ class App:
             answer = refused(
                 HTTPStatus.FORBIDDEN,
                 "The access token has no scope that grants anything here",
-                f"Ask for one of {', '.join(SCOPES)}.",
+                f"Ask for one of {', '.join(scopes)}.",
                 www_authenticate=told,
             )
             await answer(scope, receive, send)
@@ -286,7 +288,7 @@ class App:
         ]
         if issuer is not None and resource is not None:
             routes += create_protected_resource_routes(
-                resource, [ADDRESS.validate_python(issuer.issuer)], SCOPES, "memlog"
+                resource, [ADDRESS.validate_python(issuer.issuer)], issuer.scopes, "memlog"
             )
         app = _Routes(routes=routes)
         app.router.redirect_slashes = False

@@ -6,12 +6,12 @@ the issuer calls it), and that it has not expired. Its scopes say what it grants
     memlog:read  memlog:write  memlog:admin     one right; the highest counts, without one nothing is granted
     memlog:project:NAME  memlog:toolset:NAME    narrows it to those named; otherwise all
 
-Before each may stand the resource and a slash. A token with another scope that begins with `memlog:` does not count:
-it may have been meant to narrow. `oauth:` and the subject (`sub`) is the actor. Claims of another shape than theirs
-count for nothing. Keys are fetched when an unknown one is named, and when they are older than `KEYS_SECONDS`, so that
-one which was withdrawn counts no more; but not more often than every `FETCH_SECONDS`, so that nobody makes this
-server knock at the other by inventing names. Those that are there count until others can be had. Until the first are
-there nobody can tell whether a token is good, and none is called bad.
+Before each may stand the resource and a slash, or what clients are told to put there. A token with another scope that
+begins with `memlog:` does not count: it may have been meant to narrow. `oauth:` and the subject (`sub`) is the actor.
+Claims of another shape than theirs count for nothing. Keys are fetched when an unknown one is named, and when they
+are older than `KEYS_SECONDS`, so that one which was withdrawn counts no more; but not more often than every
+`FETCH_SECONDS`, so that nobody makes this server knock at the other by inventing names. Those that are there count
+until others can be had. Until the first are there nobody can tell whether a token is good, and none is called bad.
 """
 
 from __future__ import annotations
@@ -120,7 +120,9 @@ class NoKeys(AuthenticationError):
 class Issuer:
     """One authorization server, and the address that its tokens must be for, or what it calls that in `aud`."""
 
-    def __init__(self, issuer: str, resource: str, audience: str = "") -> None:
+    def __init__(
+        self, issuer: str, resource: str, audience: str = "", scope_prefix: str = ""
+    ) -> None:
         for name, url in (("MEMLOG_OAUTH_ISSUER", issuer), ("MEMLOG_OAUTH_RESOURCE", resource)):
             parts = _parts(url)
             if "@" in parts.netloc:  # strangers are told both addresses
@@ -136,6 +138,9 @@ class Issuer:
                 )
         self.issuer, self.resource = issuer, resource
         self.audience = audience or resource
+        self.scopes = [f"{scope_prefix}{each}" for each in SCOPES]
+        """As clients ask for them; in a token they may stand without the prefix."""
+        self._prefixes = (scope_prefix, f"{resource}/")
         self._keys: dict[str, jwt.PyJWK] = {}
         self._fetched_s = self._had_s = -math.inf
         self._fetching = anyio.Lock()
@@ -169,7 +174,7 @@ class Issuer:
         except (jwt.PyJWTError, TypeError, ValueError) as error:  # an algorithm for other keys, too
             logger.info("an access token was refused: %s", self._fault(error, token))
             return None
-        grant = grant_of(claims, self.resource)
+        grant = grant_of(claims, self._prefixes)
         if grant is not None:
             until = claims.exp + LEEWAY_SECONDS
             self._expiring[grant] = max(until, self._expiring.get(grant, until))
@@ -284,10 +289,10 @@ class Issuer:
         return keys
 
 
-def grant_of(claims: Claims, resource: str) -> Grant | None:
+def grant_of(claims: Claims, prefixes: tuple[str, ...] = ()) -> Grant | None:
     """What these claims grant; None where they do not count. Raises InsufficientScope."""
-    # Amazon Cognito puts the resource before each scope, which narrows there as well as without.
-    scopes = [each.removeprefix(f"{resource}/") for each in claims.scopes]
+    # Amazon Cognito puts a prefix before each scope, which narrows there as well as without.
+    scopes = [_without(prefixes, each) for each in claims.scopes]
     named = [each.removeprefix(_SCOPE) for each in scopes if each.startswith(_SCOPE)]
     unknown = [each for each in named if each not in RIGHTS and not _NARROWING.fullmatch(each)]
     if unknown:
@@ -306,6 +311,12 @@ def grant_of(claims: Claims, resource: str) -> Grant | None:
         projects or None,
         known if toolsets else None,
     )
+
+
+def _without(prefixes: tuple[str, ...], scope: str) -> str:
+    """The scope without that of these which stands before `memlog:`."""
+    found = (each for each in prefixes if scope.startswith(f"{each}{_SCOPE}"))
+    return scope.removeprefix(next(found, ""))
 
 
 def _shown(claim: object) -> str:
