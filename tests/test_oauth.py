@@ -223,6 +223,26 @@ def test_an_issuer_that_does_not_know_the_resource_by_its_address_names_it_as_wa
     assert (granted is not None) is let_in
 
 
+@pytest.mark.parametrize(
+    ("resource", "audience", "let_in"),
+    [
+        ("https://memory.example", "https://memory.example/", True),
+        ("https://memory.example/", "https://memory.example", True),
+        ("https://memory.example", "https://memory.example//", False),
+        ("https://memory.example", "https://memory.example/mcp", False),
+        (RESOURCE, f"{RESOURCE}/", False),
+    ],
+)
+def test_a_resource_without_a_path_is_the_same_with_a_slash(
+    authority: Authority, resource: str, audience: str, let_in: bool
+) -> None:
+    """Clients that parse it ask for it with one (RFC 3986, 6.2.3)."""
+    token = authority.token(aud=audience)
+    assert (anyio.run(Issuer(authority.url, resource).granted, token) is not None) is let_in
+    named = Issuer(authority.url, resource, resource)
+    assert anyio.run(named.granted, token) is None
+
+
 @pytest.mark.parametrize("claim", ["aud", "iss"])
 def test_the_log_repeats_nothing_that_the_issuer_did_not_sign(
     authority: Authority, caplog: pytest.LogCaptureFixture, claim: str

@@ -138,6 +138,7 @@ class Issuer:
                 )
         self.issuer, self.resource = issuer, resource
         self.audience = audience or resource
+        self._audiences = [self.audience, *([] if audience else _spelt_otherwise(resource))]
         self.scopes = [f"{scope_prefix}{each}" for each in SCOPES]
         """As clients ask for them; in a token they may stand without the prefix."""
         self._prefixes = (scope_prefix, f"{resource}/")
@@ -165,7 +166,7 @@ class Issuer:
                 token,
                 key.key,
                 algorithms=ALGORITHMS,
-                audience=self.audience,
+                audience=self._audiences,
                 issuer=self.issuer,
                 leeway=LEEWAY_SECONDS,
                 options={"require": ["exp", "iss", "aud", "sub"], "verify_iat": False},
@@ -311,6 +312,14 @@ def grant_of(claims: Claims, prefixes: tuple[str, ...] = ()) -> Grant | None:
         projects or None,
         known if toolsets else None,
     )
+
+
+def _spelt_otherwise(resource: str) -> list[str]:
+    """The same address with a slash for no path, or none for a slash: clients ask for either (RFC 3986, 6.2.3)."""
+    parts = urlsplit(resource)
+    if parts.path not in ("", "/") or parts.query or parts.fragment:
+        return []
+    return [resource.removesuffix("/") if parts.path else f"{resource}/"]
 
 
 def _without(prefixes: tuple[str, ...], scope: str) -> str:
