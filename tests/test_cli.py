@@ -1048,6 +1048,17 @@ def test_a_path_whose_tilde_stands_for_no_home_is_refused_in_words(tmp_path: Pat
     assert "'~nobody-of-this-name/data': write the path out" in ended.stderr
 
 
+@pytest.mark.parametrize("transport", [("stdio",), ("http", "--port", "0")])
+def test_a_server_is_not_started_for_a_project_named_like_a_variable_that_nobody_replaced(
+    transport: tuple[str, ...], tmp_path: Path
+) -> None:
+    memlog = CommandLine(tmp_path)
+    ended = memlog("serve", "--transport", *transport, MEMLOG_PROJECT="app ${workspaceFolder}")
+    assert (ended.code, ended.stdout) == (1, "")
+    assert "Nobody put its value in place of ${workspaceFolder}" in ended.stderr
+    assert memlog("projects").code == 0
+
+
 @pytest.mark.parametrize("variable", ["${workspaceFolder}", "${env:HOME}", "$HOME", "%APPDATA%"])
 def test_a_path_with_a_variable_that_nobody_replaced_is_refused_in_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str

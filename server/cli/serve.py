@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from pathlib import Path
 from typing import Any, NoReturn, get_args
@@ -71,11 +72,21 @@ def serve_command(transport: str, **flags: Any) -> None:
     if transport == "stdio":
         _require_none_of_http(flags)
     settings, _ = load(flags)
+    _require_a_name(settings.project)
     with ended_by_interrupts():
         if transport == "http":
             _serve_http(settings)
         else:
             _serve_stdio(settings)
+
+
+def _require_a_name(project: str) -> None:
+    """All that a client that knows no such variable serves would share one project. Raises InvalidParameter."""
+    if variable := re.search(r"\$\{[^{}]*\}", project):
+        raise InvalidParameter(
+            f"Nobody put its value in place of {variable[0]} in the project '{project}'",
+            suggestion="Write the name out, or leave the project to the client: switch_project.",
+        )
 
 
 def _require_none_of_http(flags: dict[str, Any]) -> None:
