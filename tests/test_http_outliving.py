@@ -7,9 +7,10 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager, closing, suppress
 from functools import partial
 from pathlib import Path
+from random import randrange
 
 import pytest
 from mcp.client.client import Client
@@ -36,12 +37,20 @@ from tests.simulated_faults import Fault, Faults, installed
 Serve = Callable[..., AbstractContextManager[HttpServer]]
 
 
+def free_port() -> int:
+    """One that the system gives nobody who does not name it: it is free again when the next server comes."""
+    while True:
+        with (
+            suppress(OSError),
+            closing(socket.create_server(("127.0.0.1", randrange(20_000, 32_000)))) as bound,
+        ):
+            return int(bound.getsockname()[1])
+
+
 @pytest.fixture
 def serve(tmp_path: Path) -> Serve:
     """A server on one data directory, at one address."""
-    with closing(socket.create_server(("127.0.0.1", 0))) as free:
-        port = free.getsockname()[1]
-    return partial(served_http, tmp_path, "--port", str(port))
+    return partial(served_http, tmp_path, "--port", str(free_port()))
 
 
 def session_in(server: HttpServer, project: str, token: str = "") -> HttpClient:
