@@ -31,6 +31,7 @@ from server.rights.tokens import Tokens, tokens_path
 from server.session import Session
 from tests.connected import run
 from tests.http_served import HttpClient, HttpServer, get_stream, served_http, until_told
+from tests.served import DEADLINE_S
 from tests.service import client_on
 from tests.simulated_faults import Fault, Faults, installed
 
@@ -82,6 +83,20 @@ def test_a_session_goes_on_in_its_project_however_the_server_ended(
         assert client("list_recent_memories")["memories"][0]["content"] == "Lives in mine"
         until_told(server, "a session of a client goes on", 2)
         server.end()
+    with serve() as server:
+        assert goes_on(client, server)
+
+
+def test_a_session_that_was_only_opened_goes_on_though_the_server_died_soon_after(
+    serve: Serve, tmp_path: Path
+) -> None:
+    with serve() as server:
+        client = HttpClient(server, "2025-11-25")
+        until = time.monotonic() + DEADLINE_S
+        while b"initialize" not in (tmp_path / "sessions.mdb").read_bytes():
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        server.end(signal.SIGKILL)
     with serve() as server:
         assert goes_on(client, server)
 

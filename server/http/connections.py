@@ -36,6 +36,8 @@ from server.rights.grants import Grant
 from server.threads import NoThread, in_thread
 
 SWEEP_SECONDS = 5.0
+KEEPING_SECONDS = 0.2
+"""After which a session that was opened is kept for the next server: those that come in a run are one write."""
 
 logger = logging.getLogger("memlog.http.sessions")
 
@@ -60,6 +62,7 @@ class Connections:
         self._shared: dict[Door, Connection] = {}
         self._sharing = anyio.Lock()
         self._outliving = Outliving(settings, self._all_kept)
+        self._keeping_soon = False
         self._going_on = anyio.Lock()
         self._tasks: TaskGroup | None = None
 
@@ -163,6 +166,10 @@ class Connections:
                 self._outliving.note(session_id, self._kept(connection))
 
         connection.session.switched = switched
+        assert self._tasks is not None, "sessions are opened while `running`"
+        if not self._keeping_soon:
+            self._keeping_soon = True
+            self._tasks.start_soon(self._keep_soon)
 
     async def _revived(self, session_id: str, scope: Scope, door: Door) -> Connection | None:
         """A session that was opened at this door of the server before."""
@@ -201,6 +208,11 @@ class Connections:
             session.active,
             fitting(tuple(session.subscribed)),
         )
+
+    async def _keep_soon(self) -> None:
+        await anyio.sleep(KEEPING_SECONDS)
+        self._keeping_soon = False
+        await self._off_loop(self._outliving.write)
 
     async def _off_loop(self, write: Callable[[], None]) -> None:
         with suppress(NoThread):
