@@ -275,6 +275,10 @@ class Calls:
         """Whether a call that was broken off may be begun anew."""
         return not self._tools[tool].writes
 
+    def in_order(self, tool: str) -> bool:
+        """Whether calls that were sent after one of it have to wait for it, if they are, too."""
+        return self._tools[tool].in_order
+
     def answer(self, call: PlainCall, form: Form) -> Told:
         """Runs a tool that there is, to its end."""
         request = call.request

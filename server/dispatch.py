@@ -104,11 +104,11 @@ class Tools:
 
         outcome, began = UNFORESEEN, time.perf_counter()
         try:
-            if tool.writes:
-                async with self._turn:
+            async with self._turn if tool.in_order else nullcontext():
+                if tool.writes:
                     outcome, result = await in_thread(performed)
-            else:
-                outcome, result = await read_in_thread(tool.name, performed)
+                else:
+                    outcome, result = await read_in_thread(tool.name, performed)
         except (anyio.get_cancelled_exc_class(), GivenUp):
             outcome = CANCELLED
             raise
@@ -129,7 +129,8 @@ def build_server(
     """An MCP server that offers `tools`, and the resources and prompts that belong to their toolsets.
 
     `on_answer` is called after each listing or call of a tool: the first is the moment to load what the client
-    need not wait for. Where calls come `in_order`, as by a pipe, those that write are run one after another.
+    need not wait for. Where calls come `in_order`, as by a pipe, those that write, or switch to another project, are
+    run one after another.
     """
     writes = any(tool.writes for tool in tools.values())
     server: Server[Any] = Server(

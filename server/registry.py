@@ -96,15 +96,15 @@ class Call(msgspec.Struct):
         result: type[Returned],
     ) -> Returned:
         """Makes `command` true. With a command id of the client's, a retry gives the stored answer."""
+
+        def noted(outcome: Outcome) -> Returned:
+            self.wrote = bool(outcome.entries)
+            return answer(outcome)
+
         if self.origin.command_id is None:
-
-            def noted(outcome: Outcome) -> Returned:
-                self.wrote = bool(outcome.entries)
-                return answer(outcome)
-
             return self.service.execute(opened, command, noted, self.origin)
         stored = self.service.execute(
-            opened, command, lambda outcome: msgspec.to_builtins(answer(outcome)), self.origin
+            opened, command, lambda outcome: msgspec.to_builtins(noted(outcome)), self.origin
         )
         return msgspec.convert(stored, result)
 
@@ -130,6 +130,12 @@ class Tool(msgspec.Struct, frozen=True):
     bare: Callable[[Any], Any] | None
     links: Callable[[Any], Iterable[Link]] | None
     unfit: Unfit | None
+    switches: bool
+
+    @property
+    def in_order(self) -> bool:
+        """Whether calls that were sent after it may go wrong before it is done."""
+        return self.writes or self.switches
 
     @property
     def right(self) -> Right:
@@ -168,6 +174,7 @@ def tool(
     bare: Callable[[Any], Any] | None = None,
     links: Callable[[Any], Iterable[Link]] | None = None,
     unfit: Unfit | None = None,
+    switches: bool = False,
     in_project: bool = True,
     thread_required: bool = False,
 ) -> Callable[[_Handler], _Handler]:
@@ -177,6 +184,7 @@ def tool(
     takes `threadId`. `bare` picks the part of the result that stands alone in the text, where the
     contract wants it so; `links` names the resources that the result leads to; `unfit` is told of each request that was
     itself wrong, whoever found that, with the arguments as they came, and gives what clients look for beside the error.
+    One that `switches` changes the session alone: which project others work in.
     """
 
     def declare(handler: _Handler) -> _Handler:
@@ -202,6 +210,7 @@ def tool(
             bare=bare,
             links=links,
             unfit=unfit,
+            switches=switches,
         )
         return handler
 

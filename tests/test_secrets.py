@@ -428,12 +428,13 @@ def test_a_warning_joins_those_that_the_tool_gives_itself(client: Client) -> Non
         ),
     ],
 )
+@pytest.mark.parametrize("command_id", [None, "once"])
 def test_where_nothing_changed_nobody_says_that_it_was_stored(
-    client: Client, tool: str, arguments: dict[str, Any]
+    client: Client, tool: str, arguments: dict[str, Any], command_id: str | None
 ) -> None:
     client("create_entities", entities=[{"name": "Jon", "entityType": "person"}])
     before = positions(client)
-    (warning,) = client(tool, arguments)["warnings"]
+    (warning,) = client.as_command(command_id, tool, arguments)["warnings"]
     assert warning.startswith("This looks like a credential: ")
     assert "(GitHub Token). This call stored nothing." in warning
     assert "Stored" not in warning and "purge" not in warning

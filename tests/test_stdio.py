@@ -373,6 +373,21 @@ def test_the_environment_sets_toolsets_and_read_only_too(tmp_path: Path) -> None
         assert set(listed(server)) == {"list_projects", "switch_project", "get_current_project"}
 
 
+def test_what_is_sent_right_after_a_switch_is_stored_in_the_project_switched_to(
+    tmp_path: Path,
+) -> None:
+    with served(tmp_path, era="2025-11-25") as server:
+        for name in "ab":
+            server("create_project", name=name)
+        for number in range(40):
+            wanted = "ab"[number % 2]
+            server.send_call("switch_project", name=wanted)
+            server.send_call("store_memory", content=f"Round {number}")
+            answers = [server.read() or {} for _ in range(2)]
+            told = [each["result"]["structuredContent"] for each in answers]
+            assert [each["project"] for each in told if "created" in each] == [wanted]
+
+
 @pytest.mark.parametrize("era", ERAS)
 def test_writes_that_are_sent_together_are_done_in_the_order_they_came(
     tmp_path: Path, era: Era

@@ -41,8 +41,9 @@ class Ran(NamedTuple):
 class Direct:
     """The tools of one session. What runs in another thread says so; everything else, in the event loop's.
 
-    Calls that write are run one after another, as they came: a model may ask for several at once, of which one needs
-    another. Those that read wait for nobody, so they may miss what was not answered when they came.
+    Calls that write, or switch to another project, are run one after another, as they came: a model may ask for several
+    at once, of which one needs another. Those that read wait for nobody, so they may miss what was not answered when
+    they came.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class Direct:
         if call is None:
             return False
         self.adopt(call.id)
-        crew = self._readers if self._calls.only_reads(call.tool) else self._writer
+        crew = self._writer if self._calls.in_order(call.tool) else self._readers
         try:
             crew.submit(self._work, call)
         except NoThread:  # there is one client, whom it keeps waiting
@@ -119,8 +120,8 @@ class Direct:
         await self._working.wait_idle()
 
     def turn(self, call: PlainCall) -> AbstractContextManager[object]:
-        """What a call is run in, in any thread: no other write is."""
-        return nullcontext() if self._calls.only_reads(call.tool) else self._turn
+        """What a call is run in, in any thread: no other that has an order is."""
+        return self._turn if self._calls.in_order(call.tool) else nullcontext()
 
     def _work(self, call: PlainCall) -> None:
         with self.turn(call):

@@ -113,7 +113,7 @@ def _nearly_called(name: str, projects: Iterable[ProjectRow]) -> str:
     return f". Its name differs by case alone from {', '.join(others)}" if others else ""
 
 
-@tool("projects", "Switch project", in_project=False)
+@tool("projects", "Switch project", switches=True, in_project=False)
 def switch_project(call: Call, arguments: Named) -> ProjectResult:
     """Make a project the active one: calls that name no project work in it. Example: {"name": "my-app"}"""
     call.session.require_reach(arguments.name)
