@@ -357,8 +357,10 @@ def _between(meta: Meta) -> str:
     return f" of at least {meta.ge}" if meta.le is None else f" from {meta.ge} to {meta.le}"
 
 
-_VARIABLE = re.compile(r"\$\{[^{}]*\}|(?<![^/])(?:\$\w+|%\w+%)(?![^/])")
-"""One in a path: `${workspaceFolder}`; `$HOME` or `%APPDATA%` where it is a folder's whole name."""
+PLACEHOLDER = re.compile(r"\$\{[^{}]*\}")
+"""A variable that a client was to put a value in place of: `${workspaceFolder}`."""
+_VARIABLE = re.compile(rf"{PLACEHOLDER.pattern}|(?<![^/])(?:\$\w+|%\w+%)(?![^/])")
+"""One in a path: a placeholder; `$HOME` or `%APPDATA%` where it is a folder's whole name."""
 
 
 def _convert(name: str, value: Any, wanted: Any) -> Any:

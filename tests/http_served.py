@@ -158,6 +158,15 @@ def get_stream(client: HttpClient, **headers: str) -> bytes:
     return f"GET {client.path} HTTP/1.1\r\n{lines}\r\n".encode()
 
 
+def heard_until(stream: socket.socket, wanted: bytes) -> bytes:
+    """What comes by a stream, up to that."""
+    heard = b""
+    while wanted not in heard:
+        heard += (part := stream.recv(1_000))
+        assert part, heard
+    return heard
+
+
 @contextmanager
 def served_http(data_dir: Path, *flags: str, **variables: str) -> Iterator[HttpServer]:
     """`memlog serve --transport http` over `data_dir` on any free port, killed at the end."""

@@ -20,7 +20,15 @@ from mcp_types import ResourceUpdatedNotification
 from tests.asgi import Client as InProcess
 from tests.asgi import app_over, request
 from tests.connected import ERAS, Mode, run
-from tests.http_served import Answer, HttpClient, HttpServer, get_stream, served_http, until_told
+from tests.http_served import (
+    Answer,
+    HttpClient,
+    HttpServer,
+    get_stream,
+    heard_until,
+    served_http,
+    until_told,
+)
 from tests.served import ENVELOPE, Era, served
 from tests.service import Refused
 
@@ -139,9 +147,7 @@ def test_who_opens_a_session_again_is_told_once_and_after_unsubscribing_no_more(
         client.request("resources/unsubscribe", uri="memory://knowledge-graph")
         client("create_entities", entities=[JON])
         client("store_memory", content="Lives in Seattle")
-        heard = b""
-        while b"mem://recent" not in heard:
-            heard += stream.recv(1_000)
+        heard = heard_until(stream, b"mem://recent")
         assert server.ask("DELETE", client.path, b"", client.headers).status == 200
         while not heard.endswith(END_OF_CHUNKS):  # the connection stays open, for the next request
             heard += (part := stream.recv(1_000))
@@ -183,11 +189,7 @@ def test_what_changed_while_no_stream_listened_is_told_by_the_next_one(server: H
     for _ in range(2):  # the first may have broken before it was read
         with server.connect() as stream:
             stream.sendall(get_stream(client, Last_Event_ID="7"))
-            heard = b""
-            while b"mem://recent" not in heard:
-                heard += (part := stream.recv(1_000))
-                assert part
-            assert b"knowledge-graph" not in heard
+            assert b"knowledge-graph" not in heard_until(stream, b"mem://recent")
 
 
 def test_who_accepts_no_stream_of_events_ends_none(server: HttpServer) -> None:
@@ -500,6 +502,7 @@ def test_a_session_can_be_led_by_who_accepts_events_alone(server: HttpServer) ->
 @WIRE_ERAS
 def test_who_says_nothing_of_what_is_accepted_accepts_all(server: HttpServer, era: Era) -> None:
     client = HttpClient(server, era)
+    client("store_memory", content="Lives in Turin")  # which makes the project
     del client.headers["Accept"]
     assert client("list_projects")["projects"]
 

@@ -30,7 +30,14 @@ from server.rights.grants import Grant
 from server.rights.tokens import Tokens, tokens_path
 from server.session import Session
 from tests.connected import run
-from tests.http_served import HttpClient, HttpServer, get_stream, served_http, until_told
+from tests.http_served import (
+    HttpClient,
+    HttpServer,
+    get_stream,
+    heard_until,
+    served_http,
+    until_told,
+)
 from tests.served import DEADLINE_S
 from tests.service import client_on
 from tests.simulated_faults import Fault, Faults, installed
@@ -194,11 +201,7 @@ def test_what_changed_while_the_server_was_down_is_told_to_who_had_subscribed(se
                 stream.sendall(get_stream(client))
                 if change:
                     client("store_memory", content=change)
-                heard = b""
-                while b"mem://recent" not in heard:
-                    heard += (part := stream.recv(1_000))
-                    assert part
-        assert b"knowledge-graph" not in heard
+                assert b"knowledge-graph" not in heard_until(stream, b"mem://recent")
 
 
 def test_a_client_of_the_sdk_goes_on_over_a_restart(serve: Serve) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import sys
 from pathlib import Path
 from typing import Any, NoReturn, get_args
@@ -11,7 +10,7 @@ from typing import Any, NoReturn, get_args
 import click
 
 from memlog.errors import InvalidParameter
-from memlog.settings import Embedder, LogLevel, Settings, load, unknown
+from memlog.settings import PLACEHOLDER, Embedder, LogLevel, Settings, load, unknown
 from server.cli.options import address_options, data_dir_option
 from server.cli.printing import say
 from server.cli.running import LEVELS, log_to_stderr
@@ -82,7 +81,7 @@ def serve_command(transport: str, **flags: Any) -> None:
 
 def _require_a_name(project: str) -> None:
     """All that a client that knows no such variable serves would share one project. Raises InvalidParameter."""
-    if variable := re.search(r"\$\{[^{}]*\}", project):
+    if variable := PLACEHOLDER.search(project):
         raise InvalidParameter(
             f"Nobody put its value in place of {variable[0]} in the project '{project}'",
             suggestion="Write the name out, or leave the project to the client: switch_project.",

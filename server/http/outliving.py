@@ -57,7 +57,8 @@ class Outliving:
 
     def __init__(self, settings: Settings, found: Callable[[], Mapping[str, Kept]]) -> None:
         self._found = found
-        self._address = f"{settings.http_host} {settings.http_port}"
+        self._of_address = f"{settings.http_host} {settings.http_port} ".encode()
+        """How the rows of this server begin."""
         self._unused_s = settings.http_session_seconds
         self._most = settings.http_sessions_max
         self._writing = threading.Lock()
@@ -142,11 +143,10 @@ class Outliving:
         with environment.read() as transaction:
             rows = transaction.cursor(environment.databases["sessions"])
             read = {bytes(row): _read(bytes(kept)) for row, kept in rows}
-        return {row: kept for row, kept in read.items() if row.startswith(self._row(""))}
+        return {row: kept for row, kept in read.items() if row.startswith(self._of_address)}
 
     def _row(self, session_id: str) -> bytes:
-        hashed = hashlib.sha256(session_id.encode()).digest() if session_id else b""
-        return self._address.encode() + b" " + hashed
+        return self._of_address + hashlib.sha256(session_id.encode()).digest()
 
     def _is_timely(self, kept: Kept) -> bool:
         return kept.used_s > time.time() - self._unused_s

@@ -6,6 +6,7 @@ not intent.
 
 from __future__ import annotations
 
+import re
 import time
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from memlog.blank import IGNORABLE
 from memlog.commands import CreateProject, only_finds
 from memlog.errors import InvalidParameter, LimitExceeded, MemlogError, Problem, refusal
 from memlog.settings import Secrets
@@ -32,6 +34,12 @@ whole, and that the time is up is seen soon."""
 RUN_CHARACTERS_MIN = 16
 _SIGNS = ("://", "private key", "putty-user-key-file", "xox", *PASSWORD_SIGNS)
 """What every shape has: so long a run without a space, or one of these signs."""
+
+_UNSEEN = re.compile(
+    f"[{IGNORABLE}\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\ufff9-\ufffb"
+    "\U000110bd\U000110cd\U00013430-\U0001343f]+"
+)
+"""What is ignorable, and Unicode's other signs of format (Cf)."""
 
 PATHS_MAX = 10
 
@@ -182,22 +190,27 @@ def kinds(text: str, until: float = float("inf")) -> list[str]:
     text = plain(text)
     if not may_hold(text):
         return []
-    return _shaped(text, (*detectors(), *SHAPES), until) or _shaped(text, NAMED, until)
+    pieces = [(piece, piece.lower()) for piece in _pieces(text)]
+    return _shaped(pieces, (*detectors(), *SHAPES), until) or _shaped(pieces, NAMED, until)
 
 
-def _shaped(text: str, shapes: Sequence[Shape | Detector], until: float) -> list[str]:
+def _shaped(
+    pieces: Sequence[tuple[str, str]], shapes: Sequence[Shape | Detector], until: float
+) -> list[str]:
+    """The pieces of a text, as they are and in small letters."""
     found: list[str] = []
-    small = text.lower()
     for shape in shapes:
-        if shape.kind in found or not shape.may_be_in(small):
+        if shape.kind in found:
             continue
-        for piece in _pieces(text):
+        for piece, small in pieces:
+            if not shape.may_be_in(small):
+                continue
             if time.thread_time() >= until:
                 raise LimitExceeded(
                     f"It would take more than {SECONDS_MAX:g} s to look for credentials in this request",
                     suggestion="Send it in several smaller requests.",
                 )
-            if shape.may_be_in(piece.lower()) and shape.found_in(piece):
+            if shape.found_in(piece):
                 found.append(shape.kind)
                 break
     return found
@@ -216,9 +229,7 @@ def plain(text: str) -> str:
     chat or a slide may hold both."""
     if text.isascii():
         return text
-    return "".join(
-        each for each in unicodedata.normalize("NFKC", text) if unicodedata.category(each) != "Cf"
-    )
+    return _UNSEEN.sub("", unicodedata.normalize("NFKC", text))
 
 
 def _pieces(text: str) -> Iterator[str]:
