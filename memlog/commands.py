@@ -345,7 +345,14 @@ class Undo(Command, frozen=True):
     last: Annotated[
         int, Meta(ge=1, description="How many commands, where no position is named")
     ] = 1
-    thread: Annotated[str | None, Meta(description="Only the last command of this thread")] = None
+    since: (
+        Annotated[
+            int, Meta(ge=0, description="All commands after this position, instead of `last`")
+        ]
+        | None
+    ) = None
+    thread: Annotated[str | None, Meta(description="Only commands of this thread")] = None
+    actor: Annotated[str | None, Meta(description="Only commands of this actor")] = None
     cascade: Annotated[bool, Meta(description="Undo later commands that depend on it first")] = (
         False
     )

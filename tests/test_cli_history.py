@@ -241,6 +241,59 @@ def test_undo_takes_back_the_last_command_and_of_a_thread_its_last(
         assert [row.name for row in state.entities()] == ["Jon"]
 
 
+def test_the_log_and_an_undo_tell_apart_who_did_it_and_since_when(
+    run: Run, project: Callable[[], Project]
+) -> None:
+    run("undo")
+    mine = ("--since", "6", "--actor", "memlog undo")
+    assert positions(run("log", *mine, "--json")) == [9]
+    assert positions(run("log", "--since", "6", "--json")) == [7, 8, 9]
+    assert (
+        run("undo", *mine, "--dry-run").output
+        == "Would undo: 9 · what position 8 changed was undone\n"
+    )
+    run("undo", "--since", "6", "--dry-run")
+    run("undo", *mine)
+    with project().read() as state:
+        jon = state.entity_named("Jonathan")
+        assert jon is not None
+        assert "dances" in [row.content for row in state.observations(jon.id)]
+
+
+def test_an_undo_of_all_since_a_moment_goes_back_to_what_was_there(
+    run: Run, project: Callable[[], Project]
+) -> None:
+    run("undo", "--since", "5")
+    found = project()
+    with found.read() as now, found.read(5) as then:
+        assert list(now.entities()) == list(then.entities())
+        assert list(now.relations()) == []
+
+
+def test_an_undo_of_all_since_a_moment_made_again_says_that_there_is_nothing_to_undo(
+    run: Run,
+) -> None:
+    run("undo", "--since", "5")
+    with pytest.raises(InvalidParameter, match="no command after position 5 to undo"):
+        run("undo", "--since", "5")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("--position", "3", "--since", "2"), "--position names one command"),
+        (("--position", "3", "--actor", "phone"), "--position names one command"),
+        (("--last", "3", "--since", "2"), "leave out --last"),
+    ],
+)
+def test_an_undo_is_told_in_one_way_what_to_take_back(
+    given: tuple[str, ...], said: str, data_dir: Path
+) -> None:
+    result = CliRunner().invoke(cli, ["undo", *given, "--data-dir", str(data_dir)])
+    assert result.exit_code == 2
+    assert said in result.output
+
+
 def test_an_undo_of_what_another_took_away_says_how_to_go_further_back(
     data_dir: Path, run: Run
 ) -> None:

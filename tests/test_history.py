@@ -237,12 +237,17 @@ def project(tmp_path: Path) -> Iterator[Project]:
 
 
 def do(
-    project: Project, command: AnyCommand, thread: str | None = None, *, strict: bool = False
+    project: Project,
+    command: AnyCommand,
+    thread: str | None = None,
+    *,
+    actor: str | None = None,
+    strict: bool = False,
 ) -> int:
     """Executes; the number of events it took."""
     context = Context(strict_relations=strict)
     return project.execute(
-        command, context, lambda outcome: len(outcome.entries), Origin(thread=thread)
+        command, context, lambda outcome: len(outcome.entries), Origin(thread=thread, actor=actor)
     )
 
 
@@ -857,6 +862,75 @@ def test_what_undoes_all_that_happened_the_latest_first_goes_back_through_every_
             do(project, Undo(position=head))
             assert rows(project) == states[before]
         project.close()
+
+
+@given(HISTORIES, st.integers(1, 30))
+def test_what_undoes_all_since_a_position_goes_back_to_what_was_there(
+    commands: list[AnyCommand], since: int
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        project = Project(Path(folder) / "prj_1")
+        do(project, CreateProject(name="one"))
+        states = {project.head(): rows(project)}
+        for command in commands:
+            with suppress(MemlogError):
+                do(project, meant(command, project))
+            states[project.head()] = rows(project)
+        if since in states and since < project.head():
+            for _ in range(2):
+                with suppress(InvalidParameter):  # all of it is undone already
+                    do(project, Undo(since=since))
+                assert rows(project) == states[since]
+        project.close()
+
+
+def test_undo_since_a_position_takes_back_undos_too_and_of_one_actor_only_what_that_one_did(
+    project: Project,
+) -> None:
+    do(project, create(entity("Jon", "a banker")), actor="desk")
+    do(project, create(entity("Gina")), actor="desk")
+    since = project.head()
+    do(project, Undo(), actor="phone")
+    do(project, add("Jon", "a thief"), actor="phone")
+    do(project, add("Jon", "a dancer"), actor="desk")
+    do(
+        project,
+        DeleteObservations(deletions=[ObservationDeletion("Jon", ["a banker"])]),
+        actor="phone",
+    )
+    do(project, Undo(since=since, actor="phone"))
+    with project.read() as state:
+        jon = state.entity_named("Jon")
+        assert jon is not None
+        assert [row.content for row in state.observations(jon.id)] == ["a banker", "a dancer"]
+        assert state.entity_named("Gina") is not None
+    with pytest.raises(InvalidParameter, match=f"no command by 'tablet' after position {since}"):
+        do(project, Undo(since=since, actor="tablet"))
+
+
+def test_undo_since_a_position_within_a_command_leaves_that_command(project: Project) -> None:
+    do(project, create(entity("Jon", "a", "b")))
+    within = project.head() - 1
+    do(project, add("Jon", "c"))
+    do(project, Undo(since=within))
+    with project.read() as state:
+        jon = state.entity_named("Jon")
+        assert jon is not None
+        assert [row.content for row in state.observations(jon.id)] == ["a", "b"]
+
+
+def test_undo_since_refuses_where_what_others_did_depends_on_it_unless_told_to_cascade(
+    project: Project,
+) -> None:
+    since = project.head()
+    do(project, create(entity("Jon")), thread="b")
+    do(project, add("Jon", "a dancer"), thread="a")
+    with pytest.raises(Conflict) as refused:
+        do(project, Undo(since=since, thread="b"))
+    assert [each.path for each in refused.value.problems] == [f"position {project.head()}"]
+    do(project, Undo(since=since, thread="b", cascade=True))
+    with project.read() as state:
+        assert list(state.entities()) == []
 
 
 def by_hand(position: int, project: Project) -> None:

@@ -213,6 +213,40 @@ def test_undo_takes_back_several_commands(client: Client) -> None:
         client("undo")
 
 
+def test_undo_takes_back_all_since_a_position_or_a_time(client: Client) -> None:
+    client("create_entities", entities=[JON])
+    since = client("get_history")["events"][0]
+    client("create_entities", entities=[GINA], threadId="b")
+    client("add_observations", observations=[{"entityName": "Jon", "contents": ["a thief"]}])
+    rehearsed = client("undo", since=since["position"], dryRun=True)["undone"]
+    assert rehearsed[0]["says"] == "'Jon': 'a thief' was added"
+    of_thread = client("undo", since=since["position"], threadId="b")["undone"]
+    assert {each["thread"] for each in of_thread} == {"b"}
+    client("undo", since=since["time"])
+    (jon,) = client("read_graph")["entities"]
+    assert (jon["name"], jon["observations"]) == ("Jon", JON["observations"])
+    with pytest.raises(Refused, match="no command after position"):
+        client("undo", since=since["position"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "path", "message"),
+    [
+        ({"position": 2, "since": 1}, "since", "position and since exclude each other"),
+        ({"last": 2, "since": 1}, "since", "last and since exclude each other"),
+        ({"position": 2, "last": 2}, "last", "position and last exclude each other"),
+        ({"since": "2999-01-01"}, "since", "future"),
+    ],
+)
+def test_undo_is_told_in_one_way_what_to_take_back(
+    arguments: dict[str, Any], path: str, message: str, client: Client
+) -> None:
+    client("create_entities", entities=[JON])
+    with pytest.raises(Refused, match=message) as refused:
+        client("undo", **arguments)
+    assert refused.value.error["problems"][0]["path"] == path
+
+
 def test_undo_names_what_depends_on_it(client: Client) -> None:
     client("create_entities", entities=[JON])
     client("add_observations", observations=[{"entityName": "Jon", "contents": ["later"]}])

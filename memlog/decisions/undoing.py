@@ -28,7 +28,7 @@ CASCADE = "Pass cascade=true to undo those first, or undo them one by one."
 BY_HAND = "Cascade takes back no undo: do it by position, or write anew what is wanted."
 ANEW = "What undos brought back stands in the way, and no undo takes it away: write anew what is wanted."
 SEARCHED_BACK_MAX = 100_000
-"""How far back the last command of a thread is looked for, in entries that have to be read."""
+"""How far back the last commands of a thread or an actor are looked for, in entries that have to be read."""
 
 
 def undo(command: Undo, state: State, context: Context) -> Iterator[Event]:
@@ -39,12 +39,50 @@ def undo(command: Undo, state: State, context: Context) -> Iterator[Event]:
             if not undos.undone(each):
                 yield from _undo_command(each, command.cascade, undos)
         return
-    commands = undos.commands_back(command.thread)
-    for number in range(command.last):
-        entry = next(commands, None)
-        if entry is None:
-            raise _no_more(number, command, context.head())
+    if command.since is not None:
+        yield from _undo_since(command.since, command, state, context)
+        return
+    there = 0
+    for entry in islice(undos.commands_back(command), command.last):
+        there += 1
         yield from _undo_command(entry, command.cascade, undos)
+    if there < command.last:
+        raise _no_more(there, command, context.head())
+
+
+def _undo_since(since: int, command: Undo, state: State, context: Context) -> Iterator[Event]:
+    """Undoes all that was done after a position, undos as well, the latest first: so nothing is in the way but what
+    others did, where only some of it is meant."""
+    spans = _not_undone_at_once(since, command, _Undos(state, context))
+    if not spans:
+        raise _no_more(0, command, context.head())
+    for first, _ in reversed(spans):
+        undos = _Undos(state, context)  # what it knows of undos does not hold when one is undone
+        entry = _entry_at(first, context)
+        if not undos.undone(entry):
+            yield from _undo_command(entry, command.cascade, undos)
+
+
+def _not_undone_at_once(since: int, command: Undo, undos: _Undos) -> list[tuple[int, int]]:
+    """The first and last position of all that `command` means after `since`, the oldest first. Where the next that was
+    done is the undo of the one before, both are left out: so an undo of all that is made again has nothing to do."""
+    context = undos.context
+    spans: list[tuple[int, int]] = []
+    for position in range(since + 1, context.head() + 1):
+        entry = context.entry_at(position)
+        if entry is None or isinstance(entry.event, Erased) or not _is_meant(entry, command):
+            continue
+        span = undos.at_once(entry)
+        if spans and undos.span(position) == spans[-1]:
+            spans.pop()
+        elif span[0] == position:  # begun after `since`
+            spans.append(span)
+    return spans
+
+
+def _is_meant(entry: Entry, command: Undo) -> bool:
+    by_whom = command.thread in (None, entry.thread) and command.actor in (None, entry.actor)
+    return by_whom and not _is_of_the_project(entry)
 
 
 def undone(entries: Iterable[Entry]) -> list[int]:
@@ -56,7 +94,10 @@ def undone(entries: Iterable[Entry]) -> list[int]:
 def _no_more(there: int, command: Undo, head: int) -> InvalidParameter:
     """Where there are fewer commands to undo than were asked for."""
     whose = f" of thread '{command.thread}'" if command.thread is not None else ""
-    if head > SEARCHED_BACK_MAX:
+    whose += f" by '{command.actor}'" if command.actor is not None else ""
+    if command.since is not None:
+        whose += f" after position {command.since}"
+    elif head > SEARCHED_BACK_MAX:
         whose += f" among the newest {SEARCHED_BACK_MAX:,} entries"
     if not there:
         return InvalidParameter(
@@ -198,8 +239,8 @@ class _Undos:
         self._left_some.clear()
         self._see(position)
 
-    def commands_back(self, thread: str | None) -> Iterator[Entry]:
-        """An entry of each command of this thread that changed something and was not undone, the newest first.
+    def commands_back(self, command: Undo) -> Iterator[Entry]:
+        """An entry of each command that an undo means, that changed something and was not undone, the newest first.
 
         What is undone between one and the next is of no concern: it stands further up.
         """
@@ -210,7 +251,7 @@ class _Undos:
             entry = self.context.entry_at(position)
             if entry is None or isinstance(entry.event, (CommandUndone, Erased)):
                 continue
-            if thread in (None, entry.thread) and not _is_of_the_project(entry):
+            if _is_meant(entry, command):
                 first, last = _span(entry, self.context)
                 passed.update(range(first, last + 1))
                 yield entry

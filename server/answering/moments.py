@@ -51,6 +51,8 @@ NewSince = Annotated[
     _Moment, Meta(description="Only what is newer than a position or ISO UTC time")
 ]
 """The argument `since` of a tool that searches."""
+AllSince = Annotated[_Moment, Meta(description="Log position or ISO UTC time: all after it")]
+"""The argument `since` of a tool that takes back."""
 
 
 def position_of(moment: int | str | None, project: Project, path: str = "asOf") -> int | None:

@@ -16,6 +16,7 @@ from memlog.sentences import sentence
 from memlog.settings import Settings
 from memlog.state import State
 from memlog.times import iso
+from server.answering.moments import position_of
 from server.answering.nearest import silent_thread
 from server.cli.looking import open_to_read, service_to_read
 from server.cli.options import ENTITY, INTEGER, json_option, project_option
@@ -36,6 +37,7 @@ class Line(msgspec.Struct, frozen=True):
 @click.command("log")
 @click.option("--limit", "-n", type=INTEGER, default=50, show_default=True)
 @click.option("--before", type=INTEGER, help="Only positions below this one.")
+@click.option("--since", metavar="WHEN", help="Only after a position or ISO time.")
 @click.option(
     "--entity",
     type=ENTITY,
@@ -43,6 +45,7 @@ class Line(msgspec.Struct, frozen=True):
     help="Only what touched this entity, deleted or not.",
 )
 @click.option("--thread", "-t", help="Only what this thread did.")
+@click.option("--actor", metavar="NAME", help="Only what this actor did, as the name of a token.")
 @project_option
 @json_option
 @with_settings
@@ -50,8 +53,10 @@ def log_command(
     settings: Settings,
     limit: int,
     before: int | None,
+    since: str | None,
     entity: str | None,
     thread: str | None,
+    actor: str | None,
     project: str | None,
     as_json: bool,
 ) -> None:
@@ -60,10 +65,13 @@ def log_command(
     \b
     Example: memlog log --limit 20
     Example: memlog log --entity Jon --thread planning
+    Example: memlog log --since 2026-11-20T10:00:00Z --actor phone
     """
     with service_to_read(settings, project) as service:
         _, opened = open_to_read(service, project)
-        lines = list(islice(_newest_first(opened.project, before, entity, thread), limit))[::-1]
+        after = position_of(since, opened.project, "--since") or 0
+        newest = _newest_first(opened.project, before, after, entity, thread, actor)
+        lines = list(islice(newest, limit))[::-1]
         silent = None if lines else silent_thread(thread, opened)
     if as_json:
         print_json(lines)
@@ -82,12 +90,17 @@ def log_command(
 
 
 def _newest_first(
-    project: Project, before: int | None, entity: str | None, thread: str | None
+    project: Project,
+    before: int | None,
+    after: int,
+    entity: str | None,
+    thread: str | None,
+    actor: str | None,
 ) -> Iterator[Line]:
     with project.snapshot() as (log, state_at):
         at = None if entity is None else _touching(entity, state_at(log.position()))
-        for entry in log.newest_first(at, before=before):
-            if thread not in (None, entry.thread):
+        for entry in log.newest_first(at, before=before, after=after):
+            if thread not in (None, entry.thread) or actor not in (None, entry.actor):
                 continue
             tag = type(entry.event).__struct_config__.tag
             yield Line(

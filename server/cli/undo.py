@@ -11,6 +11,7 @@ from memlog.decisions.undoing import undone
 from memlog.projects.project import Origin, Outcome
 from memlog.sentences import sentence
 from memlog.settings import Settings
+from server.answering.moments import position_of
 from server.answering.nearest import require_thread
 from server.cli.hints import spoken
 from server.cli.looking import open_existing, service_to_read
@@ -29,7 +30,13 @@ STOPPED_MEANWHILE = (
 @click.argument("given", nargs=-1, metavar="")
 @click.option("--position", type=INTEGER, help="Any position of the command to undo.")
 @click.option("--last", type=click.IntRange(1, LAST_MAX), default=1, show_default=True)
-@click.option("--thread", "-t", help="The last commands of this thread only.")
+@click.option(
+    "--since", metavar="WHEN", help="All commands after a position or ISO time, undos as well."
+)
+@click.option("--thread", "-t", help="Only commands of this thread.")
+@click.option(
+    "--actor", metavar="NAME", help="Only commands of this actor, as the name of a token."
+)
 @click.option("--cascade", is_flag=True, help="Undo later commands that depend on it first.")
 @click.option("--dry-run", is_flag=True, help="Only tell what would be undone.")
 @project_option
@@ -40,29 +47,40 @@ def undo_command(
     given: tuple[str, ...],
     position: int | None,
     last: int,
+    since: str | None,
     thread: str | None,
+    actor: str | None,
     cascade: bool,
     dry_run: bool,
     project: str | None,
     as_json: bool,
 ) -> None:
-    """Take back the last command, or the one at a position. The undo can itself be undone.
+    """Take back the last command, the one at a position, or all since a moment.
+
+    The undo can itself be undone.
 
     \b
     Example: memlog undo --dry-run
     Example: memlog undo --position 120 --cascade
+    Example: memlog undo --since 2026-11-20T10:00:00Z --actor phone --dry-run
     """
     if given:
         raise click.UsageError(
             f"Is {given[0]} a position, or how many? Say --position {given[0]} for the command there, or "
             f"--last {given[0]} for so many of the newest."
         )
-    if position is not None and (last != 1 or thread is not None):
-        raise click.UsageError("--position names one command: leave out --last and --thread.")
-    command = Undo(position=position, last=last, thread=thread, cascade=cascade)
+    _require_one_way(position, last, since, whose=(thread, actor))
     with service_to_read(settings, project) as service:
         _, opened = open_existing(service, project)
         require_thread(thread, opened)
+        command = Undo(
+            position=position,
+            last=last,
+            since=position_of(since, opened.project, "--since"),
+            thread=thread,
+            actor=actor,
+            cascade=cascade,
+        )
         if dry_run:
             would = opened.project.rehearse(command, service.store.context, _undone)
             _tell(would, command, True, as_json)
@@ -70,6 +88,17 @@ def undo_command(
         with stopped_in_words(lambda: here(spoken(STOPPED_MEANWHILE, project))):
             done = service.execute(opened, command, _undone, Origin(actor="memlog undo"))
             _tell(done, command, False, as_json)
+
+
+def _require_one_way(
+    position: int | None, last: int, since: str | None, whose: tuple[str | None, ...]
+) -> None:
+    if position is not None and (last != 1 or since is not None or any(whose)):
+        raise click.UsageError(
+            "--position names one command: leave out --last, --since, --thread and --actor."
+        )
+    if since is not None and last != 1:
+        raise click.UsageError("--since means all commands after it: leave out --last.")
 
 
 def _tell(done: list[dict[str, Any]], command: Undo, dry_run: bool, as_json: bool) -> None:

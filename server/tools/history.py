@@ -33,7 +33,7 @@ from projections.analytics.tables import scope_of
 from server.advice import followable
 from server.answering.cursors import Count, CursorText, Limit, read_cursor, write_cursor
 from server.answering.cutting import page_of, said, together, within_budget
-from server.answering.moments import Since, position_of
+from server.answering.moments import AllSince, Since, position_of
 from server.answering.nearest import require_thread, silent_thread
 from server.answering.portions import OPEN_ALONE, cut_notice, portion, view_portion
 from server.answering.views import EntityView, RelationView, view_relation
@@ -174,6 +174,7 @@ class UndoArguments(Arguments, frozen=True):
     last: Annotated[
         int, Meta(ge=1, le=LAST_MAX, description="How many of the last commands (of threadId)")
     ] = 1
+    since: AllSince | None = None
     cascade: Annotated[bool, Meta(description="Undo what depends on it first")] = False
     dry_run: Annotated[bool, Meta(description="Only tell what would be undone")] = field(
         name="dryRun", default=False
@@ -193,22 +194,18 @@ class UndoResult(Result, frozen=True, omit_defaults=False):
 
 @tool("history", "Undo", writes=True, destructive=True, idempotent=False)
 def undo(call: Call, arguments: UndoArguments) -> UndoResult:
-    """Take back the last command, or the one at a position; whatever it was. The undo can itself be undone.
+    """Take back the last command, the one at a position, or all since a moment; whatever they were. The undo can
+    itself be undone.
 
     Refused where later commands depend on it, unless cascade. Try dryRun first.
     Example: {"dryRun": true}
     """
-    if arguments.position is not None and arguments.last != 1:
-        problem = Problem(
-            "last",
-            "position and last exclude each other",
-            "Pass position for one command, or last for the newest ones.",
-            arguments.last,
-        )
-        raise refusal([(InvalidParameter, problem)])
+    project, opened = call.open(arguments)
+    _require_one_way(arguments)
     command = Undo(
         position=arguments.position,
         last=arguments.last,
+        since=position_of(arguments.since, opened.project, "since"),
         thread=call.origin.thread if arguments.position is None else None,
         cascade=arguments.cascade,
     )
@@ -230,11 +227,28 @@ def undo(call: Call, arguments: UndoArguments) -> UndoResult:
             notice=_undo_notice(left_out, len(positions), command),
         )
 
-    project, opened = call.open(arguments)
     require_thread(command.thread, opened)
     if arguments.dry_run:
         return opened.project.rehearse(command, call.service.store.context, answer)
     return call.execute(opened, command, answer, UndoResult)
+
+
+def _require_one_way(arguments: UndoArguments) -> None:
+    """Raises InvalidParameter where it is said in two ways what is to be undone."""
+    given = {"position": arguments.position is not None, "last": arguments.last != 1}
+    given["since"] = arguments.since is not None
+    first, *more = [name for name, is_given in given.items() if is_given] or [""]
+    problems = [
+        Problem(
+            name,
+            f"{first} and {name} exclude each other",
+            "Pass position for one command, last for the newest ones, or since for all after a moment.",
+            getattr(arguments, name),
+        )
+        for name in more
+    ]
+    if problems:
+        raise refusal([(InvalidParameter, each) for each in problems])
 
 
 def _undo_notice(left_out: int, count: int, command: Undo) -> str | None:
@@ -247,7 +261,8 @@ def _undo_notice(left_out: int, count: int, command: Undo) -> str | None:
 
 def nothing_to_undo(command: Undo) -> str:
     """That it is as it was before; and how those before are reached, where the last ones were meant and are left."""
-    if command.position is not None or command.last == LAST_MAX:
+    by_number = command.position is None and command.since is None
+    if not by_number or command.last == LAST_MAX:
         return NOTHING_TO_UNDO
     return f"{NOTHING_TO_UNDO} Pass last={command.last + 1} to go one command further back."
 
