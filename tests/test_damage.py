@@ -402,6 +402,24 @@ def test_a_log_that_somebody_else_changed_is_not_sealed_by_who_had_it_open(
         assert is_sealed(file) is not changed
 
 
+def test_a_copy_that_brings_its_times_and_its_seal_along_is_not_taken_for_what_was_sealed(
+    sound: Path, tmp_path: Path
+) -> None:
+    """As `cp -a` puts one back that it took while the first write came: what is in it is half of this and half of that."""
+    file = tmp_path / LOG_FILE
+    shutil.copy(sound, file)
+    Environment(file, DATABASES, proven=True).close()
+    assert is_sealed(file)
+    before = file.stat()
+    with file.open("r+b") as other:
+        other.seek(-PAGE, os.SEEK_END)
+        other.write(bytes(PAGE))
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    while file.stat().st_ctime_ns == before.st_ctime_ns:  # the system counts some milliseconds as one
+        os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert not is_sealed(file)
+
+
 def test_a_log_that_was_found_damaged_is_not_sealed(sound: Path, tmp_path: Path) -> None:
     file = tmp_path / LOG_FILE
     shutil.copy(sound, file)

@@ -41,7 +41,7 @@ KEYS_ARE_NUMBERS, NO_FOLDER = 0x08, 0x4000
 SEAL = ".sealed"
 """Added to the name of a file: the file, beside it, that says how it was when it was closed."""
 
-Stamp = tuple[int, int, int]
+Stamp = tuple[int, ...]
 
 log = logging.getLogger("memlog.structure")
 
@@ -220,8 +220,9 @@ class _Walk:
 
 
 def stamp(found: os.stat_result) -> Stamp:
-    """What is different when somebody has written to a file."""
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    """What is different when somebody has written to a file, be it by a copy that takes the times along: when the
+    file itself was changed last nobody can set."""
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def is_sealed(path: Path) -> bool:
