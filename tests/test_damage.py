@@ -405,7 +405,7 @@ def test_a_log_that_somebody_else_changed_is_not_sealed_by_who_had_it_open(
 def test_a_copy_that_brings_its_times_and_its_seal_along_is_not_taken_for_what_was_sealed(
     sound: Path, tmp_path: Path
 ) -> None:
-    """As `cp -a` puts one back that it took while the first write came: what is in it is half of this and half of that."""
+    """As `cp -a` puts one back that it took while the first write came: half of what is in it is older."""
     file = tmp_path / LOG_FILE
     shutil.copy(sound, file)
     Environment(file, DATABASES, proven=True).close()
@@ -415,9 +415,39 @@ def test_a_copy_that_brings_its_times_and_its_seal_along_is_not_taken_for_what_w
         other.seek(-PAGE, os.SEEK_END)
         other.write(bytes(PAGE))
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
-    while file.stat().st_ctime_ns == before.st_ctime_ns:  # the system counts some milliseconds as one
+    while (
+        file.stat().st_ctime_ns == before.st_ctime_ns
+    ):  # the system counts some milliseconds as one
         os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert not is_sealed(file)
+
+
+@pytest.mark.parametrize("renamed", [True, False])
+def test_a_copy_put_in_the_place_of_a_log_in_use_is_not_written_to_from_a_commit_that_is_not_its_newest(
+    renamed: bool, tmp_path: Path
+) -> None:
+    """LMDB's lock file says which meta page is the newest, and says it of the former file while that is open."""
+    memlog = holding_lines(tmp_path)
+    log, copy = log_of(memlog), tmp_path / "copy"
+    with served(memlog.data_dir) as one, served(memlog.data_dir) as other:
+        one("store_memory", content="the last of the copy")
+        shutil.copy(log, copy)
+        for number in range(3):
+            other("store_memory", content=f"lost with the former file, {number}")
+        if renamed:
+            copy.replace(log)
+        else:
+            shutil.copy(copy, log)
+        with pytest.raises(Refused, match="another file was put in its place"):
+            one("store_memory", content="from another commit")
+        for server in (one, other):
+            server.close_stdin()
+            server.end()
+    with served(memlog.data_dir) as anew:
+        anew("store_memory", content="behind the last of the copy")
+        found = [each["content"] for each in anew("list_recent_memories")["memories"]]
+    assert found[:2] == ["behind the last of the copy", "the last of the copy"]
+    assert memlog("verify").code == 0
 
 
 def test_a_log_that_was_found_damaged_is_not_sealed(sound: Path, tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from memlog.storage.files import (
     remove,
 )
 from memlog.storage.gates import Gate, Turn
-from memlog.storage.proving import require_metas, require_sound, require_uncut
+from memlog.storage.proving import require_metas, require_own_lock, require_sound, require_uncut
 from memlog.storage.resident import give_back_mapped
 from memlog.storage.structure import Sealing, Stamp, stamp
 
@@ -102,6 +102,8 @@ class Environment:
             if proven:
                 self._known.ours = stamp(self._turn.stat())
                 require_sound(path, self._env, self._turn)
+                with self._turn, self._env.begin(write=True) as transaction:
+                    require_own_lock(path, self._env, transaction, self._turn)
             require_uncut(path, self._env, self._turn)
             self._bytes = self._swept_at_bytes = self._turn.stat().st_size
             self._env.reader_check()
@@ -231,6 +233,8 @@ class Environment:
                 ours = self._known.ours == stamp(found)
                 self._sweep(found.st_size)
                 with self._env.begin(write=True) as transaction:
+                    if not ours:  # else nobody else has written to it since that was looked at
+                        require_own_lock(self.path, self._env, transaction, self._turn)
                     result = body(transaction)
                 self._known.ours = self._stamped() if ours else None
                 return result

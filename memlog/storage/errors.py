@@ -75,6 +75,17 @@ def storage_error(
     return StorageError(f"{name}: {reason(path, error)}", suggestion=suggestion)
 
 
+def displaced(path: Path) -> StorageError:
+    """What is said of a file that stands in the place of one that is still open, here or in another process."""
+    return StorageError(
+        f"{path.name}: another file was put in its place while it was in use, as by a copy or a synchronization; "
+        "nothing was written",
+        suggestion="Call again in a minute: by then all who serve may have let go of the former file. Where they have "
+        "not, end all servers on this data directory and start them again. `memlog restore` brings back a project "
+        "while servers run.",
+    )
+
+
 def advice(path: Path, error: BaseException, *, derived: bool = False) -> str | None:
     """What mends the cause; None where that is not known."""
     no_folder = isinstance(error, (FileExistsError, NotADirectoryError))

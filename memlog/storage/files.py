@@ -12,6 +12,8 @@ from pathlib import Path
 
 import lmdb
 
+from memlog.storage.errors import displaced
+
 FileIdentity = tuple[int, int]
 """Device and number: what a file keeps when it is moved, and no other has meanwhile."""
 
@@ -84,8 +86,10 @@ def opened_alone(path: Path, map_bytes: int, databases: int) -> lmdb.Environment
                 readahead=False,
             )
         except lmdb.Error as error:
-            if "already open in this process" not in str(error) or time.monotonic() > until:
+            if "already open in this process" not in str(error):
                 raise
+            if time.monotonic() > until:
+                raise displaced(path) from error
         gc.collect()
         time.sleep(CLOSING_POLL_SECONDS)
 

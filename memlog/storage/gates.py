@@ -96,6 +96,13 @@ class Turn:
         except OSError as error:
             raise storage_error(self._path, error) from error
 
+    def read_at(self, place: int, length: int) -> bytes:
+        """What is there in that file, as far as it goes. Raises StorageError."""
+        try:
+            return os.pread(self._file, length, place)
+        except OSError as error:
+            raise storage_error(self._path, error) from error
+
 
 class Counted:
     """How many of something each thread has, and all together.

@@ -22,6 +22,7 @@ MAGIC, VERSION = 0xBEEFC0DE, 1
 HEADER = struct.Struct("<QHHHH")
 """Page number, unused, flags, end of the offsets, begin of the nodes."""
 META = struct.Struct("<IIQQ48s48sQQ")
+META_BYTES = HEADER.size + META.size
 TREE = struct.Struct("<IHHQQQQQ")
 NODE = struct.Struct("<HHHH")
 BRANCH, LEAF, OVERFLOW, DUPLICATES = 0x01, 0x02, 0x04, 0x20
@@ -91,7 +92,7 @@ class Pages:
         return max(PAGE_SIZES, key=lambda size: len(self._leaf_numbers(size)))
 
     def _meta(self, at: int) -> _Meta | None:
-        if at + HEADER.size + META.size > len(self.data):
+        if at + META_BYTES > len(self.data):
             return None
         magic, version, _, _, free, main, last, number = META.unpack_from(
             self.data, at + HEADER.size
@@ -192,6 +193,14 @@ class Pages:
         if HEADER.unpack_from(self.data, start)[:3:2] != (large, OVERFLOW):
             return Unreadable(f"page {large} is no page of a large value")
         return key, self.data[start + HEADER.size : start + HEADER.size + value_bytes]
+
+
+def commit_of(page: bytes) -> int:
+    """The number of the commit that wrote this meta page; -1 of what is none."""
+    if len(page) < META_BYTES:
+        return -1
+    magic, version, *_, number = META.unpack_from(page, HEADER.size)
+    return int(number) if (magic, version) == (MAGIC, VERSION) else -1
 
 
 def tree_of(stored: bytes) -> Tree:

@@ -13,8 +13,9 @@ from pathlib import Path
 import lmdb
 
 from memlog.storage.disk import stands
+from memlog.storage.errors import displaced
 from memlog.storage.gates import Turn
-from memlog.storage.pages import Pages
+from memlog.storage.pages import META_BYTES, Pages, commit_of
 from memlog.storage.structure import is_sealed, problem, problem_of_metas
 
 TRIES = 100
@@ -38,6 +39,21 @@ def require_sound(path: Path, environment: lmdb.Environment, turn: Turn) -> None
     """Looks through the newest commit of a file that is open, unless it is sealed. Raises CorruptedError."""
     if not is_sealed(path):
         _look_through(path, environment, turn)
+
+
+def require_own_lock(
+    path: Path, environment: lmdb.Environment, writing: lmdb.Transaction, turn: Turn
+) -> None:
+    """LMDB's lock file says which commit is the newest, as long as anybody has it open. Beside a file that was put in
+    the place of another it says which was the newest of that one; LMDB would write over what is none. Raises
+    StorageError.
+
+    The newest may have this transaction's number where it was made by who died before it could say so.
+    """
+    bytes_each = environment.stat()["psize"]
+    newest = max(commit_of(turn.read_at(at, META_BYTES)) for at in (0, bytes_each))
+    if newest not in (writing.id() - 1, writing.id()):
+        raise displaced(path)
 
 
 def require_uncut(path: Path, environment: lmdb.Environment, turn: Turn) -> None:
