@@ -135,6 +135,21 @@ def test_a_project_that_is_left_out_for_its_name_is_told_by_whoever_looks_after_
     assert memlog("verify", "default").code == 0
 
 
+def test_a_folder_that_somebody_renamed_is_told_by_whoever_looks_after_it(
+    memlog: CommandLine,
+) -> None:
+    (folder,) = (memlog.data_dir / "projects").iterdir()
+    renamed = folder.rename(folder.with_name("my project"))
+    for command in ("verify", "doctor"):
+        told = memlog(command)
+        assert told.code == 1
+        assert "'my project' in `projects` is left out" in told.stdout
+        assert "my project" in memlog(command, "--json").stdout
+    renamed.rename(folder)
+    assert memlog("verify").stdout.startswith("default: ")
+    assert memlog("doctor").code == 0
+
+
 def test_what_is_left_of_a_deleted_project_or_of_one_being_made_is_no_damage(
     tmp_path: Path,
 ) -> None:

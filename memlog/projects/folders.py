@@ -141,6 +141,17 @@ class Folders:
             if name.startswith("prj_") and self._may_be_there(self._data_dir / home / name)
         }
 
+    def misnamed(self) -> list[Path]:
+        """Folders with a log that are called what no project is: somebody renamed or copied them. As far as the system
+        tells."""
+        found = (
+            self._data_dir / home / name
+            for home in _HOMES.values()
+            for name in self._in(home)
+            if not name.startswith("prj_")
+        )
+        return sorted(folder for folder in found if os.path.isfile(folder / LOG_FILE))
+
     def _in(self, home: str) -> list[str]:
         """The names of what stands there, as far as the system tells."""
         try:

@@ -155,6 +155,14 @@ def left_out(project_id: str, stays: ProjectRow) -> str:
     )
 
 
+def misnamed(folder: Path) -> str:
+    return (
+        f"'{folder.name}' in `{folder.parent.name}` is left out, in lists and in backups, for it has a log and not the "
+        "name of a project. Nothing of it is lost: give the folder its name again (`prj_…`). Where another has that by "
+        "now, move it to `projects` of another data directory"
+    )
+
+
 def unread(project_id: str, error: StorageError) -> str:
     return (
         f"{project_id} is left out, in lists and in backups, for it cannot be read: {error.message}"
