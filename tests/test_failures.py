@@ -201,6 +201,7 @@ def test_a_write_that_was_committed_is_told_whatever_the_system_says_of_the_file
         (OSError(errno.EIO, os.strerror(errno.EIO)), "^The disk is failing"),
         (OSError(errno.EMFILE, os.strerror(errno.EMFILE)), "Raise the limit of open files"),
         (OSError(errno.EROFS, os.strerror(errno.EROFS)), "mount it for writing"),
+        (OSError(errno.EROFS, os.strerror(errno.EROFS)), "of a snapshot, copy the data directory"),
         (OSError(errno.EACCES, os.strerror(errno.EACCES)), "Give this user"),
     ],
     ids=str,

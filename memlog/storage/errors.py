@@ -110,8 +110,9 @@ def advice(path: Path, error: BaseException, *, derived: bool = False) -> str | 
         )
     if _READ_ONLY in str(error):
         return (
-            "It is mounted for reading only: mount it for writing, then call again. Where nobody chose that, the "
-            "system did after a failure of the disk, and its own log says which."
+            "It is mounted for reading only: mount it for writing, then call again; of a snapshot, copy the data "
+            "directory to a disk and name the copy. Where nobody chose that, the system did after a failure of the "
+            "disk, and its own log says which."
         )
     if isinstance(error, (PermissionError, lmdb.ReadonlyError)) or _NOT_OURS in str(error):
         return (
