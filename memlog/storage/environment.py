@@ -23,7 +23,7 @@ import lmdb
 
 from memlog.errors import Closed, StorageError
 from memlog.patience import require_patience, require_time
-from memlog.storage import everywhere
+from memlog.storage import everywhere, semaphores
 from memlog.storage.disk import stands, sync_folder
 from memlog.storage.errors import DAMAGES, storage_error
 from memlog.storage.files import (
@@ -88,6 +88,8 @@ class Environment:
         """Whether the file has to be opened again: it was replaced, its map could not be made larger, or LMDB refuses
         all transactions, because it could not write where the newest commit ends."""
         self._writer = threading.Lock()
+        self._writers: semaphores.Writers | None = None
+        """LMDB's own lock, where it is one that stays taken when its holder dies."""
         self._gate = Gate()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -112,7 +114,7 @@ class Environment:
             self.databases = {name: self._open(name) for name in databases}
             self._following = following
         except BaseException as error:  # an interrupt, too
-            self._env.close()  # a process opens a file once: the next try needs it closed
+            self._close_file()  # a process opens a file once: the next try needs it closed
             if isinstance(error, (lmdb.Error, OSError)):
                 raise storage_error(path, error, within=within) from error
             raise
@@ -162,6 +164,7 @@ class Environment:
     def _open(self, name: str) -> lmdb._Database:
         def attempt() -> lmdb._Database:
             with self._turn:  # in a new file this writes
+                self._release_of_dead()
                 ours = self._known.ours == stamp(self._turn.stat())
                 opened = self._env.open_db(name.encode())
                 self._known.ours = stamp(self._turn.stat()) if ours else None
@@ -231,6 +234,7 @@ class Environment:
             with self._turn:
                 found = self._require_length()
                 ours = self._known.ours == stamp(found)
+                self._release_of_dead()
                 self._sweep(found.st_size)
                 with self._env.begin(write=True) as transaction:
                     if not ours:  # else nobody else has written to it since that was looked at
@@ -240,6 +244,22 @@ class Environment:
                 return result
         finally:
             self._gate.leave()
+
+    def _release_of_dead(self) -> None:
+        """Inside a turn, before LMDB is asked for its own lock."""
+        if not semaphores.USED:
+            return
+        try:
+            self._writers = self._writers or semaphores.Writers(self.path)
+            self._writers.release_of_dead(self._turn.file, self._env.stat()["psize"])
+        except OSError as error:
+            raise storage_error(self.path, error, within=self._within) from error
+
+    def _close_file(self) -> None:
+        self._env.close()
+        if self._writers is not None:  # not before, see there
+            self._writers.close()
+            self._writers = None
 
     def _stamped(self) -> Stamp | None:
         """None where the system does not say: what was committed is not refused for that, only looked through again."""
@@ -322,7 +342,7 @@ class Environment:
         self._open_what_stands_there()
 
     def _open_what_stands_there(self) -> None:
-        self._env.close()
+        self._close_file()
         make_room_for_lock(self.path)
         self._env = opened_alone(self.path, MAP_BYTES_START, len(self.databases))
         turn, identity = Turn(self.path), identity_of(self.path)
@@ -330,6 +350,7 @@ class Environment:
         self._turn.close()
         self._turn = turn
         with self._turn:
+            self._release_of_dead()
             self.databases = {name: self._env.open_db(name.encode()) for name in self.databases}
         self._bytes = self._swept_at_bytes = self._turn.stat().st_size
         self.damaged &= identity == self.identity
@@ -344,7 +365,7 @@ class Environment:
         with self._gate.closed():
             if not self._closed:
                 self._stuck = True
-                self._env.close()
+                self._close_file()
                 self._turn.close()
 
     def rewrite(self, fill: Callable[[lmdb.Transaction, Path], None]) -> None:
@@ -413,7 +434,7 @@ class Environment:
     def close(self) -> None:
         with self._gate.closed(for_good=True):
             self._closed = True
-            self._env.close()
+            self._close_file()
             self._known.leave()
             self._turn.close()
 

@@ -71,28 +71,29 @@ class Turn:
     LMDB waits on a futex. Where the process that was just woken is killed before it notes that others
     wait, too, nobody wakes those any more: they hang, although nobody writes. What waits for `flock` is
     kept by the system, which passes by the dead. The lock is LMDB's before it is anybody else's: a
-    process that dies has let go of the futex by the time its files are closed.
+    process that dies has let go of the futex by the time its files are closed. Where LMDB has
+    semaphores instead it has not (`semaphores`).
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        self.close = weakref.finalize(self, os.close, self._file)
+        self.file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.close = weakref.finalize(self, os.close, self.file)
 
     def __enter__(self) -> None:
         """Raises StorageError where the system gives no lock."""
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX)
+            fcntl.flock(self.file, fcntl.LOCK_EX)
         except OSError as error:
             raise storage_error(self._path, error) from error
 
     def __exit__(self, *_: object) -> None:
-        fcntl.flock(self._file, fcntl.LOCK_UN)
+        fcntl.flock(self.file, fcntl.LOCK_UN)
 
     def stat(self) -> os.stat_result:
         """Of the file that is open, wherever it is by now. Raises StorageError."""
         try:
-            return os.fstat(self._file)
+            return os.fstat(self.file)
         except OSError as error:
             raise storage_error(self._path, error) from error
 
