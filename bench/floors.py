@@ -14,13 +14,17 @@ from typing import Any
 import lmdb
 import tantivy
 
+from memlog.storage.disk import sync
+
 SYNCED_BYTES = 200
 HITS = 25
 """As many as `search_nodes` shows."""
 CODES_FROM, LEARNT_FROM = 2_000, 20_000
 NUMBERS_A_CODE, PROPOSED = 4, 360
 
-_synced = getattr(os, "fdatasync", os.fsync)  # macOS has only the latter
+_synced = getattr(
+    os, "fdatasync", sync
+)  # macOS has only the latter, and LMDB asks for more than that there
 
 
 class SyncedWrite:

@@ -5,6 +5,8 @@ What is written into a log LMDB syncs itself; this is about the folders in which
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import stat
 from collections.abc import Callable
@@ -20,7 +22,7 @@ from memlog.copies.taking_in import restore
 from memlog.projects.project import LOG_FILE
 from memlog.projects.purging import Target
 from memlog.projects.store import Store
-from memlog.storage.disk import write_whole
+from memlog.storage.disk import sync, write_whole
 from tests.vectors_by_hash import numbered, opened
 
 Identity = tuple[int, int]
@@ -193,3 +195,26 @@ def test_vectors_are_on_the_disk_before_they_take_the_place_of_older_ones(
     projector.save()
     assert not disk.named_too_soon
     assert not disk.may_lose()
+
+
+@pytest.mark.parametrize("refused", [None, errno.ENOTTY, errno.EIO])
+def test_where_the_disk_itself_can_be_asked_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: int | None
+) -> None:
+    """macOS: `fsync` alone leaves in the disk's own cache what was written."""
+    asked: list[int] = []
+
+    def control(_: int, command: int) -> None:
+        asked.append(command)
+        if refused is not None:
+            raise OSError(refused, os.strerror(refused))
+
+    monkeypatch.setattr(fcntl, "F_FULLFSYNC", 51, raising=False)
+    monkeypatch.setattr(fcntl, "fcntl", control)
+    with (tmp_path / "any").open("wb") as file:
+        if refused == errno.EIO:
+            with pytest.raises(OSError, match="Input/output"):
+                sync(file.fileno())
+        else:
+            sync(file.fileno())
+    assert asked == [51]

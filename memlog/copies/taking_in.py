@@ -7,7 +7,6 @@ place. A backup is only read.
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -32,7 +31,7 @@ from memlog.log import Damage
 from memlog.projects.project import LOG_FILE, Project
 from memlog.projects.store import Store
 from memlog.shell import command_line
-from memlog.storage.disk import sync_folder
+from memlog.storage.disk import sync, sync_folder
 
 log = logging.getLogger("memlog.taking_in")
 
@@ -151,7 +150,7 @@ def _staged(store: Store, copied: Path) -> Iterator[Path]:
         try:
             shutil.copyfile(copied / LOG_FILE, staged / LOG_FILE)
             with (staged / LOG_FILE).open("rb") as file:  # LMDB syncs what it writes itself
-                os.fsync(file.fileno())
+                sync(file.fileno())
         except OSError as error:
             raise StorageError(
                 f"The backup {copied} cannot be copied: {error.strerror or error}",

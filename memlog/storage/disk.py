@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 from pathlib import Path
 
 _NOTHING = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+_NOT_KNOWN = (errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL)
 
 
 def led_to(path: Path) -> Path:
@@ -51,7 +53,7 @@ def write_whole(path: Path, content: bytes) -> None:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
             file.flush()
-            os.fsync(file.fileno())
+            sync(file.fileno())
         os.replace(draft, path)
     except BaseException:
         Path(draft).unlink(missing_ok=True)
@@ -62,10 +64,22 @@ def write_whole(path: Path, content: bytes) -> None:
         raise NotSynced(error.errno, error.strerror, path) from error
 
 
+def sync(handle: int) -> None:
+    """Has what was written on the disk itself. On macOS `fsync` leaves it in the disk's own cache, and not every file
+    system knows how to ask for more. Raises OSError."""
+    os.fsync(handle)
+    if hasattr(fcntl, "F_FULLFSYNC"):
+        try:
+            fcntl.fcntl(handle, fcntl.F_FULLFSYNC)
+        except OSError as error:
+            if error.errno not in _NOT_KNOWN:
+                raise
+
+
 def sync_folder(folder: Path) -> None:
     """A rename is on disk once its folders are."""
     handle = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(handle)
+        sync(handle)
     finally:
         os.close(handle)

@@ -33,7 +33,7 @@ from pathlib import Path
 import msgspec
 
 from memlog.errors import PutAway, StorageError
-from memlog.storage.disk import sync_folder
+from memlog.storage.disk import sync, sync_folder
 
 SUFFIX = ".snapshot"
 KEPT = 2
@@ -105,7 +105,7 @@ class SnapshotFolder:
                     file.write(part)
                 file.write(checksum.digest())
                 file.flush()
-                os.fsync(file.fileno())
+                sync(file.fileno())
         except OSError as error:
             with suppress(OSError):
                 staged.unlink()

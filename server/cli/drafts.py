@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from memlog.storage.disk import led_to
+from memlog.storage.disk import led_to, sync
 from server.cli import output
 from server.cli.stopping import terminated_in_order
 
@@ -60,7 +60,7 @@ def _in_place_of(file: Path) -> Iterator[BinaryIO]:
             with open(draft, "xb", opener=_private) as opened:
                 yield opened
                 opened.flush()
-                os.fsync(opened.fileno())
+                sync(opened.fileno())
             draft.chmod(target.stat().st_mode if target.exists() else _usual_mode())
             draft.replace(target)
         except BaseException:
