@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
 
 NICENESS = 10
@@ -19,9 +20,14 @@ def is_nice() -> bool:
 
 
 def be_nice() -> None:
-    """Lowers the priority of this thread; where the system has no such thing, nothing is lost."""
+    """Lowers the priority of this thread; where the system has no such thing, nothing is lost.
+
+    Only Linux knows threads by the numbers of processes: on macOS another program of this user may have that number.
+    """
     _own.nice = True
+    if sys.platform != "linux":
+        return
     try:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
-    except (AttributeError, OSError):
+    except OSError:
         log.debug("%s runs at normal priority", threading.current_thread().name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -183,6 +185,18 @@ def test_a_thread_is_nice_from_when_it_says_so_and_no_other_is() -> None:
     thread.start()
     thread.join()
     assert (told, is_nice()) == ([False, True], False)
+
+
+def test_where_threads_have_no_numbers_of_processes_no_process_is_made_nice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[object] = []
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(os, "setpriority", lambda *each: told.append(each))
+    thread = threading.Thread(target=be_nice)
+    thread.start()
+    thread.join()
+    assert told == []
 
 
 def test_a_search_by_meaning_does_not_wait_for_the_text_index_to_catch_up(
