@@ -68,7 +68,9 @@ class Sink:
     def _write(self, data: memoryview) -> int:
         if self._at_once:
             try:
-                return os.pwritev(self.fd, [data], -1, os.RWF_NOWAIT)  # -1: a pipe has no positions
+                # -1: a pipe has no positions
+                now = os.RWF_NOWAIT  # type: ignore[attr-defined, unused-ignore]
+                return os.pwritev(self.fd, [data], -1, now)
             except OSError as error:
                 if error.errno != errno.EOPNOTSUPP:
                     raise

@@ -55,11 +55,11 @@ class Solo:
         self._running: RequestId | None = None
         """The call that the thread runs, as long as the reading is its own."""
         self._over = False
-        self._recalled = os.eventfd(0)
+        self._recalled = os.eventfd(0)  # type: ignore[attr-defined, unused-ignore]
         self._ready = select.poll()
         for descriptor in (source, self._recalled):
             self._ready.register(descriptor, select.POLLIN)
-        self._others = select.epoll()
+        self._others = select.epoll()  # type: ignore[attr-defined, unused-ignore]
         """Watches stdin for the event loop while a call runs."""
         self._loop.add_reader(self._others.fileno(), self._take_back)
 
@@ -90,7 +90,7 @@ class Solo:
     def recall(self) -> None:
         """Asks for the reading, for good: the thread ends with the call that it runs, if it runs one."""
         self._over = True
-        os.eventfd_write(self._recalled, 1)
+        os.eventfd_write(self._recalled, 1)  # type: ignore[attr-defined, unused-ignore]
         self._lent.release()
 
     async def wait_home(self) -> None:
@@ -160,7 +160,8 @@ class Solo:
         """Runs a call; whether the reading was left to this thread."""
         with self._direct.turn(call):  # before anybody hears of what came behind it
             self._running = call.id
-            self._others.register(self._source, select.EPOLLIN | select.EPOLLONESHOT)
+            once = select.EPOLLIN | select.EPOLLONESHOT  # type: ignore[attr-defined, unused-ignore]
+            self._others.register(self._source, once)
             try:
                 ran = self._direct.run(call)
             finally:  # before it is answered: the next line may come with the answer's last byte
