@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import mmap
 import os
 import re
 import shutil
@@ -48,7 +49,8 @@ from tests.command_line import CommandLine, holding_lines, lines_of
 from tests.served import REPOSITORY, environment, served
 from tests.service import Refused, client_on
 
-PAGE = 4096
+PAGE = mmap.PAGESIZE
+"""Of LMDB, which takes the system's: 16 KB on a Mac."""
 NO_TEXT = b"\xff\xfe"
 
 

@@ -180,6 +180,7 @@ def test_the_log_of_a_project_that_was_let_go_need_not_be_looked_through_again(
     assert [is_sealed(path) for path in logs] == [True] * 6
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="handles by number: Linux only")
 def test_projects_searched_by_meaning_in_turn_leave_no_folder_of_vectors_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

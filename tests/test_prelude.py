@@ -176,6 +176,7 @@ def test_a_line_may_begin_before_the_sdk_is_there_and_end_after(
     ended_well(server)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="a pipe as small as is asked for: Linux only")
 def test_an_answer_that_is_half_sent_when_the_sdk_comes_is_sent_to_its_end(
     tmp_path: Path, gate: Path
 ) -> None:

@@ -275,6 +275,7 @@ def test_blank_lines_and_notifications_are_never_answered(shaken: Process) -> No
     assert shaken.ask(request(1, "ping"))["id"] == 1
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the memory of another process: Linux only")
 def test_a_line_beyond_the_limit_is_refused_without_being_kept(start: Start) -> None:
     server = start()
     server.initialize()
