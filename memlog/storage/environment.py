@@ -34,7 +34,13 @@ from memlog.storage.files import (
     remove,
 )
 from memlog.storage.gates import Gate, Turn
-from memlog.storage.proving import require_metas, require_own_lock, require_sound, require_uncut
+from memlog.storage.proving import (
+    newest_commit,
+    require_metas,
+    require_own_lock,
+    require_sound,
+    require_uncut,
+)
 from memlog.storage.resident import give_back_mapped
 from memlog.storage.structure import Sealing, Stamp, stamp
 
@@ -104,8 +110,7 @@ class Environment:
             if proven:
                 self._known.ours = stamp(self._turn.stat())
                 require_sound(path, self._env, self._turn)
-                with self._turn, self._env.begin(write=True) as transaction:
-                    require_own_lock(path, self._env, transaction, self._turn)
+                self._require_own_lock()
             require_uncut(path, self._env, self._turn)
             self._bytes = self._swept_at_bytes = self._turn.stat().st_size
             self._env.reader_check()
@@ -245,13 +250,19 @@ class Environment:
         finally:
             self._gate.leave()
 
+    def _require_own_lock(self) -> None:
+        with self._turn:
+            self._release_of_dead()
+            with self._env.begin(write=True) as transaction:
+                require_own_lock(self.path, self._env, transaction, self._turn)
+
     def _release_of_dead(self) -> None:
         """Inside a turn, before LMDB is asked for its own lock."""
         if not semaphores.USED:
             return
         try:
             self._writers = self._writers or semaphores.Writers(self.path)
-            self._writers.release_of_dead(self._turn.file, self._env.stat()["psize"])
+            self._writers.release_of_dead(lambda: newest_commit(self._env, self._turn))
         except OSError as error:
             raise storage_error(self.path, error, within=self._within) from error
 

@@ -77,23 +77,23 @@ class Turn:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        self.close = weakref.finalize(self, os.close, self.file)
+        self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.close = weakref.finalize(self, os.close, self._file)
 
     def __enter__(self) -> None:
         """Raises StorageError where the system gives no lock."""
         try:
-            fcntl.flock(self.file, fcntl.LOCK_EX)
+            fcntl.flock(self._file, fcntl.LOCK_EX)
         except OSError as error:
             raise storage_error(self._path, error) from error
 
     def __exit__(self, *_: object) -> None:
-        fcntl.flock(self.file, fcntl.LOCK_UN)
+        fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def stat(self) -> os.stat_result:
         """Of the file that is open, wherever it is by now. Raises StorageError."""
         try:
-            return os.fstat(self.file)
+            return os.fstat(self._file)
         except OSError as error:
             raise storage_error(self._path, error) from error
 

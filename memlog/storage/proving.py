@@ -50,10 +50,14 @@ def require_own_lock(
 
     The newest may have this transaction's number where it was made by who died before it could say so.
     """
-    bytes_each = environment.stat()["psize"]
-    newest = max(commit_of(turn.read_at(at, META_BYTES)) for at in (0, bytes_each))
-    if newest not in (writing.id() - 1, writing.id()):
+    if newest_commit(environment, turn) not in (writing.id() - 1, writing.id()):
         raise displaced(path)
+
+
+def newest_commit(environment: lmdb.Environment, turn: Turn) -> int:
+    """Its number, as the file has it. Raises StorageError."""
+    bytes_each = environment.stat()["psize"]
+    return max(commit_of(turn.read_at(at, META_BYTES)) for at in (0, bytes_each))
 
 
 def require_uncut(path: Path, environment: lmdb.Environment, turn: Turn) -> None:

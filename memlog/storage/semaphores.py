@@ -14,6 +14,7 @@ import os
 import struct
 import sys
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 
 from memlog.storage.files import lock_file
@@ -25,7 +26,6 @@ USED = sys.platform == "darwin"
 _LOCK = struct.Struct("<8x32sQ16x32s")
 """The lock file's beginning (`MDB_txninfo`): the readers' semaphore, the newest commit, the writers' semaphore."""
 _COMMIT_AT, _COMMIT = 40, struct.Struct("<Q")
-_META_COMMIT_AT = 16 + 128
 _FAILED = ctypes.c_void_p(-1).value
 
 
@@ -51,16 +51,14 @@ class Writers:
         found = system.sem_open(ctypes.c_char_p(writers.rstrip(b"\0")), 0)
         return None if found in (None, _FAILED) else ctypes.c_void_p(found)
 
-    def release_of_dead(self, file: int, page_bytes: int) -> None:
-        """For who has its turn, before it writes to `file`: what a dead process held is free again."""
+    def release_of_dead(self, newest_commit: Callable[[], int]) -> None:
+        """For who has its turn, before it writes: what a dead process held is free again."""
         if self._semaphore is None:
             return
         system = ctypes.CDLL(None)
         if system.sem_trywait(self._semaphore) != 0:
             log.warning("%s: a process ended while it wrote, others go on", self._path.name)
-            metas = (os.pread(file, _COMMIT.size, at + _META_COMMIT_AT) for at in (0, page_bytes))
-            newest = max(_COMMIT.unpack(meta)[0] for meta in metas)
-            os.pwrite(self._lock, _COMMIT.pack(newest), _COMMIT_AT)
+            os.pwrite(self._lock, _COMMIT.pack(newest_commit()), _COMMIT_AT)
         system.sem_post(self._semaphore)
 
 
