@@ -23,8 +23,11 @@ from memlog.settings import Settings, load
 from server.http import oauth
 from server.http.access import Access
 from server.http.oauth import Claims, Issuer, NoKeys, grant_of
+from server.http.resource import Place
 from server.rights.grants import Grant
 from tests.http_served import HttpClient, HttpServer, served_http
+from tests.served import Era
+from tests.service import Refused
 
 RESOURCE = "https://memory.example/mcp"
 Changed = dict[str, Any]
@@ -392,6 +395,115 @@ def test_who_has_no_token_is_told_where_to_get_one(
     assert metadata["resource"] == RESOURCE
     assert metadata["authorization_servers"] == [authority.url]
     assert metadata["scopes_supported"] == ["memlog:read", "memlog:write", "memlog:admin"]
+
+
+@pytest.mark.parametrize(
+    "name", ["a", "a/", "nobody", "nobody/", "caf%C3%A9", "a%2fb", "a/b", "a%20b", "%61", "a'(b)~"]
+)
+def test_who_has_no_token_for_a_project_is_told_of_the_very_address_it_asked(
+    server: HttpServer, authority: Authority, name: str
+) -> None:
+    """RFC 9728, 3.3. VS Code uses no metadata that names another; whether there is such a project nobody is told."""
+    refused = HttpClient(server, path=f"/mcp/p/{name}").request("tools/list")
+    assert refused.status == 401
+    where = f"/.well-known/oauth-protected-resource/mcp/p/{name}"
+    told = f'resource_metadata="https://memory.example{where}"'
+    assert told in refused.headers["www-authenticate"]
+    metadata = server.get(where).json
+    assert metadata["resource"] == f"{RESOURCE}/p/{name}"
+    whole = server.get("/.well-known/oauth-protected-resource/mcp").json
+    assert metadata == {**whole, "resource": metadata["resource"]}
+    token = authority.token(aud=metadata["resource"], scope="openid")
+    refused = HttpClient(server, path=f"/mcp/p/{name}", token=token).request("tools/list")
+    assert refused.status == 403
+    assert told in refused.headers["www-authenticate"]
+
+
+def test_a_name_cannot_get_out_of_the_header_that_repeats_it(server: HttpServer) -> None:
+    refused = server.ask("POST", '/mcp/p/a",scope="b\\', b"{}", {})
+    told = refused.headers["www-authenticate"]
+    assert told.endswith('/.well-known/oauth-protected-resource/mcp/p/a%22,scope=%22b/"')
+
+
+@pytest.mark.parametrize("name", ["a", "a/", "%61", "%61/"])
+@pytest.mark.parametrize("audience", ["a", "a/", ["x", "a"], ["a", "b"], None])
+def test_a_token_for_a_project_or_for_all_is_taken_at_the_address_of_the_project(
+    server: HttpServer, authority: Authority, name: str, audience: str | list[str] | None
+) -> None:
+    named = [audience] if isinstance(audience, str) else audience or []
+    aud = [f"{RESOURCE}/p/{each}" for each in named] or RESOURCE
+    token = authority.token(aud=aud, scope="memlog:write")
+    for era in ("2026-07-28", "2025-11-25"):
+        client = HttpClient(server, era, path=f"/mcp/p/{name}", token=token)
+        assert client("read_graph")["project"] == "a"
+        assert "create_entities" in client.tools()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/mcp", "/mcp/", "/mcp/p/b", "/mcp/p/b/", "/mcp/p/", "/mcp/p/A", "/mcp//p/a", "/metrics"),
+        *("/mcp/p/a%2F", "/mcp/p/a//", "/mcp/p/a%2Fb", "/mcp/p/b%00a", "/mcp/p/a%ff"),
+        *("/mcp/p/a/../b", "/mcp/p/%2e%2e/p/b"),
+    ],
+)
+def test_a_token_for_a_project_opens_no_other_address(
+    server: HttpServer, authority: Authority, path: str
+) -> None:
+    token = authority.token(aud=[f"{RESOURCE}/p/a", f"{RESOURCE}/p/a/"], scope="memlog:admin")
+    method = "GET" if path == "/metrics" else "POST"
+    answer = server.ask(method, path, b"{}", {"Authorization": f"Bearer {token}"})
+    assert answer.status == (404 if path == "/mcp//p/a" else 401)
+
+
+@pytest.mark.parametrize("era", ["2026-07-28", "2025-11-25"])
+def test_a_token_for_a_project_reaches_no_other_by_any_way(
+    server: HttpServer, authority: Authority, era: Era
+) -> None:
+    everywhere = HttpClient(server, era, token=authority.token(scope="memlog:admin"))
+    with suppress(Refused):
+        everywhere("create_project", name="b")
+    stored = everywhere(
+        "memory_create", type="note", source="x", content="x", confidence=1, project="b"
+    )
+    confined = authority.token(
+        aud=f"{RESOURCE}/p/a", scope="memlog:admin memlog:project:b memlog:project:a"
+    )
+    client = HttpClient(server, era, path="/mcp/p/a", token=confined)
+    for tool in ("read_graph", "list_threads"):
+        with pytest.raises(Refused, match="PROJECT_NOT_FOUND"):
+            client(tool, project="b")
+    with pytest.raises(Refused, match="PROJECT_NOT_FOUND"):
+        client("delete_project", name="b")
+    assert [each["name"] for each in client("list_projects")["projects"]] == ["a"]
+    assert "error" in client.request("resources/read", uri=stored["uri"]).json
+    with pytest.raises(Refused, match="MEMORY_NOT_FOUND"):
+        client("forget_memory", id=stored["id"])
+    if era == "2025-11-25":
+        for session, path in ((everywhere, "/mcp/p/a"), (client, "/mcp/p/b"), (client, "/mcp")):
+            headers = {**session.headers, "Authorization": f"Bearer {confined}"}
+            body = b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'
+            assert server.ask("POST", path, body, headers).status in (401, 404)
+        client.headers["Authorization"] = everywhere.headers["Authorization"]
+        assert client.request("tools/list").status == 404, "it was opened with another token"
+
+
+def test_a_scope_narrows_a_token_for_a_project_to_none_that_it_is_not_for(
+    authority: Authority,
+) -> None:
+    issuer, here = Issuer(authority.url, RESOURCE), Place("a", "", frozenset({f"{RESOURCE}/p/a"}))
+    for scope, projects in [
+        ("memlog:read", ("a",)),
+        ("memlog:read memlog:project:a", ("a",)),
+        ("memlog:read memlog:project:b", ()),
+        (f"{RESOURCE}/p/a/memlog:read {RESOURCE}/memlog:project:b", ()),
+        (f"{RESOURCE}/p/a/memlog:read {RESOURCE}/p/b/memlog:admin", ("a",)),
+    ]:
+        token = authority.token(aud=[f"{RESOURCE}/p/{each}" for each in "ab"], scope=scope)
+        assert anyio.run(issuer.granted, token, here) == Grant("oauth:ann", "read", projects)
+        assert anyio.run(issuer.granted, token) is None
+        named = Issuer(authority.url, RESOURCE, "an id")
+        assert anyio.run(named.granted, token, here) is None
 
 
 @pytest.mark.parametrize(

@@ -10,16 +10,20 @@ from __future__ import annotations
 import hmac
 import logging
 import re
+from typing import NamedTuple
 
-from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, BearerAuthBackend
 from mcp.server.auth.provider import AccessToken
 from pydantic import InstanceOf
+from starlette.authentication import AuthCredentials, AuthenticationBackend
+from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
 from memlog.errors import InvalidParameter, MemlogError
 from memlog.settings import Settings
 from memlog.storage.disk import stands
 from server.http.oauth import InsufficientScope, Issuer
+from server.http.resource import place_of
 from server.rights.grants import ENVIRONMENT, EVERYTHING, Grant
 from server.rights.tokens import GIVEN_CHARACTERS_MIN, Tokens, digest, tokens_path
 
@@ -35,8 +39,8 @@ class Admitted(AccessToken):
     grant: InstanceOf[Grant]
 
 
-class Access:
-    """The SDK's `TokenVerifier`, for tokens of every kind."""
+class Access(AuthenticationBackend):
+    """Who sent a request, for tokens of every kind."""
 
     def __init__(self, settings: Settings) -> None:
         _require_sendable(settings.token)
@@ -90,7 +94,15 @@ class Access:
             return True
         return self._required
 
-    async def verify_token(self, token: str) -> Admitted | None:
+    async def authenticate(
+        self, conn: HTTPConnection
+    ) -> tuple[AuthCredentials, AuthenticatedUser] | None:
+        found: tuple[AuthCredentials, AuthenticatedUser] | None
+        found = await BearerAuthBackend(_Shown(self, conn.scope)).authenticate(conn)
+        return found
+
+    async def verified(self, token: str, scope: Scope) -> Admitted | None:
+        """What the token grants where it was shown."""
         if self._given is not None and hmac.compare_digest(digest(token), self._given):
             return _admitted(token, Grant(ENVIRONMENT))
         try:
@@ -98,7 +110,8 @@ class Access:
             if found is not None:
                 return _admitted(token, found.grant)
             if self.issuer is not None:
-                granted = await self.issuer.granted(token)
+                place = place_of(scope, self.issuer.resource)
+                granted = await self.issuer.granted(token, place)
                 return None if granted is None else _admitted(token, granted)
         except InsufficientScope as error:
             logger.info("an access token of %s was refused: %s", error.actor, error)
@@ -129,6 +142,16 @@ class Access:
         except MemlogError:
             return False
         return kept or (self.issuer is not None and self.issuer.still_holds(grant))
+
+
+class _Shown(NamedTuple):
+    """The SDK's `TokenVerifier`, for one request."""
+
+    access: Access
+    scope: Scope
+
+    async def verify_token(self, token: str) -> Admitted | None:
+        return await self.access.verified(token, self.scope)
 
 
 def client_of(grant: Grant, scope: Scope) -> str:

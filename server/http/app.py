@@ -14,8 +14,7 @@ from functools import partial
 from http import HTTPStatus
 
 import anyio
-from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAuthMiddleware
-from mcp.server.auth.routes import build_resource_metadata_url, create_protected_resource_routes
+from mcp.server.auth.middleware.bearer_auth import RequireAuthMiddleware
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from pydantic import AnyHttpUrl
 from starlette.applications import Starlette
@@ -46,9 +45,10 @@ from server.http.limits import Limits
 from server.http.logs import Logged
 from server.http.media import negotiated
 from server.http.metrics import Metrics
-from server.http.oauth import ADDRESS, SCOPES, NoKeys
+from server.http.oauth import SCOPES, NoKeys
 from server.http.pace import Pace, Threads
 from server.http.progress import progress
+from server.http.resource import names_meant
 from server.http.sockets import let_in
 from server.input.arguments import decode
 from server.listing import SharedListings
@@ -77,6 +77,7 @@ class App:
     def __init__(self, service: Service, access: Access) -> None:
         self._service = service
         self._access = access
+        self._metadata = None if access.issuer is None else access.issuer.metadata
         settings = service.settings
         self._threads = Threads()
         self._pace = Pace(lambda: self.limits.working == 1)
@@ -144,7 +145,7 @@ class App:
         grant = self._access.granted(scope)
         project = asked = scope["path_params"].get("project")
         if asked is not None:
-            names = _names_meant(asked, scope["raw_path"])
+            names = names_meant(asked, scope["raw_path"])
             project = await in_thread(partial(self._first_there, grant, names))
             if project is None:
                 message = f"Project {names[-1][:100]!r} not found"
@@ -215,16 +216,17 @@ class App:
 
     # -- putting it together
 
-    def _sufficient(self, app: ASGIApp, metadata: AnyHttpUrl | None) -> ASGIApp:
+    def _sufficient(self, app: ASGIApp) -> ASGIApp:
         """RFC 6750, 3.1: whose token grants nothing is told which scope to ask for, and not to renew it."""
         issuer = self._access.issuer
         scopes = SCOPES if issuer is None else issuer.scopes
-        told = f'Bearer error="insufficient_scope", scope="{scopes[0]}", resource_metadata="{metadata}"'
 
         async def look(scope: Scope, receive: Receive, send: Send) -> None:
             if not self._access.is_insufficient(scope):
                 await app(scope, receive, send)
                 return
+            metadata = self._metadata_url(scope)
+            told = f'Bearer error="insufficient_scope", scope="{scopes[0]}", resource_metadata="{metadata}"'
             answer = refused(
                 HTTPStatus.FORBIDDEN,
                 "The access token has no scope that grants anything here",
@@ -234,6 +236,9 @@ class App:
             await answer(scope, receive, send)
 
         return look
+
+    def _metadata_url(self, scope: Scope) -> AnyHttpUrl | None:
+        return None if self._metadata is None else self._metadata.url(scope)
 
     def _client(self, scope: Scope) -> str:
         return client_of(self._access.granted(scope), scope)
@@ -257,17 +262,19 @@ class App:
         return take
 
     def _routes(self) -> ASGIApp:
-        settings, issuer = self._service.settings, self._access.issuer
-        resource = None if issuer is None else ADDRESS.validate_python(issuer.resource)
-        metadata = None if resource is None else build_resource_metadata_url(resource)
+        settings = self._service.settings
 
         def guarded(endpoint: ASGIApp) -> ASGIApp:
             """The SDK reads the token and refuses with 401, from the first token on; each has its rate."""
             rated = self._rated(endpoint)
+            sufficient = self._sufficient(rated)
+
+            async def require(scope: Scope, receive: Receive, send: Send) -> None:
+                metadata = self._metadata_url(scope)
+                await RequireAuthMiddleware(sufficient, [], metadata)(scope, receive, send)
+
             required = AuthenticationMiddleware(
-                RequireAuthMiddleware(self._sufficient(rated, metadata), [], metadata),
-                backend=BearerAuthBackend(self._access, resource_server_url=None),
-                on_error=_not_checked,
+                require, backend=self._access, on_error=_not_checked
             )
 
             async def look(scope: Scope, receive: Receive, send: Send) -> None:
@@ -286,10 +293,8 @@ class App:
             Route("/healthz", self._healthz, methods=["GET"]),
             Route("/readyz", self._readyz, methods=["GET"]),
         ]
-        if issuer is not None and resource is not None:
-            routes += create_protected_resource_routes(
-                resource, [ADDRESS.validate_python(issuer.issuer)], issuer.scopes, "memlog"
-            )
+        if self._metadata is not None:
+            routes += self._metadata.routes()
         app = _Routes(routes=routes)
         app.router.redirect_slashes = False
         return _without_slash(app, settings.http_path)
@@ -304,12 +309,6 @@ def _without_slash(app: ASGIApp, path: str) -> ASGIApp:
         await app(scope, receive, send)
 
     return look
-
-
-def _names_meant(asked: str, raw_path: bytes) -> tuple[str, ...]:
-    """Those of the project that a path may mean: a name may have a slash at its end, and a path one too many."""
-    shorter = asked.removesuffix("/")
-    return (asked, shorter) if shorter and raw_path.endswith(b"/") else (asked,)
 
 
 def _not_checked(connection: HTTPConnection, error: AuthenticationError) -> Response:

@@ -1,7 +1,8 @@
 """Access tokens of an OAuth authorization server: JSON Web Tokens, checked against its published keys.
 
 Promises that a token counts only if the issuer signed it, for this very resource (RFC 8707: `aud`, its address or what
-the issuer calls it), and that it has not expired. Its scopes say what it grants:
+the issuer calls it; at the address of a project also that one, for this project alone), and that it has not expired.
+Its scopes say what it grants:
 
     memlog:read  memlog:write  memlog:admin     one right; the highest counts, without one nothing is granted
     memlog:project:NAME  memlog:toolset:NAME    narrows it to those named; otherwise all
@@ -31,14 +32,15 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 import anyio
 import jwt
 import msgspec
-from pydantic import AnyHttpUrl, ConfigDict, TypeAdapter
 from starlette.authentication import AuthenticationError
 
 from memlog import __version__
+from memlog.canonical import canonical
 from memlog.errors import InvalidParameter, shorten
 from memlog.settings import TOOLSETS
 from memlog.times import LATEST_US
 from server.http.hosts import is_loopback
+from server.http.resource import ADDRESS, Metadata, Place, spelt_otherwise
 from server.rights.grants import OAUTH, RIGHTS, Grant
 from server.threads import NoThread, in_thread
 
@@ -69,9 +71,6 @@ _HEADERS = {"Accept": "application/json", "User-Agent": f"memlog/{__version__}"}
 """By its own name: what stands before some authorization servers refuses `Python-urllib` with 403."""
 _NARROWING = re.compile("(project|toolset):.+", re.DOTALL)
 SCOPES = [f"{_SCOPE}{right}" for right in RIGHTS]
-
-ADDRESS = TypeAdapter(AnyHttpUrl, config=ConfigDict(url_preserve_empty_path=True))
-"""An address as it was written: clients compare issuers letter by letter (RFC 8414), slash or no slash."""
 
 logger = logging.getLogger("memlog.http.oauth")
 
@@ -138,9 +137,11 @@ class Issuer:
                 )
         self.issuer, self.resource = issuer, resource
         self.audience = audience or resource
-        self._audiences = [self.audience, *([] if audience else _spelt_otherwise(resource))]
+        self._is_named = bool(audience)
+        self._audiences = [self.audience, *([] if audience else spelt_otherwise(resource))]
         self.scopes = [f"{scope_prefix}{each}" for each in SCOPES]
         """As clients ask for them; in a token they may stand without the prefix."""
+        self.metadata = Metadata(resource, issuer, self.scopes)
         self._prefixes = (scope_prefix, f"{resource}/")
         self._keys: dict[str, jwt.PyJWK] = {}
         self._fetched_s = self._had_s = -math.inf
@@ -149,8 +150,12 @@ class Issuer:
         """Held by the thread that fetches, also while nobody waits for it any more."""
         self._expiring: dict[Grant, float] = {}
 
-    async def granted(self, token: str) -> Grant | None:
-        """What the token grants; None for one that does not count. Raises InsufficientScope and NoKeys."""
+    async def granted(self, token: str, place: Place | None = None) -> Grant | None:
+        """What the token grants at this address; None for one that does not count. Raises InsufficientScope and
+        NoKeys."""
+        here: frozenset[str] = frozenset()
+        if place is not None and not self._is_named:  # else the issuer knows no address
+            here = place.audiences
         try:
             name = jwt.get_unverified_header(token).get("kid")
             key = await self._key(name)
@@ -166,7 +171,7 @@ class Issuer:
                 token,
                 key.key,
                 algorithms=ALGORITHMS,
-                audience=self._audiences,
+                audience=[*self._audiences, *here],
                 issuer=self.issuer,
                 leeway=LEEWAY_SECONDS,
                 options={"require": ["exp", "iss", "aud", "sub"], "verify_iat": False},
@@ -175,7 +180,12 @@ class Issuer:
         except (jwt.PyJWTError, TypeError, ValueError) as error:  # an algorithm for other keys, too
             logger.info("an access token was refused: %s", self._fault(error, token))
             return None
-        grant = grant_of(claims, self._prefixes)
+        meant = {found["aud"]} if isinstance(found["aud"], str) else set(found["aud"])
+        alone = place is not None and meant.isdisjoint(self._audiences)
+        prefixes = tuple(f"{each}/" for each in sorted(meant & here)) if alone else ()
+        grant = grant_of(claims, (*self._prefixes, *prefixes))
+        if grant is not None and place is not None and alone:
+            grant = grant.within(canonical(place.project))
         if grant is not None:
             until = claims.exp + LEEWAY_SECONDS
             self._expiring[grant] = max(until, self._expiring.get(grant, until))
@@ -312,14 +322,6 @@ def grant_of(claims: Claims, prefixes: tuple[str, ...] = ()) -> Grant | None:
         projects or None,
         known if toolsets else None,
     )
-
-
-def _spelt_otherwise(resource: str) -> list[str]:
-    """The same address with a slash for no path, or none for a slash: clients ask for either (RFC 3986, 6.2.3)."""
-    parts = urlsplit(resource)
-    if parts.path not in ("", "/") or parts.query or parts.fragment:
-        return []
-    return [resource.removesuffix("/") if parts.path else f"{resource}/"]
 
 
 def _without(prefixes: tuple[str, ...], scope: str) -> str:
