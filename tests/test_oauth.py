@@ -394,7 +394,19 @@ def test_who_has_no_token_is_told_where_to_get_one(
     metadata = server.get("/.well-known/oauth-protected-resource/mcp").json
     assert metadata["resource"] == RESOURCE
     assert metadata["authorization_servers"] == [authority.url]
-    assert metadata["scopes_supported"] == ["memlog:read", "memlog:write", "memlog:admin"]
+    assert metadata["scopes_supported"] == ["memlog:read", "memlog:write"]
+
+
+def test_the_right_to_delete_projects_is_had_by_who_asks_for_it_though_nobody_is_told_to(
+    server: HttpServer, authority: Authority
+) -> None:
+    """MCP has clients ask for all that the metadata lists, which is to be what basic use needs."""
+    admin = HttpClient(server, token=authority.token(scope="memlog:admin"))
+    assert "delete_project" in admin.tools()
+    listed = server.get("/.well-known/oauth-protected-resource/mcp").json["scopes_supported"]
+    asking = HttpClient(server, token=authority.token(scope=" ".join(listed)))
+    assert asking.tools() >= {"create_entities", "list_projects"}
+    assert not asking.tools() & {"create_project", "delete_project"}
 
 
 @pytest.mark.parametrize(
@@ -570,7 +582,7 @@ def test_clients_are_told_of_scopes_as_the_issuer_knows_them(
     asked_for = [f"api://home/memlog:{right}" for right in ("read", "write", "admin")]
     with served_http(tmp_path, **variables) as server:
         metadata = server.get("/.well-known/oauth-protected-resource/mcp").json
-        assert metadata["scopes_supported"] == asked_for
+        assert metadata["scopes_supported"] == asked_for[:2]
         token = authority.token(scope=None, scp="openid")
         refused = HttpClient(server, token=token).request("tools/list")
         assert refused.status == 403

@@ -141,7 +141,8 @@ class Issuer:
         self._audiences = [self.audience, *([] if audience else spelt_otherwise(resource))]
         self.scopes = [f"{scope_prefix}{each}" for each in SCOPES]
         """As clients ask for them; in a token they may stand without the prefix."""
-        self.metadata = Metadata(resource, issuer, self.scopes)
+        # Clients ask for all that it lists, and few need the last, by which projects are deleted.
+        self.metadata = Metadata(resource, issuer, self.scopes[:-1])
         self._prefixes = (scope_prefix, f"{resource}/")
         self._keys: dict[str, jwt.PyJWK] = {}
         self._fetched_s = self._had_s = -math.inf
@@ -153,9 +154,8 @@ class Issuer:
     async def granted(self, token: str, place: Place | None = None) -> Grant | None:
         """What the token grants at this address; None for one that does not count. Raises InsufficientScope and
         NoKeys."""
-        here: frozenset[str] = frozenset()
-        if place is not None and not self._is_named:  # else the issuer knows no address
-            here = place.audiences
+        # An issuer that has a name of its own for this server knows no addresses.
+        here = frozenset[str]() if place is None or self._is_named else place.audiences
         try:
             name = jwt.get_unverified_header(token).get("kid")
             key = await self._key(name)
