@@ -17,6 +17,7 @@ from memlog.errors import StorageError
 from memlog.storage import gates
 from memlog.storage.errors import storage_error
 from projections.batches import AnyProjector
+from projections.origin import Origin
 
 LOCK_POLL_SECONDS = 0.002
 """How often a process looks whether another has let go; who holds the lock has it for some 10 ms."""
@@ -31,8 +32,11 @@ LOOK_SECONDS = 0.1
 class Followed:
     """A projector and the locks under which it is advanced."""
 
-    def __init__(self, projector: AnyProjector, shared_lock: FileLock | None) -> None:
+    def __init__(
+        self, projector: AnyProjector, origin: Origin, shared_lock: FileLock | None
+    ) -> None:
         self.projector = projector
+        self.origin = origin
         self.driving = threading.Lock()
         self._shared_lock = shared_lock
 

@@ -17,7 +17,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from filelock import Timeout
+from filelock import FileLock, Timeout
 
 from memlog.errors import DamagedLog, ProjectNotFound, PutAway, StorageError
 from memlog.patience import held, require_patience
@@ -26,6 +26,7 @@ from projections.analytics.projector import ANALYTICS_VERSION, AnalyticsProjecto
 from projections.batches import AnyProjector, advance, changes_between, texts
 from projections.driving import LOOK_SECONDS, Followed, held_among_processes, lock_among_processes
 from projections.embeddings import Embeddings
+from projections.origin import Origin
 from projections.text.projector import TEXT_VERSION, TextProjector
 from projections.vectors.folders import Use, VectorFolders
 from projections.vectors.previous import Meaning, Previous
@@ -154,6 +155,7 @@ class Projections:
                 if followed.projector.position < head:
                     with followed.excluding_processes():
                         followed.projector.refresh()
+                        followed.origin.note(self._project, head)
                         self._advance(followed.projector, head, progress)
             if progress is not None:
                 progress(name, followed.projector.position, head)
@@ -315,9 +317,8 @@ class Projections:
         if name == "vectors":
             folder = self._folders.of(embedder_key, pieces=self._embeddings.get().has_pieces)
             self._folders.remove_unreadable()
-            followed = Followed(self.fresh(name, folder), None)
             self._own = Use(folder)
-            return followed
+            return self._of_this_log(name, folder, None)
         of = f".{self._project.generation}" if self._project.generation else ""
         lock = lock_among_processes(self._project.folder / f"{name}.lock")
         version, _ = ON_DISK[name]
@@ -326,4 +327,12 @@ class Projections:
             for other in self._project.folder.glob(f"{name}-v*"):
                 if other != folder:
                     shutil.rmtree(other, ignore_errors=True)
-            return Followed(self.fresh(name, folder), lock)
+            return self._of_this_log(name, folder, lock)
+
+    def _of_this_log(self, name: str, folder: Path, lock: FileLock | None) -> Followed:
+        """The index in this folder, emptied where it is of another log: somebody put this one in its place."""
+        projector, origin = self.fresh(name, folder), Origin(folder)
+        if origin.is_other_than(self._project):
+            log.warning("%s was made of another log and is built anew", name)
+            projector.reset()
+        return Followed(projector, origin, lock)

@@ -193,6 +193,47 @@ def test_an_index_that_reaches_beyond_its_log_is_built_anew(data_dir: Path) -> N
         require_well(client)
 
 
+def gone_on_with(data_dir: Path, name: str) -> None:
+    with client_on(data_dir, embedder="minilm") as client:
+        client("create_entities", entities=[entity(name)])
+        projections = client.service.open("default").projections
+        for each in PROJECTIONS:
+            projections.caught_up(each)
+        projections.vectors().save()
+
+
+def test_indexes_beside_a_log_that_parted_from_theirs_are_built_anew(
+    data_dir: Path, tmp_path: Path
+) -> None:
+    """As where a memory was continued on two machines, and the log of one was copied to the other."""
+    other = tmp_path / "other"
+    shutil.copytree(data_dir, other)
+    gone_on_with(data_dir, "here")
+    gone_on_with(other, "there")
+    (log,), (from_there,) = (each.glob("projects/*/log.mdb") for each in (data_dir, other))
+    os.replace(from_there, log)
+    with client_on(data_dir, embedder="minilm") as client:
+        for mode in ("text", "hybrid"):
+            found = names(client("search_nodes", query="fact of there", mode=mode))
+            assert found[0] == "there"
+            assert "here" not in found
+        require_well(client)
+    with client_on(data_dir, embedder="minilm") as client:  # they are known to be of this log
+        require_well(client)
+
+
+@pytest.mark.parametrize("known", [b"", b"cut", bytes(40)], ids=["empty", "cut", "zeros"])
+def test_an_index_of_which_nobody_knows_its_log_counts_or_is_built_anew(
+    data_dir: Path, known: bytes
+) -> None:
+    origins = list(data_dir.glob("projects/*/*/origin"))
+    assert len(origins) == len(PROJECTIONS)
+    for each in origins:
+        each.write_bytes(known)
+    with client_on(data_dir, embedder="minilm") as client:
+        require_well(client)
+
+
 def test_damage_that_shows_only_in_use_is_mended_by_the_search_that_meets_it(
     data_dir: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
