@@ -13,6 +13,7 @@ be missing or cut: then nothing is known, and the index counts.
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 
 from memlog.codec import CHAIN_END
@@ -46,7 +47,12 @@ class Origin:
         if position <= self._noted:
             return
         try:
-            self._file.write_bytes(_known(project, position))
+            # Over what is there: to cut it first has ext4 write it to disk, 0.4 ms.
+            file = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            try:
+                os.pwrite(file, _known(project, position), 0)
+            finally:
+                os.close(file)
         except OSError as error:
             logger.debug("%s cannot be written: %s", self._file, error)
             return
