@@ -614,40 +614,9 @@ def test_two_calls_of_a_session_under_one_id_are_both_answered_unless_they_are_t
 
 
 @KINDS
-def test_the_end_of_a_session_waits_for_the_answer_to_what_was_asked_in_it(
+def test_who_waits_in_a_session_that_ends_is_told_so(
     kind: type[App], gate: Gate, tmp_path: Path
 ) -> None:
-    """It may be a write, of which its client would not know whether it was stored."""
-
-    async def scenario() -> tuple[Answer, list[int]]:
-        async with app_over(tmp_path, kind) as app, anyio.create_task_group() as tasks:
-            client = Client(app, LEGACY)
-            await client.open()
-            ended: list[int] = []
-
-            async def end() -> None:
-                ended.append((await client.end()).status)
-
-            async def ask_to_end() -> None:
-                tasks.start_soon(end)
-                await anyio.wait_all_tasks_blocked()
-                assert not ended
-                gate.opened.set()
-
-            answer = await _with_one_waiting(gate, ask_to_end, client)
-        return answer, ended
-
-    answer, ended = run(scenario)
-    assert (answer.status, ended) == (200, [200])
-    assert "result" in answer.json
-
-
-@KINDS
-def test_who_waits_for_long_in_a_session_that_ends_is_told_so(
-    kind: type[App], gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("server.http.connection.SETTLING_SECONDS", 0)
-
     async def scenario() -> Answer:
         async with app_over(tmp_path, kind) as app:
             client = Client(app, LEGACY)

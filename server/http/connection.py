@@ -42,10 +42,6 @@ LISTENING_BYTES_MAX = 128 * 1024
 """Of a request whose answer lasts as long as its client listens, and which is there for as long, several times over."""
 
 
-SETTLING_SECONDS = 5.0
-"""So long the end of a session waits for what was asked in it: a write is done anyway, and its client is to know."""
-
-
 class Door(msgspec.Struct, frozen=True):
     """Where a request came in: with which grant, and for which project alone, if for one."""
 
@@ -81,7 +77,6 @@ class Connection:
         self.scope = anyio.CancelScope()
         self.requests = 0
         self._asked: set[str] = set()
-        self._unanswered: set[anyio.Event] = set()
         self._stream: anyio.CancelScope | None = None
         self._streaming = anyio.Lock()
         self.opened_s = self.used_s = time.monotonic()
@@ -92,17 +87,8 @@ class Connection:
                 task_status.started()
                 await anyio.sleep_forever()
 
-    async def settle(self) -> None:
-        """Waits until what was asked so far is answered: the SDK would say 500 of a write that was stored."""
-        with anyio.move_on_after(SETTLING_SECONDS):
-            for each in list(self._unanswered):
-                await each.wait()
-
     async def handle(self, scope: Scope, receive: Whole, send: Send) -> None:
         self.requests += 1
-        answered = anyio.Event()
-        if scope["method"] == "POST":
-            self._unanswered.add(answered)
         try:
             if scope["method"] == "GET" and not self.manager.stateless and _wants_events(scope):
                 await self._listen(scope, receive, send)
@@ -111,8 +97,6 @@ class Connection:
         finally:
             self.requests -= 1
             self.used_s = time.monotonic()
-            self._unanswered.discard(answered)
-            answered.set()
 
     async def _listen(self, scope: Scope, receive: Whole, send: Send) -> None:
         """The newest stream takes the place of the one before. The SDK has one for each session and would refuse every

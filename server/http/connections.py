@@ -146,9 +146,6 @@ class Connections:
     async def _go_on(
         self, session_id: str, scope: Scope, receive: Whole, send: Send, door: Door
     ) -> None:
-        ending = self._sessions.get(session_id) if scope["method"] == "DELETE" else None
-        if ending is not None and ending.door == door:
-            await ending.settle()
         connection = self._sessions.get(session_id) or await self._revived(session_id, scope, door)
         if connection is None or connection.door != door:
             if opens(receive.body):  # of who lost its session, and does not leave out its id
