@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -46,6 +48,8 @@ from memlog.rows import alike_key, hashed
 from memlog.storage.derived import derived
 from memlog.storage.environment import Environment
 from memlog.storage.files import READERS_MAX
+from memlog.storage.gates import Turn
+from memlog.storage.proving import require_sound
 from memlog.storage.tables import place
 from tests.served import DEADLINE_S
 
@@ -427,6 +431,36 @@ def test_the_map_grows_when_it_is_full_and_nothing_is_lost(tmp_path: Path) -> No
         run(project, create(f"e{number}", "x" * 9_000))
     assert project.head() == 81
     assert project.is_as_rebuilt()
+    project.close()
+
+
+def test_a_log_that_another_process_makes_larger_than_the_map_while_it_is_looked_through_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "prj_1"
+    project = Project(folder, map_bytes=TINY_MAP_BYTES)
+    run(project, CreateProject(name="one"))
+    project.close()
+    another = f"""
+from pathlib import Path
+from memlog.commands import CreateEntities, NewEntity
+from memlog.context import Context
+from memlog.projects.project import Project
+project = Project(Path({str(folder)!r}))
+item = NewEntity(name="Jon", entity_type="person", observations=["x" * 5_000 + str(n) for n in range(100)])
+project.execute(CreateEntities(entities=[item]), Context(), lambda _: None)
+project.close()
+"""
+
+    def meanwhile(path: Path, env: lmdb.Environment, turn: Turn) -> None:
+        require_sound(path, env, turn)
+        subprocess.run([sys.executable, "-c", another], check=True)
+
+    monkeypatch.setattr("memlog.storage.environment.require_sound", meanwhile)
+    project = Project(folder, map_bytes=TINY_MAP_BYTES)
+    with project.read() as state:
+        assert state.entity_named("Jon") is not None
+    assert (folder / "log.mdb").stat().st_size > TINY_MAP_BYTES
     project.close()
 
 

@@ -107,15 +107,15 @@ class Environment:
             raise storage_error(path, error, within=within) from error
         try:
             self._turn = Turn(path)
+            self.identity = identity_of(path)
+            """Of the file that is open here, whatever stands at its path by now."""
             if proven:
                 self._known.ours = stamp(self._turn.stat())
                 require_sound(path, self._env, self._turn)
-                self._require_own_lock()
+                self._retrying(self._require_own_lock)
             require_uncut(path, self._env, self._turn)
             self._bytes = self._swept_at_bytes = self._turn.stat().st_size
             self._env.reader_check()
-            self.identity = identity_of(path)
-            """Of the file that is open here, whatever stands at its path by now."""
             self.databases = {name: self._open(name) for name in databases}
             self._following = following
         except BaseException as error:  # an interrupt, too
