@@ -1119,6 +1119,32 @@ def test_an_undo_of_many_commands_reads_each_entry_a_few_times_however_many_they
     project.close()
 
 
+def test_an_undo_of_all_since_reads_each_entry_a_few_times_also_where_one_builds_on_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads, look, looks = list[int](), Log.entry, 0
+
+    def counted(log: Log, position: int) -> Entry | None:
+        nonlocal looks
+        looks += 1
+        return look(log, position)
+
+    monkeypatch.setattr(Log, "entry", counted)
+    for renames in (50, 200):
+        project = Project(tmp_path / f"prj_{renames}")
+        do(project, CreateProject(name="one"))
+        do(project, create(entity("0")))
+        since, before = project.head(), rows(project)
+        for number in range(renames):
+            do(project, RenameEntity(name=str(number), new_name=str(number + 1)))
+        looks = 0
+        do(project, Undo(since=since))
+        reads.append(looks)
+        assert rows(project) == before
+        project.close()
+    assert reads[1] < 5 * reads[0]
+
+
 def rows_read(project: Project, command: AnyCommand, monkeypatch: pytest.MonkeyPatch) -> int:
     """How many rows and entries are read to decide about it, be it refused or not."""
     monkeypatch.setattr("memlog.projects.contents.LmdbRows", CountedRows)

@@ -53,14 +53,18 @@ def undo(command: Undo, state: State, context: Context) -> Iterator[Event]:
 def _undo_since(since: int, command: Undo, state: State, context: Context) -> Iterator[Event]:
     """Undoes all that was done after a position, undos as well, the latest first: so nothing is in the way but what
     others did, where only some of it is meant."""
-    spans = _not_undone_at_once(since, command, _Undos(state, context))
+    undos = _Undos(state, context)
+    spans = _not_undone_at_once(since, command, undos)
     if not spans:
         raise _no_more(0, command, context.head())
     for first, _ in reversed(spans):
-        undos = _Undos(state, context)  # what it knows of undos does not hold when one is undone
         entry = _entry_at(first, context)
         if not undos.undone(entry):
             yield from _undo_command(entry, command.cascade, undos)
+            if isinstance(entry.event, CommandUndone):
+                undos = _Undos(
+                    state, context
+                )  # what it knows of undos does not hold when one is undone
 
 
 def _not_undone_at_once(since: int, command: Undo, undos: _Undos) -> list[tuple[int, int]]:
