@@ -61,10 +61,8 @@ def _undo_since(since: int, command: Undo, state: State, context: Context) -> It
         entry = _entry_at(first, context)
         if not undos.undone(entry):
             yield from _undo_command(entry, command.cascade, undos)
-            if isinstance(entry.event, CommandUndone):
-                undos = _Undos(
-                    state, context
-                )  # what it knows of undos does not hold when one is undone
+            if isinstance(entry.event, CommandUndone):  # what is known of undos holds no more
+                undos = _Undos(state, context)
 
 
 def _not_undone_at_once(since: int, command: Undo, undos: _Undos) -> list[tuple[int, int]]:
