@@ -865,6 +865,15 @@ def test_what_undoes_all_that_happened_the_latest_first_goes_back_through_every_
 
 
 @given(HISTORIES, st.integers(1, 30))
+@example(
+    [
+        *[record(("x",), 0.5)] * 3,
+        SUPERSEDES,
+        *[record(("x",), 0.5)] * 4,
+        *(Undo(), record(("x",), 0.5), Undo(position=9)),
+    ],
+    1,
+)
 def test_what_undoes_all_since_a_position_goes_back_to_what_was_there(
     commands: list[AnyCommand], since: int
 ) -> None:

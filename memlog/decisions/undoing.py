@@ -66,19 +66,26 @@ def _undo_since(since: int, command: Undo, state: State, context: Context) -> It
 
 
 def _not_undone_at_once(since: int, command: Undo, undos: _Undos) -> list[tuple[int, int]]:
-    """The first and last position of all that `command` means after `since`, the oldest first. Where the next that was
-    done is the undo of the one before, both are left out: so an undo of all that is made again has nothing to do."""
+    """The first and last position of all that `command` means after `since`, the oldest first. What was undone as it
+    was done, the latest first, up to a position at which nothing of it was left, is left out: so an undo of all that is
+    made again has nothing to do."""
     context = undos.context
     spans: list[tuple[int, int]] = []
+    left: list[tuple[int, int]] = []
     for position in range(since + 1, context.head() + 1):
         entry = context.entry_at(position)
         if entry is None or isinstance(entry.event, Erased) or not _is_meant(entry, command):
             continue
         span = undos.at_once(entry)
-        if spans and undos.span(position) == spans[-1]:
-            spans.pop()
-        elif span[0] == position:  # begun after `since`
-            spans.append(span)
+        if span[0] != position:  # told already, or begun before `since`
+            continue
+        spans.append(span)
+        if left and undos.span(position) == left[-1]:
+            left.pop()
+        else:
+            left.append(span)
+        if not left:
+            spans.clear()
     return spans
 
 
