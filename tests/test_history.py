@@ -868,6 +868,15 @@ def test_what_undoes_all_that_happened_the_latest_first_goes_back_through_every_
 @example(
     [
         *[record(("x",), 0.5)] * 3,
+        FORGETS,
+        *[record(("x",), 0.5)] * 4,
+        *(FORGETS, Undo(last=2), FORGETS, Undo(position=11, cascade=True)),
+    ],
+    1,
+)
+@example(
+    [
+        *[record(("x",), 0.5)] * 3,
         SUPERSEDES,
         *[record(("x",), 0.5)] * 4,
         *(Undo(), record(("x",), 0.5), Undo(position=9)),
