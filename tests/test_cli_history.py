@@ -283,6 +283,7 @@ def test_an_undo_of_all_since_a_moment_made_again_says_that_there_is_nothing_to_
     [
         (("--position", "3", "--since", "2"), "--position names one command"),
         (("--position", "3", "--actor", "phone"), "--position names one command"),
+        (("--position", "3", "--thread", ""), "--position names one command"),
         (("--last", "3", "--since", "2"), "leave out --last"),
     ],
 )

@@ -93,7 +93,8 @@ def undo_command(
 def _require_one_way(
     position: int | None, last: int, since: str | None, whose: tuple[str | None, ...]
 ) -> None:
-    if position is not None and (last != 1 or since is not None or any(whose)):
+    others = (since, *whose)
+    if position is not None and (last != 1 or any(each is not None for each in others)):
         raise click.UsageError(
             "--position names one command: leave out --last, --since, --thread and --actor."
         )

@@ -200,8 +200,8 @@ def undo(call: Call, arguments: UndoArguments) -> UndoResult:
     Refused where later commands depend on it, unless cascade. Try dryRun first.
     Example: {"dryRun": true}
     """
-    project, opened = call.open(arguments)
     _require_one_way(arguments)
+    project, opened = call.open(arguments)
     command = Undo(
         position=arguments.position,
         last=arguments.last,
@@ -235,9 +235,10 @@ def undo(call: Call, arguments: UndoArguments) -> UndoResult:
 
 def _require_one_way(arguments: UndoArguments) -> None:
     """Raises InvalidParameter where it is said in two ways what is to be undone."""
-    given = {"position": arguments.position is not None, "last": arguments.last != 1}
-    given["since"] = arguments.since is not None
-    first, *more = [name for name, is_given in given.items() if is_given] or [""]
+    usual = {"position": None, "last": 1, "since": None}
+    first, *more = [name for name, value in usual.items() if getattr(arguments, name) != value] or [
+        ""
+    ]
     problems = [
         Problem(
             name,
