@@ -48,7 +48,7 @@ class Tree(NamedTuple):
     flags: int = 0
 
 
-class _Meta(NamedTuple):
+class Meta(NamedTuple):
     """What a meta page says: the commit that wrote it, the tables, and the size of a page."""
 
     transaction: int
@@ -75,7 +75,7 @@ class Pages:
         """Of the snapshot: the newest commit no later than the transaction."""
         self.main = self.free = Tree(NOWHERE, 0)
         for at in (0, *PAGE_SIZES):  # the second is behind the first, whatever its size
-            meta = self._meta(at)
+            meta = meta_in(self.data, at)
             fits = meta is not None and (transaction is None or meta.transaction <= transaction)
             if meta is not None and fits and meta.transaction > self.transaction:
                 self.transaction, self.main, self.free = meta[:3]
@@ -91,20 +91,10 @@ class Pages:
             return self._told_bytes
         return max(PAGE_SIZES, key=lambda size: len(self._leaf_numbers(size)))
 
-    def _meta(self, at: int) -> _Meta | None:
-        if at + META_BYTES > len(self.data):
-            return None
-        magic, version, _, _, free, main, last, number = META.unpack_from(
-            self.data, at + HEADER.size
-        )
-        if (magic, version) != (MAGIC, VERSION):
-            return None
-        return _Meta(number, tree_of(main), tree_of(free), TREE.unpack(free)[0], last)
-
     @property
     def newest_is_known(self) -> bool:
         """Whether both meta pages are sound: where one is not, it may have been that of the last commit."""
-        first, second = self._meta(0), self._meta(self._told_bytes)
+        first, second = (meta_in(self.data, at) for at in (0, self._told_bytes))
         if first is None or second is None:
             return False
         numbers = first.transaction, second.transaction
@@ -195,12 +185,14 @@ class Pages:
         return key, self.data[start + HEADER.size : start + HEADER.size + value_bytes]
 
 
-def commit_of(page: bytes) -> int:
-    """The number of the commit that wrote this meta page; -1 of what is none."""
-    if len(page) < META_BYTES:
-        return -1
-    magic, version, *_, number = META.unpack_from(page, HEADER.size)
-    return int(number) if (magic, version) == (MAGIC, VERSION) else -1
+def meta_in(data: mmap.mmap | bytes, at: int = 0) -> Meta | None:
+    """What the meta page at this place says; None where there is none."""
+    if at + META_BYTES > len(data):
+        return None
+    magic, version, _, _, free, main, last, number = META.unpack_from(data, at + HEADER.size)
+    if (magic, version) != (MAGIC, VERSION):
+        return None
+    return Meta(number, tree_of(main), tree_of(free), TREE.unpack(free)[0], last)
 
 
 def tree_of(stored: bytes) -> Tree:

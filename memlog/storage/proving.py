@@ -15,7 +15,7 @@ import lmdb
 from memlog.storage.disk import stands
 from memlog.storage.errors import displaced
 from memlog.storage.gates import Turn
-from memlog.storage.pages import META_BYTES, Pages, commit_of
+from memlog.storage.pages import META_BYTES, Pages, meta_in
 from memlog.storage.structure import is_sealed, problem, problem_of_metas
 
 TRIES = 100
@@ -55,9 +55,10 @@ def require_own_lock(
 
 
 def newest_commit(environment: lmdb.Environment, turn: Turn) -> int:
-    """Its number, as the file has it. Raises StorageError."""
-    bytes_each = environment.stat()["psize"]
-    return max(commit_of(turn.read_at(at, META_BYTES)) for at in (0, bytes_each))
+    """Its number, as the file has it; -1 where no meta page can be believed. Raises StorageError."""
+    places = (0, environment.stat()["psize"])
+    metas = (meta_in(turn.read_at(at, META_BYTES)) for at in places)
+    return max((meta.transaction for meta in metas if meta is not None), default=-1)
 
 
 def require_uncut(path: Path, environment: lmdb.Environment, turn: Turn) -> None:

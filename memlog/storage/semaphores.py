@@ -35,9 +35,10 @@ class Writers:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._system = ctypes.CDLL(None)
         self._lock = os.open(lock_file(path), os.O_RDWR | os.O_CLOEXEC)
         self._semaphore = self._opened()
-        self.close = weakref.finalize(self, _close, self._lock, self._semaphore)
+        self.close = weakref.finalize(self, _close, self._system, self._lock, self._semaphore)
 
     def _opened(self) -> ctypes.c_void_p | None:
         head = os.pread(self._lock, _LOCK.size, 0)
@@ -46,23 +47,21 @@ class Writers:
         readers, _, writers = _LOCK.unpack(head)
         if not (readers.startswith(b"/MDBr") and writers.startswith(b"/MDBw")):
             return None
-        system = ctypes.CDLL(None)
-        system.sem_open.restype = ctypes.c_void_p
-        found = system.sem_open(ctypes.c_char_p(writers.rstrip(b"\0")), 0)
+        self._system.sem_open.restype = ctypes.c_void_p
+        found = self._system.sem_open(ctypes.c_char_p(writers.rstrip(b"\0")), 0)
         return None if found in (None, _FAILED) else ctypes.c_void_p(found)
 
     def release_of_dead(self, newest_commit: Callable[[], int]) -> None:
         """For who has its turn, before it writes: what a dead process held is free again."""
         if self._semaphore is None:
             return
-        system = ctypes.CDLL(None)
-        if system.sem_trywait(self._semaphore) != 0:
+        if self._system.sem_trywait(self._semaphore) != 0:
             log.warning("%s: a process ended while it wrote, others go on", self._path.name)
             os.pwrite(self._lock, _COMMIT.pack(newest_commit()), _COMMIT_AT)
-        system.sem_post(self._semaphore)
+        self._system.sem_post(self._semaphore)
 
 
-def _close(lock: int, semaphore: ctypes.c_void_p | None) -> None:
+def _close(system: ctypes.CDLL, lock: int, semaphore: ctypes.c_void_p | None) -> None:
     if semaphore is not None:
-        ctypes.CDLL(None).sem_close(semaphore)
+        system.sem_close(semaphore)
     os.close(lock)
