@@ -54,23 +54,23 @@ def _undo_since(since: int, command: Undo, state: State, context: Context) -> It
     """Undoes all that was done after a position, undos as well, the latest first: so nothing is in the way but what
     others did, where only some of it is meant."""
     undos = _Undos(state, context)
-    spans = _not_undone_at_once(since, command, undos)
-    if not spans:
+    positions = _not_undone_at_once(since, command, undos)
+    if not positions:
         raise _no_more(0, command, context.head())
-    for first, _ in reversed(spans):
-        entry = _entry_at(first, context)
+    for position in reversed(positions):
+        entry = _entry_at(position, context)
         if not undos.undone(entry):
             yield from _undo_command(entry, command.cascade, undos)
             if isinstance(entry.event, CommandUndone):  # what is known of undos holds no more
                 undos = _Undos(state, context)
 
 
-def _not_undone_at_once(since: int, command: Undo, undos: _Undos) -> list[tuple[int, int]]:
-    """The first and last position of all that `command` means after `since`, the oldest first. What was undone as it
-    was done, the latest first, up to a position at which nothing of it was left, is left out: so an undo of all that is
-    made again has nothing to do."""
+def _not_undone_at_once(since: int, command: Undo, undos: _Undos) -> list[int]:
+    """The first position of all that `command` means after `since`, the oldest first. What was undone as it was done,
+    the latest first, up to a position at which nothing of it was left, is left out: so an undo of all that is made
+    again has nothing to do."""
     context = undos.context
-    spans: list[tuple[int, int]] = []
+    meant: list[int] = []
     left: list[tuple[int, int]] = []
     for position in range(since + 1, context.head() + 1):
         entry = context.entry_at(position)
@@ -79,14 +79,14 @@ def _not_undone_at_once(since: int, command: Undo, undos: _Undos) -> list[tuple[
         span = undos.at_once(entry)
         if span[0] != position:  # told already, or begun before `since`
             continue
-        spans.append(span)
+        meant.append(position)
         if left and undos.span(position) == left[-1]:
             left.pop()
         else:
             left.append(span)
         if not left:
-            spans.clear()
-    return spans
+            meant.clear()
+    return meant
 
 
 def _is_meant(entry: Entry, command: Undo) -> bool:
