@@ -22,9 +22,8 @@ HITS = 25
 CODES_FROM, LEARNT_FROM = 2_000, 20_000
 NUMBERS_A_CODE, PROPOSED = 4, 360
 
-_synced = getattr(
-    os, "fdatasync", sync
-)  # macOS has only the latter, and LMDB asks for more than that there
+# What LMDB asks for: macOS has no `fdatasync`, and `fsync` is less there.
+_synced = getattr(os, "fdatasync", sync)
 
 
 class SyncedWrite:

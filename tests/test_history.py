@@ -280,6 +280,12 @@ def first_memory(project: Project) -> list[str]:
         return [row.id for row in state.memories()]
 
 
+def facts_of_jon(project: Project) -> list[str]:
+    with project.read() as state:
+        jon = state.entity_named("Jon")
+        return [row.content for row in state.observations(jon.id)] if jon else []
+
+
 KINDS: dict[str, AnyCommand] = {
     "create": create(entity("New", "a")),
     "overwrite": create(entity("Jon", "b", "c")),
@@ -416,10 +422,7 @@ def test_what_came_later_on_the_same_entity_stays(project: Project) -> None:
     position = project.head()
     do(project, add("Jon", "c"))
     do(project, Undo(position=position))
-    with project.read() as state:
-        jon = state.entity_named("Jon")
-        assert jon is not None
-        assert [row.content for row in state.observations(jon.id)] == ["a", "c"]
+    assert facts_of_jon(project) == ["a", "c"]
 
 
 def test_undo_refuses_and_names_what_depends_on_it_unless_told_to_cascade(
@@ -505,11 +508,6 @@ def test_a_fact_does_not_come_back_to_an_entity_that_was_deleted(
 def test_a_fact_that_was_said_again_since_does_not_come_back_beside_it(
     project: Project, later_text: str
 ) -> None:
-    def facts() -> list[str]:
-        with project.read() as state:
-            jon = state.entity_named("Jon")
-            return [row.content for row in state.observations(jon.id)] if jon else []
-
     said = EntityObservations(entity_name="Jon", contents=[later_text])
     do(project, create(entity("Jon", "café")))
     do(
@@ -523,9 +521,9 @@ def test_a_fact_that_was_said_again_since_does_not_come_back_beside_it(
     with pytest.raises(Conflict) as caught:
         do(project, Undo(position=position))
     assert caught.value.problems[0].path == f"position {position + 1}"
-    assert facts() == [later_text]
+    assert facts_of_jon(project) == [later_text]
     do(project, Undo(position=position, cascade=True))
-    assert facts() == ["café"]
+    assert facts_of_jon(project) == ["café"]
 
 
 def unrelate(source: str, kind: str, target: str) -> AnyCommand:
@@ -917,10 +915,8 @@ def test_undo_since_a_position_takes_back_undos_too_and_of_one_actor_only_what_t
         actor="phone",
     )
     do(project, Undo(since=since, actor="phone"))
+    assert facts_of_jon(project) == ["a banker", "a dancer"]
     with project.read() as state:
-        jon = state.entity_named("Jon")
-        assert jon is not None
-        assert [row.content for row in state.observations(jon.id)] == ["a banker", "a dancer"]
         assert state.entity_named("Gina") is not None
     with pytest.raises(InvalidParameter, match=f"no command by 'tablet' after position {since}"):
         do(project, Undo(since=since, actor="tablet"))
@@ -931,10 +927,7 @@ def test_undo_since_a_position_within_a_command_leaves_that_command(project: Pro
     within = project.head() - 1
     do(project, add("Jon", "c"))
     do(project, Undo(since=within))
-    with project.read() as state:
-        jon = state.entity_named("Jon")
-        assert jon is not None
-        assert [row.content for row in state.observations(jon.id)] == ["a", "b"]
+    assert facts_of_jon(project) == ["a", "b"]
 
 
 def test_undo_since_refuses_where_what_others_did_depends_on_it_unless_told_to_cascade(
