@@ -40,6 +40,7 @@ from memlog.repair.salvaging import salvage
 from memlog.repair.verifying import verify_file
 from memlog.storage import proving
 from memlog.storage.environment import Environment
+from memlog.storage.files import lock_file
 from memlog.storage.gates import Turn
 from memlog.storage.pages import TREE, Pages
 from memlog.storage.structure import SEAL, is_sealed, problem
@@ -451,6 +452,24 @@ def test_a_copy_put_in_the_place_of_a_log_in_use_is_not_written_to_from_a_commit
         anew("store_memory", content="behind the last of the copy")
         found = [each["content"] for each in anew("list_recent_memories")["memories"]]
     assert found[:2] == ["behind the last of the copy", "the last of the copy"]
+    assert memlog("verify").code == 0
+
+
+def test_what_another_wrote_since_the_lock_file_was_removed_is_not_written_over(
+    tmp_path: Path,
+) -> None:
+    """The lock file that is still open knows nothing of it, were it a single commit."""
+    memlog = holding_lines(tmp_path)
+    with served(memlog.data_dir) as one:
+        one("store_memory", content="first")
+        lock_file(log_of(memlog)).unlink()
+        with served(memlog.data_dir) as other:
+            other("store_memory", content="acknowledged")
+            with pytest.raises(Refused, match="the lock file beside it was removed"):
+                one("store_memory", content="refused")
+    with served(memlog.data_dir) as anew:
+        found = [each["content"] for each in anew("list_recent_memories")["memories"]]
+    assert found[:2] == ["acknowledged", "first"]
     assert memlog("verify").code == 0
 
 

@@ -76,10 +76,11 @@ def storage_error(
 
 
 def displaced(path: Path) -> StorageError:
-    """What is said of a file that stands in the place of one that is still open, here or in another process."""
+    """What is said of a file that stands in the place of one that is still open, here or in another process, or is open
+    beside another lock file there."""
     return StorageError(
-        f"{path.name}: another file was put in its place while it was in use, as by a copy or a synchronization; "
-        "nothing was written",
+        f"{path.name}: another file was put in its place while it was in use, as by a copy or a synchronization, or "
+        "the lock file beside it was removed, or the disk failed amid a commit; nothing was written",
         suggestion="Call again in a minute: by then all who serve may have let go of the former file. Where they have "
         "not, end all servers on this data directory and start them again. `memlog restore` brings back a project "
         "while servers run.",

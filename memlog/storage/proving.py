@@ -45,12 +45,13 @@ def require_own_lock(
     path: Path, environment: lmdb.Environment, writing: lmdb.Transaction, turn: Turn
 ) -> None:
     """LMDB's lock file says which commit is the newest, as long as anybody has it open. Beside a file that was put in
-    the place of another it says which was the newest of that one; LMDB would write over what is none. Raises
-    StorageError.
+    the place of another it says which was the newest of that one, and one that was removed meanwhile which was the
+    newest then; LMDB would write over what was committed since. Raises StorageError.
 
-    The newest may have this transaction's number where it was made by who died before it could say so.
+    The commit of who died before it could say so is told by whoever takes over its lock. One of which the disk said
+    that it failed, though it is there, is told by nobody: then it is refused, too.
     """
-    if newest_commit(environment, turn) not in (writing.id() - 1, writing.id()):
+    if newest_commit(environment, turn) != writing.id() - 1:
         raise displaced(path)
 
 
