@@ -17,6 +17,9 @@ from memlog.storage.errors import displaced
 FileIdentity = tuple[int, int]
 """Device and number: what a file keeps when it is moved, and no other has meanwhile."""
 
+MODE = 0o666
+"""Of a new file, less what the umask takes: who share a folder as a group may write to what each of them made."""
+
 READERS_MAX = 1024
 LOCK_BYTES = 192 + 64 * (READERS_MAX - 1)
 """Of LMDB's lock file: what it begins with, and a line of the processor's cache for each reader but the first."""
@@ -50,7 +53,7 @@ def make_room_for_lock(path: Path) -> None:
     if sys.platform == "darwin" or _has_first_page(lock):
         return
     try:
-        file = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        file = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, MODE)
         try:
             os.posix_fallocate(file, 0, LOCK_BYTES)
         finally:
@@ -84,6 +87,7 @@ def opened_alone(path: Path, map_bytes: int, databases: int) -> lmdb.Environment
                 max_dbs=databases,
                 max_readers=READERS_MAX,
                 readahead=False,
+                mode=MODE,
             )
         except lmdb.Error as error:
             if "already open in this process" not in str(error):

@@ -158,6 +158,7 @@ class TextProjector:
                 fill(entering, batch, self._snapshot)
                 entering.check(batch.position)
                 writer.commit()
+                _share(self._path)
 
     def reset(self) -> None:
         self.refresh()
@@ -165,6 +166,7 @@ class TextProjector:
             self._ahead = self._newest = None
             writer.delete_all_documents()
             writer.commit()
+            _share(self._path)
 
     def digest(self) -> str:
         with speaking_of(self._path):
@@ -216,6 +218,7 @@ class TextProjector:
             if any(self._path.glob("*.store")):
                 raise FileNotFoundError("there are segments but no meta.json")
             create(self._path)
+            _share(self._path)
         index = tantivy.Index(self._schema, path=str(self._path))
         analysis.register(index)
         index.config_reader("manual")
@@ -274,11 +277,13 @@ class TextProjector:
         search wait that only needs the commit. The thread is no daemon: one that wakes up from native
         code while the interpreter ends takes the process down. Where no thread is to be had, it is waited for.
         """
-        merging = threading.Thread(target=_finish, args=(writer,), name="memlog-text-merge")
+        merging = threading.Thread(
+            target=_finish, args=(writer, self._path), name="memlog-text-merge"
+        )
         try:
             merging.start()
         except RuntimeError:
-            _finish(writer)
+            _finish(writer, self._path)
             return
         self._merging = merging
 
@@ -288,11 +293,19 @@ class TextProjector:
             self._merging = None
 
 
-def _finish(writer: tantivy.IndexWriter) -> None:
+def _finish(writer: tantivy.IndexWriter, folder: Path) -> None:
     try:
         writer.wait_merging_threads()
+        _share(folder)
     except Exception as error:
         log.warning("a merge of the text index failed; a later one will do its work: %s", error)
+
+
+def _share(folder: Path) -> None:
+    """Opens to whom the folder is open what tantivy writes for the owner alone: without it others find no index."""
+    for name in ("meta.json", ".managed.json"):
+        with suppress(OSError):  # of someone else, or just replaced: who writes next does it
+            (folder / name).chmod(folder.stat().st_mode & 0o666)
 
 
 def _abandon(writer: tantivy.IndexWriter) -> None:
