@@ -8,6 +8,8 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -175,6 +177,22 @@ def test_the_doctor_tells_settings_and_folder_also_where_that_cannot_be_opened(
         assert "Permission denied" in ended.stderr
         assert json.loads(told.stdout)["data_dir"]["path"] == str(data_dir)
     assert "cannot be looked at: Permission denied" in ended.stdout
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_data_directory_that_cannot_be_written_is_read_from_a_copy_made_as_is_advised(
+    way: str, data_dir: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy of it"
+    with WAYS[way][0](data_dir):
+        told = run_bound(data_dir, "verify")
+        advised = re.search(r"\((cp -r DIR COPY [^)]*)\)", told.stderr)
+        assert told.returncode == 1 and advised
+        names = {"DIR": shlex.quote(str(data_dir)), "COPY": shlex.quote(str(copy))}
+        command = re.sub("DIR|COPY", lambda found: names[found[0]], advised[1])
+        subprocess.run(command, shell=True, check=True)
+    assert run_bound(copy, "verify").returncode == 0
+    assert run_bound(copy, "log").stdout == run_bound(data_dir, "log").stdout
 
 
 def test_a_token_that_cannot_be_kept_is_refused_with_who_lacks_the_right(data_dir: Path) -> None:

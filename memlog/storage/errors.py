@@ -21,6 +21,8 @@ DAMAGES = (
 
 _NOT_OURS = "denied"
 _READ_ONLY = "Read-only file system"
+_COPIED = "copy the data directory (cp -r DIR COPY && chmod -R u+w COPY) and name the copy (--data-dir COPY)"
+"""What to do with one that cannot be written to: whoever reads a log makes a lock file beside it."""
 _NUMBER_TAKEN = "Resource temporarily unavailable"
 """How LMDB tells that another process has this one's number among those who read: they are of two containers."""
 _SHORTAGES = {
@@ -111,14 +113,13 @@ def advice(path: Path, error: BaseException, *, derived: bool = False) -> str | 
         )
     if _READ_ONLY in str(error):
         return (
-            "It is mounted for reading only: mount it for writing, then call again; of a snapshot, copy the data "
-            "directory to a disk and name the copy. Where nobody chose that, the system did after a failure of the "
-            "disk, and its own log says which."
+            f"It is mounted for reading only: mount it for writing, then call again; of a snapshot, {_COPIED}. "
+            "Where nobody chose that, the system did after a failure of the disk, and its own log says which."
         )
     if isinstance(error, (PermissionError, lmdb.ReadonlyError)) or _NOT_OURS in str(error):
         return (
             f"Give this user (number {os.getuid()}) the right to read and write the file and its "
-            "folder, then call again."
+            f"folder, then call again. To read what is someone else's, {_COPIED}."
         )
     if _NUMBER_TAKEN in str(error):
         return (
