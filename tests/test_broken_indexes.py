@@ -222,16 +222,29 @@ def test_indexes_beside_a_log_that_parted_from_theirs_are_built_anew(
         require_well(client)
 
 
-@pytest.mark.parametrize("known", [b"", b"cut", bytes(40)], ids=["empty", "cut", "zeros"])
-def test_an_index_of_which_nobody_knows_its_log_counts_or_is_built_anew(
-    data_dir: Path, known: bytes
+@pytest.mark.parametrize("known", [None, b"", b"cut"], ids=["lost", "empty", "cut"])
+def test_an_index_of_which_nobody_knows_its_log_counts(
+    data_dir: Path, known: bytes | None, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """As one of a version that noted none."""
     origins = list(data_dir.glob("projects/*/*/origin"))
     assert len(origins) == len(PROJECTIONS)
     for each in origins:
-        each.write_bytes(known)
+        each.unlink() if known is None else each.write_bytes(known)
     with client_on(data_dir, embedder="minilm") as client:
         require_well(client)
+    assert not [each.message for each in caplog.records if "built anew" in each.message]
+
+
+def test_an_index_that_is_noted_to_be_of_another_log_is_built_anew(
+    data_dir: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for each in data_dir.glob("projects/*/*/origin"):
+        each.write_bytes(bytes(40))
+    with client_on(data_dir, embedder="minilm") as client:
+        require_well(client)
+    anew = [each for each in caplog.records if "of another log and is built anew" in each.message]
+    assert len(anew) == len(PROJECTIONS)
 
 
 def test_damage_that_shows_only_in_use_is_mended_by_the_search_that_meets_it(
