@@ -52,21 +52,22 @@ def _each(first: int, last: int, state: State) -> Iterator[tuple[bytes, bool, by
     )
     for key in keys:
         was, became, now = before.row(key), after.row(key), state.row(key)
-        if now == became or (was is None and not _told_apart(key, became, now)):
+        if now == became or (was is None and not told_apart(key, became, now)):
             if now != was:
                 yield key, True, was
         elif (merged := _merged(key, was, became, now)) is not None:
             yield key, True, merged
-        elif _told_apart(key, was, now):
+        elif told_apart(key, was, now):
             yield key, False, None
 
 
 def changed_at(key: bytes, position: int, state: State) -> bool:
     """Whether the row was changed there, in more than when it was last touched."""
-    return _told_apart(key, state.at(position - 1).row(key), state.at(position).row(key))
+    return told_apart(key, state.at(position - 1).row(key), state.at(position).row(key))
 
 
-def _told_apart(key: bytes, one: bytes | None, other: bytes | None) -> bool:
+def told_apart(key: bytes, one: bytes | None, other: bytes | None) -> bool:
+    """Whether two rows under a key differ in more than when they were last touched."""
     kind = ROW_TYPES.get(key[:1])
     if kind is None or one is None or other is None:
         return one != other

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from typing import NamedTuple
 
 from memlog.codec import Entry
 from memlog.commands import Undo
 from memlog.context import Context
 from memlog.decisions.depending import Later, Stretch
-from memlog.decisions.restoring import is_gone
+from memlog.decisions.restoring import is_gone, told_apart
 from memlog.decisions.touching import row_positions
 from memlog.errors import Conflict, InvalidParameter, Problem
 from memlog.events import (
@@ -54,39 +55,77 @@ def _undo_since(since: int, command: Undo, state: State, context: Context) -> It
     """Undoes all that was done after a position, undos as well, the latest first: so nothing is in the way but what
     others did, where only some of it is meant."""
     undos = _Undos(state, context)
-    positions = _not_undone_at_once(since, command, undos)
-    if not positions:
+    meant = _meant_since(since, command, undos)
+    of_all = command.thread is None and command.actor is None
+    left = _left_since(since, meant, state) if of_all else _not_undone_since(meant)
+    if all(undos.undone(_entry_at(position, context)) for position in left):
         raise _no_more(0, command, context.head())
-    for position in reversed(positions):
+    for position in reversed(left):
         entry = _entry_at(position, context)
-        if not undos.undone(entry):
-            yield from _undo_command(entry, command.cascade, undos)
-            if isinstance(entry.event, CommandUndone):  # what is known of undos holds no more
-                undos = _Undos(state, context)
+        if undos.undone(entry) or (not of_all and _stays_undone(entry, since, meant, undos)):
+            continue
+        yield from _undo_command(entry, command.cascade, undos)
+        if isinstance(entry.event, CommandUndone):  # what is known of undos holds no more
+            brought_back = range(entry.event.first, entry.event.last + 1)
+            undos = _Undos(state, context, undos.brought_back.union(brought_back))
 
 
-def _not_undone_at_once(since: int, command: Undo, undos: _Undos) -> list[int]:
-    """The first position of all that `command` means after `since`, the oldest first. What was undone as it was done,
-    the latest first, up to a position at which nothing of it was left, is left out: so an undo of all that is made
-    again has nothing to do."""
-    context = undos.context
-    meant: list[int] = []
-    left: list[tuple[int, int]] = []
+class _Meant(NamedTuple):
+    """What is undone at once, and of an undo what it took back."""
+
+    position: int
+    at_once: tuple[int, int]
+    took_back: tuple[int, int] | None
+
+
+def _meant_since(since: int, command: Undo, undos: _Undos) -> list[_Meant]:
+    """All that `command` means after `since`, the oldest first; not what was begun before."""
+    context, meant = undos.context, list[_Meant]()
     for position in range(since + 1, context.head() + 1):
         entry = context.entry_at(position)
         if entry is None or isinstance(entry.event, Erased) or not _is_meant(entry, command):
             continue
-        span = undos.at_once(entry)
-        if span[0] != position:  # told already, or begun before `since`
-            continue
-        meant.append(position)
-        if left and undos.span(position) == left[-1]:
-            left.pop()
-        else:
-            left.append(span)
-        if not left:
-            meant.clear()
+        at_once = undos.at_once(entry)
+        if at_once[0] == position:  # else it is told already, or begun before `since`
+            meant.append(_Meant(position, at_once, undos.span(position)))
     return meant
+
+
+def _left_since(since: int, meant: list[_Meant], state: State) -> list[int]:
+    """The positions of what is meant behind the last one at which all was as it was at `since`: so an undo of all that
+    is made again has nothing to do."""
+    before, changed, position = state.at(since), set[bytes](), since
+    left: list[int] = []
+    for each in meant:
+        left.append(each.position)
+        while position < each.at_once[1]:
+            position += 1
+            after = state.at(position)
+            for key in state.touched(position):
+                differs = told_apart(key, before.row(key), after.row(key))
+                (changed.add if differs else changed.discard)(key)
+        if not changed:
+            left.clear()
+    return left
+
+
+def _not_undone_since(meant: list[_Meant]) -> list[int]:
+    """The positions of all but undos of what is meant itself, where only some of what happened is: what they took back
+    is to be gone, and need not come back beside what others wrote since."""
+    there = {each.at_once for each in meant}
+    return [each.position for each in meant if each.took_back not in there]
+
+
+def _stays_undone(undo: Entry, since: int, meant: list[_Meant], undos: _Undos) -> bool:
+    """Whether an undo took back what somebody built on what is meant, which is gone: it could not stand alone."""
+    took_back = undos.span(undo.position)
+    if took_back is None or took_back[0] <= since:
+        return False
+    stretch = Stretch(undo.position, undo.position, undos.later)
+    standing = stretch.blockers() or stretch.at_odds() or stretch.loose_ends()
+    there = {each.at_once for each in meant}
+    kept = {each.position for each in meant if each.took_back}
+    return bool(standing) and all(each in kept or undos.span(each) in there for each in standing)
 
 
 def _is_meant(entry: Entry, command: Undo) -> bool:
@@ -123,8 +162,12 @@ def _no_more(there: int, command: Undo, head: int) -> InvalidParameter:
 class _Undos:
     """The log as an undo sees it, which reads each entry once, however often it goes back over them."""
 
-    def __init__(self, state: State, context: Context) -> None:
+    def __init__(
+        self, state: State, context: Context, brought_back: frozenset[int] = frozenset()
+    ) -> None:
         self.context = context
+        self.brought_back = brought_back
+        """What was undone until the undo that is being made came to it: it may be undone again."""
         self.later = Later(state)
         self._head = context.head()
         self._spans: dict[int, tuple[int, int] | None] = {}
@@ -347,7 +390,7 @@ class _Undoing:
         """The latest command of those in the way. Raises Conflict where it is not to be undone or that did not help."""
         undos, (_, last) = self._undos, self.span
         commands = undos.commands(standing, last) - self._tried
-        if not commands or not cascade:
+        if not commands or not (cascade or commands <= undos.brought_back):
             raise self._refusal(commands, standing)
         latest = undos.context.entry_at(max(commands))
         assert latest is not None, "what changed a row is in the log"
@@ -357,7 +400,7 @@ class _Undoing:
 
     def _refusal(self, commands: set[int], standing: set[int]) -> Conflict:
         undos, (first, last) = self._undos, self.span
-        commands = set(filter(undos.leaves_some, commands))
+        commands = set(filter(undos.leaves_some, commands - undos.brought_back))
         undoing = set() if commands else undos.undos(standing, last)
         advice = CASCADE if commands else BY_HAND if undoing else self._advice_alone()
         return _depended_on(first, last, commands or undoing, advice, undos.context)

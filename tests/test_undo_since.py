@@ -1,0 +1,152 @@
+"""Undo of all since a moment, or of what one thread or actor did since: what goes, what stays, and how often."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memlog.commands import AnyCommand, CreateProject, Undo
+from memlog.context import Context
+from memlog.errors import Conflict, InvalidParameter, MemlogError
+from memlog.projects.project import Project
+from tests.test_history import COMMANDS, add, create, do, entity, meant, rows
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    opened = Project(tmp_path / "prj_1")
+    do(opened, CreateProject(name="one"))
+    yield opened
+    opened.close()
+
+
+def test_undo_since_of_a_thread_can_be_undone_and_made_again(project: Project) -> None:
+    since, before = project.head(), rows(project)
+    do(project, create(entity("Jon", "a banker")), thread="a")
+    done = rows(project)
+    for _ in range(2):
+        do(project, Undo(since=since, thread="a"), thread="a")
+        assert rows(project) == before
+        with pytest.raises(InvalidParameter, match="no command of thread 'a' after position"):
+            do(project, Undo(since=since, thread="a"), thread="a")
+        do(project, Undo(position=project.head()))
+        assert rows(project) == done
+
+
+def test_what_one_undid_already_is_not_in_the_way_of_what_others_wrote_since(
+    project: Project,
+) -> None:
+    since = project.head()
+    do(project, create(entity("Gina", "a thief")), actor="phone")
+    do(project, create(entity("Mia")), actor="phone")
+    do(project, Undo(position=since + 1), actor="phone")
+    do(project, create(entity("Gina", "a dancer")), actor="desk")
+    do(project, Undo(since=since, actor="phone"))
+    with project.read() as state:
+        assert {each.name for each in state.entities()} == {"Gina"}
+        gina = state.entity_named("Gina")
+        assert gina is not None
+        assert [fact.content for fact in state.observations(gina.id)] == ["a dancer"]
+
+
+def test_what_a_refused_undo_since_names_is_undone_in_the_same_thread_as_in_any_other(
+    project: Project,
+) -> None:
+    since, before = project.head(), rows(project)
+    do(project, create(entity("Jon")), thread="a")
+    do(project, add("Jon", "a dancer"), thread="b")
+    with pytest.raises(Conflict):
+        do(project, Undo(since=since, thread="a"), thread="a")
+    do(project, Undo(position=project.head()), thread="a")
+    do(project, Undo(since=since, thread="a"), thread="a")
+    assert rows(project) == before
+    assert do(project, Undo(since=since, thread="a"), thread="a") == 0
+
+
+def test_an_undo_of_all_since_that_is_made_again_writes_nothing(project: Project) -> None:
+    since = project.head()
+    do(project, create(entity("Jon")))
+    do(project, create(entity("Gina")))
+    do(project, Undo())
+    do(project, Undo(since=since))
+    with pytest.raises(InvalidParameter):
+        do(project, Undo(since=since))
+
+
+def by_phone(project: Project, since: int) -> tuple[set[int], set[str]]:
+    """The positions of what phone did after one, and the ids of what it was the first to tell of."""
+    told, positions, first = set[str](), set[int](), set[str]()
+    with project.snapshot() as (log, _):
+        for entry in log.read(0):
+            names = ("entity_id", "observation_id", "relation_id", "memory_id")
+            ids = {getattr(entry.event, name) for name in names if hasattr(entry.event, name)}
+            if entry.actor == "phone" and entry.position > since:
+                positions.add(entry.position)
+                first |= ids - told
+            told |= ids
+    return positions, first
+
+
+def visible(project: Project) -> set[str]:
+    """The ids of all that stands."""
+    with project.read() as state:
+        entities = [each.id for each in state.entities()]
+        facts = [fact.id for each in entities for fact in state.observations(each)]
+        memories = [each.id for each in state.memories() if each.active]
+        return {*entities, *facts, *memories, *(each.id for each in state.relations())}
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["phone", "desk"]), COMMANDS), max_size=25),
+    st.integers(1, 20),
+    st.booleans(),
+    st.sampled_from(["phone", "boss"]),
+)
+def test_undo_since_of_one_actor_takes_back_what_that_one_did_and_nothing_else(
+    commands: list[tuple[str, AnyCommand]], since: int, cascade: bool, by: str
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        project = Project(Path(folder) / "prj_1")
+        do(project, CreateProject(name="one"))
+        heads = {project.head()}
+        for actor, command in commands:
+            with suppress(MemlogError):
+                do(project, meant(command, project), actor=actor)
+            heads.add(project.head())
+        if since in heads:
+            undo_of_phone(project, Undo(since=since, actor="phone", cascade=cascade), by)
+        project.close()
+
+
+def undo_of_phone(project: Project, command: Undo, by: str) -> None:
+    """Does it, and tells what has to hold then, be it refused or not."""
+    assert command.since is not None
+    before, (positions, wrote) = rows(project), by_phone(project, command.since)
+    with suppress(MemlogError):
+        rehearsed = project.rehearse(command, Context(), lambda outcome: len(outcome.entries))
+    try:
+        done = do(project, command, actor=by)
+    except MemlogError:
+        assert rows(project) == before
+        return
+    after = rows(project)
+    assert done == rehearsed
+    assert not visible(project) & wrote
+    if not command.cascade:
+        with project.read() as state:
+            touched = {key for each in positions for key in state.touched(each)}
+        changed = {key for key in {*before, *after} if before.get(key) != after.get(key)}
+        assert {key for key in changed if key[:1] in b"EORM"} <= touched
+    with suppress(InvalidParameter):  # nothing is left
+        assert do(project, command, actor=by) == 0
+    if done:
+        do(project, Undo(position=project.head()), actor="boss")
+        assert rows(project) == before
+        do(project, command, actor=by)
+    assert rows(project) == after
