@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from memlog.copies import transfer
-from memlog.decisions import undoing
+from memlog.decisions import undos
 from memlog.projects.store import Store
 from server.cli.drafts import written_whole
 from tests.command_line import (
@@ -76,7 +76,7 @@ def test_an_import_is_taken_back_as_it_says_itself(
     remembered: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     monkeypatch.setattr(transfer, "ITEMS_PER_COMMAND", 2)
-    monkeypatch.setattr(undoing, "SEARCHED_BACK_MAX", 2 * count)  # fewer than there are entries
+    monkeypatch.setattr(undos, "SEARCHED_BACK_MAX", 2 * count)  # fewer than there are entries
     ended = remembered("import", written(tmp_path / "more.jsonl", people(count)))
     advice = ended.stdout.splitlines()[-1]
     assert advice.startswith("To take it back, before anything else is written: `memlog undo")

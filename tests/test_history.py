@@ -43,7 +43,7 @@ from memlog.commands import (
     UpdateObservation,
 )
 from memlog.context import Context
-from memlog.decisions import undoing
+from memlog.decisions import undoing, undos
 from memlog.decisions.restoring import SOFT_FIELDS
 from memlog.errors import Conflict, EntityExists, EntityNotFound, InvalidParameter, MemlogError
 from memlog.events import (
@@ -399,7 +399,7 @@ def test_undo_of_more_commands_than_there_are_says_how_many_there_are(project: P
 def test_undo_that_looked_not_through_all_of_the_log_says_how_far_it_looked(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(undoing, "SEARCHED_BACK_MAX", 3)
+    monkeypatch.setattr(undos, "SEARCHED_BACK_MAX", 3)
     do(project, create(entity("mine")), thread="me")
     for name in ("a", "b", "c"):
         do(project, create(entity(name)), thread="you")
