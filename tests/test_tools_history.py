@@ -12,6 +12,8 @@ import pytest
 
 from memlog.codec import Entry
 from memlog.log import Log
+from memlog.projects.project import clock_us
+from memlog.times import iso
 from tests.service import Client, Refused, client_on
 
 JON = {"name": "Jon", "entityType": "person", "observations": ["was a banker"]}
@@ -211,6 +213,34 @@ def test_undo_takes_back_several_commands(client: Client) -> None:
     assert client("read_graph")["entities"] == []
     with pytest.raises(Refused, match="no command"):
         client("undo")
+
+
+def test_no_time_tells_what_undo_is_to_take_back_that_was_written_while_the_clock_was_behind(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_us = clock_us()
+
+    def hour(hours: float) -> str:
+        time_us = now_us + int(hours * 3_600_000_000)
+        monkeypatch.setattr("time.time_ns", lambda: time_us * 1_000)
+        return iso(time_us)
+
+    for hours, name in ((0, "Jon"), (5, "Gina"), (1, "Mia"), (2, "Ann")):  # five was wrong
+        hour(hours)
+        client("create_entities", entities=[{"name": name, "entityType": "person"}])
+    since = hour(1.5)
+    for hours in (3, 6):
+        hour(hours)
+        for dry_run in (True, False):
+            with pytest.raises(Refused, match="the clock was set back") as refused:
+                client("undo", since=since, dryRun=dry_run)
+            assert "from position 3 on" in refused.value.error["message"]
+    client("create_entities", entities=[GINA | {"name": "Zoe"}])
+    since = hour(5.5)
+    hour(7)
+    client("undo", since=since)
+    client("undo", since=4)
+    assert [each["name"] for each in client("read_graph")["entities"]] == ["Jon", "Gina", "Mia"]
 
 
 def test_undo_takes_back_all_since_a_position_or_a_time(client: Client) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from memlog.errors import InvalidParameter, invalid_at
+from memlog.events import Erased
 from memlog.projects.project import Project, clock_us
 from memlog.times import iso, parse_iso
 from server.answering.cursors import Cursor, read_cursor
@@ -75,6 +76,27 @@ def position_of(moment: int | str | None, project: Project, path: str = "asOf") 
         suggestion = "Pass a moment that has passed." if path.endswith("since") else instead
         raise invalid_at(path, in_the_future(moment), suggestion, moment)
     return project.position_at(time_us)
+
+
+def end_of(moment: int | str | None, project: Project, path: str) -> int | None:
+    """As `position_of`, for what takes back all that came later. Raises InvalidParameter also where that cannot be told
+    by the time: what is written while the clock stands before the newest entry is dated as that."""
+    position = position_of(moment, project, path)
+    if position is None or isinstance(moment, int) or str(moment).isdecimal():
+        return position
+    with project.snapshot() as (log, _):
+        behind = (each for each in log.read(position) if not isinstance(each.event, Erased))
+        first = next(behind, None)
+        if first is None:
+            return position
+        other = next((each for each in behind if each.command_id != first.command_id), first)
+    if first.time_us <= clock_us() and (other is first or other.time_us != first.time_us):
+        return position
+    problem = (
+        f"the clock was set back, so that no time tells what was written after {moment}: "
+        f"from position {first.position} on all is dated {iso(first.time_us)} or later"
+    )
+    raise invalid_at(path, problem, "Pass a position, as get_history tells it.", moment)
 
 
 def start_of(kind: type[Cursor], arguments: Any, opened: Opened, *more: int) -> Cursor:

@@ -11,7 +11,7 @@ from memlog.decisions.undoing import undone
 from memlog.projects.project import Origin, Outcome
 from memlog.sentences import sentence
 from memlog.settings import Settings
-from server.answering.moments import position_of
+from server.answering.moments import end_of
 from server.answering.nearest import require_thread
 from server.cli.hints import spoken
 from server.cli.looking import open_existing, service_to_read
@@ -76,7 +76,7 @@ def undo_command(
         command = Undo(
             position=position,
             last=last,
-            since=position_of(since, opened.project, "--since"),
+            since=end_of(since, opened.project, "--since"),
             thread=thread,
             actor=actor,
             cascade=cascade,

@@ -33,7 +33,7 @@ from projections.analytics.tables import scope_of
 from server.advice import followable
 from server.answering.cursors import Count, CursorText, Limit, read_cursor, write_cursor
 from server.answering.cutting import page_of, said, together, within_budget
-from server.answering.moments import AllSince, Since, position_of
+from server.answering.moments import AllSince, Since, end_of, position_of
 from server.answering.nearest import require_thread, silent_thread
 from server.answering.portions import OPEN_ALONE, cut_notice, portion, view_portion
 from server.answering.views import EntityView, RelationView, view_relation
@@ -205,7 +205,7 @@ def undo(call: Call, arguments: UndoArguments) -> UndoResult:
     command = Undo(
         position=arguments.position,
         last=arguments.last,
-        since=position_of(arguments.since, opened.project, "since"),
+        since=end_of(arguments.since, opened.project, "since"),
         thread=call.origin.thread if arguments.position is None else None,
         cascade=arguments.cascade,
     )
