@@ -64,6 +64,7 @@ from memlog.rows import ROW_TYPES
 from memlog.state import State
 from tests.counted import CountedRows
 from tests.specs import Given
+from tests.whole_state import flaws
 
 JON = EntityCreated("ent_1", "Jon", "person")
 GINA = EntityCreated("ent_2", "Gina", "person")
@@ -626,6 +627,34 @@ def test_a_relation_that_waited_for_a_name_does_not_keep_a_rename_from_being_und
     do(project, Undo(position=position))
     with project.read() as state:
         assert edges(state) == {("D2", "waits for", "C2")}
+
+
+@pytest.mark.parametrize("what", ["facts", "relations"])
+def test_an_entity_is_not_taken_from_what_an_undo_brought_back_to_it(
+    project: Project, what: str
+) -> None:
+    do(project, create(entity("Jon", "a banker", "a dancer"), entity("Gina")))
+    strict = what == "relations"
+    if strict:
+        do(project, relate("Jon", "knows", "Gina"))
+        do(project, unrelate("Jon", "knows", "Gina"))
+    else:
+        do(project, DeleteObservations([ObservationDeletion("Jon", ["a banker", "a dancer"])]))
+    deleted = project.head()
+    do(project, DeleteEntities(entity_names=["Jon"]))
+    do(project, Undo(position=project.head()))
+    there = project.head()
+    do(project, Undo(position=deleted))
+    with pytest.raises(Conflict) as refused:
+        do(project, Undo(position=there), strict=strict)
+    assert [each.path for each in refused.value.problems] == [f"position {there + 1}"]
+    with project.read() as state:
+        assert flaws(state) == []
+    do(project, Undo(position=there + 1), strict=strict)
+    do(project, Undo(position=there), strict=strict)
+    with project.read() as state:
+        assert [each.name for each in state.entities()] == ["Gina"]
+        assert flaws(state) == []
 
 
 def test_a_relation_comes_back_to_what_was_deleted_since_only_where_relations_may_wait(

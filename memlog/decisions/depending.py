@@ -68,7 +68,8 @@ class Stretch:
 
     def at_odds(self) -> set[int]:
         """Positions of later entries that leave no place for what would stand again: they said the same fact or
-        saved the same record since, or related a name to something that was to be a former name again.
+        saved the same record since, or related a name to something that was to be a former name again; and of those
+        that brought a fact back to an entity that is to go.
 
         Apart from `blockers`: an undo that went ahead before such were refused stays as it is when a purge
         walks through the log.
@@ -79,6 +80,8 @@ class Stretch:
                 fact = decode_observation(value)
                 said = self._now.saying(fact.entity_id, fact.content)
                 found |= self._beside(observation_key(fact.entity_id, each.born) for each in said)
+            elif key[:1] == b"E" and value is None:
+                found |= self._beside(self._later.facts_come(key[1:].decode(), self._last))
             elif key[:1] == b"E" and value is not None:
                 for name in self._named_again(decode_entity(value)):
                     related = self._now.relations_touching(name)
@@ -88,11 +91,16 @@ class Stretch:
         return found
 
     def loose_ends(self) -> set[int]:
-        """Positions at which an end went away that a relation had which is to stand again. Only a server on which every
-        relation leads to entities asks for them; on others it waits for its end.
+        """Positions at which an end went away that a relation had which is to stand again, or at which one came back to
+        an entity that is to go. Only a server on which every relation leads to entities asks for them; on others it
+        waits for its end.
         """
         found: set[int] = set()
         for key, value in self.rows.items():
+            if key[:1] == b"E" and value is None:
+                entity = self._now.entity(key[1:].decode())
+                assert entity is not None, "what is to go is there"
+                found |= self._beside(self._later.relations_come(entity.name, self._last))
             if key[:1] == b"R" and value is not None and self._now.row(key) is None:
                 relation = decode_relation(value)
                 ends = map(name_key, (relation.source, relation.target))
@@ -208,13 +216,20 @@ class Later:
         """Where the living relations that touch a name were added."""
         return {born for born in self._living(touching_key(name)).values() if born > last}
 
+    def facts_come(self, entity_id: str, last: int) -> list[bytes]:
+        """The keys of the older living facts of an entity that it did not have at `last`."""
+        come = self._come(facts_key(entity_id), last)
+        return [key for key in come if int.from_bytes(key[-8:]) <= last]
+
     def relations_come(self, name: str, last: int) -> list[bytes]:
         """The keys of those that touch a name now and did not at `last`."""
-        prefix = touching_key(name)
+        return [b"R" + key[TOUCHING_BYTES:] for key in self._come(touching_key(name), last)]
+
+    def _come(self, prefix: bytes, last: int) -> list[bytes]:
         if (prefix, last) not in self._past:
             self._past[prefix, last] = set(self.state.at(last).keys(prefix))
         past = self._past[prefix, last]
-        return [b"R" + key[TOUCHING_BYTES:] for key in self._living(prefix) if key not in past]
+        return [key for key in self._living(prefix) if key not in past]
 
     def note(self, position: int) -> None:
         """An entry was added at `position`, beyond all others."""
