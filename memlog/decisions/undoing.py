@@ -60,8 +60,7 @@ def _undo_since(since: int, command: Undo, state: State, context: Context) -> It
             continue
         yield from _undo_command(entry, command.cascade, undos)
         if isinstance(entry.event, CommandUndone):  # what is known of undos holds no more
-            brought_back = range(entry.event.first, entry.event.last + 1)
-            undos = Undos(state, context, undos.brought_back.union(brought_back))
+            undos = Undos(state, context, undos.brought_back.union(undos.taken_back_by(position)))
 
 
 def undone(entries: Iterable[Entry]) -> list[int]:

@@ -53,6 +53,12 @@ class Undos:
             self._spans[position] = undone
         return self._spans[position]
 
+    def taken_back_by(self, position: int) -> Iterator[int]:
+        """What the undo at `position` took back; of an undo of an undo, what that had taken back, too."""
+        while (span := self.span(position)) is not None:
+            yield from range(span[0], span[1] + 1)
+            position = span[0]
+
     def undone(self, entry: Entry) -> bool:
         """Whether it is undone, by an undo that is not undone itself."""
         undone = False
