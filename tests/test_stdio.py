@@ -440,6 +440,9 @@ def test_an_unknown_tool_is_a_json_rpc_error_that_offers_the_nearest(server: Pip
 
 # -- the end
 
+UNDER_WAY = 20
+"""So many writes a server finishes within the time that it has at its end, also where each takes half a second."""
+
 
 def names_on_disk(data_dir: Path) -> set[str]:
     store = Store(data_dir)
@@ -450,20 +453,20 @@ def names_on_disk(data_dir: Path) -> set[str]:
         store.close()
 
 
-def send_creates(server: Pipe, count: int) -> dict[int, str]:
+def send_creates(server: Pipe) -> dict[int, str]:
     """Requests under way, from their ids to the names they create."""
     return {
         server.send_call(
             "create_entities", entities=[{"name": f"e{n}", "entityType": "t"}]
         ): f"e{n}"
-        for n in range(count)
+        for n in range(UNDER_WAY)
     }
 
 
 @pytest.mark.parametrize("era", ERAS)
 def test_at_eof_everything_sent_is_answered_and_on_disk(era: Era, tmp_path: Path) -> None:
     with served(tmp_path, era=era) as server:
-        sent = send_creates(server, 50)
+        sent = send_creates(server)
         server.close_stdin()
         answered = set()
         while (answer := server.read()) is not None:
@@ -479,7 +482,7 @@ def test_at_a_signal_everything_acknowledged_is_on_disk(
     era: Era, number: signal.Signals, tmp_path: Path
 ) -> None:
     with served(tmp_path, era=era) as server:
-        sent = send_creates(server, 50)
+        sent = send_creates(server)
         acknowledged = set()
         while (answer := server.read()) is not None:
             acknowledged.add(sent[answer["id"]])
