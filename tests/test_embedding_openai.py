@@ -413,7 +413,7 @@ def test_an_endpoint_that_does_not_answer_in_time_is_asked_again(endpoint: Endpo
         assert embedder.embed(["a"]).shape == (1, 3)
     finally:
         stalled.set()
-    assert len(endpoint.pauses) == 1
+    assert endpoint.pauses
 
 
 def taking_seconds_a_text(seconds: float, timeout_seconds: float) -> Any:
