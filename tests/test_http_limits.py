@@ -811,11 +811,13 @@ def test_requests_of_one_id_at_a_time_keep_no_places(tmp_path: Path) -> None:
         params = {"uri": "memory://knowledge-graph"}
         message = {"jsonrpc": "2.0", "id": 7, "method": "resources/read", "params": params}
         body = json.dumps(message).encode()
-        statuses: set[int] = set()
+        statuses: list[int] = []
+        until = time.monotonic() + DEADLINE_S
         with ThreadPoolExecutor(4) as pool:
-            for _ in range(5):
-                statuses |= {answer.status for answer in pool.map(client.post, [body] * 4)}
-        assert statuses <= {200, 409, 503} and {200, 409} <= statuses
+            # Where one ends before the next comes, none is refused.
+            while len(statuses) < 20 or (409 not in statuses and time.monotonic() < until):
+                statuses += [answer.status for answer in pool.map(client.post, [body] * 4)]
+        assert {200, 409} <= set(statuses) <= {200, 409, 503}
         assert client.request("tools/list").status == 200
 
 
