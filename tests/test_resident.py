@@ -72,16 +72,18 @@ def test_a_file_that_was_read_is_let_go_of_and_read_again(tmp_path: Path) -> Non
 
 def test_who_reads_meanwhile_reads_what_is_there(tmp_path: Path) -> None:
     environment = filled(tmp_path / "rows.mdb")
-    ended = threading.Event()
+    begun, ended = threading.Event(), threading.Event()
     found: list[int] = []
 
     def reading() -> None:
         while not ended.is_set():
             found.append(read_all(environment))
+            begun.set()
 
     threads = [threading.Thread(target=reading) for _ in range(2)]
     for thread in threads:
         thread.start()
+    assert begun.wait(DEADLINE_S)
     for _ in range(200):
         everywhere.give_back_all()
     ended.set()

@@ -366,15 +366,17 @@ def test_a_search_runs_on_one_state_while_another_thread_applies(tmp_path: Path)
     projector = TextProjector(tmp_path / "text")
     projector.apply(batch(2, born("d1", "alpha", 1), born("d2", "alpha", 2)))
     counts: set[int] = set()
-    done = threading.Event()
+    begun, done = threading.Event(), threading.Event()
 
     def search() -> None:
         while not done.is_set():
             counts.add(len(found(projector, "alpha")))
+            begun.set()
 
     threads = [threading.Thread(target=search) for _ in range(3)]
     for thread in threads:
         thread.start()
+    assert begun.wait(60)
     for position in range(3, 20, 2):  # always two of them, never one and never three
         changes = Died("d1", position), born("d1", f"alpha {position}", position)
         projector.apply(batch(position, *changes))

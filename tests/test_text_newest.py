@@ -265,7 +265,7 @@ def test_a_snapshot_does_not_see_what_comes_or_goes_later() -> None:
 def test_a_snapshot_may_be_asked_while_documents_come() -> None:
     newest = Newest()
     newest.add(row("d0", "tea 0"), "d0", NEVER)
-    seen, stop = newest.snapshot(), threading.Event()
+    seen, asked, stop = newest.snapshot(), threading.Event(), threading.Event()
     counts: set[int] = set()
 
     def ask(snapshot: NewestSnapshot) -> None:
@@ -276,9 +276,11 @@ def test_a_snapshot_may_be_asked_while_documents_come() -> None:
                 Term("words", "tea"),
             ):
                 counts.add(snapshot.count(clause))
+            asked.set()
 
     asking = threading.Thread(target=ask, args=(seen,))
     asking.start()
+    assert asked.wait(60)
     for number in range(1, 1_000):
         newest.add(row(f"d{number}", f"tea{number} tea {number}"), f"d{number}", NEVER)
     stop.set()
