@@ -8,6 +8,8 @@ import signal
 import pytest
 from hypothesis import settings
 
+from projections.search import asking, questions
+
 LONG = (
     "test_bench.py",
     "test_damage.py",
@@ -27,6 +29,10 @@ FILES = 4_096
 # profile for where it runs, which under CI draws the same examples every time.
 settings.register_profile("memlog", parent=settings(), deadline=None)
 settings.load_profile("memlog")
+
+# Nor is a model that takes its time: what a search does without one is for the tests that set these.
+for seconds in (questions.LOADING_SECONDS, questions.PATIENCE_SECONDS, asking.ANSWER_SECONDS):
+    seconds.update(dict.fromkeys(seconds, 60.0))
 
 # A shell without job control starts what runs in the background deaf to Ctrl-C, with all its children.
 signal.signal(signal.SIGINT, signal.default_int_handler)
