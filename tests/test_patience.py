@@ -42,6 +42,7 @@ from tests.asgi import LEGACY, MODERN, Client, app_over, ask
 from tests.connected import run
 from tests.embedder_by_hash import opened_by_hash
 from tests.endpoint import endpoint_up
+from tests.idle_follower import Idle
 from tests.served import Era
 from tests.service import Client as ServiceClient
 from tests.service import Refused, client_on
@@ -49,6 +50,12 @@ from tests.service import Refused, client_on
 ADA = {"name": "Ada", "entityType": "person", "observations": ["sings in a choir"]}
 LONG_SECONDS = 60.0
 BOTH_ERAS = pytest.mark.parametrize("era", [LEGACY, MODERN])
+
+
+@pytest.fixture(autouse=True)
+def idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is in haste does not wait for the follower either, which comes at any moment."""
+    monkeypatch.setattr("server.service.Follower", Idle)
 
 
 def test_only_the_thread_that_is_in_haste_has_no_patience_and_only_meanwhile() -> None:
@@ -143,8 +150,6 @@ def test_a_search_that_has_to_catch_up_waits_and_the_next_one_does_not(
     mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(embeddings, "open_embedder", opened_by_hash)
-    monkeypatch.setattr("server.following.QUIET_SECONDS", 60.0)  # the follower does not come
-    monkeypatch.setattr("server.following.BEHIND_SECONDS_MAX", 60.0)
     with client_on(tmp_path, embedder="minilm") as client:
         for name in ("Ada", "Bob"):
             client("create_entities", entities=[{**ADA, "name": name}])
@@ -269,8 +274,6 @@ def test_what_goes_on_and_on_is_left_when_its_time_is_over(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("server.following.QUIET_SECONDS", 60.0)  # the follower does not come
-    monkeypatch.setattr("server.following.BEHIND_SECONDS_MAX", 60.0)
     with client_on(tmp_path, embedder="none") as client:
         names = [f"Entity {number}" for number in range(300)]
         client("create_entities", entities=[{**ADA, "name": name} for name in names])
