@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlog.commands import AnyCommand, CreateProject, Undo
+from memlog.commands import AnyCommand, CreateProject, RenameEntity, Undo
 from memlog.context import Context
+from memlog.decisions.undoing import undone
 from memlog.errors import Conflict, InvalidParameter, MemlogError
 from memlog.projects.project import Project
 from tests.test_history import COMMANDS, add, create, do, entity, meant, rows
@@ -80,16 +81,19 @@ def test_an_undo_of_all_since_that_is_made_again_writes_nothing(project: Project
 
 
 def by_phone(project: Project, since: int) -> tuple[set[int], set[str]]:
-    """The positions of what phone did after one, and the ids of what it was the first to tell of."""
+    """The positions of what phone did after one, and the ids of what it was the first to tell of. Not of what others
+    undid: where phone had deleted a part of that, the part comes back with the undo of the deletion."""
     told, positions, first = set[str](), set[int](), set[str]()
     with project.snapshot() as (log, _):
-        for entry in log.read(0):
-            names = ("entity_id", "observation_id", "relation_id", "memory_id")
-            ids = {getattr(entry.event, name) for name in names if hasattr(entry.event, name)}
-            if entry.actor == "phone" and entry.position > since:
-                positions.add(entry.position)
-                first |= ids - told
-            told |= ids
+        entries = list(log.read(0))
+    others = set(undone(each for each in entries if each.actor != "phone"))
+    for entry in entries:
+        names = ("entity_id", "observation_id", "relation_id", "memory_id")
+        ids = {getattr(entry.event, name) for name in names if hasattr(entry.event, name)}
+        if entry.actor == "phone" and entry.position > since:
+            positions.add(entry.position)
+            first |= ids - told if entry.position not in others else set()
+        told |= ids
     return positions, first
 
 
@@ -102,8 +106,12 @@ def visible(project: Project) -> set[str]:
         return {*entities, *facts, *memories, *(each.id for each in state.relations())}
 
 
+NO_TYPES = COMMANDS.filter(lambda each: not isinstance(each, RenameEntity) or each.new_type is None)
+"""But for types: one that another set anew, to what it was before, cannot be told from the former."""
+
+
 @given(
-    st.lists(st.tuples(st.sampled_from(["phone", "desk"]), COMMANDS), max_size=25),
+    st.lists(st.tuples(st.sampled_from(["phone", "desk"]), NO_TYPES), max_size=25),
     st.integers(1, 20),
     st.booleans(),
     st.sampled_from(["phone", "boss"]),
