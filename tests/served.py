@@ -24,6 +24,8 @@ from tests.service import Refused
 
 REPOSITORY = Path(__file__).parents[1]
 DEADLINE_S = 60.0
+FOLLOWED_S = 5 * DEADLINE_S
+"""For what is done in the background, which gets next to nothing of a processor while others are busy."""
 
 STILL_AT_IT = "left as it is on disk"
 """So a server says of an index that it has waited for long enough, as happens where disk or processors are busy."""

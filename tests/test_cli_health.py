@@ -15,7 +15,7 @@ import pytest
 from tests.certificates import certificate_of_its_own
 from tests.command_line import CommandLine, Ended
 from tests.http_served import served_http
-from tests.served import DEADLINE_S
+from tests.served import DEADLINE_S, FOLLOWED_S
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def certificate(tmp_path: Path) -> tuple[Path, Path]:
 
 def ready(memlog: CommandLine, **variables: str) -> Ended:
     """The health of a server that may still be starting."""
-    return memlog("health", "--json", "--wait", str(DEADLINE_S), **variables)
+    return memlog("health", "--json", "--wait", str(FOLLOWED_S), **variables)
 
 
 OPEN = {"MEMLOG_TOKEN": "t" * 32, "MEMLOG_ALLOWED_HOSTS": "memory.example.com"}

@@ -30,7 +30,7 @@ from tests.command_line import CommandLine
 from tests.embedder_by_hash import ByHash, opened_by_hash
 from tests.endpoint import KEY, Endpoint, endpoint_up, saying
 from tests.idle_follower import Idle
-from tests.served import DEADLINE_S, REPOSITORY
+from tests.served import DEADLINE_S, FOLLOWED_S, REPOSITORY
 from tests.service import Client, client_on
 
 TOLD = [f"e{number:03}" for number in range(70)]
@@ -418,7 +418,7 @@ def test_a_search_that_finds_texts_waiting_sets_the_follower_to_work(tmp_path: P
         projections = client.service.open("default").projections
         projections.save = saved(projections.save)  # type: ignore[method-assign]
         asked(client, "e042", "hybrid")
-        assert told.wait(DEADLINE_S)
+        assert told.wait(FOLLOWED_S)
         vectors, head = projections.vectors_so_far()
         assert vectors.position == head
         assert folders(tmp_path) == ["by-hash-new"]

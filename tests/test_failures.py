@@ -41,11 +41,9 @@ from server import service
 from server.refusals import refusing
 from tests.embedder_by_hash import opened_by_hash
 from tests.idle_follower import Idle
-from tests.served import run_memlog
+from tests.served import FOLLOWED_S, run_memlog
 from tests.service import Client, Refused, client_on
 from tests.simulated_faults import Fault, Faults, installed
-
-DEADLINE_SECONDS = 60.0
 
 
 @pytest.fixture
@@ -529,7 +527,7 @@ def test_a_purge_that_is_done_says_so_where_the_caches_cannot_be_written(
 
 
 def wait_until(is_so: Callable[[], bool]) -> None:
-    until = time.monotonic() + DEADLINE_SECONDS
+    until = time.monotonic() + FOLLOWED_S
     while not is_so():
         assert time.monotonic() < until
         time.sleep(0.02)

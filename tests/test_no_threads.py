@@ -28,7 +28,7 @@ from tests.asgi import MODERN, Answer, Client, app_over
 from tests.connected import run
 from tests.embedder_by_hash import opened_by_hash
 from tests.http_served import HttpClient, served_http
-from tests.served import REPOSITORY, Era, served
+from tests.served import FOLLOWED_S, REPOSITORY, Era, served
 from tests.service import client_on
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the system grants such a stack")
@@ -61,7 +61,7 @@ def test_a_write_that_no_thread_can_follow_is_acknowledged_and_the_next_is_follo
             assert client("search_nodes", query="Jon", mode="text")["entities"]
         client("create_entities", entities=[entity("Gina")])
         projections = client.service.open("default").projections
-        until = time.monotonic() + DEADLINE_SECONDS
+        until = time.monotonic() + FOLLOWED_S
         while projections.positions().get("text") != projections.head():
             assert time.monotonic() < until
             time.sleep(0.02)

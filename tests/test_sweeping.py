@@ -16,7 +16,7 @@ from server import service
 from tests.command_line import CommandLine
 from tests.embedder_by_hash import ByHash, opened_by_hash
 from tests.idle_follower import Idle
-from tests.served import DEADLINE_S
+from tests.served import FOLLOWED_S
 from tests.service import Client, client_on
 
 OWN, SHARED = "buried the gold by the mill", "runs a shop"
@@ -43,7 +43,7 @@ def two_projects(client: Client) -> None:
 def wait_for_the_sweep(client: Client) -> None:
     thread = client.service._sweeper._thread
     assert thread is not None
-    thread.join(DEADLINE_S)
+    thread.join(FOLLOWED_S)
 
 
 def embedded(data_dir: Path) -> set[str]:
