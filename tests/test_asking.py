@@ -23,6 +23,7 @@ from projections.text.snapshot import TextSnapshot
 from projections.vectors.index import Vectors
 from projections.vectors.look import Look
 from tests.embedder_by_hash import ByHash
+from tests.idle_follower import Idle
 from tests.service import Client, client_on
 
 WAITING_SECONDS_MAX = 60.0
@@ -52,6 +53,12 @@ class _Watched(ByHash):
         if self._threads.side_by_side:
             assert self._threads.looking.wait(WAITING_SECONDS_MAX)
         return super().embed(texts)
+
+
+@pytest.fixture(autouse=True)
+def idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The follower has threads of its own, and locks for which nobody in haste waits."""
+    monkeypatch.setattr("server.service.Follower", Idle)
 
 
 @pytest.fixture
