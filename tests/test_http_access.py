@@ -134,7 +134,7 @@ def test_who_listens_with_a_token_that_is_revoked_is_told_that_it_is_over(
 
 
 def test_from_the_first_token_on_nobody_comes_in_without_one(tmp_path: Path) -> None:
-    with served_http(tmp_path, MEMLOG_HTTP_SESSION_SECONDS="1") as server:
+    with served_http(tmp_path, MEMLOG_HTTP_SESSION_SECONDS="3") as server:
         anybody = HttpClient(server, "2025-11-25")
         assert anybody.request("tools/list").status == 200
         token = run_memlog("token", "new", "first", data_dir=tmp_path).stdout.strip()
@@ -177,7 +177,7 @@ def test_tokens_that_go_away_before_the_first_request_open_no_door(tmp_path: Pat
 
 def test_while_nobody_can_see_whether_there_are_tokens_nobody_is_let_in(tmp_path: Path) -> None:
     """The name that the link leads to is longer than a name may be, so looking there fails."""
-    with served_http(tmp_path, MEMLOG_HTTP_SESSION_SECONDS="1") as server:
+    with served_http(tmp_path, MEMLOG_HTTP_SESSION_SECONDS="3") as server:
         session = HttpClient(server, "2025-11-25")
         listening = server.connect()
         listening.sendall(get_stream(session))
