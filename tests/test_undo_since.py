@@ -56,6 +56,31 @@ def test_what_one_undid_already_is_not_in_the_way_of_what_others_wrote_since(
         assert [fact.content for fact in state.observations(gina.id)] == ["a dancer"]
 
 
+@pytest.mark.parametrize("by", ["phone", "boss"])
+def test_what_others_built_on_what_one_did_stays_undone_with_it(project: Project, by: str) -> None:
+    """Though who undid it was the one whose undos are taken back."""
+    since, before = project.head(), rows(project)
+    do(project, create(entity("Jon")), actor="phone")
+    do(project, add("Jon", "a dancer"), actor="desk")
+    do(project, Undo(position=project.head()), actor="phone")
+    do(project, Undo(position=since + 1), actor=by)
+    assert rows(project) == before
+    with suppress(InvalidParameter):  # nothing is left
+        assert do(project, Undo(since=since, actor="phone")) == 0
+    assert rows(project) == before
+
+
+def test_what_one_undid_of_others_comes_back_where_it_can_stand(project: Project) -> None:
+    do(project, create(entity("Jon")), actor="desk")
+    since = project.head()
+    do(project, add("Jon", "a dancer"), actor="desk")
+    there = rows(project)
+    do(project, Undo(position=project.head()), actor="phone")
+    do(project, create(entity("Gina")), actor="phone")
+    do(project, Undo(since=since, actor="phone"))
+    assert rows(project) == there
+
+
 def test_what_a_refused_undo_since_names_is_undone_in_the_same_thread_as_in_any_other(
     project: Project,
 ) -> None:
