@@ -225,9 +225,18 @@ def test_no_time_tells_what_undo_is_to_take_back_that_was_written_while_the_cloc
         monkeypatch.setattr("time.time_ns", lambda: time_us * 1_000)
         return iso(time_us)
 
-    for hours, name in ((0, "Jon"), (5, "Gina"), (1, "Mia"), (2, "Ann")):  # five was wrong
+    def write(hours: float, name: str) -> None:
         hour(hours)
         client("create_entities", entities=[{"name": name, "entityType": "person"}])
+
+    write(0, "Jon")
+    write(5, "Gina")  # five was wrong
+    since = hour(0.5)
+    hour(1)
+    with pytest.raises(Refused, match="the clock was set back"):
+        client("undo", since=since)
+    write(1, "Mia")
+    write(2, "Ann")
     since = hour(1.5)
     for hours in (3, 6):
         hour(hours)
@@ -239,8 +248,14 @@ def test_no_time_tells_what_undo_is_to_take_back_that_was_written_while_the_cloc
     since = hour(5.5)
     hour(7)
     client("undo", since=since)
-    client("undo", since=4)
+    client("undo", since="4")
     assert [each["name"] for each in client("read_graph")["entities"]] == ["Jon", "Gina", "Mia"]
+
+
+def test_since_a_time_at_which_all_was_written_there_is_nothing_to_undo(client: Client) -> None:
+    client("create_entities", entities=[JON])
+    with pytest.raises(Refused, match="There is no command after position"):
+        client("undo", since=iso(clock_us()))
 
 
 def test_undo_takes_back_all_since_a_position_or_a_time(client: Client) -> None:
