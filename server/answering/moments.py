@@ -82,7 +82,7 @@ def end_of(moment: int | str | None, project: Project, path: str) -> int | None:
     """As `position_of`, for what takes back all that came later. Raises InvalidParameter also where that cannot be told
     by the time: what is written while the clock stands before the newest entry is dated as that."""
     position = position_of(moment, project, path)
-    if position is None or isinstance(moment, int) or str(moment).isdecimal():
+    if position is None or str(moment).isdecimal():
         return position
     with project.snapshot() as (log, _):
         behind = (each for each in log.read(position) if not isinstance(each.event, Erased))

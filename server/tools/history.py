@@ -236,9 +236,8 @@ def undo(call: Call, arguments: UndoArguments) -> UndoResult:
 def _require_one_way(arguments: UndoArguments) -> None:
     """Raises InvalidParameter where it is said in two ways what is to be undone."""
     usual = {"position": None, "last": 1, "since": None}
-    first, *more = [name for name, value in usual.items() if getattr(arguments, name) != value] or [
-        ""
-    ]
+    given = [name for name, value in usual.items() if getattr(arguments, name) != value]
+    first, *more = given or [""]
     problems = [
         Problem(
             name,
