@@ -195,6 +195,19 @@ class State:
         rows = [decode_observation(row) for row in stored if row is not None]
         return [row for row in rows if canonical(row.content) == text]
 
+    def has_retired(self, entity_id: str) -> bool:
+        """Whether there are any such."""
+        return next(self._tables.scan(retired_facts_key(entity_id)), None) is not None
+
+    def retired_saying(self, entity_id: str, content: str) -> list[Observation]:
+        """Its retired observations that said just this while they were facts of it, in the order they were added."""
+        said = self.versions(saying_key(entity_id, content))
+        retired, text = retired_facts_key(entity_id), canonical(content)
+        places = sorted({version.key[-8:] for version in said})
+        stored = [self._tables.get(retired + place) for place in places]
+        rows = [decode_observation(row) for row in stored if row is not None]
+        return [row for row in rows if canonical(row.content) == text]
+
     def updated_us(self, row: Entity) -> int:
         """When the entity, or what is known of it, was last changed."""
         last = islice(self._tables.back(facts_key(row.id)), 1)

@@ -629,6 +629,22 @@ def test_a_relation_that_stands_there_twice_is_told_and_kept_once(memlog: Comman
     assert lines_of(memlog("export").stdout) == [JON, BARE, KNOWS]
 
 
+def test_facts_that_were_superseded_since_are_told_where_an_old_file_brings_them_back(
+    memlog: CommandLine,
+) -> None:
+    file = json.dumps(JON).encode()
+    memlog("import", "-", stdin=file)
+    with client_on(memlog.data_dir) as client:
+        newer = {"content": "dances", "supersedes": "was a banker"}
+        client("add_observations", observations=[{"entityName": "Jon", "contents": [newer]}])
+    ended = memlog("import", "-", stdin=file)
+    assert ended.code == 0
+    assert ended.stderr == (
+        "Warning: 'was a banker' of 'Jon' was superseded by 'dances' and stands beside it now: "
+        "delete what is outdated.\n"
+    )
+
+
 def test_names_that_an_entity_had_once_are_told_with_what_becomes_of_their_lines(
     tmp_path: Path,
 ) -> None:

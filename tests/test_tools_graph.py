@@ -343,6 +343,86 @@ def test_a_supersession_sent_again_has_nothing_to_do(client: Client) -> None:
     assert again == {"entityName": "Jon", "addedObservations": [], "observations": []}
 
 
+BROUGHT_BACK = "'was a banker' of 'Jon' was superseded by 'dances' and stands beside it now: delete what is outdated"
+
+
+def superseding(client: Client) -> None:
+    """Jon once was a banker, then a dancer, then he dances."""
+    client("create_entities", entities=[JON])
+    for old, new in (("was a banker", "is a dancer"), ("is a dancer", "dances")):
+        newer = {"content": new, "supersedes": old}
+        client("add_observations", observations=[{"entityName": "Jon", "contents": [newer]}])
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "field"),
+    [
+        (
+            "add_observations",
+            {"observations": [{"entityName": "Jon", "contents": ["was a banker", "sings"]}]},
+            "notice",
+        ),
+        ("create_entities", {"entities": [JON], "ifExists": "merge"}, "notice"),
+        (
+            "save_memory",
+            {
+                "threadId": "t",
+                "entities": [
+                    {
+                        "name": "Jon",
+                        "entityType": "Person",
+                        "observations": ["was a banker"],
+                        "relations": [{"targetEntity": "Jon", "relationType": "knows"}],
+                    }
+                ],
+            },
+            "warnings",
+        ),
+    ],
+)
+def test_who_adds_a_fact_that_was_superseded_is_told_what_is_there_in_its_place(
+    client: Client, tool: str, arguments: dict[str, Any], field: str
+) -> None:
+    superseding(client)
+    assert BROUGHT_BACK in client(tool, arguments)[field]
+    facts = client("open_nodes", names=["Jon"])["entities"][0]["observations"]
+    assert {"was a banker", "dances"} <= {*facts}
+
+
+def test_what_changed_back_or_was_deleted_or_is_of_another_is_added_without_a_word(
+    client: Client,
+) -> None:
+    superseding(client)
+    client("create_entities", entities=[GINA])
+    client(
+        "delete_observations",
+        deletions=[{"entityName": "Jon", "observations": [JON["observations"][1]]}],
+    )
+    changed_back = {"content": "is a dancer", "supersedes": "dances"}
+    items = [
+        {"entityName": "Gina", "contents": ["was a banker"]},
+        {"entityName": "Jon", "contents": [JON["observations"][1], changed_back]},
+    ]
+    assert "notice" not in client("add_observations", observations=items)
+    client(
+        "delete_observations", deletions=[{"entityName": "Jon", "observations": ["is a dancer"]}]
+    )
+    again = {"entityName": "Jon", "contents": ["was a banker"]}
+    assert "notice" not in client("add_observations", observations=[again])
+
+
+def test_what_stands_beside_its_successor_takes_its_place_again_when_it_is_told_to(
+    client: Client,
+) -> None:
+    superseding(client)
+    client("add_observations", observations=[{"entityName": "Jon", "contents": ["was a banker"]}])
+    back = {"content": "was a banker", "supersedes": "dances"}
+    answer = client("add_observations", observations=[{"entityName": "Jon", "contents": [back]}])
+    assert "notice" not in answer
+    facts = client("open_nodes", names=["Jon"])["entities"][0]["observations"]
+    assert sorted(facts) == ["likes dark mode in editors", "was a banker"]
+
+
 def test_deleting_a_fact_that_was_superseded_offers_its_newest_version(client: Client) -> None:
     client("create_entities", entities=[{**JON, "observations": ["was a banker", "was a bank"]}])
     newer = {"content": "dances", "supersedes": "was a banker"}

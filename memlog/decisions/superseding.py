@@ -5,18 +5,25 @@ A fact that was superseded is named as a living one is: by id or by exact text.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import NamedTuple
 
 from msgspec import UNSET
 
 from memlog.canonical import canonical
 from memlog.closest import Suggestions
+from memlog.codec import Entry
 from memlog.commands import CONFIDENCE, IMPORTANCE, NewObservation, SavedEntity
 from memlog.context import Context
 from memlog.decisions.facts import ID_MAX, Facts
 from memlog.errors import Conflict, ObservationNotFound, Problem, Refusal, shorten
-from memlog.events import Event, ObservationDeleted, ObservationSuperseded
+from memlog.events import (
+    Event,
+    ObservationAdded,
+    ObservationDeleted,
+    ObservationSuperseded,
+)
 from memlog.ids import is_id
 from memlog.rows import Observation, observation_index_key
 from memlog.state import State
@@ -32,7 +39,7 @@ def supersede(
     old: Observation, new: NewObservation, facts: Facts, context: Context
 ) -> Iterator[Event]:
     """`new` in the place of `old`; where the entity says the same already, it says so once."""
-    if canonical(old.content) == canonical(new.content):
+    if _same(old, new):
         return
     for twin in facts.saying(new.content):
         yield ObservationDeleted(twin.id)
@@ -49,6 +56,26 @@ def rated(
         confidence if new.confidence is UNSET else new.confidence,
         importance if new.importance is UNSET else new.importance,
     )
+
+
+def brought_back(entries: Iterable[Entry], after: State) -> list[str]:
+    """Which facts that a command added had been superseded by what is a fact still: whoever added them may not know
+    that, or it changed back."""
+    superseded = Superseded(after)
+    changed = cache(after.has_retired)  # one entity may have got thousands
+    told: dict[str, None] = {}
+    for event in (entry.event for entry in entries):
+        if not isinstance(event, ObservationAdded) or not changed(event.entity_id):
+            continue
+        for newest in superseded.followed(event.content, event.entity_id):
+            entity = after.entity(newest.entity_id)
+            if entity is not None:
+                text, name = shorten(event.content), shorten(entity.name)
+                told[
+                    f"'{text}' of '{name}' was superseded by '{shorten(newest.content)}' and stands beside it now: "
+                    "delete what is outdated"
+                ] = None
+    return list(told)
 
 
 class _Retired(NamedTuple):
@@ -89,6 +116,13 @@ class Superseded:
         suggestion = elsewhere or self._what_to_pass(wanted, named, facts)
         problem = f"Observation {shorten(wanted)!r} not found on this entity"
         return ObservationNotFound, Problem(path, problem, suggestion, shorten(wanted))
+
+    def followed(self, content: str, entity_id: str) -> Iterator[Observation]:
+        """The living facts in whose favour an entity gave up what said just this; it may say it again by now."""
+        for old in self._state.retired_saying(entity_id, content):
+            newest = self._end(old)
+            if newest.living and not _same(newest, old):
+                yield newest
 
     def _what_to_pass(self, wanted: str, named: Observation | None, facts: Facts) -> str:
         """Instead of what is no living fact of any entity; `named` is the fact that has or had this id."""
@@ -145,6 +179,10 @@ class Superseded:
         newest = self._ends.get(newest.id, newest)
         self._ends.update(dict.fromkeys(passed, newest))
         return newest
+
+
+def _same(fact: Observation, other: Observation | NewObservation) -> bool:
+    return canonical(fact.content) == canonical(other.content)
 
 
 def _instead(newest: Observation) -> str:

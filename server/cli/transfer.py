@@ -14,6 +14,7 @@ import msgspec
 from memlog.blank import is_blank
 from memlog.controls import CONTROL, safe
 from memlog.copies import chronicle, taking_in, transfer
+from memlog.decisions.superseding import brought_back
 from memlog.errors import DamagedLog, MemlogError, ProjectExists, counted
 from memlog.projects.project import Origin, Outcome
 from memlog.settings import Settings
@@ -73,7 +74,7 @@ def import_command(
     """Add what a memory.json of the reference server holds. Doing it twice adds nothing.
 
     A file with anything that cannot be kept is refused whole. What is kept otherwise than it stands there (a
-    second type for a name, a relation twice) or looks like a mistake is warned of.
+    second type for a name, a relation twice), was superseded here or looks like a mistake is warned of.
 
     At the end it says how all of it is taken back.
 
@@ -153,7 +154,10 @@ def _import_graph(
         try:
             for command, count in transfer.commands(lines):
                 execute = opened.project.execute
-                done.add(count, execute(command, service.store.context, _events, origin))
+                context = service.store.context
+                events, more = execute(command, context, _events_and_doubts, origin)
+                done.add(count, events)
+                doubts += more
                 progress.advance(task, count)
             behind = indexed(service, name, ("text", "vectors"), progress)
         except MemlogError as error:
@@ -181,8 +185,8 @@ def _import_graph(
             say(here(_way_back(done, name, alone=alone)))
 
 
-def _events(outcome: Outcome) -> int:
-    return len(outcome.entries)
+def _events_and_doubts(outcome: Outcome) -> tuple[int, list[str]]:
+    return len(outcome.entries), brought_back(outcome.entries, outcome.after)
 
 
 def _way_back(done: Done, name: str, *, alone: bool) -> str:

@@ -17,6 +17,7 @@ from memlog.commands import (
 )
 from memlog.decisions.graph import importance_kept, in_short
 from memlog.decisions.names import former_names, leads_to_itself
+from memlog.decisions.superseding import brought_back
 from memlog.errors import shorten
 from memlog.events import (
     EntityCreated,
@@ -96,6 +97,7 @@ def create_entities(call: Call, arguments: CreateEntities) -> CreateEntitiesResu
                     "entities of another type",
                     followable(call.session, "rename_entity with newType changes a type."),
                 ),
+                *said(brought_back(outcome.entries, outcome.after), "facts that were superseded"),
             ),
         )
 

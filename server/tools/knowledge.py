@@ -14,6 +14,7 @@ from memlog.canonical import canonical
 from memlog.commands import EntityName, SaveMemory
 from memlog.decisions.names import missing_entity
 from memlog.decisions.remarks import quality_score, unchanged, warnings
+from memlog.decisions.superseding import brought_back
 from memlog.decisions.touching import gone_at
 from memlog.errors import (
     MemlogError,
@@ -105,7 +106,9 @@ def save_memory(call: Call, arguments: SaveMemory) -> SaveMemoryResult:
                 relations=sum(1 for _ in outcome.events(RelationAdded)),
             ),
             warnings=said(
-                warnings(arguments, outcome.before) + unchanged(arguments, outcome.after)
+                warnings(arguments, outcome.before)
+                + unchanged(arguments, outcome.after)
+                + brought_back(outcome.entries, outcome.after)
             ),
             quality_score=quality_score(arguments),
         )

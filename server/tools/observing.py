@@ -9,6 +9,7 @@ from msgspec import UNSET, field
 from memlog.canonical import canonical
 from memlog.commands import AddObservations, DeleteObservations
 from memlog.decisions.graph import texts_of
+from memlog.decisions.superseding import brought_back
 from memlog.errors import shorten
 from memlog.events import ObservationAdded, ObservationDeleted, ObservationSuperseded
 from memlog.projects.project import Outcome
@@ -65,6 +66,7 @@ def add_observations(call: Call, arguments: AddObservations) -> AddObservationsR
             results=told,
             notice=room.notice(
                 "All were stored; open_nodes shows the newest.",
+                *said(brought_back(outcome.entries, outcome.after), "facts that were superseded"),
                 *said(
                     list(dict.fromkeys(_ratings_kept(arguments, outcome.after))),
                     "facts keep their ratings",
