@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,31 @@ def test_what_is_advised_where_a_fact_is_gone_is_not_refused_in_turn(tmp_path: P
         deleted = f"Its newest version, {bonn}, was deleted."
         assert advised(client, oslo, kiev) == f"{deleted} {nothing}"
         assert advised(client, kiev, rome) == f"{deleted} {again}"
+
+
+def test_who_stores_a_fact_again_that_was_outdated_is_told_the_way_round_that_keeps_the_newer(
+    tmp_path: Path,
+) -> None:
+    paris, lyon, rome = (
+        f"The user lives in {city} with a dog" for city in ("Paris", "Lyon", "Rome")
+    )
+    with remembering(tmp_path, []) as client:
+        ids = [
+            client("store_memory", content=each)["created"]["id"] for each in (paris, lyon, rome)
+        ]
+        for old, new in pairwise(ids):
+            client("supersede_memory", old_memory_id=old, new_memory_id=new)
+        again = client("store_memory", content=paris)
+        stored, newer = again["created"]["id"], ids[-1]
+        assert again["action_required"].startswith(f'Call supersede_memory("{newer}", "{stored}")')
+        assert again["notice"] == (
+            f"This was marked as outdated by {newer} before. If that one is true still, call instead "
+            f'supersede_memory("{stored}", "{newer}").'
+        )
+        client("supersede_memory", old_memory_id=stored, new_memory_id=newer)
+        listed = client("list_recent_memories")["memories"]
+        assert [each["content"] for each in listed] == [rome]
+        assert client("store_memory", content="The user lives in Bonn with a dog")["notice"] is None
 
 
 @pytest.mark.parametrize("others", [1, 10])

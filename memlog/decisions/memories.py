@@ -187,6 +187,18 @@ def _successors(memory: Memory, state: State) -> Iterator[Memory]:
         yield memory
 
 
+def predecessors(memory: Memory, state: State) -> Iterator[Memory]:
+    """What it superseded last, what that had superseded last, and so on; once round, as `_successors`."""
+    passed = {memory.id}
+    while memory.supersedes is not None and memory.supersedes not in passed:
+        passed.add(memory.supersedes)
+        older = state.memory(memory.supersedes)
+        if older is None:
+            return
+        memory = older
+        yield memory
+
+
 def _too_long(content: str | dict[str, Any], context: Context) -> Iterator[Refusal]:
     characters, most = len(text_of(content)), context.content_characters_max
     if characters > most:

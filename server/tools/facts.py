@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Annotated
 
 from msgspec import Meta, field
 
-from memlog.canonical import text_of
+from memlog.canonical import canonical, text_of
 from memlog.commands import StoreMemory, SupersedeMemory
-from memlog.decisions.memories import FACT
+from memlog.decisions.memories import FACT, predecessors
 from memlog.projects.project import Outcome
 from memlog.rows import Memory, type_label
 from memlog.state import State
@@ -131,11 +131,27 @@ def _store(
             similar=room.take(similar, "similar memories"),
             action_required=action,
             notice=room.notice(
-                "search_memories finds them.", notice, OVERTAKEN if overtaken else None
+                "search_memories finds them.",
+                notice,
+                OVERTAKEN if overtaken else None,
+                _outdated_before(row, [old for old, _ in near], outcome.after),
             ),
         )
 
     return call.execute(opened, arguments, answer, StoreMemoryResult)
+
+
+def _outdated_before(row: Memory, similar: Iterable[Memory], state: State) -> str | None:
+    """That one of the similar facts was once put in the place of one that said the same: whoever stores it again may
+    not know that."""
+    for newer in similar:
+        said = (canonical(text_of(older.content)) for older in predecessors(newer, state))
+        if canonical(text_of(row.content)) in said:
+            return (
+                f"This was marked as outdated by {newer.id} before. If that one is true still, call instead "
+                f'supersede_memory("{row.id}", "{newer.id}").'
+            )
+    return None
 
 
 def _newest_but(row: Memory, state: State) -> int:
