@@ -128,7 +128,7 @@ def test_two_facts_that_supersede_each_other_since_a_repair_are_told_to_be_gone(
 def test_facts_that_an_answer_does_not_hold_are_counted(tmp_path: Path) -> None:
     with client_on(tmp_path) as client:
         for number in range(6):
-            client("store_memory", content=f"tea {number} {'x' * 9_000}")
+            client("store_memory", content=f"tea {number} {'x' * 6_000}")
         listed = client("list_recent_memories", limit=5)
         assert len(listed["memories"]) == 3
         rest = "did not fit into the answer: nextCursor goes on with them."

@@ -10,8 +10,9 @@ import msgspec
 
 from memlog.errors import counted
 
-ANSWER_CHARACTERS = 32_000
-"""About 8,000 tokens at four characters each: what an answer holds unless the caller asks for more."""
+ANSWER_CHARACTERS = 22_000
+"""What an answer holds unless the caller asks for more: about 8,000 tokens. JSON with ids and times in it has 2.7 bytes
+a token, counted in answers of each kind with `o200k_base` and with the published tokenizer of Claude."""
 
 PORTION_CHARACTERS = ANSWER_CHARACTERS // 4
 """What one item has that would not fit an answer with others."""
