@@ -341,6 +341,32 @@ def test_a_key_that_the_issuer_withdrew_counts_no_more(
     assert anyio.run(issuer.granted, authority.token()) is not None
 
 
+@pytest.mark.parametrize("kid", ["one", None])
+def test_a_key_that_takes_the_place_of_another_under_the_same_name_signs_at_once(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch, kid: str | None
+) -> None:
+    """As with an authorization server that makes its key at each start."""
+    issuer = Issuer(authority.url, RESOURCE)
+    before = authority.token(kid=kid)
+    assert anyio.run(issuer.granted, before) is not None
+    monkeypatch.setattr(authority, "_key", ec.generate_private_key(ec.SECP256R1()))
+    assert anyio.run(issuer.granted, authority.token(kid=kid)) is None  # it was asked just before
+    monkeypatch.setattr(oauth, "FETCH_SECONDS", 0.0)
+    assert anyio.run(issuer.granted, authority.token(kid=kid)) is not None
+    assert anyio.run(issuer.granted, before) is None
+
+
+def test_a_forged_signature_does_not_make_the_server_ask_again(
+    server: HttpServer, authority: Authority
+) -> None:
+    assert HttpClient(server, token=authority.token()).request("tools/list").status == 200
+    asked = len(authority.asked)
+    for _ in range(5):
+        token = authority.token(key=ec.generate_private_key(ec.SECP256R1()))
+        assert HttpClient(server, token=token).request("tools/list").status == 401
+    assert len(authority.asked) == asked
+
+
 def test_the_keys_that_are_there_count_while_the_issuer_is_away(
     authority: Authority, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

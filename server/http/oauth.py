@@ -9,9 +9,9 @@ Its scopes say what it grants:
 
 Before each may stand the resource and a slash, or what clients are told to put there. A token with another scope that
 begins with `memlog:` does not count: it may have been meant to narrow. `oauth:` and the subject (`sub`) is the actor.
-Claims of another shape than theirs count for nothing. Keys are fetched when an unknown one is named, and when they
-are older than `KEYS_SECONDS`, so that one which was withdrawn counts no more; but not more often than every
-`FETCH_SECONDS`, so that nobody makes this server knock at the other by inventing names. Those that are there count
+Claims of another shape than theirs count for nothing. Keys are fetched when an unknown one is named, when one did not
+sign what names it, and when they are older than `KEYS_SECONDS`, so that one which was withdrawn counts no more; but not
+more often than every `FETCH_SECONDS`, so that nobody makes this server knock at the other by inventing tokens. Those that are there count
 until others can be had. Until the first are there nobody can tell whether a token is good, and none is called bad.
 """
 
@@ -158,8 +158,8 @@ class Issuer:
         here = frozenset[str]() if place is None or self._is_named else place.audiences
         try:
             name = jwt.get_unverified_header(token).get("kid")
-            key = await self._key(name)
-            if key is None:
+            found = await self._signed(token, name, [*self._audiences, *here])
+            if found is None:
                 logger.info(
                     "an access token was refused: its key %r is not among those of %s, which is asked again in %s s",
                     "(without a name)" if name is None else shorten(name),
@@ -167,15 +167,6 @@ class Issuer:
                     self._retry_s(),
                 )
                 return None
-            found = jwt.decode(
-                token,
-                key.key,
-                algorithms=ALGORITHMS,
-                audience=[*self._audiences, *here],
-                issuer=self.issuer,
-                leeway=LEEWAY_SECONDS,
-                options={"require": ["exp", "iss", "aud", "sub"], "verify_iat": False},
-            )
             claims = msgspec.convert(found, Claims)
         except (jwt.PyJWTError, TypeError, ValueError) as error:  # an algorithm for other keys, too
             logger.info("an access token was refused: %s", self._fault(error, token))
@@ -190,6 +181,34 @@ class Issuer:
             until = claims.exp + LEEWAY_SECONDS
             self._expiring[grant] = max(until, self._expiring.get(grant, until))
         return grant
+
+    async def _signed(
+        self, token: str, name: str | None, audiences: list[str]
+    ) -> dict[str, Any] | None:
+        """The token's claims; None where its key is not known. Raises PyJWTError and NoKeys."""
+        key = await self._key(name)
+        if key is None:
+            return None
+        try:
+            return self._decoded(token, key, audiences)
+        except jwt.InvalidSignatureError:
+            # An issuer that makes its key anew may give it the name of the one before, or none.
+            other = await self._key(name, but=key)
+            if other is None or other is key:
+                raise
+            return self._decoded(token, other, audiences)
+
+    def _decoded(self, token: str, key: jwt.PyJWK, audiences: list[str]) -> dict[str, Any]:
+        found: dict[str, Any] = jwt.decode(
+            token,
+            key.key,
+            algorithms=ALGORITHMS,
+            audience=audiences,
+            issuer=self.issuer,
+            leeway=LEEWAY_SECONDS,
+            options={"require": ["exp", "iss", "aud", "sub"], "verify_iat": False},
+        )
+        return found
 
     def _fault(self, error: Exception, token: str) -> str:
         """What is wrong with a token and what mends it, for who runs this: whoever sent it is not told."""
@@ -218,12 +237,13 @@ class Issuer:
         self._expiring = {each: until for each, until in self._expiring.items() if until > now}
         return grant in self._expiring
 
-    async def _key(self, name: str | None) -> jwt.PyJWK | None:
-        """The key of this name. Raises NoKeys where there never was any."""
+    async def _key(self, name: str | None, but: jwt.PyJWK | None = None) -> jwt.PyJWK | None:
+        """The key of this name, looked for anew where it is unknown, or that one, which is not right. Raises NoKeys
+        where there never was any."""
         # Who has a key that is known does not wait while another looks whether it still is.
-        if self._known(name) is None or (self._are_old() and not self._fetching.locked()):
+        if self._known(name) in (None, but) or (self._are_old() and not self._fetching.locked()):
             async with self._fetching:
-                if (self._known(name) is None or self._are_old()) and not self._wait_s():
+                if (self._known(name) in (None, but) or self._are_old()) and not self._wait_s():
                     self._fetched_s = time.monotonic()
                     try:
                         self._keys = await self._fetched_in_time()
