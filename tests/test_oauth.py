@@ -26,7 +26,7 @@ from server.http.access import Access
 from server.http.oauth import Claims, Issuer, NoKeys, grant_of
 from server.http.resource import Place
 from server.rights.grants import Grant
-from tests.http_served import HttpClient, HttpServer, served_http
+from tests.http_served import HttpClient, HttpServer, served_http, until_told
 from tests.served import Era
 from tests.service import Refused
 
@@ -756,6 +756,21 @@ def test_why_no_keys_can_be_had_is_told_of_each_address_with_what_mends_it(
     away = Issuer("http://127.0.0.1:9/", RESOURCE)
     require_no_keys(away, authority)
     assert "http://127.0.0.1:9/.well-known/openid-configuration: <urlopen error" in caplog.text
+
+
+def test_an_issuer_that_is_spelt_otherwise_is_told_of_before_anybody_comes(
+    tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients compare too, and bring no token of one that calls itself otherwise (RFC 8414, 3.3)."""
+    given = {"MEMLOG_OAUTH_ISSUER": f"{authority.url}/", "MEMLOG_OAUTH_RESOURCE": RESOURCE}
+    with served_http(tmp_path, **given) as server:
+        told = until_told(server, "cannot be had")["message"]
+        assert f"speaks for '{authority.url}', which MEMLOG_OAUTH_ISSUER has to be" in told
+        pages = authority.pages()
+        pages["/.well-known/openid-configuration"]["issuer"] = f"{authority.url}/"
+        monkeypatch.setattr(authority, "pages", lambda: pages)  # it began a moment later
+        token = authority.token(iss=f"{authority.url}/")
+        assert HttpClient(server, token=token).request("tools/list").status == 200
 
 
 def test_the_issuer_is_asked_in_the_name_of_memlog(authority: Authority) -> None:

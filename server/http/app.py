@@ -100,6 +100,8 @@ class App:
             async with anyio.create_task_group() as tasks:
                 await tasks.start(self._connections.running)
                 tasks.start_soon(self._start)
+                if self._access.issuer is not None:
+                    tasks.start_soon(self._access.issuer.look_first)
                 yield
                 tasks.cancel_scope.cancel()
         finally:

@@ -10,9 +10,10 @@ Its scopes say what it grants:
 Before each may stand the resource and a slash, or what clients are told to put there. A token with another scope that
 begins with `memlog:` does not count: it may have been meant to narrow. `oauth:` and the subject (`sub`) is the actor.
 Claims of another shape than theirs count for nothing. Keys are fetched when an unknown one is named, when one did not
-sign what names it, and when they are older than `KEYS_SECONDS`, so that one which was withdrawn counts no more; but not
-more often than every `FETCH_SECONDS`, so that nobody makes this server knock at the other by inventing tokens. Those that are there count
-until others can be had. Until the first are there nobody can tell whether a token is good, and none is called bad.
+sign what names it, at the start, and when they are older than `KEYS_SECONDS`, so that one which was withdrawn counts no
+more; but not more often than every `FETCH_SECONDS`, so that nobody makes this server knock at the other by inventing
+tokens. Those that are there count until others can be had. Until the first are there nobody can tell whether a token is
+good, and none is called bad.
 """
 
 from __future__ import annotations
@@ -231,6 +232,14 @@ class Issuer:
             "or MEMLOG_OAUTH_AUDIENCE to name what it puts there for this server and no other"
         )
 
+    async def look_first(self) -> None:
+        """Before there is a token: of an issuer that is not spelt as its metadata has it clients bring none, and the
+        log would not tell why."""
+        async with self._fetching:
+            await self._look()
+            if not self._keys:
+                self._fetched_s = -math.inf  # it may begin together with this server
+
     def still_holds(self, grant: Grant) -> bool:
         """Whether a token with this grant was seen that has not expired."""
         now = time.time()
@@ -244,15 +253,18 @@ class Issuer:
         if self._known(name) in (None, but) or (self._are_old() and not self._fetching.locked()):
             async with self._fetching:
                 if (self._known(name) in (None, but) or self._are_old()) and not self._wait_s():
-                    self._fetched_s = time.monotonic()
-                    try:
-                        self._keys = await self._fetched_in_time()
-                        self._had_s = time.monotonic()
-                    except (ValueError, NoThread) as error:
-                        logger.warning("the keys of %s cannot be had: %s", self.issuer, error)
+                    await self._look()
         if not self._keys:
             raise NoKeys(self.issuer, self._retry_s())
         return self._known(name)
+
+    async def _look(self) -> None:
+        self._fetched_s = time.monotonic()
+        try:
+            self._keys = await self._fetched_in_time()
+            self._had_s = time.monotonic()
+        except (ValueError, NoThread) as error:
+            logger.warning("the keys of %s cannot be had: %s", self.issuer, error)
 
     def _known(self, name: str | None) -> jwt.PyJWK | None:
         if name is None and len(self._keys) == 1:  # whoever has but one need not name it
