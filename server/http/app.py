@@ -219,16 +219,18 @@ class App:
     # -- putting it together
 
     def _sufficient(self, app: ASGIApp) -> ASGIApp:
-        """RFC 6750, 3.1: whose token grants nothing is told which scope to ask for, and not to renew it."""
+        """RFC 6750, 3.1: whose token grants nothing is told which scopes to ask for, and not to renew it. They are
+        those of the metadata: who came to read alone would be told of no tool that lacks a scope."""
         issuer = self._access.issuer
         scopes = SCOPES if issuer is None else issuer.scopes
+        asked_for = " ".join([] if self._metadata is None else self._metadata.scopes)
 
         async def look(scope: Scope, receive: Receive, send: Send) -> None:
             if not self._access.is_insufficient(scope):
                 await app(scope, receive, send)
                 return
             metadata = self._metadata_url(scope)
-            told = f'Bearer error="insufficient_scope", scope="{scopes[0]}", resource_metadata="{metadata}"'
+            told = f'Bearer error="insufficient_scope", scope="{asked_for}", resource_metadata="{metadata}"'
             answer = refused(
                 HTTPStatus.FORBIDDEN,
                 "The access token has no scope that grants anything here",
