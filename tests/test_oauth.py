@@ -268,6 +268,18 @@ def test_a_token_that_is_opaque_or_encrypted_is_told_of_in_the_log_as_that(
     assert "no signed JSON Web Token" in caplog.text and token not in caplog.text
 
 
+def test_a_token_that_comes_as_bound_to_a_key_is_told_of_in_the_log_as_that(
+    server: HttpServer, authority: Authority
+) -> None:
+    """The authorization server decides that clients prove a key, who say so in place of `Bearer` (RFC 9449, 7.1)."""
+    client = HttpClient(server)
+    token = authority.token(cnf={"jkt": "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I"})
+    client.headers |= {"Authorization": f"DPoP {token}", "DPoP": "a.b.c"}
+    assert client.request("tools/list").status == 401
+    told = until_told(server, "came as DPoP")["message"]
+    assert "only Bearer is taken" in told and token not in told
+
+
 @pytest.mark.parametrize("signed_by", ["none", "HS256"])
 def test_a_token_without_the_issuers_signature_is_refused(
     server: HttpServer, authority: Authority, signed_by: str

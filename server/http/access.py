@@ -98,6 +98,11 @@ class Access(AuthenticationBackend):
         self, conn: HTTPConnection
     ) -> tuple[AuthCredentials, AuthenticatedUser] | None:
         found: tuple[AuthCredentials, AuthenticatedUser] | None
+        if self.issuer and conn.headers.get("authorization", "")[:5].lower() == "dpop ":
+            logger.info(
+                "an access token was refused: it came as DPoP (RFC 9449), and only Bearer is taken: "
+                "have the authorization server bind no tokens for this server to keys"
+            )
         found = await BearerAuthBackend(_Shown(self, conn.scope)).authenticate(conn)
         return found
 
