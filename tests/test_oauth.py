@@ -299,6 +299,7 @@ def test_a_token_without_the_issuers_signature_is_refused(
         ("ES384", lambda: ec.generate_private_key(ec.SECP384R1())),
         ("ES512", lambda: ec.generate_private_key(ec.SECP521R1())),
         ("EdDSA", ed25519.Ed25519PrivateKey.generate),
+        ("Ed25519", ed25519.Ed25519PrivateKey.generate),  # RFC 9864
     ],
 )
 def test_a_key_of_any_kind_that_the_issuer_publishes_signs(
@@ -308,7 +309,7 @@ def test_a_key_of_any_kind_that_the_issuer_publishes_signs(
     made: Callable[[], Any],
 ) -> None:
     key, pages = made(), authority.pages()
-    kind = jwt.algorithms.get_default_algorithms()[algorithm]
+    kind = jwt.get_algorithm_by_name(algorithm)
     published = json.loads(kind.to_jwk(key.public_key()))
     pages["/keys"]["keys"] = [{**published, "kid": "one", "alg": algorithm}]
     monkeypatch.setattr(authority, "pages", lambda: pages)

@@ -24,6 +24,7 @@ import math
 import re
 import threading
 import time
+from contextlib import suppress
 from http.client import HTTPException
 from typing import Annotated, Any
 from urllib.error import HTTPError
@@ -56,7 +57,11 @@ ALGORITHMS = [
     "ES384",
     "ES512",
     "EdDSA",
+    "Ed25519",
 ]
+with suppress(ValueError):  # RFC 9864: a name for EdDSA with that curve, which PyJWT has not yet
+    jwt.register_algorithm("Ed25519", jwt.algorithms.OKPAlgorithm())
+
 FETCH_SECONDS = 30.0
 KEYS_SECONDS = 600.0
 LEEWAY_SECONDS = 30.0
@@ -323,7 +328,7 @@ class Issuer:
         if not isinstance(keys_at, str):
             raise ValueError(f"{address} names no jwks_uri")
         try:
-            found = jwt.PyJWKSet.from_dict(_fetched(keys_at))
+            found = jwt.PyJWKSet.from_dict(_known_to_jwt(_fetched(keys_at)))
         except jwt.PyJWTError as error:
             raise ValueError(f"{keys_at}: {error}") from error
         keys = {str(key.key_id or ""): key for key in found.keys if _signs(key)}
@@ -364,6 +369,19 @@ def _without(prefixes: tuple[str, ...], scope: str) -> str:
 
 def _shown(claim: object) -> str:
     return str(shorten(str(claim)))
+
+
+def _known_to_jwt(published: dict[str, Any]) -> dict[str, Any]:
+    """The same keys, of which those for Ed25519 are for EdDSA, as PyJWT calls it."""
+    keys = published.get("keys")
+    if isinstance(keys, list):
+        keys = [
+            {**each, "alg": "EdDSA"}
+            if isinstance(each, dict) and each.get("alg") == "Ed25519"
+            else each
+            for each in keys
+        ]
+    return {**published, "keys": keys}
 
 
 def _signs(key: jwt.PyJWK) -> bool:
