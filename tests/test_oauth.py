@@ -21,9 +21,10 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from memlog import __version__
 from memlog.errors import InvalidParameter
 from memlog.settings import Settings, load
-from server.http import oauth
+from server.http import keys, oauth
 from server.http.access import Access
-from server.http.oauth import Claims, Issuer, NoKeys, grant_of
+from server.http.keys import NoKeys
+from server.http.oauth import Claims, Issuer, grant_of
 from server.http.resource import Place
 from server.rights.grants import Grant
 from tests.http_served import HttpClient, HttpServer, served_http, until_told
@@ -348,8 +349,8 @@ def test_a_key_that_the_issuer_withdrew_counts_no_more(
     assert anyio.run(issuer.granted, stolen) is not None
     monkeypatch.setattr(authority, "_key", ec.generate_private_key(ec.SECP256R1()))
     assert anyio.run(issuer.granted, stolen) is not None
-    monkeypatch.setattr(oauth, "KEYS_SECONDS", 0.0)
-    monkeypatch.setattr(oauth, "FETCH_SECONDS", 0.0)
+    monkeypatch.setattr(keys, "KEYS_SECONDS", 0.0)
+    monkeypatch.setattr(keys, "FETCH_SECONDS", 0.0)
     assert anyio.run(issuer.granted, stolen) is None
     assert anyio.run(issuer.granted, authority.token()) is not None
 
@@ -364,7 +365,7 @@ def test_a_key_that_takes_the_place_of_another_under_the_same_name_signs_at_once
     assert anyio.run(issuer.granted, before) is not None
     monkeypatch.setattr(authority, "_key", ec.generate_private_key(ec.SECP256R1()))
     assert anyio.run(issuer.granted, authority.token(kid=kid)) is None  # it was asked just before
-    monkeypatch.setattr(oauth, "FETCH_SECONDS", 0.0)
+    monkeypatch.setattr(keys, "FETCH_SECONDS", 0.0)
     assert anyio.run(issuer.granted, authority.token(kid=kid)) is not None
     assert anyio.run(issuer.granted, before) is None
 
@@ -385,8 +386,8 @@ def test_the_keys_that_are_there_count_while_the_issuer_is_away(
 ) -> None:
     issuer = Issuer(authority.url, RESOURCE)
     assert anyio.run(issuer.granted, authority.token()) is not None
-    monkeypatch.setattr(oauth, "KEYS_SECONDS", 0.0)
-    monkeypatch.setattr(oauth, "FETCH_SECONDS", 0.0)
+    monkeypatch.setattr(keys, "KEYS_SECONDS", 0.0)
+    monkeypatch.setattr(keys, "FETCH_SECONDS", 0.0)
     token = authority.token()
     monkeypatch.setattr(authority, "pages", lambda: {})
     assert anyio.run(issuer.granted, token) is not None
@@ -706,7 +707,7 @@ def test_an_issuer_that_publishes_nonsense_lets_nobody_in(
 def test_an_issuer_whose_pages_are_larger_than_any_lets_nobody_in(
     authority: Authority, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(oauth, "FETCHED_BYTES_MAX", 100)
+    monkeypatch.setattr(keys, "FETCHED_BYTES_MAX", 100)
     require_no_keys(Issuer(authority.url, RESOURCE), authority)
     assert f"{authority.url}/keys holds more than 100 bytes" in caplog.text
 
@@ -823,7 +824,7 @@ def test_keys_are_taken_from_no_file_of_this_machine(
 def test_an_issuer_that_answers_byte_by_byte_is_waited_for_so_long_and_no_longer(
     authority: Authority, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(oauth, "FETCH_SECONDS_MAX", 0.2)
+    monkeypatch.setattr(keys, "FETCH_SECONDS_MAX", 0.2)
     ended = Event()
 
     def byte_by_byte(path: str) -> Iterator[bytes]:
@@ -833,7 +834,7 @@ def test_an_issuer_that_answers_byte_by_byte_is_waited_for_so_long_and_no_longer
 
     monkeypatch.setattr(authority, "sent", byte_by_byte)
     issuer = Issuer(authority.url, RESOURCE)
-    monkeypatch.setattr(oauth, "FETCH_SECONDS", 0.0)
+    monkeypatch.setattr(keys, "FETCH_SECONDS", 0.0)
     before = len(authority.asked)
     for _ in range(2):
         require_no_keys(issuer, authority)
@@ -854,7 +855,7 @@ def test_while_no_keys_were_ever_had_no_token_is_called_bad(
         for _ in range(2):
             answer = client.request("tools/list")
             assert answer.status == 503
-            assert 1 <= int(answer.headers["retry-after"]) <= oauth.FETCH_SECONDS
+            assert 1 <= int(answer.headers["retry-after"]) <= keys.FETCH_SECONDS
             assert "http://127.0.0.1:9 could not be had" in answer.json["error"]["message"]
         assert any("cannot be had" in line["message"] for line in server.log())
         assert HttpClient(server).request("tools/list").status == 401

@@ -41,11 +41,12 @@ from server.http.connections import Connections
 from server.http.direct import Direct
 from server.http.errors import InJson, refused
 from server.http.hosts import METHODS, KnownHosts, answering_pages
+from server.http.keys import NoKeys
 from server.http.limits import Limits
 from server.http.logs import Logged
 from server.http.media import negotiated
 from server.http.metrics import Metrics
-from server.http.oauth import SCOPES, NoKeys
+from server.http.oauth import SCOPES
 from server.http.pace import Pace, Threads
 from server.http.progress import progress
 from server.http.resource import names_meant
@@ -101,7 +102,7 @@ class App:
                 await tasks.start(self._connections.running)
                 tasks.start_soon(self._start)
                 if self._access.issuer is not None:
-                    tasks.start_soon(self._access.issuer.look_first)
+                    tasks.start_soon(self._access.issuer.keys.look_first)
                 yield
                 tasks.cancel_scope.cancel()
         finally:
