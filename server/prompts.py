@@ -159,7 +159,7 @@ class Prompts:
             _more("open_nodes tells", facts_left_out, "more facts"),
             opened.noticed(ranking.found.notice),
         )
-        return "\n\n".join(_recalled(asked.query, project, records, graph, notice))
+        return "\n\n".join(_recalled(asked, project, records, graph, notice))
 
     # -- saving
 
@@ -218,9 +218,10 @@ class Prompts:
 
 
 def _recalled(
-    query: str, project: str, records: list[str], graph: str, notice: str | None
+    asked: Any, project: str, records: list[str], graph: str, notice: str | None
 ) -> Iterator[str]:
-    yield f"Recall what memory (project '{project}') holds on: {query}"
+    tags = f", only records tagged {' and '.join(asked.tags)}" if asked.tags else ""
+    yield f"Recall what memory (project '{project}'{tags}) holds on: {asked.query}"
     if records:
         yield "Records and facts, the best match first:"
         yield from records

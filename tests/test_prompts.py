@@ -106,6 +106,18 @@ def test_recalling_looks_into_the_graph_unless_tags_are_given(tmp_path: Path) ->
     run(scenario)
 
 
+def test_recalling_by_tags_says_that_nothing_else_was_looked_at(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with joined(tmp_path) as server:
+            await server.note("tea is hot", tags=["drink", "hot"])
+            text = await prompt(server, "memory_recall", query="tea", tags="hot, drink")
+            assert text.startswith(
+                "Recall what memory (project 'default', only records tagged hot and drink) holds on: tea"
+            )
+
+    run(scenario)
+
+
 def test_recalling_by_a_tag_that_no_record_has_offers_the_closest(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with joined(tmp_path) as server:
