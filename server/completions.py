@@ -2,6 +2,9 @@
 
 A value is completed if it begins like what was typed, whatever the case, the accents and the Unicode form, as search
 finds it. Every answer costs a bounded number of reads: of very many names, those beyond the bound are not offered.
+
+Some clients (VS Code) take the first that is offered where a person leaves an argument empty. So the active project
+comes first, and for another argument that a prompt can do without nothing is offered until something is typed.
 """
 
 from __future__ import annotations
@@ -66,8 +69,12 @@ class Completions:
         if name not in known:
             raise unknown("Unknown argument", name, known)
         given = (params.context.arguments if params.context else None) or {}
-        matches = await read_in_thread(
-            f"completion of {name}", partial(self._matches, name, typed, given)
+        matches = (
+            Matches([])
+            if not typed and self._better_left_out(params.ref, name)
+            else await read_in_thread(
+                f"completion of {name}", partial(self._matches, name, typed, given)
+            )
         )
         values = matches.values[:VALUES_MAX]
         return CompleteResult(
@@ -91,6 +98,13 @@ class Completions:
             )
         return form.variables
 
+    def _better_left_out(self, ref: PromptReference | ResourceTemplateReference, name: str) -> bool:
+        """Whether leaving the argument empty says something else than the first that would be offered for it."""
+        if name == "project" or not isinstance(ref, PromptReference):
+            return False
+        arguments = self._prompts.prompt(ref.name).arguments or ()
+        return any(each.name == name and not each.required for each in arguments)
+
     def _matches(self, name: str, typed: str, given: Mapping[str, str]) -> Matches:
         """Nothing where there is no project to read, or nothing to offer for an argument."""
         if name == "limit":
@@ -102,7 +116,8 @@ class Completions:
             return Matches([])  # names of entities are the graph's
         try:
             if name == "project":
-                return _sorted(typed, (row.name for row in self._session.projects()))
+                found = _sorted(typed, (row.name for row in self._session.projects()))
+                return Matches(sorted(found.values, key=lambda each: each != self._session.active))
             if way is None:
                 return Matches([])
             with self._session.existing(given.get("project")).read() as state:

@@ -174,6 +174,39 @@ def test_projects_and_limits_are_completed(tmp_path: Path) -> None:
     run(scenario)
 
 
+def test_the_active_project_is_offered_first(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with joined(tmp_path) as server:
+            for name in ("attic", "shop", "shed"):
+                await server.call("create_project", name=name)
+            await server.call("switch_project", name="shop")
+            for of in (ITEM, "memory_save"):
+                assert await values(server, of, "project", "") == ["shop", "attic", "shed"]
+                assert await values(server, of, "project", "sh") == ["shop", "shed"]
+                assert await values(server, of, "project", "a") == ["attic"]
+
+    run(scenario)
+
+
+@ERAS
+def test_what_a_prompt_can_do_without_is_offered_once_something_is_typed(
+    tmp_path: Path, mode: Mode
+) -> None:
+    async def scenario() -> None:
+        async with joined(tmp_path, mode) as server:
+            await server.call("create_entities", entities=[{"name": "Jon", "entityType": "person"}])
+            await server.note("a", type="doc", tags=["topic:etl"])
+            for of in ("memory_recall", "memory_save"):
+                assert await values(server, of, "tags", "") == []
+                assert await values(server, of, "tags", "t") == ["topic:etl"]
+            assert await values(server, "memory_save", "type", "") == []
+            assert await values(server, "memory_save", "type", "d") == ["doc"]
+            assert await values(server, "memory_recall", "query", "") == ["Jon"]
+            assert await values(server, BY_TAGS, "tags", "") == ["topic:etl"]
+
+    run(scenario)
+
+
 def test_the_project_that_was_chosen_is_looked_into(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with joined(tmp_path) as server:
