@@ -11,12 +11,14 @@ from pathlib import Path
 from threading import Event, Thread
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import urlsplit
 
 import anyio
 import jwt
 import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from starlette.routing import Match
 
 from memlog import __version__
 from memlog.errors import InvalidParameter
@@ -25,7 +27,7 @@ from server.http import keys, oauth
 from server.http.access import Access
 from server.http.keys import NoKeys
 from server.http.oauth import Claims, Issuer, grant_of
-from server.http.resource import Place
+from server.http.resource import Metadata, Place
 from server.rights.grants import Grant
 from tests.http_served import HttpClient, HttpServer, served_http, until_told
 from tests.served import Era
@@ -472,6 +474,22 @@ def test_who_has_no_token_for_a_project_is_told_of_the_very_address_it_asked(
     refused = HttpClient(server, path=f"/mcp/p/{name}", token=token).request("tools/list")
     assert refused.status == 403
     assert told in refused.headers["www-authenticate"]
+
+
+@pytest.mark.parametrize("end", ["", "/"])
+def test_the_metadata_of_a_project_is_where_it_is_told_of_whatever_ends_the_address_of_all(
+    end: str,
+) -> None:
+    metadata = Metadata(f"{RESOURCE}{end}", "https://issuer.example", [])
+    asked = {"path": "/mcp/p/a", "raw_path": b"/mcp/p/a", "path_params": {"project": "a"}}
+    told = {"type": "http", "method": "GET", "path": urlsplit(str(metadata.url(asked))).path}
+    found = [
+        child
+        for route in metadata.routes()
+        for match, child in [route.matches(told)]
+        if match is Match.FULL
+    ]
+    assert [child["path_params"] for child in found] == [{"project": "a"}]
 
 
 def test_a_name_cannot_get_out_of_the_header_that_repeats_it(server: HttpServer) -> None:

@@ -72,7 +72,7 @@ class Metadata(NamedTuple):
     def routes(self) -> list[Route]:
         path = urlsplit(str(self.url({"path_params": {}}))).path
         told = cors_middleware(self._told, ["GET", "OPTIONS"])
-        named = f"{path}/p/{{project:path}}"
+        named = f"{path.removesuffix('/')}/p/{{project:path}}"
         return [Route(each, told, methods=["GET", "OPTIONS"]) for each in (path, named)]
 
     async def _told(self, request: Request) -> Response:
