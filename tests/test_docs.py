@@ -123,7 +123,7 @@ def test_json_in_a_page_is_a_call_an_answer_or_a_client_s_configuration(page: Pa
     said = [block.text for block in blocks(page)]
     for block in fenced:
         parsed = json.loads(block)
-        assert block in said or parsed.keys() <= {"mcpServers", "servers"}, block
+        assert block in said or parsed.keys() <= {"mcpServers", "servers", "inputs"}, block
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
