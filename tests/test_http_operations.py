@@ -356,6 +356,17 @@ def test_an_address_with_a_slash_too_many_is_told_so(tmp_path: Path) -> None:
             assert (said == "Leave out the slash at the end.") == advised, path
 
 
+def test_who_looks_for_an_authorization_server_here_is_told_that_the_token_is_meant(
+    server: HttpServer,
+) -> None:
+    """VS Code, mcp-remote and others do where a token is refused and no issuer named; some show what they are told."""
+    for method, path in (("POST", "/register"), ("GET", "/authorize"), ("POST", "/token")):
+        answer = server.ask(method, path, b"{}", {"Content-Type": "application/json"})
+        assert answer.status == 404
+        said = answer.json["error"]["data"]["suggestion"]
+        assert "no authorization server" in said and "Authorization: Bearer TOKEN" in said
+
+
 def test_a_project_with_a_slash_in_its_name_is_reached_by_its_path(server: HttpServer) -> None:
     HttpClient(server)("create_project", name="a/b")
     there = HttpClient(server, path="/mcp/p/a%2Fb")

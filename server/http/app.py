@@ -61,6 +61,13 @@ from server.stdio.faults import guard
 from server.threads import NoThread, in_thread
 
 WITHOUT_SLASH = "Leave out the slash at the end."
+OF_AN_ISSUER = {"/authorize", "/register", "/token"}
+"""Where a client that is refused looks for an authorization server if the refusal names none (MCP of 2025-03-26)."""
+
+NO_ISSUER = (
+    "This is no authorization server. Clients look for one here whose token is missing or was refused: "
+    "send one that counts, as `Authorization: Bearer TOKEN`."
+)
 WATCHING_MAX = 2
 """Threads for those who watch the server, who wait behind no client."""
 
@@ -354,11 +361,11 @@ class _Endpoint:
 async def _refused_by_route(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     status, path = HTTPStatus(error.status_code), request.url.path
-    slashed = status is HTTPStatus.NOT_FOUND and path.endswith("/") and path != "/"
-    answer = refused(
-        status,
-        f"{status.phrase}: {request.method[:20]} {path[:200]}",
-        WITHOUT_SLASH if slashed else None,
-    )
+    advice = None
+    if status is HTTPStatus.NOT_FOUND and path in OF_AN_ISSUER:
+        advice = NO_ISSUER
+    elif status is HTTPStatus.NOT_FOUND and path.endswith("/") and path != "/":
+        advice = WITHOUT_SLASH
+    answer = refused(status, f"{status.phrase}: {request.method[:20]} {path[:200]}", advice)
     answer.headers.update(error.headers or {})
     return answer
