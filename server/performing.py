@@ -110,7 +110,8 @@ def _succeeded(
     tool: Tool, result: Result, warning: str | None, damage: DamagedLog | None
 ) -> Answer:
     """The answer; a warning stands in `warnings` for those who read what is structured, and in a text of its own
-    for the others. That the log is damaged stands in `notice`, which every tool that reads one has."""
+    for the others, as the tool's own do where its text is a bare part. That the log is damaged stands in `notice`,
+    which every tool that reads one has."""
     # A write that found it has no notice.
     if damage is not None and "notice" in result.__struct_fields__:
         both = together(damage.message, result.notice)  # type: ignore[attr-defined]
@@ -122,8 +123,10 @@ def _succeeded(
         told["warnings"] = [*told.get("warnings", ()), warning]
         structured, more = told, (f"Warning: {warning}",)
     said = structured if tool.bare is None else tool.bare(result)
-    notice: str | None = getattr(result, "notice", None)
-    if notice is not None and tool.bare is not None:  # the bare part cannot say it
-        more = (notice, *more)
+    # What the bare part cannot say is said beside it: some clients show models the texts only.
+    if tool.bare is not None:
+        notice: str | None = getattr(result, "notice", None)
+        own = (f"Warning: {each}" for each in getattr(result, "warnings", ()))
+        more = (*filter(None, [notice]), *own, *more)
     links = () if tool.links is None else tuple(tool.links(result))
     return Answer(structured, said, more, links)

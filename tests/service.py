@@ -24,13 +24,15 @@ class Refused(Exception):
 
 
 class Client:
-    """Calls tools as `tools/call` does, and gives back `structuredContent`."""
+    """Calls tools as `tools/call` does, and gives back `structuredContent`. `texts` are the first texts of all
+    answers, `beside` the others of the last one."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
         self.session = Session(service, service.settings.project)
         self.tools = tools(service.settings.toolsets, read_only=service.settings.read_only)
         self.texts: list[str] = []
+        self.beside: list[str] = []
 
     def __call__(self, tool: str, arguments: Any = None, /, **keywords: Any) -> dict[str, Any]:
         """`client("open_nodes", names=["Jon"])`. Raises Refused for an answer with isError."""
@@ -40,6 +42,7 @@ class Client:
         call = Call(self.session, Origin(command_id=command_id))
         result = perform(self.tools[name], call, arguments).as_result()
         self.texts.append(result.content[0].text)  # type: ignore[union-attr]
+        self.beside = [each.text for each in result.content[1:] if each.type == "text"]
         answer: dict[str, Any] = result.structured_content or {}
         if result.is_error:
             raise Refused(answer["error"])

@@ -92,6 +92,18 @@ def test_relations_are_listed_once_and_loose_ends_are_warned_of(client: Client) 
     assert json.loads(client.texts[-1]) == []
 
 
+def test_who_sees_the_texts_only_is_warned_of_loose_ends_beside_the_bare_relations(
+    client: Client,
+) -> None:
+    client("create_entities", entities=[JON])
+    warnings = client("create_relations", relations=[KNOWS])["warnings"]
+    assert [edge["to"] for edge in json.loads(client.texts[-1])] == ["Gina"]
+    assert client.beside == [f"Warning: {each}" for each in warnings] != []
+    client("create_entities", entities=[GINA])
+    client("create_relations", relations=[KNOWS])
+    assert client.beside == []
+
+
 def test_relations_that_remain_at_a_name_that_is_no_entity_are_told_when_it_is_deleted(
     client: Client,
 ) -> None:
