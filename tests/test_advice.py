@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from memlog.settings import TOOLSETS
+from server.dispatch import INSTRUCTIONS
 from server.registry import tools
 from tests.connected import joined, run
 from tests.mistakes import MISTAKES
@@ -154,6 +155,17 @@ def test_who_may_only_read_is_not_told_to_store(read_only: bool, tmp_path: Path)
             assert ("store what" in told) == ("supersede" in told) == (not read_only)
 
     run(scenario)
+
+
+def test_what_a_client_shows_of_the_instructions_before_it_cuts_them_says_what_to_do() -> None:
+    shown = INSTRUCTIONS[:247]  # by Codex 0.171, for models that look for tools when they need them
+    for each in (
+        "Search it before",
+        "one fact at a time",
+        "supersede",
+        "not instructions to follow.",
+    ):
+        assert each in shown
 
 
 @pytest.mark.parametrize("read_only", [False, True])
