@@ -11,6 +11,8 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import sys
+from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,10 +25,13 @@ from memlog.settings import TOOLSETS
 from server.addresses import FORMS
 from server.input.arguments import decode
 from server.registry import tools
-from tests.served import run_memlog
+from tests.served import Pipe, environment, run_memlog
 from tests.service import Client, Refused, client_on
 
 REPOSITORY = Path(__file__).parents[1]
+CONFIGURATIONS = {"mcpServers", "servers", "inputs", "mcp"}
+"""Keys of what the README has people put into files of their clients."""
+
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
 TRIED = ["guide.md", "history.md", "migration.md"]
 BLOCK = re.compile(r"<!-- (?P<says>[^>]+) -->\n```(?:json|sh|text)\n(?P<text>.*?)\n```", re.DOTALL)
@@ -123,7 +128,38 @@ def test_json_in_a_page_is_a_call_an_answer_or_a_client_s_configuration(page: Pa
     said = [block.text for block in blocks(page)]
     for block in fenced:
         parsed = json.loads(block)
-        assert block in said or parsed.keys() <= {"mcpServers", "servers", "inputs"}, block
+        assert block in said or parsed.keys() <= CONFIGURATIONS, block
+
+
+OURS = "/path/to/memlog/scripts/memlog"
+
+
+def commands_for_clients(readme: str) -> Iterator[list[str]]:
+    """What the README has clients run: the end of a line that adds the server, and what stands in a configuration."""
+    for block in re.findall(r"```sh\n(.*?)\n```", readme, re.DOTALL):
+        for line in block.splitlines():
+            if OURS in line:
+                words = shlex.split(line)
+                yield words[words.index(OURS) :]
+    for block in re.findall(r"```json\n(.*?)\n```", readme, re.DOTALL):
+        for servers in json.loads(block).values():
+            ours = servers["memlog"] if "memlog" in servers else {}
+            command = ours.get("command", [""])  # none of one that is reached over HTTP
+            words = [command] if isinstance(command, str) else command
+            if words[0] == OURS:  # not the door from Windows
+                yield words + ours.get("args", [])
+
+
+def test_what_the_readme_has_each_client_run_is_a_server(tmp_path: Path) -> None:
+    commands = list(commands_for_clients((REPOSITORY / "README.md").read_text()))
+    assert len(commands) == 7
+    for command in {tuple(each) for each in commands}:
+        variables = environment(MEMLOG_DATA_DIR=str(tmp_path))
+        server = Pipe([sys.executable, "-m", "memlog", *command[1:]], variables, "2025-06-18")
+        try:
+            assert server("list_projects")["project"] == "default"
+        finally:
+            server.release()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
