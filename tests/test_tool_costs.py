@@ -55,6 +55,17 @@ def test_no_description_was_shortened_to_nothing(name: str) -> None:
     assert tool.description == tool.description.strip()
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("recall", ["search", "memory", "known"]), ("store_memory", ["remember", "fact"])],
+)
+def test_a_model_that_looks_for_a_tool_finds_it_by_what_it_wants_to_do(
+    name: str, words: list[str]
+) -> None:
+    told = tools(TOOLSETS)[name].description.partition("Example: ")[0].lower()
+    assert [word for word in words if word not in told] == []
+
+
 def test_whoever_reads_the_schemas_alone_learns_what_a_date_means_as_a_moment() -> None:
     asked = {
         name: listed(tool).input_schema["properties"] for name, tool in tools(TOOLSETS).items()

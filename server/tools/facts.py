@@ -89,7 +89,7 @@ class _Overtaken(Exception):
 
 @tool("facts", "Store a fact", writes=True, idempotent=False)
 def store_memory(call: Call, arguments: StoreMemory) -> StoreMemoryResult:
-    """Store one fact. Always succeeds, and returns similar memories that might be outdated by it.
+    """Store one fact to remember it. Always succeeds, and returns similar memories that might be outdated by it.
 
     ALWAYS look at action_required: it names the call that marks the outdated one.
     Example: {"content": "User moved to Austin", "source": "explicit"}

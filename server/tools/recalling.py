@@ -57,7 +57,7 @@ class RecallResult(Result, frozen=True):
 
 @tool("history", "Recall")
 def recall(call: Call, arguments: Recall) -> RecallResult:
-    """Call this first, with the question itself: the best facts, relations and memories in one short text.
+    """Call this first, with the question itself: searches all memory and tells what is known in a short text.
 
     Line n has the id `ids[n - 1]`; `days` tells when it was written. Line breaks are lost.
     Example: {"query": "What does Jon do for a living?"}
