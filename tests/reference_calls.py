@@ -237,7 +237,7 @@ DIFFERENCES = {
         ),
         "count",
         30,
-        10,
+        6,
     ),
     "an entity without observations": Difference(
         "no facts are written as none",

@@ -175,7 +175,7 @@ def test_of_many_former_names_the_last_are_told_and_the_others_counted(empty: Cl
 
 
 def test_former_names_for_which_there_is_room_are_all_told(empty: Client) -> None:
-    former = [f"name {n:03} " + "x" * 140 for n in range(34)]
+    former = [f"name {n:03} " + "x" * 140 for n in range(30)]
     empty("create_entities", entities=[entity("hub"), *(entity(name) for name in former)])
     merged = empty("merge_entities", names=former, into="hub")
     assert merged["entity"]["aliases"] == former
@@ -223,13 +223,28 @@ def test_as_many_as_fit_are_opened_at_once_without_a_word_more(client: Client) -
 def test_what_fits_an_answer_is_opened_whole_however_many_relations_are_shared(
     empty: Client,
 ) -> None:
-    many = [f"e{n:03}" for n in range(82)]
+    many = [f"e{n:03}" for n in range(74)]
     empty("create_entities", entities=[entity(name) for name in many])
     empty("create_relations", relations=[edge(*ends) for ends in pairwise(many)])
     answer = empty("open_nodes", names=many)
     assert ANSWER_CHARACTERS * 0.97 < size(answer) < ANSWER_CHARACTERS
     assert set(answer) == {"project", "entities", "relations", "notFound"}
-    assert (len(answer["entities"]), len(answer["relations"])) == (82, 81)
+    assert (len(answer["entities"]), len(answer["relations"])) == (74, 73)
+
+
+def test_a_page_is_no_longer_than_what_copilot_shows_its_models(empty: Client) -> None:
+    many = [f"e{n:03}" for n in range(150)]
+    empty("create_entities", entities=[entity(name, "stands near the window") for name in many])
+    empty("create_relations", relations=[edge(*ends) for ends in pairwise(many)])
+    for tool, arguments in {
+        "read_graph": {},
+        "search_nodes": {"query": "window"},
+        "open_nodes": {"names": many},
+        "query_nodes": {},
+        "get_history": {},
+    }.items():
+        empty(tool, arguments)
+        assert len(empty.texts[-1].encode()) <= 20_480, tool
 
 
 def test_the_versions_of_facts_come_in_pages(client: Client) -> None:

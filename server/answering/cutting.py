@@ -10,9 +10,10 @@ import msgspec
 
 from memlog.errors import counted
 
-ANSWER_CHARACTERS = 22_000
-"""What an answer holds unless the caller asks for more: about 8,000 tokens. JSON with ids and times in it has 2.7 bytes
-a token, counted in answers of each kind with `o200k_base` and with the published tokenizer of Claude."""
+ANSWER_CHARACTERS = 20_000
+"""What an answer holds unless the caller asks for more: near 8,000 tokens. JSON with ids and times in it has 2.7 bytes
+a token, counted in answers of each kind with `o200k_base` and with the published tokenizer of Claude. Copilot CLI shows
+a model an answer of at most 20,480 bytes, Qwen Code one of 25,000 characters; what is longer they put into a file."""
 
 PORTION_CHARACTERS = ANSWER_CHARACTERS // 4
 """What one item has that would not fit an answer with others."""
