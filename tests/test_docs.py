@@ -142,8 +142,10 @@ def commands_for_clients(readme: str) -> Iterator[list[str]]:
                 words = shlex.split(line)
                 yield words[words.index(OURS) :]
     for block in re.findall(r"```json\n(.*?)\n```", readme, re.DOTALL):
-        for servers in json.loads(block).values():
-            ours = servers["memlog"] if "memlog" in servers else {}
+        configuration = json.loads(block)
+        configuration.pop("inputs", None)
+        for servers in configuration.values():
+            ours = servers["memlog"]
             command = ours.get("command", [""])  # none of one that is reached over HTTP
             words = [command] if isinstance(command, str) else command
             if words[0] == OURS:  # not the door from Windows
