@@ -695,3 +695,56 @@ def test_files_that_are_left_over_wait_for_who_opens_a_commit(tmp_path: Path) ->
     assert not left.exists()
     assert found(projector, "alpha") == ["d1"]
     projector.close()
+
+
+HISTORY = [
+    batch(1, *(born(f"m{number}", "beta", 1) for number in range(20))),
+    *(batch(at, born(f"a{at}", "alpha", at), born(f"b{at}", "beta", at)) for at in range(2, 9)),
+]
+"""Each a segment, the first the largest: so many are merged."""
+
+
+def test_what_dies_first_after_a_killed_merge_is_not_kept_alive_by_the_next(tmp_path: Path) -> None:
+    """tantivy counts the first deletion of a writer as one of the commit before, and so of what its merges have."""
+    folder, last = unmerged(tmp_path), batch(9, Died("a7", 9), born("a9", "alpha", 9))
+    for projector in (TextProjector(folder), rebuilt := TextProjector(tmp_path / "rebuilt")):
+        for each in [last] if projector is not rebuilt else [*HISTORY, last]:
+            projector.apply(each)
+        projector.close()
+    merged = TextProjector(folder)
+    assert len(commit_of(folder)["segments"]) < len(HISTORY)
+    assert sorted(found(merged, "alpha")) == ["a2", "a3", "a4", "a5", "a6", "a8", "a9"]
+    assert merged.digest() == rebuilt.digest()
+    merged.close()
+
+
+def unmerged(parent: Path) -> Path:
+    """The index of HISTORY as a kill leaves it that comes before the merge. All segments but the last are put aside
+    while one more is written, so that there are none to be merged."""
+    folder, aside = parent / "unmerged", parent / "aside"
+    projector = TextProjector(folder)
+    for each in HISTORY[:-1]:
+        projector.apply(each)
+    projector.close()
+    commit = commit_of(folder)
+    shutil.copytree(folder, aside)
+    last = next(each for each in commit["segments"] if each["deletes"] is None)
+    put_commit(folder, commit | {"segments": [last]})
+    projector = TextProjector(folder)
+    projector.apply(HISTORY[-1])
+    projector.close()
+    commit["segments"].remove(last)
+    shutil.copytree(aside, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.json"))
+    newest = commit_of(folder)
+    segments = commit["segments"] + newest["segments"]
+    assert len(segments) == len(HISTORY)
+    put_commit(folder, newest | {"segments": segments})
+    return folder
+
+
+def commit_of(folder: Path) -> Any:
+    return msgspec.json.decode((folder / "meta.json").read_bytes())
+
+
+def put_commit(folder: Path, commit: Any) -> None:
+    (folder / "meta.json").write_bytes(msgspec.json.encode(commit))

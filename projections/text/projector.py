@@ -35,6 +35,7 @@ from projections.text.failing import is_broken, may_have_moved, speaking_of
 from projections.text.filling import Entering, fill
 from projections.text.left_over import remove_left_over
 from projections.text.on_disk import OnDisk
+from projections.text.rows import NOBODY
 from projections.text.schema import create, schema
 from projections.text.snapshot import TextSnapshot
 
@@ -246,6 +247,10 @@ class TextProjector:
             writer = self._writer(entries)
             try:
                 remove_left_over(self._path)
+                # tantivy gives the number of the last commit to the first deletion after it, and a merge of that
+                # commit, as a killed process leaves it undone, may take it for one that its segments have: it is of
+                # nothing.
+                writer.delete_documents_by_term("slot", NOBODY)
                 yield writer
             except BaseException:
                 _abandon(writer)

@@ -15,6 +15,9 @@ RETIRED = "#retired"
 CHECKPOINT = "#checkpoint"
 """The `slot` of the reserved document that holds the position."""
 
+NOBODY = "#nobody"
+"""The `slot` of no document."""
+
 LENGTH_PIVOT = 100
 LENGTH_MAX = 4_000
 _GRAIN_OF_TIE = 2.0**-23
