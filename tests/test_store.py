@@ -28,7 +28,7 @@ from memlog.log import Damage, Log
 from memlog.projects.catalog import Catalog
 from memlog.projects.contents import DATABASES
 from memlog.projects.meta import STATE_VERSION, VERSION_KEY
-from memlog.projects.project import Origin, Project
+from memlog.projects.project import LOG_FILE, Origin, Project
 from memlog.projects.purging import Target
 from memlog.projects.store import Store
 from memlog.repair.damage import mark
@@ -674,6 +674,24 @@ def test_a_crash_inside_a_change_of_life_is_mended_at_the_next_start(
     again.close()
 
 
+@pytest.mark.parametrize("written", [0, 100, 4096])
+def test_of_a_project_that_was_being_made_when_the_power_was_lost_nothing_is_left(
+    tmp_path: Path, written: int
+) -> None:
+    """Its file may have its length by then, and only a part of what was written into it."""
+    with closing(Store(tmp_path)) as first:
+        made = first.create("one")
+    assert "crashed" in _run_in_child(tmp_path, "crash_in(Project, 'execute'); store.create('two')")
+    (log,) = {*tmp_path.rglob(LOG_FILE)} - {tmp_path / "projects" / made.id / LOG_FILE}
+    content = log.read_bytes()
+    log.write_bytes(content[:written].ljust(len(content), b"\0"))
+    with closing(Store(tmp_path)) as again:
+        assert statuses(again) == {"one": "active"}
+        assert not log.parent.exists()
+        again.create("two")
+        assert statuses(again) == {"one": "active", "two": "active"}
+
+
 def _run_in_child(data_dir: Path, code: str) -> str:
     """Runs `code` in another process on the same directory; what it printed."""
     import subprocess
@@ -683,6 +701,7 @@ def _run_in_child(data_dir: Path, code: str) -> str:
 import os
 from pathlib import Path
 from memlog.projects.catalog import Catalog
+from memlog.projects.project import Project
 from memlog.projects.settling import Settling
 from memlog.projects.store import Store
 

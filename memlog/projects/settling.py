@@ -75,8 +75,12 @@ class Settling:
         try:
             project = self._open.get(project_id)
         except DamagedLog as error:  # nothing of it can be read
-            log.warning("project %s stays where it is: %s", project_id, error.message)
-            if self._catalog.with_id(project_id) is None:
+            if self._catalog.with_id(project_id) is not None:
+                log.warning("project %s stays where it is: %s", project_id, error.message)
+            elif self._was_being_made(project_id):
+                self._folders.throw_away(folder)
+            else:
+                log.warning("project %s stays where it is: %s", project_id, error.message)
                 status = self._folders.status(folder)
                 self._catalog.write(project_id, _nameless(project_id, status, self._clock()))
             return
@@ -118,6 +122,11 @@ class Settling:
             return None
         mark(folder / LOG_FILE, [Damage(1, "missing: the file of the log is gone")])
         return folder
+
+    def _was_being_made(self, project_id: str) -> bool:
+        """Of one that is in no list and whose log holds nothing: whether nobody was told yet that it was made. A loss
+        of power may leave the file with its length and without what was written into it."""
+        return project_id in self._catalog.pending() and not self._catalog.aside(project_id)
 
     def _has_namesake(self, row: ProjectRow) -> bool:
         """Whether another project is known by its name, and stays so: a folder was copied into this data directory. One
