@@ -23,6 +23,7 @@ from memlog.projects.project import LOG_FILE
 from memlog.projects.purging import Target
 from memlog.projects.store import Store
 from memlog.storage.disk import sync, write_whole
+from server.cli.drafts import written_whole
 from tests.vectors_by_hash import numbered, opened
 
 Identity = tuple[int, int]
@@ -109,6 +110,15 @@ def test_a_file_that_is_written_whole_is_on_the_disk_before_it_has_its_name(
     tmp_path: Path, disk: Disk
 ) -> None:
     write_whole(tmp_path / "note", b"all of it")
+    assert not disk.named_too_soon
+    assert not disk.may_lose()
+
+
+def test_a_file_that_a_command_wrote_is_there_after_a_loss_of_power(
+    tmp_path: Path, disk: Disk
+) -> None:
+    with written_whole(tmp_path / "memory.json") as file:
+        file.write(b"all of it")
     assert not disk.named_too_soon
     assert not disk.may_lose()
 

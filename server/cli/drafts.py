@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from memlog.storage.disk import led_to, sync
+from memlog.storage.disk import led_to, sync, sync_folder
 from server.cli import output
 from server.cli.stopping import terminated_in_order
 
@@ -63,6 +63,8 @@ def _in_place_of(file: Path) -> Iterator[BinaryIO]:
                 sync(opened.fileno())
             draft.chmod(target.stat().st_mode if target.exists() else _usual_mode())
             draft.replace(target)
+            with suppress(PermissionError):  # of a folder that may be written and not be read
+                sync_folder(target.parent)
         except BaseException:
             draft.unlink(missing_ok=True)
             raise
