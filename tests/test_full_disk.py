@@ -12,7 +12,7 @@ import resource
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +105,42 @@ def test_a_full_disk_refuses_writes_until_there_is_room(tmp_path: Path) -> None:
             assert server("open_nodes", names=["n0"])["notFound"] == []
             ballast.unlink()
             require_right_again(server, acknowledged, tmp_path / "disk")
+
+
+@contextmanager
+def small_btrfs(parent: Path) -> Iterator[Path | None]:
+    """None where this user may not mount one, or has no program that makes one."""
+    image, folder = parent / "btrfs.img", parent / "btrfs"
+    folder.mkdir()
+    with image.open("wb") as file:
+        file.truncate(128 * 1024 * 1024)
+    commands = [["mkfs.btrfs", "-q", f"{image}"], ["mount", "-o", "loop", f"{image}", f"{folder}"]]
+    try:
+        mounted = all(
+            subprocess.run(each, capture_output=True, check=False).returncode == 0
+            for each in commands
+        )
+    except FileNotFoundError:
+        mounted = False
+    try:
+        yield folder if mounted else None
+    finally:
+        if mounted:
+            subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_the_lock_file_asks_a_full_disk_for_no_room_where_nothing_is_written_in_place(
+    tmp_path: Path,
+) -> None:
+    """LMDB writes to it through a map, and where there is no room for that the system ends the process."""
+    with small_btrfs(tmp_path) as disk:
+        if disk is None:
+            pytest.skip("this user may not make and mount a btrfs")
+        with closing(Store(disk / "data")) as store:
+            store.create("work")
+        for lock in disk.rglob("*.mdb-lock"):
+            told = subprocess.run(["lsattr", lock], capture_output=True, text=True, check=True)
+            assert "C" in told.stdout.split()[0], told.stdout
 
 
 def fill_up(folder: Path, but_kilobytes: int = 0) -> None:

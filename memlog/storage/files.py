@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import gc
 import mmap
 import os
+import struct
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import lmdb
@@ -28,6 +31,11 @@ CLOSING_SECONDS_MAX, CLOSING_POLL_SECONDS = 5.0, 0.02
 """How long a file that this process has let go of may take to be closed."""
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+
+_FLAGS = struct.Struct("l")
+_GET_FLAGS, _SET_FLAGS = 2 << 30 | _FLAGS.size << 16 | 0x6601, 1 << 30 | _FLAGS.size << 16 | 0x6602
+_NO_COPY_ON_WRITE = 0x00800000
+"""As Linux has them in linux/fs.h."""
 
 
 def identity_of(path: Path) -> FileIdentity:
@@ -55,12 +63,21 @@ def make_room_for_lock(path: Path) -> None:
     try:
         file = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, MODE)
         try:
+            _write_in_place(file)
             os.posix_fallocate(file, 0, LOCK_BYTES)
         finally:
             os.close(file)
     except OSError as error:
         if error.errno in _NO_ROOM:
             raise OSError(error.errno, os.strerror(error.errno), str(lock)) from error
+
+
+def _write_in_place(file: int) -> None:
+    """Has btrfs write what is changed in the file, which has nothing yet, where it stands, and not elsewhere: for that
+    a full disk has no room. Older kernels want room for a map all the same; other systems know nothing of it."""
+    with suppress(OSError):
+        (flags,) = _FLAGS.unpack(fcntl.ioctl(file, _GET_FLAGS, bytes(_FLAGS.size)))
+        fcntl.ioctl(file, _SET_FLAGS, _FLAGS.pack(flags | _NO_COPY_ON_WRITE))
 
 
 def _has_first_page(lock: Path) -> bool:
