@@ -480,6 +480,19 @@ def test_a_backup_that_broke_off_before_its_first_entry_is_of_whatever_log_is_co
     assert (made.how, made.added) == ("whole", project.head())
 
 
+@pytest.mark.parametrize("written", [0, 100, 4096])
+def test_a_copy_that_a_loss_of_power_left_with_its_length_and_nothing_in_it_is_begun_anew(
+    store: Store, tmp_path: Path, written: int
+) -> None:
+    project = store.project("default")
+    Copy(tmp_path / "backup" / project.folder.name).close()
+    copy = tmp_path / "backup" / project.folder.name / LOG_FILE
+    content = copy.read_bytes()
+    copy.write_bytes(content[:written].ljust(len(content), b"\0"))
+    (made,) = back_up(store, tmp_path / "backup")
+    assert (made.how, made.added) == ("whole", project.head())
+
+
 def test_a_backup_is_made_while_servers_write_and_restored_on_the_command_line(
     tmp_path: Path,
 ) -> None:

@@ -17,10 +17,12 @@ active ones; what was deleted stays in the backup until somebody removes it ther
 
 from __future__ import annotations
 
+import mmap
 import shlex
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -213,7 +215,7 @@ def _continued(project: Project, name: str, folder: Path, progress: Progress) ->
     target = folder / project.folder.name
     with project.stored() as (source, receipts):
         head = source.position()
-        with closing(Copy(target)) as copy:
+        with closing(_begun(target)) as copy:
             position, chain = copy.head()
             if position == 0:
                 copy.begin(project.generation)
@@ -230,6 +232,25 @@ def _continued(project: Project, name: str, folder: Path, progress: Progress) ->
             sync_folder(folder)
             how: Any = "whole" if position == 0 else "continued" if head > position else "unchanged"
             return Copied(project.folder.name, name, head, head - position, how)
+
+
+def _begun(target: Path) -> Copy:
+    """The copy as far as it has come. One that a loss of power broke off may have its length, and nothing in it."""
+    try:
+        return Copy(target)
+    except StorageError as error:
+        damaged = isinstance(error.__cause__, StorageError)
+        if not damaged or _holds_rows(target / LOG_FILE):
+            raise
+    shutil.rmtree(target)
+    return Copy(target)
+
+
+def _holds_rows(file: Path) -> bool:
+    """Whether there is anything behind the two pages with which LMDB begins a file."""
+    with file.open("rb") as opened:
+        opened.seek(2 * mmap.PAGESIZE)
+        return any(any(part) for part in iter(partial(opened.read, 1024 * 1024), b""))
 
 
 def _copied_anew(project: Project, name: str, folder: Path, progress: Progress) -> Copied:
