@@ -74,7 +74,9 @@ def make_room_for_lock(path: Path) -> None:
 
 def _write_in_place(file: int) -> None:
     """Has btrfs write what is changed in the file, which has nothing yet, where it stands, and not elsewhere: for that
-    a full disk has no room. Older kernels want room for a map all the same; other systems know nothing of it."""
+    a full disk has no room. Older kernels want room for a map all the same; other file systems know nothing of it."""
+    if sys.platform != "linux":
+        return
     with suppress(OSError):
         (flags,) = _FLAGS.unpack(fcntl.ioctl(file, _GET_FLAGS, bytes(_FLAGS.size)))
         fcntl.ioctl(file, _SET_FLAGS, _FLAGS.pack(flags | _NO_COPY_ON_WRITE))
