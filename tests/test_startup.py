@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import gc
+import shutil
 import signal
 import subprocess
 import sys
@@ -108,6 +109,29 @@ def test_ctrl_c_while_a_server_starts_ends_it_as_sigterm_does(
         check=False,
     )
     assert (ended.returncode, ended.stdout, ended.stderr) == (-signal.SIGINT, "", "")
+
+
+TERMINATED_AT = PRESSED_AT.replace("SIGINT", "SIGTERM")
+AS_FIRST_PROCESS = ["unshare", "--pid", "--fork", "--mount-proc"]
+
+
+def test_what_ends_a_container_ends_a_server_that_is_just_starting_there(tmp_path: Path) -> None:
+    """The system gives the first process no action of its own: a signal without a handler is lost."""
+    if (
+        shutil.which("unshare") is None
+        or subprocess.run([*AS_FIRST_PROCESS, "true"], check=False).returncode
+    ):
+        pytest.skip("this user may not begin processes anew")
+    ended = subprocess.run(
+        [*AS_FIRST_PROCESS, sys.executable, "-c", TERMINATED_AT, "mcp.server.lowlevel", "serve"],
+        input="",
+        capture_output=True,
+        env=environment(MEMLOG_DATA_DIR=str(tmp_path)),
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (128 + signal.SIGTERM, "")
 
 
 PRESSED_BESIDE_A_THREAD = """

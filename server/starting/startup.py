@@ -7,10 +7,12 @@ modules are imported late (faiss, onnxruntime, numpy) is left to those who use t
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NoReturn
 
 SWITCH_SECONDS = 0.0005
 
@@ -28,13 +30,21 @@ def switch_quickly() -> None:
 def ended_by_interrupts() -> Iterator[None]:
     """Until it serves, and has a receiver for signals, Ctrl-C ends a server as SIGTERM does: at once, nothing lost.
 
-    As an exception it may come amid any import, out of which it comes as an error of whatever library that is.
+    As an exception it may come amid any import, out of which it comes as an error of whatever library that is. The
+    first process, as in a container, is ended by no signal that it does not handle.
     """
-    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    at_once = _end_at_once if os.getpid() == 1 else signal.SIG_DFL
+    before = {each: signal.signal(each, at_once) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+def _end_at_once(number: int, _: object) -> NoReturn:
+    """With the code by which a shell tells of the same."""
+    os._exit(128 + number)
 
 
 @contextmanager
