@@ -806,6 +806,26 @@ def test_an_issuer_that_is_spelt_otherwise_is_told_of_before_anybody_comes(
         assert HttpClient(server, token=token).request("tools/list").status == 200
 
 
+@pytest.mark.parametrize(
+    "other",
+    [{"kty": "oct", "alg": "HS256"}, {"alg": "none"}, {"alg": ["ES256"]}, "no key", None],
+)
+def test_a_published_key_that_nobody_can_make_anything_of_keeps_the_server_from_nothing(
+    tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch, other: Any
+) -> None:
+    """Keys are looked for at the start, too, and what went wrong there ended the server."""
+    pages = authority.pages()
+    (key,) = pages["/keys"]["keys"]
+    pages["/keys"]["keys"].insert(
+        0, {**key, "kid": "other", **other} if isinstance(other, dict) else other
+    )
+    monkeypatch.setattr(authority, "pages", lambda: pages)
+    given = {"MEMLOG_OAUTH_ISSUER": authority.url, "MEMLOG_OAUTH_RESOURCE": RESOURCE}
+    with served_http(tmp_path, **given) as server:
+        client = HttpClient(server, token=authority.token())
+        assert client.request("tools/list").status == 200
+
+
 def test_the_issuer_is_asked_in_the_name_of_memlog(authority: Authority) -> None:
     """Firewalls before authorization servers refuse `Python-urllib`."""
     assert anyio.run(Issuer(authority.url, RESOURCE).granted, authority.token()) is not None

@@ -161,27 +161,22 @@ class Keys:
             )
         if not isinstance(keys_at, str):
             raise ValueError(f"{address} names no jwks_uri")
-        try:
-            found = jwt.PyJWKSet.from_dict(_known_to_jwt(_fetched(keys_at)))
-        except jwt.PyJWTError as error:
-            raise ValueError(f"{keys_at}: {error}") from error
-        keys = {str(key.key_id or ""): key for key in found.keys if _signs(key)}
+        published = _fetched(keys_at).get("keys")
+        found = map(_understood, published if isinstance(published, list) else ())
+        keys = {str(key.key_id or ""): key for key in found if key is not None and _signs(key)}
         if not keys:
             raise ValueError(f"{keys_at} holds none that signs tokens")
         return keys
 
 
-def _known_to_jwt(published: dict[str, Any]) -> dict[str, Any]:
-    """The same keys, of which those for Ed25519 are for EdDSA, as PyJWT calls it."""
-    keys = published.get("keys")
-    if isinstance(keys, list):
-        keys = [
-            {**each, "alg": "EdDSA"}
-            if isinstance(each, dict) and each.get("alg") == "Ed25519"
-            else each
-            for each in keys
-        ]
-    return {**published, "keys": keys}
+def _understood(published: Any) -> jwt.PyJWK | None:
+    """The key, of which one for Ed25519 is for EdDSA, as PyJWT calls it. None of what is no key that it knows: of one
+    that lacks a part, or is nothing of the kind, it raises what it stumbles over."""
+    try:
+        known = {**published, "alg": "EdDSA"} if published.get("alg") == "Ed25519" else published
+        return jwt.PyJWK(known)
+    except Exception:
+        return None
 
 
 def _signs(key: jwt.PyJWK) -> bool:
