@@ -401,6 +401,19 @@ def test_who_adds_a_fact_that_was_superseded_is_told_what_is_there_in_its_place(
     assert {"was a banker", "dances"} <= {*facts}
 
 
+def test_what_an_entity_gave_up_before_it_was_merged_is_told_of_whoever_adds_it_to_the_other(
+    client: Client,
+) -> None:
+    superseding(client)
+    client("create_entities", entities=[GINA])
+    client("merge_entities", names=["Jon"], into="Gina")
+    for name in ("Jon", "Gina"):
+        item = {"entityName": name, "contents": ["was a banker"]}
+        answer = client("add_observations", observations=[item])
+        assert answer["notice"] == BROUGHT_BACK.replace("Jon", "Gina")
+        client("undo")
+
+
 def test_what_changed_back_or_was_deleted_or_is_of_another_is_added_without_a_word(
     client: Client,
 ) -> None:

@@ -119,7 +119,12 @@ class Superseded:
 
     def followed(self, content: str, entity_id: str) -> Iterator[Observation]:
         """The living facts in whose favour an entity gave up what said just this; it may say it again by now."""
-        for old in self._state.retired_saying(entity_id, content):
+        entity = self._state.entity(entity_id)
+        if entity is not None and entity.aliases:  # perhaps those of one that was merged into it
+            given_up = self._retired_of(entity_id).superseded.get(canonical(content), [])
+        else:
+            given_up = self._state.retired_saying(entity_id, content)
+        for old in given_up:
             newest = self._end(old)
             if newest.living and not _same(newest, old):
                 yield newest
