@@ -475,3 +475,17 @@ def test_no_page_of_a_search_is_empty_where_there_is_more(empty: Client) -> None
     assert all(page["entities"] for page in told[:-1])
     names = [each["name"] for page in told for each in page["entities"]]
     assert sorted(names) == ["big", *(f"small{n}" for n in range(7))]
+
+
+def test_what_is_told_of_facts_that_were_brought_back_takes_its_room_from_the_answer(
+    empty: Client,
+) -> None:
+    old, new = (
+        [f"{word} {number} ".ljust(300, "o") for number in range(200)] for word in ("was", "is")
+    )
+    empty("create_entities", entities=[{"name": "Jon", "entityType": "t", "observations": old}])
+    newer = [{"content": b, "supersedes": a} for a, b in zip(old, new, strict=True)]
+    empty("add_observations", observations=[{"entityName": "Jon", "contents": newer}])
+    answer = empty("add_observations", observations=[{"entityName": "Jon", "contents": old}])
+    assert "more facts that were superseded" in answer["notice"]
+    assert len(json.dumps(answer)) < ANSWER_CHARACTERS * 1.1

@@ -95,9 +95,15 @@ class Room:
                 counted(count, what) if of is None else f"{count:,} of {of:,} {what}"
             )
 
-    def say(self, texts: Sequence[str]) -> list[str]:
+    @property
+    def left(self) -> int:
+        return self._left
+
+    def say(
+        self, texts: Sequence[str], what: str = "warnings", then: str | None = None
+    ) -> list[str]:
         """`said`, in what is left."""
-        told = said(texts)
+        told = said(texts, what, then)
         self._left -= sum(map(len, told))
         return told
 

@@ -15,7 +15,7 @@ from memlog.events import ObservationAdded, ObservationDeleted, ObservationSuper
 from memlog.projects.project import Outcome
 from memlog.rows import Observation
 from memlog.state import State
-from server.answering.cutting import ANSWER_CHARACTERS, Room, each_fitting, said, within_budget
+from server.answering.cutting import ANSWER_CHARACTERS, Room, each_fitting, within_budget
 from server.answering.nearest import closest_facts, deletion
 from server.registry import Call, Result, tool
 
@@ -59,19 +59,21 @@ def add_observations(call: Call, arguments: AddObservations) -> AddObservationsR
     def answer(outcome: Outcome) -> AddObservationsResult:
         room = Room()
         results = list(_added(arguments, outcome))
-        told = room.take(each_fitting(results, _shortened_additions), "entities")
+        back = room.say(brought_back(outcome.entries, outcome.after), "facts that were superseded")
+        kept = room.say(
+            list(dict.fromkeys(_ratings_kept(arguments, outcome.after))),
+            "facts keep their ratings",
+            "To rate a fact anew, delete it and add it again.",
+        )
+        told = room.take(each_fitting(results, _shortened_additions, room.left), "entities")
         room.leave(sum(each.left_out for each in told), "facts")
         return AddObservationsResult(
             project=project,
             results=told,
             notice=room.notice(
                 "All were stored; open_nodes shows the newest.",
-                *said(brought_back(outcome.entries, outcome.after), "facts that were superseded"),
-                *said(
-                    list(dict.fromkeys(_ratings_kept(arguments, outcome.after))),
-                    "facts keep their ratings",
-                    "To rate a fact anew, delete it and add it again.",
-                ),
+                *back,
+                *kept,
             ),
         )
 
