@@ -244,6 +244,30 @@ def test_a_text_that_an_endpoint_fails_over_does_not_cost_the_others_theirs(
     assert np.array_equal(found[51], expected[100])
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        b'{"error":{"code":500,"message":"input (1810 tokens) is too large to process. increase the '
+        b'physical batch size (current batch size: 512)","type":"server_error"}}',
+        b'{"error":"the input length exceeds the context length"}',
+    ],
+)
+def test_a_text_that_an_endpoint_fails_over_for_its_length_is_not_asked_for_again_as_it_is(
+    endpoint: Endpoint, words: bytes
+) -> None:
+    """The first are the words of llama.cpp's server, at the length of a question that somebody pastes."""
+
+    def answer(texts: list[str]) -> Answer:
+        return saying(500, words) if len(texts[0]) > 2_000 else vectors(texts)
+
+    embedder = endpoint.embedder()
+    endpoint.script = [answer] * 20
+    found = embedder.embed(["word " * 1_600])
+    assert endpoint.pauses == []
+    endpoint.script = []
+    assert np.array_equal(found, embedder.embed(["word " * 400]))
+
+
 def test_an_endpoint_that_takes_one_text_at_a_time_and_says_nothing_of_the_others_is_asked_for_each(
     endpoint: Endpoint,
 ) -> None:

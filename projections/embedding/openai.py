@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import logging
 import random
+import re
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -41,6 +42,11 @@ PAUSE_SECONDS_FIRST = 0.5
 PAUSE_SECONDS_MAX = 20.0
 DOUBLINGS_MAX = 10  # far beyond the longest pause; a thousand of them are no float
 STATUS_PERHAPS_OF_INPUT = 500
+_OF_LENGTH = re.compile(
+    r"too (?:large|long|many tokens)|context (?:length|size|window)", re.IGNORECASE
+)
+"""As servers say with that status that a text is longer than their model takes; llama.cpp's, that an "input (1810
+tokens) is too large to process". Another try is refused, too."""
 STATUS_OF_TIME = frozenset({408, 504, 524})
 """As proxies tell that an answer did not come in time."""
 SOON_SHARE = 0.25
@@ -162,7 +168,8 @@ class OpenAI:
         late = several and failure.status in STATUS_OF_TIME
         if late:
             self._texts_max = len(texts) // 2
-        perhaps = failure.status == STATUS_PERHAPS_OF_INPUT and (last or several)
+        of_length = _OF_LENGTH.search(failure.words) is not None
+        perhaps = failure.status == STATUS_PERHAPS_OF_INPUT and (last or several or of_length)
         words = self._endpoint.clean(failure.words)
         if (late and not self._rest.failed) or (perhaps and self._embeds_else(texts)):
             raise InputRefused(f"{self._endpoint.shown}: {words}") from None
