@@ -645,6 +645,16 @@ def test_an_answer_that_is_no_vectors_is_an_error(
     assert "sesame" not in caught.value.message
 
 
+def test_where_an_endpoint_has_a_model_of_another_width_by_now_it_is_told_what_to_do(
+    endpoint: Endpoint,
+) -> None:
+    embedder = endpoint.embedder()
+    endpoint.script = [lambda texts: numbers(texts, [1, 2])]
+    with pytest.raises(EmbeddingError, match="of 2 dimensions, where 3 were") as raised:
+        embedder.embed(["odd"])
+    assert "start it again" in str(raised.value.suggestion)
+
+
 def test_texts_that_endpoints_refuse_are_made_to_fit(endpoint: Endpoint) -> None:
     endpoint.embedder().embed(["", " \n", "€" * 100_000, "plain"])
     empty, blank, long, plain = endpoint.asked[-1]["body"]["input"]

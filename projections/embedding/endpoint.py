@@ -209,7 +209,13 @@ class Endpoint:
         wanted = self.dimensions or len(rows[0].embedding)
         odd = next((n for row in rows if (n := len(row.embedding)) != wanted or not n), None)
         if odd is not None:
-            raise self._unusable(f"a vector of {odd} dimensions, where {wanted} were expected")
+            unusable = self._unusable(f"a vector of {odd} dimensions, where {wanted} were expected")
+            if self.dimensions and odd:
+                unusable.suggestion = (
+                    "Where the endpoint serves another model by now, stop memlog and start it again: "
+                    "then all is embedded anew in the background."
+                )
+            raise unusable
         try:
             return unit_rows(np.array([row.embedding for row in rows], np.float64), self.shown)
         except EmbeddingError as error:
