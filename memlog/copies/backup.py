@@ -17,7 +17,6 @@ active ones; what was deleted stays in the backup until somebody removes it ther
 
 from __future__ import annotations
 
-import mmap
 import shlex
 import shutil
 from collections.abc import Callable, Iterable, Iterator
@@ -54,6 +53,7 @@ from memlog.storage.filling import fill
 from memlog.storage.tables import place
 
 LOCK = "backup.lock"
+FIRST_PAGES_BYTES = 2 * 4096
 """In a backup: what marks it as one."""
 
 Progress = Callable[[str, int, int], None]
@@ -247,9 +247,10 @@ def _begun(target: Path) -> Copy:
 
 
 def _holds_rows(file: Path) -> bool:
-    """Whether there is anything behind the two pages with which LMDB begins a file."""
+    """Whether there is anything behind the two pages with which LMDB begins a file. Of larger ones, as some machines
+    make them, what is left counts as something."""
     with file.open("rb") as opened:
-        opened.seek(2 * mmap.PAGESIZE)
+        opened.seek(FIRST_PAGES_BYTES)
         return any(any(part) for part in iter(partial(opened.read, 1024 * 1024), b""))
 
 
