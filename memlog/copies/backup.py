@@ -53,8 +53,8 @@ from memlog.storage.filling import fill
 from memlog.storage.tables import place
 
 LOCK = "backup.lock"
-FIRST_PAGES_BYTES = 2 * 4096
 """In a backup: what marks it as one."""
+FIRST_PAGES_BYTES = 2 * 4096
 
 Progress = Callable[[str, int, int], None]
 """Told a project's name, how far it is, and how far it goes; and of `projects`, how many of how many are done."""
