@@ -190,22 +190,23 @@ class State:
         listed = self._tables.under(saying_key(entity_id, content))
         if not listed:
             return []
-        living, text = facts_key(entity_id), canonical(content)
-        stored = [self._tables.get(living + key[-8:]) for key, _ in listed]
-        rows = [decode_observation(row) for row in stored if row is not None]
-        return [row for row in rows if canonical(row.content) == text]
+        return self._saying(content, facts_key(entity_id), (key[-8:] for key, _ in listed))
 
     def has_retired(self, entity_id: str) -> bool:
-        """Whether there are any such."""
+        """Whether it has retired observations."""
         return next(self._tables.scan(retired_facts_key(entity_id)), None) is not None
 
     def retired_saying(self, entity_id: str, content: str) -> list[Observation]:
         """Its retired observations that said just this while they were facts of it, in the order they were added."""
         said = self.versions(saying_key(entity_id, content))
-        retired, text = retired_facts_key(entity_id), canonical(content)
         places = sorted({version.key[-8:] for version in said})
-        stored = [self._tables.get(retired + place) for place in places]
+        return self._saying(content, retired_facts_key(entity_id), places)
+
+    def _saying(self, content: str, prefix: bytes, places: Iterable[bytes]) -> list[Observation]:
+        """Those of the rows at these places under `prefix` that say just this: the key tells it by a hash."""
+        stored = [self._tables.get(prefix + each) for each in places]
         rows = [decode_observation(row) for row in stored if row is not None]
+        text = canonical(content)
         return [row for row in rows if canonical(row.content) == text]
 
     def updated_us(self, row: Entity) -> int:

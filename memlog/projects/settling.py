@@ -75,12 +75,12 @@ class Settling:
         try:
             project = self._open.get(project_id)
         except DamagedLog as error:  # nothing of it can be read
-            if self._catalog.with_id(project_id) is not None:
-                log.warning("project %s stays where it is: %s", project_id, error.message)
-            elif self._was_being_made(project_id):
+            is_listed = self._catalog.with_id(project_id) is not None
+            if not is_listed and self._was_being_made(project_id):
                 self._folders.throw_away(folder)
-            else:
-                log.warning("project %s stays where it is: %s", project_id, error.message)
+                return
+            log.warning("project %s stays where it is: %s", project_id, error.message)
+            if not is_listed:
                 status = self._folders.status(folder)
                 self._catalog.write(project_id, _nameless(project_id, status, self._clock()))
             return

@@ -48,6 +48,14 @@ TELLING_CHARACTERS_MIN = 4
 STATUS_OF_INPUT = frozenset({400, 413, 422})
 STATUS_MAY_PASS = frozenset({408, 425, 429, *range(500, 600)})
 
+_CHECK_IT = (
+    "Check that the address is an OpenAI-compatible /v1/embeddings endpoint "
+    "and that it serves one embedding model under this name."
+)
+_START_AGAIN = (
+    "Where the endpoint serves another model by now, stop memlog and start it again: "
+    "then all is embedded anew in the background."
+)
 _UNSENDABLE = re.compile(r"[\x00-\x20\x7f]")
 _NO_NUMBER = re.compile(rb"-?\b(?:NaN|Infinity)\b")
 """As Python writes it, and no JSON has it."""
@@ -209,23 +217,18 @@ class Endpoint:
         wanted = self.dimensions or len(rows[0].embedding)
         odd = next((n for row in rows if (n := len(row.embedding)) != wanted or not n), None)
         if odd is not None:
-            unusable = self._unusable(f"a vector of {odd} dimensions, where {wanted} were expected")
-            if self.dimensions and odd:
-                unusable.suggestion = (
-                    "Where the endpoint serves another model by now, stop memlog and start it again: "
-                    "then all is embedded anew in the background."
-                )
-            raise unusable
+            raise self._unusable(
+                f"a vector of {odd} dimensions, where {wanted} were expected",
+                _START_AGAIN if self.dimensions and odd else _CHECK_IT,
+            )
         try:
             return unit_rows(np.array([row.embedding for row in rows], np.float64), self.shown)
         except EmbeddingError as error:
             raise InputRefused(error.message, suggestion=error.suggestion) from None
 
-    def _unusable(self, what: str) -> EmbeddingError:
+    def _unusable(self, what: str, suggestion: str = _CHECK_IT) -> EmbeddingError:
         return EmbeddingError(
-            f"{self.shown} answered with {self.clean(what)}",
-            suggestion="Check that the address is an OpenAI-compatible /v1/embeddings endpoint "
-            "and that it serves one embedding model under this name.",
+            f"{self.shown} answered with {self.clean(what)}", suggestion=suggestion
         )
 
     def clean(self, words: str) -> str:

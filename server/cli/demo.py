@@ -65,7 +65,9 @@ def demo_command() -> None:
         console.print("[red]The answers differ after the replay.[/]")
         sys.exit(1)
     console.print("[green]After the replay the same questions have the same answers.[/]")
-    console.print("\nTo give this memory to your agent, see README.md: claude, cursor, vscode.")
+    console.print(
+        "\nTo give this memory to your agent, see README.md: Claude Code, Codex, Cursor, VS Code and others."
+    )
 
 
 def _run(talk: Callable[[Path], Awaitable[list[Any]]], folder: Path) -> list[Any]:
