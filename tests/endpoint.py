@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import http.server
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -28,6 +28,20 @@ def vectors(texts: list[str]) -> Answer:
 
 def saying(status: int, body: bytes | Iterator[bytes] = b"", **headers: str) -> Answer:
     return status, {name.replace("_", "-"): value for name, value in headers.items()}, body
+
+
+def turned(texts: list[str]) -> Answer:
+    """Of another model: as wide as `vectors`, and in no direction of theirs."""
+    return saying(200, _rows([0.5, 4.0, -len(text)] for text in texts))
+
+
+def nearly(texts: list[str]) -> Answer:
+    """Of the same model as `vectors`, in other precision."""
+    return saying(200, _rows([len(text) * 1.1, 3.9, 0.6] for text in texts))
+
+
+def _rows(vectors: Iterable[list[float]]) -> bytes:
+    return msgspec.json.encode({"data": [{"embedding": vector} for vector in vectors]})
 
 
 class Endpoint(http.server.ThreadingHTTPServer):

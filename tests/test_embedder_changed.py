@@ -28,7 +28,7 @@ from server import following, service
 from server.cli import doctor
 from tests.command_line import CommandLine
 from tests.embedder_by_hash import ByHash, opened_by_hash
-from tests.endpoint import KEY, Endpoint, endpoint_up, saying
+from tests.endpoint import KEY, Endpoint, endpoint_up, saying, turned
 from tests.idle_follower import Idle
 from tests.served import DEADLINE_S, FOLLOWED_S, REPOSITORY
 from tests.service import Client, client_on
@@ -306,6 +306,26 @@ def test_the_key_of_an_endpoint_goes_to_the_address_it_was_set_for_alone(
     with on(tmp_path, "large", **settings) as client:
         assert "with the embedder before, openai-small" in asked(client, "e042")[1]
     assert endpoint.asked[-1]["headers"]["Authorization"] == f"Bearer {KEY}"
+
+
+@pytest.mark.usefixtures("impatient")
+def test_another_model_of_the_same_width_at_the_same_endpoint_embeds_all_anew(
+    tmp_path: Path, endpoint: Endpoint
+) -> None:
+    settings = {"embedder": "openai", "embedder_url": endpoint.url}
+    remembered(tmp_path, "small", **settings)
+    first = folders(tmp_path)
+    endpoint.script = [turned] * 1_000
+    with on(tmp_path, "small", **settings) as client:
+        client.service.embeddings.get()
+        found, notice = asked(client, "e042", "hybrid")
+        assert found == "e042"
+        assert "The newest 141 events are searched by words only" in notice
+        complete(client)
+        assert asked(client, "e042")[1] == ""
+        assert len(folders(tmp_path)) == 1
+        assert folders(tmp_path) != first
+        require_as_rebuilt(client)
 
 
 def test_what_an_address_carries_besides_is_not_written_down(tmp_path: Path) -> None:

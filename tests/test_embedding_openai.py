@@ -22,7 +22,7 @@ from projections.embedding import CachedEmbedder, EmbedderSpec, VectorCache, ope
 from projections.embedding.openai import TEXT_BYTES_MAX, OpenAI
 from projections.embedding.rest import RETRY_SECONDS
 from tests.certificates import certificate_of_its_own
-from tests.endpoint import KEY, Answer, Endpoint, endpoint_up, saying, vectors
+from tests.endpoint import KEY, Answer, Endpoint, endpoint_up, nearly, saying, turned, vectors
 
 
 @pytest.fixture
@@ -81,6 +81,46 @@ def test_the_key_tells_models_addresses_and_widths_apart(endpoint: Endpoint) -> 
     assert endpoint.embedder(base_url=endpoint.url + "/other").key != here
     endpoint.script = [saying(200, wide)]
     assert endpoint.embedder().key != here
+
+
+def test_another_model_behind_the_same_address_and_name_has_another_key(
+    endpoint: Endpoint, tmp_path: Path
+) -> None:
+    first = endpoint.embedder(known_in=tmp_path).key
+    for answer, same in ((nearly, True), (turned, False), (vectors, True)):
+        endpoint.script = [answer] * 2
+        again = endpoint.embedder(known_in=tmp_path).key
+        assert (again == first) == same
+        assert endpoint.embedder(known_in=tmp_path).key == again, "it is known from then on"
+
+
+def test_where_it_cannot_be_kept_what_a_model_is_known_by_it_is_taken_for_the_same(
+    endpoint: Endpoint, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (taken := tmp_path / "embeddings").write_text("no folder")
+    key = endpoint.embedder(known_in=taken).key
+    endpoint.script = [turned]
+    assert endpoint.embedder(known_in=taken).key == key == endpoint.embedder().key
+    assert f"the model of {key} again cannot be kept" in caplog.text
+
+
+def test_an_endpoint_that_comes_back_with_another_model_is_left_alone_and_it_is_told_what_to_do(
+    endpoint: Endpoint,
+) -> None:
+    now = 0.0
+    embedder = endpoint.embedder(max_retries=0, clock_seconds=lambda: now)
+    endpoint.script = [saying(503)]
+    with pytest.raises(EmbeddingError, match="503"):
+        embedder.embed(["a"])
+    now += RETRY_SECONDS
+    for _ in range(2):
+        endpoint.script = [turned] * 2
+        with pytest.raises(EmbeddingError, match="has another model by now") as raised:
+            embedder.embed(["a"])
+        assert "start it again" in (raised.value.suggestion or "")
+    now += RETRY_SECONDS
+    endpoint.script = [nearly, vectors]
+    assert embedder.embed(["a"]).shape == (1, 3)
 
 
 @pytest.mark.parametrize("left_out", [{0}, {0, 1, 2}])
@@ -316,8 +356,8 @@ def test_an_endpoint_that_was_down_and_fails_over_a_text_is_used_for_the_others(
     with pytest.raises(EmbeddingError, match="out of order"):
         embedder.embed(["a"])
     now += RETRY_SECONDS
-    endpoint.script = [saying(500, b"no numbers")] * 2
-    endpoint.script[1:1] = [vectors]
+    failing = saying(500, b"no numbers")
+    endpoint.script = [vectors, failing, vectors, failing]
     assert embedder.embed(["a", "b"]).shape == (2, 3)
 
 
@@ -470,18 +510,18 @@ def test_an_endpoint_that_is_slow_is_given_as_many_texts_as_it_does_in_time(
     assert len(endpoint.asked[-1]["body"]["input"]) == 32, "it is quick again"
 
 
-def test_an_endpoint_without_an_answer_in_time_is_given_fewer_texts_after_its_rest(
+def test_an_endpoint_that_gave_no_answer_in_time_is_asked_for_one_text_after_its_rest(
     endpoint: Endpoint,
 ) -> None:
     now = 0.0
     embedder = endpoint.embedder(max_retries=0, clock_seconds=lambda: now)
-    endpoint.script = [saying(503), saying(504), saying(504)]
-    for _ in range(3):
+    endpoint.script = [saying(503), saying(504), vectors, saying(504)]
+    for _ in range(2):
         with pytest.raises(EmbeddingError, match="failed once: HTTP 50"):
             embedder.embed(["a"] * 32)
         now += RETRY_SECONDS
     embedder.embed(["a"] * 32)
-    assert [len(asked["body"]["input"]) for asked in endpoint.asked[1:]] == [32, 32, 16, 8, 8, 16]
+    assert [len(asked["body"]["input"]) for asked in endpoint.asked[1:]] == [32, 1, 1, 32, 16, 16]
 
 
 def test_several_texts_that_do_not_come_in_time_are_asked_for_by_themselves(

@@ -52,7 +52,7 @@ _CHECK_IT = (
     "Check that the address is an OpenAI-compatible /v1/embeddings endpoint "
     "and that it serves one embedding model under this name."
 )
-_START_AGAIN = (
+START_AGAIN = (
     "Where the endpoint serves another model by now, stop memlog and start it again: "
     "then all is embedded anew in the background."
 )
@@ -219,7 +219,7 @@ class Endpoint:
         if odd is not None:
             raise self._unusable(
                 f"a vector of {odd} dimensions, where {wanted} were expected",
-                _START_AGAIN if self.dimensions and odd else _CHECK_IT,
+                START_AGAIN if self.dimensions and odd else _CHECK_IT,
             )
         try:
             return unit_rows(np.array([row.embedding for row in rows], np.float64), self.shown)

@@ -12,6 +12,8 @@ an endpoint on a slow processor takes longer for 32 texts than anybody waits.
 A text that is refused at any length by an endpoint that takes others has no meaning there: its vector is zero.
 An endpoint that failed to the last try, or refused whatever it was asked, as with a wrong key, is left alone for a
 minute (`rest.RETRY_SECONDS`), in which every call fails at once; then one call tries once.
+One that has another model than it had has another key, as soon as it is opened anew, and is left alone where it comes
+back so from a failure: vectors of two models never meet (`likeness`).
 What one request is, and what its answer means, is left to `endpoint`.
 """
 
@@ -22,12 +24,21 @@ import random
 import re
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memlog.errors import EmbeddingError
 from memlog.patience import require_patience
 from projections.embedding.embedder import file_name
-from projections.embedding.endpoint import ANY_TEXT, Endpoint, InputRefused, Passing, Refused
+from projections.embedding.endpoint import (
+    ANY_TEXT,
+    START_AGAIN,
+    Endpoint,
+    InputRefused,
+    Passing,
+    Refused,
+)
+from projections.embedding.likeness import is_alike, key_of_like
 from projections.embedding.rest import Rest
 from projections.embedding.sockets import TIMEOUT_SECONDS
 
@@ -64,11 +75,15 @@ def open_openai(spec: EmbedderSpec) -> OpenAI:
         base_url=spec.base_url or BASE_URL_DEFAULT,
         api_key=spec.api_key,
         max_retries=spec.max_retries,
+        known_in=spec.cache_dir,
     )
 
 
 class OpenAI:
-    """The embedder behind an endpoint. One connection for each request, at most 32 texts in each."""
+    """The embedder behind an endpoint. One connection for each request, at most 32 texts in each.
+
+    Without `known_in` it is taken to have the model that it always had.
+    """
 
     def __init__(
         self,
@@ -77,6 +92,7 @@ class OpenAI:
         base_url: str,
         api_key: str | None = None,
         max_retries: int = 3,
+        known_in: Path | None = None,
         timeout_seconds: float = TIMEOUT_SECONDS,
         pause: Callable[[float], None] = time.sleep,
         clock_seconds: Callable[[], float] = time.monotonic,
@@ -88,9 +104,15 @@ class OpenAI:
         self._clock_seconds = clock_seconds
         self._texts_max = REQUEST_TEXTS_MAX
         self._rest = Rest(clock_seconds)
-        self.dimensions = self._endpoint.dimensions = self._request([ANY_TEXT]).shape[1]
+        self._of_any_text = self._request([ANY_TEXT])[0]
+        self.dimensions = self._endpoint.dimensions = len(self._of_any_text)
         origin = f"{self._endpoint.url}\n{model}\n{self.dimensions}"
-        self.key = file_name("openai", model, told_apart_by=origin)
+
+        def key_of(number: int) -> str:
+            told_apart_by = f"{origin}\n{number}" if number else origin
+            return file_name("openai", model, told_apart_by=told_apart_by)
+
+        self.key = key_of_like(known_in, key_of, self._of_any_text) if known_in else key_of(0)
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         import numpy as np
@@ -132,6 +154,19 @@ class OpenAI:
     def _request(self, texts: list[str]) -> Vectors:
         require_patience()
         self._rest.require_over()
+        if self._rest.failed:
+            self._require_its_model()
+        return self._tried(texts)
+
+    def _require_its_model(self) -> None:
+        if not is_alike(self._tried([ANY_TEXT])[0], self._of_any_text):
+            another = EmbeddingError(
+                f"{self._endpoint.shown} has another model by now", suggestion=START_AGAIN
+            )
+            self._rest.begin(another)
+            raise another
+
+    def _tried(self, texts: list[str]) -> Vectors:
         retries = 0 if self._rest.failed else self._max_retries
         tried = 0
         while True:
@@ -171,7 +206,7 @@ class OpenAI:
         of_length = _OF_LENGTH.search(failure.words) is not None
         perhaps = failure.status == STATUS_PERHAPS_OF_INPUT and (last or several or of_length)
         words = self._endpoint.clean(failure.words)
-        if (late and not self._rest.failed) or (perhaps and self._embeds_else(texts)):
+        if late or (perhaps and self._embeds_else(texts)):
             raise InputRefused(f"{self._endpoint.shown}: {words}") from None
         if last:
             how_often = f"{tried + 1} times, the last time so" if tried else "once"
