@@ -100,8 +100,22 @@ def test_who_sees_the_texts_only_is_warned_of_loose_ends_beside_the_bare_relatio
     assert [edge["to"] for edge in json.loads(client.texts[-1])] == ["Gina"]
     assert client.beside == [f"Warning: {each}" for each in warnings] != []
     client("create_entities", entities=[GINA])
-    client("create_relations", relations=[KNOWS])
+    client("create_relations", relations=[{**KNOWS, "relationType": "likes"}])
     assert client.beside == []
+
+
+def test_who_sees_the_texts_only_is_told_of_relations_that_were_there_and_of_nearest_names(
+    client: Client,
+) -> None:
+    client("create_entities", entities=[JON, GINA])
+    client("create_relations", relations=[KNOWS])
+    client("create_relations", relations=[KNOWS])
+    assert json.loads(client.texts[-1]) == []
+    assert client.beside == ["There already: 1 relation"]
+    client("create_relations", relations=[{**KNOWS, "to": "Gyna"}])
+    assert client.beside == [
+        "Warning: Entity with name Gyna not found: the relation waits for it; the nearest name is 'Gina'"
+    ]
 
 
 def test_relations_that_remain_at_a_name_that_is_no_entity_are_told_when_it_is_deleted(

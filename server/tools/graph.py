@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import field
 
@@ -18,7 +18,7 @@ from memlog.commands import (
 from memlog.decisions.graph import importance_kept, in_short
 from memlog.decisions.names import former_names, leads_to_itself
 from memlog.decisions.superseding import brought_back
-from memlog.errors import shorten
+from memlog.errors import counted, shorten
 from memlog.events import (
     EntityCreated,
     EntityDeleted,
@@ -240,25 +240,29 @@ def create_relations(call: Call, arguments: CreateRelations) -> CreateRelationsR
                 (relations if row.id in new else existing)[row.id] = view_relation(row)
         names = dict.fromkeys(n for item in arguments.relations for n in (item.source, item.target))
         missing = [name for name in names if outcome.after.entity_id_of(name) is None]
+        suggestions = closest_names(missing, outcome.after)
+        there = f"There already: {counted(len(existing), 'relation')}" if existing else None
         room = Room()
         return CreateRelationsResult(
             project=project,
             warnings=room.say(
-                [
-                    f"Entity with name {name} not found: the relation waits for it"
-                    for name in missing
-                ]
+                [_waiting(name, suggestions.get(name, ())) for name in missing]
                 + _loops(arguments.relations, outcome.after)
                 + list(warned.values())
             ),
-            suggestions=closest_names(missing, outcome.after),
+            suggestions=suggestions,
             existing=room.take(list(existing.values()), "that were there already", share=2),
             relations=room.take(list(relations.values()), "new relations"),
-            notice=room.notice("All are stored; open_nodes shows those of an entity."),
+            notice=room.notice("All are stored; open_nodes shows those of an entity.", there),
         )
 
     project, opened = call.open(arguments)
     return call.execute(opened, arguments, answer, CreateRelationsResult)
+
+
+def _waiting(name: str, nearest: Sequence[str]) -> str:
+    told = f"Entity with name {name} not found: the relation waits for it"
+    return f"{told}; the nearest name is '{shorten(nearest[0])}'" if nearest else told
 
 
 def _weighed_twice(row: Relation) -> str:
