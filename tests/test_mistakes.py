@@ -226,7 +226,9 @@ def test_a_relation_to_a_name_that_is_nearly_right_is_stored_and_offered_the_rig
 ) -> None:
     edge = {"from": "jon-doe", "to": "techcorp", "relationType": "works_for"}
     answer = world.call("create_relations", {"relations": [edge]})
-    assert answer["warnings"] == ["Entity with name jon-doe not found: the relation waits for it"]
+    assert answer["warnings"] == [
+        "Entity with name jon-doe not found: the relation waits for it; the nearest name is 'john-doe'"
+    ]
     assert answer["suggestions"] == {"jon-doe": ["john-doe"]}
 
 
