@@ -571,10 +571,12 @@ def test_a_file_that_is_one_value_is_refused_by_one_place(memlog: CommandLine, s
 
 
 TEXT = json.dumps(JON).encode()
+DATABASE = b"SQLite format 3\0\x10\0\x01\x01\0\x40\x20\x20" + TEXT
 OTHERWISE_WRITTEN = {
     "it is packed by gzip\nhint: Unpack it first.": gzip.compress(TEXT),
     "it is packed by bzip2\nhint: Unpack it first.": bz2.compress(TEXT),
     "it is packed by xz\nhint: Unpack it first.": lzma.compress(TEXT),
+    "it is a SQLite database\nhint: Write what it holds as JSON: docs/migration.md": DATABASE,
     "line 1: it is not UTF-8: no character is written with byte 0xe9 there\nhint: Save the file": (
         '{"type":"entity","name":"é"'.encode("latin-1")
     ),
@@ -596,7 +598,7 @@ def test_a_file_in_wide_characters_is_told_as_such_also_without_a_mark(
 
 
 @pytest.mark.parametrize("says", OTHERWISE_WRITTEN)
-def test_a_file_that_is_packed_or_of_another_encoding_is_told_as_what_it_is(
+def test_a_file_that_is_packed_of_another_encoding_or_a_database_is_told_as_what_it_is(
     memlog: CommandLine, says: str
 ) -> None:
     refused = memlog("import", "-", stdin=OTHERWISE_WRITTEN[says])

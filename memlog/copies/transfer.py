@@ -49,6 +49,8 @@ PACKED = {
     b"\x28\xb5\x2f\xfd": "zstd",
 }
 """How a packed file begins, and what unpacks it."""
+DATABASE = b"SQLite format 3\0"
+"""How one begins in which other servers keep their memory."""
 WIDE = {
     "UTF-32": re.compile(rb"\xff\xfe\0\0|\0\0\xfe\xff|[^\0]\0\0\0|\0\0\0[^\0]"),
     "UTF-16": re.compile(rb"\xff\xfe|\xfe\xff|[^\0]\0[^\0]|\0[^\0]\0"),
@@ -322,10 +324,13 @@ def _repeated(keys: list[str]) -> list[str]:
 
 
 def _require_text(data: bytes) -> None:
-    """Raises InvalidParameter for a file that holds a text, but packed or in another encoding."""
+    """Raises InvalidParameter for a file whose text is packed, in another encoding or in a database."""
     for begin, name in PACKED.items():
         if data.startswith(begin):
             raise invalid_at("the file", f"it is packed by {name}", "Unpack it first.")
+    if data.startswith(DATABASE):
+        mend = "Write what it holds as JSON: docs/migration.md has an example."
+        raise invalid_at("the file", "it is a SQLite database", mend)
     for name, begins in WIDE.items():
         if begins.match(data):
             raise invalid_at("the file", f"it is {name}", "Save it as UTF-8.")
