@@ -457,6 +457,10 @@ def test_what_is_left_out_of_a_whole_object_is_left_out_of_its_lists(memlog: Com
             '{"type":"relation","from":"x","to":"y","relation_type":"t"}',
             "Did you mean 'relationType'?",
         ),
+        (
+            '{"type":"relation","source":"x","target":"y","relationType":"t"}',
+            "There is no 'from' and no 'to' in it: does it stand there under another key? Mend",
+        ),
         ('{"type":"entity","from":"x","type":"relation"}', "Mend the line or remove it."),
         (
             '{"type":"entity","name":"x","entityType":"t"}{"type":"entity","name":"y"}',

@@ -262,6 +262,11 @@ def _mend(error: Exception, text: bytes, without: Collection[str]) -> str:
     near = get_close_matches(strays[0], set(known).difference(values), n=1, cutoff=MISSPELT)
     if near:
         return f"Did you mean '{near[0]}'? {mend}"
+    required = {field.encode_name for field in msgspec.structs.fields(kind) if field.required}
+    lacking = [key for key in known if key in required.difference(values)]
+    if lacking:  # left out, what is needed would still not be there
+        lacks = " and no ".join(map(repr, lacking))
+        return f"There is no {lacks} in it: does it stand there under another key? {mend}"
     options = " ".join(f"--without {shlex.quote(shorten(key))}" for key in strays[:STRAY_KEYS_TOLD])
     return f"There is no place for what it says: take it out there, or everywhere by {options}."
 
