@@ -635,6 +635,17 @@ def test_a_relation_that_stands_there_twice_is_told_and_kept_once(memlog: Comman
     assert lines_of(memlog("export").stdout) == [JON, BARE, KNOWS]
 
 
+def test_facts_that_stand_there_twice_are_counted_in_one_warning(memlog: CommandLine) -> None:
+    twice = {**JON, "observations": ["caf\u00e9", "cafe\u0301", "hums"]}
+    thrice = {**BARE, "observations": ["x", "y", "x", "x"]}
+    lines = "\n".join(json.dumps(line) for line in (KNOWS, twice, thrice)).encode()
+    ended = memlog("import", "-", stdin=lines)
+    told = "line 2: a fact stands there twice, and is kept once: 3 facts of the file in all.\n"
+    assert (ended.code, ended.stderr) == (0, f"Warning: {told}")
+    kept = [line["observations"] for line in lines_of(memlog("export").stdout)[:2]]
+    assert kept == [["caf\u00e9", "hums"], ["x", "y"]]
+
+
 def test_facts_that_were_superseded_since_are_told_where_an_old_file_brings_them_back(
     memlog: CommandLine,
 ) -> None:

@@ -37,7 +37,7 @@ from memlog.commands import (
 )
 from memlog.controls import CONTROL, control_character
 from memlog.decisions.names import leads_to_itself
-from memlog.errors import InvalidParameter, Problem, invalid_at, refuse, shorten
+from memlog.errors import InvalidParameter, Problem, counted, invalid_at, refuse, shorten
 from memlog.state import State
 
 ITEMS_PER_COMMAND = 200
@@ -142,6 +142,7 @@ def doubts(lines: Sequence[Placed], state: State) -> Iterator[str]:
     yield from _other_types(lines, state)
     yield from _former_names(lines, state)
     yield from _other_forms(lines, state)
+    yield from _facts_twice(lines)
     first: dict[tuple[str, ...], str] = {}
     for place, line in lines:
         if isinstance(line, RelationLine):
@@ -207,6 +208,19 @@ def _other_forms(lines: Sequence[Placed], state: State) -> Iterator[str]:
                     f"{place}: {shorten(ascii(name))} is {shorten(ascii(kept))} of {where} in another Unicode form: "
                     "they are one name"
                 )
+
+
+def _facts_twice(lines: Sequence[Placed]) -> Iterator[str]:
+    """In one: other servers keep a fact as often as it was told, and who counts them afterwards finds fewer here."""
+    doubles = {
+        place: twice
+        for place, line in lines
+        if isinstance(line, EntityLine)
+        and (twice := len(line.observations) - len(set(map(canonical, line.observations))))
+    }
+    if doubles:
+        total = counted(sum(doubles.values()), "facts")
+        yield f"{next(iter(doubles))}: a fact stands there twice, and is kept once: {total} of the file in all"
 
 
 def _names(line: Line) -> tuple[str, ...]:
