@@ -75,7 +75,12 @@ def _with_folder(_: click.Context, option: click.Parameter, path: Path | None) -
     callback=_with_folder,
     help="A folder that keeps vectors for the next run, which then embeds little.",
 )
-@click.option("--peer", metavar="COMMAND", help="A memory server to stand beside, for `peers`.")
+@click.option(
+    "--peer",
+    metavar="COMMAND",
+    help="A memory server with the same nine tools to stand beside, for `peers`. It is filled with what is made up: "
+    "have it keep that apart from your memory.",
+)
 @click.option(
     "--dir",
     "parent",

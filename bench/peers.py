@@ -1,13 +1,15 @@
 """memlog side by side with another memory server over stdio, through the nine tools that both have.
 
-The peer is the reference server, or the one that `--peer` names; it is told by `MEMORY_FILE_PATH` where to
-keep its file. Both hold the same entities and relations; every ratio is memlog's time over the peer's, so below
-1 memlog is faster. What they do is not the same: memlog's writes are on the disk when it answers, the
-reference's are not; memlog's `read_graph` is a page, the reference's is everything.
+The peer is the reference server, or the one that `--peer` names; it is told by `MEMORY_FILE_PATH` where to keep
+its file. Where it has something in it all the same, it is left alone: that may be somebody's memory. Both hold the same
+entities and relations; every ratio is memlog's time over the peer's, so below 1 memlog is faster. What they do is not
+the same: memlog's writes are on the disk when it answers, the reference's are not; memlog's `read_graph` is a page, the
+reference's is everything.
 """
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -21,6 +23,7 @@ from bench.rows import Row, Section, Skipped, floor, row
 from bench.timing import Step, beside
 from bench.wire import SERVE, Server, result_of
 from bench.world import World, batches
+from memlog.errors import counted
 
 Calls = Callable[[int], tuple[str, dict[str, Any]]]
 """The call of a tool for each number of a sample."""
@@ -41,10 +44,23 @@ def run(world: World) -> Iterator[Section]:
         _fill(servers.enter_context(memlog), entities)
         try:
             peer = Server(command, MEMORY_FILE_PATH=str(world.folder / "peer.jsonl"))
-            _fill(servers.enter_context(peer), entities)
-        except (OSError, ValueError) as problem:
+            servers.enter_context(peer)
+            if held := _entities(peer):
+                raise click.UsageError(
+                    f"{name} remembers {counted(held, 'entities')} already. What is measured would be mixed with "
+                    "them: have it keep its memory elsewhere."
+                )
+            _fill(peer, entities)
+        except (OSError, ValueError, LookupError) as problem:
             raise click.UsageError(f"{name} is no memory server over stdio: {problem}") from problem
         yield Section(f"{title}: {name}", list(_rows(world, entities, memlog, peer)))
+
+
+def _entities(server: Server) -> int:
+    """How many it holds. Raises ValueError where it does not say."""
+    read = result_of(server.ask(server.call("read_graph", {})))
+    graph = read.get("structuredContent") or json.loads(read["content"][0]["text"])
+    return len(graph["entities"])
 
 
 def _fill(server: Server, entities: Sequence[corpus.Entity]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shlex
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
@@ -29,7 +30,7 @@ from bench.replay import goals_of
 from bench.rows import Row, Section, Skipped, at_most_ms, floor, percentile_ns, row
 from bench.scale import PLOTTED
 from bench.timing import Step, beside
-from bench.wire import Server, environment
+from bench.wire import SERVE, Server, environment, result_of
 from bench.world import TINY, World
 from memlog.copies import transfer
 from memlog.settings import VARIABLES
@@ -208,6 +209,22 @@ def test_a_peer_that_is_no_memory_server_is_named(
     ran = CliRunner().invoke(main, ["--tiny", "--only", "peers", "--peer", peer])
     assert ran.exit_code == 2
     assert f"Error: {peer} is no memory server over stdio: " in ran.output
+
+
+def test_a_peer_that_remembers_something_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    peer = [*SERVE, "--data-dir", str(tmp_path), "--embedder", "none"]
+    known = {"name": "Jon", "entityType": "person", "observations": ["dances"]}
+    with Server(peer) as server:
+        result_of(server.ask(server.call("create_entities", {"entities": [known]})))
+    ran = CliRunner().invoke(main, ["--tiny", "--only", "peers", "--peer", shlex.join(peer)])
+    assert ran.exit_code == 2
+    assert "remembers 1 entity already" in ran.output
+    with Server(peer) as server:
+        graph = result_of(server.ask(server.call("read_graph", {})))["structuredContent"]
+    assert [each["name"] for each in graph["entities"]] == ["Jon"]
 
 
 def test_a_server_that_is_measured_has_no_settings_of_the_callers_shell(
