@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
+
+import pytest
 
 from tests.served import environment, run_memlog, served
 
@@ -121,6 +124,28 @@ def test_the_script_of_the_page_brings_texts_out_of_a_database_once(tmp_path: Pa
             ("note", []),
             ("decision", ["api-key", "tag:x"]),
         ]
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
+def test_the_filter_of_the_page_takes_the_texts_of_observations_and_leaves_out_empty_ones(
+    tmp_path: Path,
+) -> None:
+    told = [
+        {"id": "obs_1", "content": "Likes\ndancing", "version": 2},
+        {"id": "obs_0", "content": "hates it", "version": 1, "superseded_by": "obs_1"},
+        {"content": " "},
+        "",
+        "hums",
+    ]
+    program, file = tmp_path / "texts.jq", tmp_path / "memory.jsonl"
+    program.write_text(shown("jq"))
+    file.write_text(as_lines([JON | {"observations": told}, BARE, OWNS]))
+    assert run_memlog("import", file, data_dir=tmp_path / "data").returncode == 1
+    ran = subprocess.run(["jq", "-c", "-f", program, file], capture_output=True, check=True)
+    file.write_bytes(ran.stdout)
+    assert run_memlog("import", file, data_dir=tmp_path / "data").returncode == 0
+    kept = JON | {"observations": ["Likes\ndancing", "hums"]}
+    assert exported(tmp_path / "data") == [kept, BARE, OWNS]
 
 
 def test_the_mark_before_the_lines_of_another_server_is_left_out_as_the_page_says(
