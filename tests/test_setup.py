@@ -140,6 +140,28 @@ def test_packages_go_into_the_environment_wherever_pip_is_told_to_put_them(check
     assert (checkout / ".venv" / "where").read_text() == "user=0 target= prefix= root=\n"
 
 
+def test_after_an_upgrade_of_the_systems_python_it_is_set_up_anew(
+    checkout: Path, tmp_path: Path
+) -> None:
+    """`.venv/bin/python` leads to `/usr/bin/python3`, and that to `python3.11` today, to `python3.13` tomorrow."""
+    venv = checkout / ".venv"
+    for version in ("python3.11", "python3.13"):
+        shutil.copyfile(tmp_path / "python", tmp_path / version)
+        (tmp_path / version).chmod(0o755)
+    (venv / "bin" / "python").unlink()
+    (venv / "bin" / "python").symlink_to(tmp_path / "python3")
+    (tmp_path / "python3").symlink_to("python3.11")
+    (venv / "lib" / "python3").rename(venv / "lib" / "python3.11")
+    assert set_up(checkout).stderr == ""
+
+    (tmp_path / "python3").unlink()
+    (tmp_path / "python3").symlink_to("python3.13")
+    assert "ERROR: no network\n" in set_up(checkout).stderr
+    (tmp_path / "network").touch()
+    assert set_up(checkout).returncode == 0
+    assert not (venv / "lib" / "python3.11").exists()
+
+
 def test_packages_that_a_file_of_pips_sent_elsewhere_are_told_and_nothing_counts_as_set_up(
     checkout: Path,
 ) -> None:
