@@ -15,6 +15,7 @@ from tests.bound import NOBODY
 ROOT = Path(__file__).parent.parent
 SECONDS_MAX = 60
 PYTHON = """#!/bin/sh
+[ "$1" = -I ] || [ -z "$STRAY" ] || { echo "ImportError: a stray module" >&2; exit 1; }
 case "$*" in
 *"-m venv --clear"*)
     for venv; do :; done
@@ -23,7 +24,7 @@ case "$*" in
     cp "$0" "$venv/bin/python" ;;
 *"-m pip install"*)
     [ -e "$NETWORK" ] || { echo "ERROR: no network" >&2; exit 1; }
-    echo "user=$PIP_USER target=$PIP_TARGET prefix=$PIP_PREFIX root=$PIP_ROOT" > "${0%/bin/python}/where" ;;
+    echo "user=$PIP_USER target=$PIP_TARGET prefix=$PIP_PREFIX root=$PIP_ROOT python=$PIP_PYTHON" > "${0%/bin/python}/where" ;;
 *"-m memlog"* | *"-m bench"*)
     pwd ;;
 *"import msgspec"*)
@@ -135,9 +136,17 @@ def test_where_folders_are_looked_for_otherwise_does_not_matter(
 def test_packages_go_into_the_environment_wherever_pip_is_told_to_put_them(checkout: Path) -> None:
     (checkout.parent / "network").touch()
     change(checkout)
-    elsewhere = {"PIP_TARGET": "/x", "PIP_PREFIX": "/x", "PIP_ROOT": "/x"}
+    elsewhere = dict.fromkeys(("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_PYTHON"), "/x")
     assert set_up(checkout, PIP_USER="1", **elsewhere).returncode == 0
-    assert (checkout / ".venv" / "where").read_text() == "user=0 target= prefix= root=\n"
+    assert (checkout / ".venv" / "where").read_text() == "user=0 target= prefix= root= python=\n"
+
+
+def test_nothing_that_the_callers_python_finds_stands_in_for_what_sets_up(checkout: Path) -> None:
+    (checkout.parent / "network").touch()
+    change(checkout)
+    ended = set_up(checkout, STRAY="1")
+    assert (ended.returncode, ended.stdout) == (0, "")
+    assert "stray" not in ended.stderr
 
 
 def test_after_an_upgrade_of_the_systems_python_it_is_set_up_anew(
