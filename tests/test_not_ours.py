@@ -325,10 +325,16 @@ def test_a_reader_of_another_container_with_the_same_number_is_told(data_dir: Pa
     assert "docker exec" in ended.stderr
 
 
-def test_a_checkout_that_its_owner_has_not_set_up_is_told_to_others(tmp_path: Path) -> None:
+@pytest.mark.parametrize("others", [".", ".venv", ".venv.lock"])
+def test_a_checkout_that_its_owner_has_not_set_up_is_told_to_others(
+    tmp_path: Path, others: str
+) -> None:
+    """Where root once ran memlog from a user's checkout, these two in it are root's."""
     shutil.copytree(REPOSITORY / "scripts", tmp_path / "scripts")
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / ".venv.lock").touch()
     run = "import os, sys; os.execv(sys.argv[1], sys.argv[1:])"
-    with not_to_be_written(tmp_path):
+    with not_to_be_written(tmp_path / others):
         told = subprocess.run(
             bound("-c", run, tmp_path / "scripts" / "setup"),
             capture_output=True,
