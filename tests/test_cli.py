@@ -1248,6 +1248,23 @@ def test_what_is_to_be_installed_is_advised_for_the_python_that_looks_for_it(
     assert "and leave MEMLOG_MODEL_DIR out" in told
 
 
+def test_in_an_environment_without_pip_what_made_it_is_advised(
+    memlog: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("server.cli.hints.find_spec", lambda _: None)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "fastembed", None)
+
+    def advised() -> str:
+        return str(memlog("doctor", "--json", MEMLOG_EMBEDDER="fastembed").json["embedder"]["hint"])
+
+    assert advised().startswith(
+        f"Run `uv pip install --python {shlex.quote(sys.executable)} fastembed`, or"
+    )
+    (tmp_path / "pipx_metadata.json").touch()
+    assert advised().startswith(f"Run `pipx runpip {tmp_path.name} install fastembed`, or")
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a full device: Linux only")
 @pytest.mark.parametrize("output", [">&-", ">/dev/full"])
 def test_a_token_that_cannot_be_shown_is_none(memlog: CommandLine, output: str) -> None:

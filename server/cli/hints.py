@@ -8,6 +8,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 from memlog.errors import MemlogError
@@ -19,8 +20,14 @@ def _restored(found: re.Match[str]) -> str:
     return f"{run} `{command_line('memlog projects restore', json.loads(found[2])['name'])}`, or "
 
 
-def _by_this_python(found: re.Match[str]) -> str:
-    return f"`{shlex.quote(sys.executable)} {found[1]}`"
+def _for_this_python(found: re.Match[str]) -> str:
+    """What installs packages for the Python that runs: environments that uv makes, and pipx by it, have no pip."""
+    python, prefix = shlex.quote(sys.executable), Path(sys.prefix)
+    if find_spec("pip") is not None:
+        return f"`{python} -m pip install {found[1]}`"
+    if (prefix / "pipx_metadata.json").is_file():
+        return f"`pipx runpip {shlex.quote(prefix.name)} install {found[1]}`"
+    return f"`uv pip install --python {python} {found[1]}`"
 
 
 _MAKING = "`memlog projects create NAME`"
@@ -49,7 +56,7 @@ _SPOKEN: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"Look for it with search_nodes", "Look for it with `memlog search`"),
     (r"name that in `project`\.", "name that project."),
     (r"Call search_memories or list_recent_memories to find it", "`memlog search --json` finds it"),
-    (r"`python (-m pip install [^`]+)` with the Python of memlog \([^)]+\)", _by_this_python),
+    (r"`python -m pip install ([^`]+)` with the Python of memlog \([^)]+\)", _for_this_python),
     (r"Start the server with (\S+) to switch it on", r"Set \1 to switch it on"),
     (r"Leave --from out to ask for now\.", "Pass a moment that has passed."),
     (r"Leave \S+ out to ask for now\.", "Leave it out to ask for now."),
