@@ -457,6 +457,26 @@ def test_https_is_served_with_a_certificate(tmp_path: Path, certificate: tuple[P
         connection.close()
 
 
+@pytest.mark.parametrize(
+    ("ciphers", "taken"),
+    [("ECDHE+AESGCM", True), ("ECDHE+CHACHA20", True), ("ECDHE+AES:!AESGCM", False)],
+)
+def test_tls_is_opened_with_no_cipher_that_chains_blocks(
+    tmp_path: Path, certificate: tuple[Path, Path], ciphers: str, taken: bool
+) -> None:
+    """Scanners of TLS find fault with them (LUCKY13)."""
+    cert, key = certificate
+    context = ssl.create_default_context(cafile=str(cert))
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers(ciphers)
+    with served_http(tmp_path, "--tls-cert", str(cert), "--tls-key", str(key)) as server:
+        if taken:
+            serial_shown(server, context)
+        else:
+            with pytest.raises((ssl.SSLError, ConnectionError)):
+                serial_shown(server, context)
+
+
 def test_a_tls_handshake_that_never_comes_loses_its_connection(
     tmp_path: Path, certificate: tuple[Path, Path]
 ) -> None:
