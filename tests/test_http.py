@@ -528,6 +528,19 @@ def test_what_is_accepted_may_stand_in_several_lines(server: HttpServer, era: Er
         assert connection.recv(100).startswith(b"HTTP/1.1 200")
 
 
+@pytest.mark.parametrize("flags", [(), ("--stateless",)], ids=["session", "stateless"])
+def test_half_of_a_character_is_named_under_the_id_of_its_request(
+    tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    """As JavaScript sends a text that was cut within an emoji."""
+    params = {"name": "store_memory", "arguments": {"content": "Waves \ud83d"}}
+    with served_http(tmp_path, *flags) as server:
+        answer = HttpClient(server).post(request("tools/call", 7, params))
+    assert (answer.status, answer.headers["content-type"]) == (400, "application/json")
+    assert (answer.json["id"], answer.json["error"]["code"]) == (7, -32602)
+    assert "lone surrogate U+D83D: half of a character" in answer.json["error"]["message"]
+
+
 def test_a_compressed_body_is_refused_as_one(server: HttpServer) -> None:
     client = HttpClient(server)
     body = gzip.compress(b'{"jsonrpc":"2.0","id":1,"method":"ping"}')

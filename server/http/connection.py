@@ -18,7 +18,9 @@ from anyio.abc import TaskStatus
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER, check_accept_headers
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp_types import JSONRPCMessage, JSONRPCRequest, jsonrpc_message_adapter
+from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
+from mcp_types import INVALID_PARAMS, JSONRPCMessage, JSONRPCRequest, jsonrpc_message_adapter
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic_core import from_json
 from starlette.datastructures import Headers
 from starlette.requests import Request
@@ -33,7 +35,7 @@ from server.http.heeding import heeding
 from server.reading import Wanted, wanted
 from server.rights.grants import Grant
 from server.session import Session
-from server.stdio.wire import encode, fill_in, odd_id
+from server.stdio.wire import Refused, decode, encode, fill_in, odd_id
 
 _INITIALIZED = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
 _Header = tuple[bytes, bytes]
@@ -129,6 +131,11 @@ class Connection:
         """To the SDK. In a session it knows requests by their ids: of two with the same, one would never be answered,
         and keep its place among the requests worked on."""
         message = _message(receive.body)
+        uncarried = _uncarried(receive.body) if message is None and _is_of_sessions(scope) else None
+        if uncarried is not None:
+            answer = Response(uncarried, HTTPStatus.BAD_REQUEST, media_type="application/json")
+            await answer(scope, receive, send)
+            return
         odd = None if message is None else odd_id(message, receive.body)
         if odd is not None:  # the SDK would drop it with 202
             await refused(HTTPStatus.BAD_REQUEST, odd)(scope, receive, send)
@@ -307,6 +314,23 @@ def _message(body: bytes) -> JSONRPCMessage | None:
         return jsonrpc_message_adapter.validate_python(from_json(body), by_name=False)
     except ValueError:  # a ValidationError is one
         return None
+
+
+def _is_of_sessions(scope: Scope) -> bool:
+    """Whether the SDK takes it as of the protocols that have them: of the others it reads more."""
+    version = Headers(scope=scope).get(MCP_PROTOCOL_VERSION_HEADER)
+    return version is None or version in HANDSHAKE_PROTOCOL_VERSIONS
+
+
+def _uncarried(body: bytes) -> bytes | None:
+    """The answer to a request with what no message may carry, as half of a character: the SDK would not tell which
+    request it is, nor what is wrong. None where this is none, or cannot be read at all."""
+    try:
+        decode(body)
+    except Refused as refusal:
+        reply = refusal.reply
+        return encode(reply)[:-1] if reply and reply.error.code == INVALID_PARAMS else None
+    return None
 
 
 def _is_handshake(message: JSONRPCMessage | None) -> bool:
