@@ -214,7 +214,8 @@ class CreateMemory(Command, frozen=True):
         field(name="type")
     )
     content: Annotated[
-        dict[str, Any] | Annotated[str, Meta(min_length=1)],
+        Annotated[dict[str, Any], Meta(extra_json_schema={"additionalProperties": True})]
+        | Annotated[str, Meta(min_length=1)],
         Meta(description="JSON object (or text)", examples=[{"summary": "Adopt blue/green"}]),
     ]
     source: Annotated[
