@@ -113,6 +113,15 @@ def test_a_client_that_lets_no_unnamed_key_through_learns_that_a_record_may_have
     assert {"type": "object", "additionalProperties": True} in content["anyOf"]
 
 
+@pytest.mark.parametrize("key", ["asOf", "since"])
+def test_a_client_that_shows_a_model_the_first_choice_alone_shows_that_a_moment_is_a_text(
+    key: str,
+) -> None:
+    asked = [listed(tool).input_schema["properties"] for tool in tools(TOOLSETS).values()]
+    choices = [schema[key]["anyOf"] for schema in asked if key in schema]
+    assert choices and {each[0]["type"] for each in choices} == {"string"}
+
+
 def test_an_optional_argument_is_shown_without_its_null() -> None:
     properties = input_schema(Ask)["properties"]
     assert properties["mode"] == {

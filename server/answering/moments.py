@@ -32,8 +32,7 @@ def _position_or_moment(text: str, path: str) -> int:
 
 _EXAMPLE = "2026-11-20T10:02:11Z"
 _Moment = (
-    int
-    | Annotated[
+    Annotated[
         str,
         Meta(
             max_length=MOMENT_CHARACTERS_MAX,
@@ -41,7 +40,9 @@ _Moment = (
             extra={READ: _position_or_moment},
         ),
     ]
+    | int
 )
+"""The text first: some clients show a model the first choice alone, and as a text a position is understood too."""
 
 Time = Annotated[str, Meta(examples=[_EXAMPLE], extra={READ: parse_iso})]
 AsOf = Annotated[
