@@ -94,6 +94,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     if_exists: IfExists = "replace"
     strict_relations: bool = False
     secrets: Secrets = "warn"
+    resource_links: bool = True
     search_mode: Mode = "hybrid"
     search_limit: Annotated[int, Meta(ge=1, le=LIMIT_MAX)] = 10
     search_limit_max: Annotated[int, Meta(ge=1, le=LIMIT_MAX)] = 100
@@ -158,6 +159,10 @@ SETTINGS = (
     Setting(
         "secrets",
         "What to do with a text that looks like a credential: warn (store it and say so), reject, or off",
+    ),
+    Setting(
+        "resource_links",
+        "Link the records that memory_search and memory_list find; 0 for a client that fails at a resource_link",
     ),
     Setting("search_mode", "Default mode: hybrid, text or semantic"),
     Setting(

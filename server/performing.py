@@ -97,7 +97,7 @@ def perform(tool: Tool, call: Call, arguments: Mapping[str, Any] | None) -> Answ
         more = () if damage is None else (damage.message,)  # what is not found may be what was lost
         return Answer(failure, failure, more, outcome=error.code)
     warning = None if doubt is None else doubt.said(stored=call.wrote)
-    return _succeeded(tool, result, warning, call.damage)
+    return _succeeded(tool, call, result, warning)
 
 
 def _project_of(tool: Tool, arguments: msgspec.Struct | None, session: Session) -> str:
@@ -106,13 +106,11 @@ def _project_of(tool: Tool, arguments: msgspec.Struct | None, session: Session) 
     return getattr(arguments, named, None) or session.active
 
 
-def _succeeded(
-    tool: Tool, result: Result, warning: str | None, damage: DamagedLog | None
-) -> Answer:
+def _succeeded(tool: Tool, call: Call, result: Result, warning: str | None) -> Answer:
     """The answer; a warning stands in `warnings` for those who read what is structured, and in a text of its own
     for the others, as the tool's own do where its text is a bare part. That the log is damaged stands in `notice`,
     which every tool that reads one has."""
-    # A write that found it has no notice.
+    damage = call.damage  # a write that found it has no notice
     if damage is not None and "notice" in result.__struct_fields__:
         both = together(damage.message, result.notice)  # type: ignore[attr-defined]
         result = msgspec.structs.replace(result, notice=both)
@@ -128,5 +126,6 @@ def _succeeded(
         notice: str | None = getattr(result, "notice", None)
         own = (f"Warning: {each}" for each in getattr(result, "warnings", ()))
         more = (*filter(None, [notice]), *own, *more)
-    links = () if tool.links is None else tuple(tool.links(result))
+    linked = tool.links if call.service.settings.resource_links else None
+    links = () if linked is None else tuple(linked(result))
     return Answer(structured, said, more, links)

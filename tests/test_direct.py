@@ -147,6 +147,22 @@ def test_links_come_in_the_revisions_that_have_them(
         assert kinds(json.loads(server.read_line())) == expected
 
 
+@pytest.mark.parametrize("meta", [{}, {"unheard.of/key": 1}], ids=["short", "sdk"])
+def test_a_server_told_so_sends_no_links_to_clients_that_fail_at_them(
+    meta: Message, tmp_path: Path
+) -> None:
+    listing = call(2, "memory_list")
+    listing["params"]["_meta"] = meta
+    with served(tmp_path, era="2025-11-25", MEMLOG_RESOURCE_LINKS="0") as server:
+        server.write(line(call(1, "memory_create", **NOTE)))
+        server.read_line()
+        server.write(line(listing))
+        answer = json.loads(server.read_line())
+    assert kinds(answer) == ["text"]
+    (found,) = answer["result"]["structuredContent"]["results"]
+    assert found["uri"].startswith("mem://item/"), "what the link would say"
+
+
 texts = st.text(st.characters(codec="utf-8"))
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | texts,
