@@ -16,8 +16,8 @@ from typing import Any
 import msgspec
 
 from memlog.settings import SETTINGS, TOOLSETS, Settings, allowed
-from server.input.schemas import Schema, input_schema, referred
-from server.listing import result_schema
+from server.input.schemas import Schema, referred
+from server.listing import listed, result_schema
 from server.registry import Tool, tools
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -54,11 +54,11 @@ def tools_page() -> str:
 
 
 def _tool(tool: Tool) -> Iterator[str]:
+    shown = listed(tool)
     yield f"### {tool.name}"
     yield f"**{tool.title}.** {_effects(tool)}"
     yield _escaped(tool.description)
-    asked = input_schema(tool.arguments)
-    arguments = list(_fields(asked, asked))
+    arguments = list(_fields(shown.input_schema, shown.input_schema))
     if arguments:
         yield _table(
             ("argument", "type", "required", "default", "limits", "meaning"),

@@ -99,15 +99,6 @@ def test_limits_descriptions_and_defaults_stay() -> None:
     assert detailed["additionalProperties"] is False
 
 
-@pytest.mark.parametrize("name", sorted(tools(TOOLSETS)))
-def test_no_tool_lists_how_many_items_it_takes_for_home_assistant_before_2026_6_refuses_the_server(
-    name: str,
-) -> None:
-    schema = listed(tools(TOOLSETS)[name]).input_schema
-    named = [each for each in everything_in(schema) if isinstance(each, dict)]
-    assert not [each for each in named if {"minItems", "maxItems"} & each.keys()]
-
-
 def test_a_client_that_lets_no_unnamed_key_through_learns_that_a_record_may_have_any() -> None:
     content = listed(tools(TOOLSETS)["memory_create"]).input_schema["properties"]["content"]
     assert {"type": "object", "additionalProperties": True} in content["anyOf"]

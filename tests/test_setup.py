@@ -24,7 +24,8 @@ case "$*" in
     cp "$0" "$venv/bin/python" ;;
 *"-m pip install"*)
     [ -e "$NETWORK" ] || { echo "ERROR: no network" >&2; exit 1; }
-    echo "user=$PIP_USER target=$PIP_TARGET prefix=$PIP_PREFIX root=$PIP_ROOT python=$PIP_PYTHON" > "${0%/bin/python}/where" ;;
+    set -- "user=$PIP_USER" "target=$PIP_TARGET" "prefix=$PIP_PREFIX" "root=$PIP_ROOT" "python=$PIP_PYTHON"
+    echo "$*" > "${0%/bin/python}/where" ;;
 *"-m memlog"* | *"-m bench"*)
     pwd ;;
 *"import msgspec"*)

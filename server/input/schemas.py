@@ -26,7 +26,6 @@ SHARED_CHARACTERS_MIN = 100
 """What a `$ref` has to save. Clients that rewrite schemas for a model do not all follow one."""
 
 _DROPPED = frozenset({"examples", "discriminator"})
-_COUNTS = frozenset({"minItems", "maxItems"})
 _NULL = {"type": "null"}
 
 
@@ -36,19 +35,6 @@ def input_schema(of: type[msgspec.Struct]) -> Schema:
     Raises TypeError for a type that holds itself or is not written as an object.
     """
     return _Compact(of, is_input=True).root()
-
-
-def without_counts(schema: Any) -> Any:
-    """The same without `minItems` and `maxItems`: Home Assistant before 2026.6 refuses a server that lists one."""
-    if isinstance(schema, list):
-        return [without_counts(each) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    return {
-        key: without_counts(value)
-        for key, value in schema.items()
-        if not (key in _COUNTS and isinstance(value, int))
-    }
 
 
 def output_schema(of: type) -> Schema:
