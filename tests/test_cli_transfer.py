@@ -510,6 +510,9 @@ WRONG_WHOLE = {
     "[1]: Expected `object`, got `int`": b"[%b,5]" % json.dumps(JON).encode(),
     "entities[0]: Expected `object`, got `int`": b'{"entities":[5]}',
     "entities[0]: Object missing required field `name`": b'{"entities":[{}]}',
+    "the object: it has no entities and no relations\nhint: docs/migration.md": (
+        b'{\n"version": 1,\n"contextItems": [{"key": "x"}],\n"metadata": {}\n}'
+    ),
     "the file: it is UTF-16": json.dumps(JON).encode("utf-16"),
     "the file: ": b"[" * 1_000_000,  # nested too deeply, in words that each Python has of its own
 }

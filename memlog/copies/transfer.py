@@ -395,6 +395,9 @@ def _require_known_keys(data: bytes) -> None:
     except RecursionError as error:
         raise invalid_at("the file", str(error)) from error
     expected = _Whole.__struct_fields__
+    if not set(keys).intersection(expected):  # of one that is something else no key is misspelt
+        mend = "docs/migration.md tells how what another server keeps is brought along."
+        raise invalid_at("the object", f"it has no {' and no '.join(expected)}", mend)
     problems = [
         Problem("the object", f"the key {key!r} stands there twice", "Put both lists in one.", key)
         for key in _repeated(keys)
