@@ -326,7 +326,7 @@ def _uncarried(body: bytes) -> bytes | None:
     """The answer to a request with what no message may carry, as half of a character: the SDK would not tell which
     request it is, nor what is wrong. None where this is none, or cannot be read at all."""
     try:
-        decode(body)
+        decode(bytearray(body))
     except Refused as refusal:
         reply = refusal.reply
         return encode(reply)[:-1] if reply and reply.error.code == INVALID_PARAMS else None
