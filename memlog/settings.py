@@ -222,7 +222,10 @@ SETTINGS = (
     ),
     Setting("http_port", "Port of HTTP; 0 for any that is free"),
     Setting("http_path", "Path of MCP over HTTP; /p/NAME behind it is fixed to a project"),
-    Setting("http_stateless", "Keep no sessions for clients of protocols that have them"),
+    Setting(
+        "http_stateless",
+        "Keep no sessions for clients of protocols that have them, so that none switches the project",
+    ),
     Setting(
         "allowed_hosts",
         "Host headers to answer to beside the loopback's, separated by commas; name:* for any port or none",

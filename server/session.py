@@ -29,9 +29,9 @@ Found = TypeVar("Found")
 class Session:
     """One client's connection: a stdio process, or an HTTP session where the protocol has one.
 
-    One that does not last (a single request of a protocol without sessions) has an active project
-    too, but cannot change it. A project out of reach of the grant is not found, whether it exists or
-    not.
+    One that does not last (a single request of a protocol without sessions, or of a server that keeps
+    none) has an active project too, but cannot change it. A project out of reach of the grant is not
+    found, whether it exists or not.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Session:
         path = f"{self.service.settings.http_path}/p/NAME"
         return NoActiveProject(
             "No active project, and no session that could remember one.",
-            suggestion=f'Name one in each call: {{"project": "…"}}. Or connect to {path}, which gives that one.',
+            suggestion=f'Name one in each call: {{"project": "…"}}. Over HTTP, the address {path} gives that one.',
         )
 
     def open(self, asked: str | None) -> tuple[str, Opened]:

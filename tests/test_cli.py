@@ -1359,7 +1359,8 @@ def test_a_project_that_is_deleted_while_it_is_looked_at_is_no_trouble(
 
 
 @pytest.mark.parametrize(
-    "given", [("--port", "8081"), ("--host", "127.0.0.1", "--stateless"), ("--path", "/memory")]
+    "given",
+    [("--port", "8081"), ("--host", "127.0.0.1", "--tls-cert", __file__), ("--path", "/memory")],
 )
 def test_who_says_where_to_serve_http_is_not_served_over_stdio(
     given: tuple[str, ...], memlog: CommandLine

@@ -216,6 +216,27 @@ def test_a_raw_pipe_remembers_and_forgets_in_either_era(era: Era, tmp_path: Path
         assert server.end()[0] == 0
 
 
+@pytest.mark.parametrize("era", ERAS)
+def test_whoever_shares_a_stateless_server_moves_nobody_to_another_project(
+    era: Era, tmp_path: Path
+) -> None:
+    with served(tmp_path, "--stateless", era=era) as server:
+        assert "name it in each call" in server("create_project", name="other")["message"]
+        with pytest.raises(Refused, match="no session"):
+            server("switch_project", name="other")
+        assert server("create_entities", entities=[JON])["project"] == "default"
+        server("create_entities", entities=[MARY], project="other")
+        assert [each["name"] for each in server("read_graph")["entities"]] == ["Jon"]
+
+
+def test_where_none_is_active_a_stateless_server_says_how_to_name_a_project(tmp_path: Path) -> None:
+    with served(tmp_path, "--stateless", "--project", "") as server:
+        with pytest.raises(Refused) as refused:
+            server("read_graph")
+        assert refused.value.error["code"] == "NO_ACTIVE_PROJECT"
+        assert "Name one in each call" in refused.value.error["suggestion"]
+
+
 # -- the list of tools
 
 

@@ -18,7 +18,7 @@ from server.cli.running import LEVELS, log_to_stderr
 logger = logging.getLogger(__name__)
 
 TO_A_PERSON = "Speaks MCP with a client on stdin and stdout: README.md tells how to name it to one. Ctrl-C ends it."
-OF_HTTP = ("http_host", "http_port", "http_path", "http_stateless", "tls_cert", "tls_key")
+OF_HTTP = ("http_host", "http_port", "http_path", "tls_cert", "tls_key")
 OPEN_BOTH = "Start it with both open, as clients do, or serve over HTTP: --transport http."
 
 
@@ -49,7 +49,7 @@ OPEN_BOTH = "Start it with both open, as clients do, or serve over HTTP: --trans
     "http_stateless",
     is_flag=True,
     default=None,
-    help="Keep no sessions over HTTP.  [env: MEMLOG_HTTP_STATELESS]",
+    help="Keep no sessions, for gateways that share one.  [env: MEMLOG_HTTP_STATELESS]",
 )
 @click.option(
     "--tls-key",
@@ -127,7 +127,7 @@ def _serve_stdio(settings: Settings) -> NoReturn:
 
     share_heaps()
     service = Service(settings)
-    session = Session(service, settings.project)
+    session = Session(service, settings.project, lasting=not settings.http_stateless)
     offered = tools(settings.toolsets, read_only=settings.read_only)
     server = build_server(session, offered, on_answer=service.warm_up, in_order=True)
     direct = Direct(session, offered, on_first_answer=service.warm_up)
