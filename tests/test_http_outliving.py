@@ -259,6 +259,19 @@ def test_where_the_file_of_sessions_is_damaged_they_end_and_others_are_kept(
         assert goes_on(client, server)
 
 
+def test_where_a_byte_of_a_session_is_damaged_it_ends_and_others_go_on(
+    serve: Serve, tmp_path: Path
+) -> None:
+    with serve() as server:
+        client, other = session_in(server, "mine"), session_in(server, "of-another")
+        server.end()
+    file = tmp_path / "sessions.mdb"
+    file.write_bytes(file.read_bytes().replace(b"\xa4mine", b"\xa4m\xffne"))
+    with serve() as server:
+        assert not goes_on(client, server)
+        assert goes_on(other, server)
+
+
 def test_where_sessions_cannot_be_kept_they_are_there_until_the_server_ends(
     serve: Serve, tmp_path: Path
 ) -> None:

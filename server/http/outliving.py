@@ -169,5 +169,5 @@ def fitting(uris: Sequence[str]) -> tuple[str, ...]:
 def _read(row: bytes) -> Kept | None:
     try:
         return msgspec.msgpack.decode(row, type=Kept)
-    except msgspec.MsgspecError:
+    except ValueError:  # no such row, or no text in it
         return None
