@@ -6,6 +6,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -170,6 +172,28 @@ def test_after_an_upgrade_of_the_systems_python_it_is_set_up_anew(
     (tmp_path / "network").touch()
     assert set_up(checkout).returncode == 0
     assert not (venv / "lib" / "python3.11").exists()
+
+
+def test_a_python_that_is_too_new_is_passed_over_for_one_that_the_package_names(
+    checkout: Path, tmp_path: Path
+) -> None:
+    named = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
+    newest = max(int(each.rpartition(".")[2]) for each in named if ":: Python :: 3." in each)
+    (tmp_path / "bin").mkdir()
+    shutil.copyfile(tmp_path / "python", tmp_path / "bin" / f"python3.{newest}")
+    newer = f"import sys; sys.version_info = (3, {newest + 1}, 0); exec(sys.argv[1])"
+    python = f'#!/bin/sh\nshift 2\nexec "{sys.executable}" -c "{newer}" "$@"\n'
+    (tmp_path / "bin" / "python3").write_text(python)
+    for each in (tmp_path / "bin").iterdir():
+        each.chmod(0o755)
+    (tmp_path / "network").touch()
+    change(checkout)
+    assert set_up(checkout, PYTHON="", PATH=f"{tmp_path / 'bin'}:/usr/bin:/bin").returncode == 0
+    (tmp_path / "bin" / f"python3.{newest}").write_text(python)
+    change(checkout)
+    told = set_up(checkout, PYTHON=str(tmp_path / "bin" / "python3"))
+    assert told.returncode == 1
+    assert told.stderr.startswith(f"memlog: needs Python 3.11 to 3.{newest}, found none as ")
 
 
 def test_packages_that_a_file_of_pips_sent_elsewhere_are_told_and_nothing_counts_as_set_up(
