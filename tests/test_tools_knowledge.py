@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,21 +72,28 @@ def test_entities_of_a_type_are_the_same_whether_they_are_looked_up_or_gone_thro
     assert found(entityType="Cat", asOf=before) == ["Tom"]
 
 
+def hubs(client: Client, *names: str) -> None:
+    """Entities of these names, each connected with ten of its own: those of Hub are Hub 0 to Hub 9."""
+    spokes = [(name, f"{name} {number}") for name in names for number in range(10)]
+    made = [*names, *(end for _, end in spokes), "Apart"]
+    client("create_entities", entities=[{"name": each, "entityType": "t"} for each in made])
+    edges = [{"from": hub, "to": end, "relationType": "r"} for hub, end in spokes]
+    client("create_relations", relations=edges)
+
+
 def test_a_neighbour_of_a_hub_is_found_however_many_it_has_and_a_search_that_was_cut_says_so(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(knowledge, "VISITED_MAX", 8)
-    names = ["Hub", *(f"n{number}" for number in range(10)), "Far", "Apart"]
-    client("create_entities", entities=[{"name": each, "entityType": "t"} for each in names])
-    spokes = [{"from": "Hub", "to": name, "relationType": "r"} for name in names[1:11]]
-    further = {"from": "n9", "to": "Far", "relationType": "r"}
-    client("create_relations", relations=[*spokes, further])
-    for end in ("n0", "n9"):
+    hubs(client, "Hub", "Far")
+    client("create_relations", relations=[{"from": "Hub 9", "to": "Far 9", "relationType": "r"}])
+    for end in ("Hub 0", "Hub 9"):
         assert client("find_relation_path", **{"from": "Hub", "to": end})["length"] == 1
+        assert client("find_relation_path", **{"from": end, "to": "Hub"})["length"] == 1
     cut = client("find_relation_path", **{"from": "Hub", "to": "Far"})
     assert (cut["found"], cut["path"]) == (False, [])
     assert cut["notice"] == (
-        "The search ended after 11 entities, so there may be a path all the same. "
+        "The search ended after 12 entities, so there may be a path all the same. "
         "Ask for a path to an entity between the two, and for one on from there."
     )
     near = client("find_relation_path", **{"from": "Hub", "to": "Far", "maxDepth": 1})
@@ -94,8 +102,60 @@ def test_a_neighbour_of_a_hub_is_found_however_many_it_has_and_a_search_that_was
     assert near["notice"] == (
         f"No path has 1 relation or fewer; there may be a longer one. {looks}"
     )
-    apart = client("find_relation_path", **{"from": "Apart", "to": "Far"})
-    assert not apart["found"] and "notice" not in apart
+
+
+def test_a_path_is_looked_for_from_both_ends_so_that_a_hub_between_hides_nothing(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hubs(client, "Hub", "Far")
+    edges = [("Hub 9", "Far 9"), ("Far", "Hub 0")]
+    edges_of = [{"from": a, "to": b, "relationType": "likes"} for a, b in edges]
+    client("create_relations", relations=edges_of)
+    monkeypatch.setattr(knowledge, "VISITED_MAX", 20)
+    there = client("find_relation_path", **{"from": "Hub 9", "to": "Far"})
+    assert there["path"] == [
+        {"from": "Hub 9", "relationType": "likes", "to": "Far 9", "direction": "forward"},
+        {"from": "Far 9", "relationType": "r", "to": "Far", "direction": "backward"},
+    ]
+    back = client("find_relation_path", **{"from": "Far", "to": "Hub 9"})
+    assert back["path"] == [
+        {"from": "Far", "relationType": "r", "to": "Far 9", "direction": "forward"},
+        {"from": "Far 9", "relationType": "likes", "to": "Hub 9", "direction": "backward"},
+    ]
+    monkeypatch.setattr(knowledge, "VISITED_MAX", 8)
+    for ends in ({"from": "Apart", "to": "Hub"}, {"from": "Hub 1", "to": "Apart"}):
+        apart = client("find_relation_path", ends)
+        assert not apart["found"] and "notice" not in apart
+
+
+def test_a_path_is_a_shortest_one_whatever_the_graph_and_has_at_most_as_many_relations_as_asked_for(
+    client: Client,
+) -> None:
+    dice = random.Random(7)
+    names = [f"n{number}" for number in range(40)]
+    client("create_entities", entities=[{"name": each, "entityType": "t"} for each in names])
+    edges = {(dice.choice(names), dice.choice(names[:25])) for _ in range(36)}
+    made = [{"from": a, "to": b, "relationType": "r"} for a, b in sorted(edges) if a != b]
+    client("create_relations", relations=made)
+    joined = {(each["from"], each["to"]) for each in made}
+    for start, end in (dice.sample(names, 2) for _ in range(200)):
+        far, border, seen = 0, {start}, {start}
+        while border and end not in seen:
+            border = {b for a, b in joined | {(b, a) for a, b in joined} if a in border} - seen
+            far, seen = far + 1, seen | border
+        ends = {"from": start, "to": end, "maxDepth": 20}
+        found = client("find_relation_path", ends)
+        assert (found["found"], found["length"]) == ((True, far) if end in seen else (False, 0))
+        at = start
+        for step in found["path"]:
+            edge = (step["from"], step["to"])
+            assert (edge if step["direction"] == "forward" else edge[::-1]) in joined
+            assert step["from"] == at
+            at = step["to"]
+        assert at == (end if found["found"] else start)
+        if far > 1 and found["found"]:
+            short = client("find_relation_path", {**ends, "maxDepth": far - 1})
+            assert not short["found"] and "there may be a longer one" in short["notice"]
 
 
 def test_a_path_leads_through_no_name_that_is_no_entity_at_the_moment_asked_for(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Annotated, Any, Literal
@@ -287,15 +286,15 @@ def find_relation_path(call: Call, arguments: FindRelationPath) -> PathResult:
             else:
                 ends.append(entity.name)
         refuse(missing)
-        came_by, untried = _reached(ends[0], ends[1], arguments.max_depth, state)
-    found = canonical(ends[1]) in came_by
-    steps = _walked(ends[1], came_by) if found else []
+        search = _Search(ends[0], ends[1], arguments.max_depth, state)
     return PathResult(
         project=project,
-        found=found,
-        length=len(steps),
-        path=steps,
-        notice=None if found else _untried(untried, len(came_by), arguments.max_depth),
+        found=search.path is not None,
+        length=len(search.path or ()),
+        path=search.path or [],
+        notice=None
+        if search.path is not None
+        else _untried(search.untried, search.entered, arguments.max_depth),
     )
 
 
@@ -303,28 +302,91 @@ Untried = Literal["too many", "too far"] | None
 """Why a search did not go on from some of the entities that it entered."""
 
 
-def _reached(
-    start: str, end: str, depth_max: int, state: State
-) -> tuple[dict[str, Step | None], Untried]:
-    """By which step each entity was entered before the end was, and what the search did not try.
+class _Side:
+    """One end of a search: by which step each entity was entered from there, and those entered last."""
 
-    Breadth first; an entity is entered once, by the first edge that reaches it, however it is spelt. A name that only
-    relations have connects nothing.
+    def __init__(self, end: str) -> None:
+        self.came_by: dict[str, Step | None] = {canonical(end): None}
+        self.border = [end]
+
+    @property
+    def size(self) -> tuple[int, int]:
+        return len(self.border), len(self.came_by)
+
+    def walked(self, name: str) -> list[Step]:
+        """The steps from its end to an entity that it entered."""
+        path: list[Step] = []
+        step = self.came_by[canonical(name)]
+        while step is not None:
+            path.append(step)
+            step = self.came_by[canonical(step.source)]
+        return path[::-1]
+
+
+class _Search:
+    """Breadth first, from both ends: always from where fewer entities were entered last, so that it is over as soon as
+    one of the two has nothing more to go on to, and seldom comes by all that a hub is connected with.
+
+    An entity is entered once, by the first edge that reaches it, however it is spelt. A name that only relations have
+    connects nothing. `path` is a shortest one, None where there is none; `untried` is why it did not go on.
     """
-    wanted = canonical(end)
-    came_by: dict[str, Step | None] = {canonical(start): None}
-    border = deque([(start, 0)])
-    too_far = False
-    while border and wanted not in came_by and len(came_by) < VISITED_MAX:
-        name, depth = border.popleft()
-        for step in _steps(name, state):
-            if canonical(step.target) not in came_by and state.entity_id_of(step.target):
-                came_by[canonical(step.target)] = step
-                if depth + 1 < depth_max:
-                    border.append((step.target, depth + 1))
-                else:
-                    too_far = True
-    return came_by, "too many" if border else "too far" if too_far else None
+
+    def __init__(self, start: str, end: str, depth_max: int, state: State) -> None:
+        self._there, self._back = _Side(start), _Side(end)
+        self._state = state
+        self.untried: Untried = None
+        self.path: list[Step] | None = [] if canonical(start) == canonical(end) else None
+        depth = 0
+        while self.path is None and self._there.border and self._back.border:
+            if depth == depth_max:
+                self.untried = "too far"
+                return
+            if not self._widened():
+                self.untried = "too many"
+                return
+            depth += 1
+
+    @property
+    def entered(self) -> int:
+        return len(self._there.came_by) + len(self._back.came_by)
+
+    def _widened(self) -> bool:
+        """Goes on from one side by one relation, to the end or until the two meet; False where that were too many.
+
+        What is met was entered last on the other side, or they would have met before: so the path is a shortest.
+        """
+        forth = self._there.size <= self._back.size
+        here, other = (self._there, self._back) if forth else (self._back, self._there)
+        border, here.border = here.border, []
+        for name in border:
+            if self.entered >= VISITED_MAX:
+                return False
+            for step in _steps(name, self._state):
+                target = canonical(step.target)
+                if target in here.came_by or not self._state.entity_id_of(step.target):
+                    continue
+                here.came_by[target] = step
+                if target in other.came_by:
+                    back = self._back.walked(step.target)
+                    self.path = self._there.walked(step.target) + [
+                        _turned(each) for each in back[::-1]
+                    ]
+                    return True
+                here.border.append(step.target)
+        return True
+
+
+def _turned(step: Step) -> Step:
+    """The same edge, walked the other way."""
+    direction: Literal["forward", "backward"] = (
+        "backward" if step.direction == "forward" else "forward"
+    )
+    return Step(
+        source=step.target,
+        relation_type=step.relation_type,
+        target=step.source,
+        direction=direction,
+    )
 
 
 def _untried(untried: Untried, entered: int, depth_max: int) -> str | None:
@@ -349,12 +411,3 @@ def _steps(name: str, state: State) -> Iterator[Step]:
         yield Step(
             source=name, relation_type=row.relation_type, target=row.source, direction="backward"
         )
-
-
-def _walked(end: str, came_by: dict[str, Step | None]) -> list[Step]:
-    path: list[Step] = []
-    step = came_by[canonical(end)]
-    while step is not None:
-        path.append(step)
-        step = came_by[canonical(step.source)]
-    return path[::-1]
