@@ -86,6 +86,17 @@ def test_an_import_is_taken_back_as_it_says_itself(
     assert lines_of(remembered("export").stdout) == LINES
 
 
+def test_a_project_that_is_not_there_is_told_before_the_file_is_read(
+    memlog: CommandLine, tmp_path: Path
+) -> None:
+    file = written(tmp_path / "in.jsonl", [{**JON, "colour": "red"}])
+    ended = memlog("import", file, "--project", "shop")
+    assert ended.code == 1 and "shop" in ended.stderr and "colour" not in ended.stderr
+    assert "memlog projects create shop" in ended.stderr.replace(
+        f"--data-dir {memlog.data_dir} ", ""
+    )
+
+
 def test_what_is_imported_is_written_under_the_thread_that_was_named(
     memlog: CommandLine, tmp_path: Path
 ) -> None:

@@ -12,6 +12,7 @@ import click
 import msgspec
 
 from memlog.blank import is_blank
+from memlog.canonical import canonical
 from memlog.controls import CONTROL, safe
 from memlog.copies import chronicle, taking_in, transfer
 from memlog.decisions.superseding import brought_back
@@ -135,6 +136,7 @@ def _import_graph(
     as_json: bool,
     done: Done,
 ) -> None:
+    _require_project(settings, project)
     named = [("the command line", msgspec.json.encode({"thread": origin.thread}))]
     doubtful = _judge(settings, chain(named, transfer.objects(data)))
     placed = transfer.read(data, without=without)
@@ -183,6 +185,13 @@ def _import_graph(
         say(f"Imported {counted(len(lines), 'lines')} into project '{name}': {new}.")
         if done.events:
             say(here(_way_back(done, name, alone=alone)))
+
+
+def _require_project(settings: Settings, name: str | None) -> None:
+    """Says that a project is not there before a long file is read. The usual one is made, once the file is taken."""
+    if name is not None and canonical(name) != canonical(settings.project):
+        with service_to_read(settings, name) as service:
+            Session(service, settings.project).project(name)
 
 
 def _events_and_doubts(outcome: Outcome) -> tuple[int, list[str]]:
