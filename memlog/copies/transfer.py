@@ -40,7 +40,9 @@ from memlog.decisions.names import leads_to_itself
 from memlog.errors import InvalidParameter, Problem, counted, invalid_at, refuse, shorten
 from memlog.state import State
 
-ITEMS_PER_COMMAND = 200
+ITEMS_PER_COMMAND = 1_000
+"""As many as a command takes: each commit writes every page anew that its rows lie in, all over a large log, and `undo`
+takes back one command at a time."""
 PACKED = {
     b"\x1f\x8b": "gzip",
     b"BZh": "bzip2",
