@@ -582,6 +582,27 @@ def test_who_holds_all_connections_with_parts_of_requests_keeps_nobody_else_out(
         assert lasting(parts) == [False] + [True] * 6
 
 
+def test_who_reads_none_of_many_answers_keeps_nobody_else_out(tmp_path: Path) -> None:
+    """The next one has to wait until the client reads the one before: that is no work."""
+    guest, owner = (
+        run_memlog("token", "new", name, data_dir=tmp_path).stdout.split()[-1]
+        for name in ("guest", "owner")
+    )
+    few = {"MEMLOG_HTTP_CONNECTIONS_MAX": "3", "MEMLOG_HTTP_PATIENCE_SECONDS": "600"}
+    with served_http(tmp_path, **few) as server, ExitStack() as held:
+        for _ in range(2):
+            unread = held.enter_context(socket.socket())
+            unread.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # else it is all taken
+            unread.connect(("127.0.0.1", server.port))
+            unread.sendall(60 * asking("tools/list", guest))
+        until, answered = time.monotonic() + DEADLINE_S, -1
+        while (count := len(server.log())) != answered:  # until nothing more can be sent
+            answered = count
+            time.sleep(0.5)
+        while HttpClient(server, token=owner).request("tools/list").status != 200:
+            assert time.monotonic() < until, server.log()[-1]
+
+
 def test_the_oldest_stream_of_who_has_all_connections_goes_for_the_next_of_the_same(
     crowded: HttpServer,
 ) -> None:

@@ -173,7 +173,8 @@ class _PatientProtocol(H11Protocol):
 
     @property
     def is_worked_on(self) -> bool:
-        return self._in_request() and not self._standing.lasts
+        """Not where the answer has to wait until its client reads what was sent before."""
+        return self._in_request() and not self._standing.lasts and not self.flow.write_paused
 
     def give_way(self) -> None:
         self.connections.discard(self)
