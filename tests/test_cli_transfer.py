@@ -86,14 +86,6 @@ def test_an_import_is_taken_back_as_it_says_itself(
     assert lines_of(remembered("export").stdout) == LINES
 
 
-def test_an_import_makes_as_few_commands_as_a_command_takes_items(
-    memlog: CommandLine, tmp_path: Path
-) -> None:
-    knows = [{**KNOWS, "relationType": f"knows {number}"} for number in range(1_000)]
-    file = written(tmp_path / "in.jsonl", [{**JON, "observations": []}, *knows])
-    assert memlog("import", file, "--json").json["commands"] == 2
-
-
 def test_a_project_that_is_not_there_is_told_before_the_file_is_read(
     memlog: CommandLine, tmp_path: Path
 ) -> None:

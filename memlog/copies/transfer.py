@@ -40,9 +40,7 @@ from memlog.decisions.names import leads_to_itself
 from memlog.errors import InvalidParameter, Problem, counted, invalid_at, refuse, shorten
 from memlog.state import State
 
-ITEMS_PER_COMMAND = 1_000
-"""As many as a command takes: each commit writes every page anew that its rows lie in, all over a large log, and `undo`
-takes back one command at a time."""
+ITEMS_PER_COMMAND = 200
 PACKED = {
     b"\x1f\x8b": "gzip",
     b"BZh": "bzip2",
