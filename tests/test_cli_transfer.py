@@ -842,6 +842,20 @@ def test_an_import_that_is_stopped_says_what_is_kept_and_goes_on_when_it_is_repe
     assert len(again) == len(LINES) + len(lines)
 
 
+def test_an_import_that_is_stopped_when_all_is_in_the_log_says_that_nothing_is_left_to_do(
+    memlog: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("server.cli.transfer.indexed", stopped)
+    ended = memlog("import", written(tmp_path / "in.jsonl", LINES))
+    assert "All 5 lines are in the log." in ended.stderr
+    assert "import the file again" not in ended.stderr
+    assert lines_of(memlog("export").stdout) == LINES
+    assert memlog("search", "banker", "--json").json["groups"][0]["name"] == "Jon"
+
+
 @pytest.mark.parametrize(
     ("form", "said"), [((), "Nothing was imported."), (("--full",), "comes in whole or not at all")]
 )

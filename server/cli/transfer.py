@@ -102,7 +102,7 @@ def import_command(
             _import_history(settings, data, as_json)
         return
     done = Done()
-    with stopped_in_words(lambda: f"{done.at_least()} To go on, {AGAIN}"):
+    with stopped_in_words(done.when_stopped):
         _import_graph(settings, data, without, project, Origin(thread=thread), as_json, done)
 
 
@@ -122,9 +122,13 @@ class Done:
     def __str__(self) -> str:
         return f"{self.lines} of {self.of} lines are in the log."
 
-    def at_least(self) -> str:
-        """When it was stopped: the last command may have been on its way back from the disk."""
-        return f"At least {self}" if self.of else "Nothing was imported."
+    def when_stopped(self) -> str:
+        """The last command may have been on its way back from the disk, unless all of them were acknowledged."""
+        if not self.of:
+            return f"Nothing was imported. To go on, {AGAIN}"
+        if self.lines == self.of:
+            return f"All {self.of} lines are in the log. A search or a server makes the indexes by itself."
+        return f"At least {self} To go on, {AGAIN}"
 
 
 def _import_graph(
