@@ -214,7 +214,7 @@ TYPES = [
     Mistake("memory_create", RECORD | {"content": None}, BAD, "content",
         "expected an object or a string, got null", '{"summary":"Adopt blue/green"}', RECORD),
     Mistake("read_graph", {"asOf": 1.5}, BAD, "asOf",
-        "expected an integer or a string, got the number 1.5", "Pass a whole number: 1 or 2.",
+        "expected a string or an integer, got the number 1.5", "Pass a whole number: 1 or 2.",
         {"asOf": 1}),
 ]
 

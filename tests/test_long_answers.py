@@ -96,12 +96,20 @@ def test_pages_of_an_entity_are_those_of_the_moment_of_the_first(empty: Client) 
     assert shown == FACTS[-len(shown) :]
 
 
-def test_the_last_page_of_an_entity_does_not_send_back_to_the_first(client: Client) -> None:
-    for name in ("big", "hub"):
-        *before, last = pages(client, "open_nodes", names=[name])
+def test_each_page_of_an_entity_counts_what_is_still_to_come(client: Client) -> None:
+    for name, count, left_out in (
+        ("big", len(FACTS), "observationsLeftOut"),
+        ("hub", len(LEAVES) + 1, "relationsLeftOut"),
+    ):
+        *before, last = told = pages(client, "open_nodes", names=[name])
+        left = count
+        for page in told:
+            shown = page["entities"][0]["observations"] if name == "big" else page["relations"]
+            left -= len(shown)
+            assert page["entities"][0].get(left_out, 0) == left
+        assert left == 0
         assert all("nextCursor" in page["notice"] for page in before)
-        assert "the pages before have told them" in last["notice"]
-        assert "open_nodes" not in last["notice"]
+        assert "notice" not in last
 
 
 def test_with_provenance_the_pages_are_no_longer(client: Client) -> None:

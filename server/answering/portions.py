@@ -2,8 +2,8 @@
 
 Who opens one name wants that entity, and pages through it from the newest on; there a page is an answer. Beside
 others it has a quarter of one, so that it does not keep them out: what was said last is most often what still
-counts, and a search tells what it found before that. Of its former names it tells the last. How much is not told
-stands in the entity.
+counts, and a search tells what it found before that. Of its former names it tells the last. How much is not told, or
+on a later page not yet, stands in the entity.
 """
 
 from __future__ import annotations
@@ -111,8 +111,8 @@ def portion(
         joined,
         names,
         updated_us(row, facts),
-        len(facts) - len(told),
-        len(edges) - len(joined),
+        len(older) - len(told),
+        len(beyond) - len(joined),
         len(row.aliases) - len(names),
         rest if more and (told or joined) else None,
     )

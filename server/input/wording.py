@@ -206,7 +206,7 @@ def wrong_type(kind: mi.Type, value: Any) -> Words:
 
 
 def _mended(kind: mi.Type, value: Any) -> str | None:
-    for each in map(bare, members(kind)):
+    for each in sorted(map(bare, members(kind)), key=lambda each: not isinstance(each, mi.IntType)):
         if isinstance(each, mi.ListType) and suits(each.item_type, value):
             return f"Pass a list: [{_as_items(value, each.item_type)}]"
         if isinstance(each, mi.StrType) and isinstance(value, (int, float)):

@@ -28,7 +28,6 @@ from server.answering.views import Blame, EntityView, RelationView, view_relatio
 from server.registry import Arguments, Call, Result, tool
 
 GO_ON = "Pass nextCursor as cursor for what is older."
-TOLD_BEFORE = "This is the last page: the pages before have told them."
 
 
 class OpenNodes(Arguments, frozen=True):
@@ -94,15 +93,8 @@ def open_nodes(call: Call, arguments: OpenNodes) -> OpenNodesResult:
         not_found=missing,
         suggestions=suggestions,
         next_cursor=write_cursor(following, opened.project_id, arguments),
-        notice=cut_notice(entities, _remedy(len(wanted), following), call.session),
+        notice=cut_notice(entities, OPEN_ALONE if len(wanted) > 1 else GO_ON, call.session),
     )
-
-
-def _remedy(wanted: int, following: _Cursor | None) -> str:
-    """What to do about what a page does not tell of its entities."""
-    if wanted > 1:
-        return OPEN_ALONE
-    return GO_ON if following else TOLD_BEFORE
 
 
 def _wanted(names: Sequence[str], state: State) -> list[tuple[str, Entity | None]]:
