@@ -121,9 +121,9 @@ def test_a_project_that_another_process_deleted_or_erased_from_is_let_go_of(
         del opened
         service.forget_gone()
         assert None not in [each() for each in held]
+        service._follower.stop()  # it may be at work on it, and what it says of that is kept by the test's log
         what = ["--entity", "n"] if how[0] == "purge" else []
         assert run_memlog(*how, "notes", *what, "--yes", data_dir=tmp_path).returncode == 0
-        service._follower.stop()  # which may be at work on it
         service.forget_gone()
         assert [each() for each in held] == [None, None]
 
