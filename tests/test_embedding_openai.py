@@ -19,6 +19,7 @@ import pytest
 
 from memlog.errors import EmbeddingError
 from projections.embedding import CachedEmbedder, EmbedderSpec, VectorCache, open_embedder
+from projections.embedding.likeness import is_alike
 from projections.embedding.openai import TEXT_BYTES_MAX, OpenAI
 from projections.embedding.rest import RETRY_SECONDS
 from tests.certificates import certificate_of_its_own
@@ -123,6 +124,35 @@ def test_an_endpoint_that_comes_back_with_another_model_is_left_alone_and_it_is_
     assert embedder.embed(["a"]).shape == (1, 3)
 
 
+def test_an_endpoint_that_has_another_model_at_the_next_try_is_noticed(endpoint: Endpoint) -> None:
+    embedder = endpoint.embedder()
+    endpoint.script = [saying(503), turned, turned]
+    with pytest.raises(EmbeddingError, match="has another model by now"):
+        embedder.embed(["a"])
+    assert not endpoint.script
+
+
+def test_while_it_is_asked_whether_an_endpoint_has_its_model_nobody_else_embeds(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    embedder = endpoint.embedder(max_retries=0, clock_seconds=lambda: now)
+    endpoint.script = [saying(503)]
+    with pytest.raises(EmbeddingError, match="503"):
+        embedder.embed(["a"])
+    now += RETRY_SECONDS
+
+    def while_others_ask(vector: Any, known: Any) -> bool:
+        with pytest.raises(EmbeddingError, match="left alone"):
+            embedder.embed(["b"])
+        return is_alike(vector, known)
+
+    monkeypatch.setattr("projections.embedding.openai.is_alike", while_others_ask)
+    endpoint.script = [turned]
+    with pytest.raises(EmbeddingError, match="has another model by now"):
+        embedder.embed(["a"])
+
+
 @pytest.mark.parametrize("left_out", [{0}, {0, 1, 2}])
 @pytest.mark.parametrize("as_null", [False, True])
 def test_a_vector_without_a_number_is_that_of_the_text_in_its_place(
@@ -150,7 +180,7 @@ def test_too_many_requests_are_followed_by_the_pause_that_was_asked_for(endpoint
     assert embedder.embed(["a"]).shape == (1, 3)
     assert endpoint.pauses[0] == 7
     assert 0.5 <= endpoint.pauses[1] <= 1
-    assert len(endpoint.asked) == 1 + 3
+    assert len(endpoint.asked) == 1 + 3 + 1, "the last of which model it is"
 
 
 def test_what_an_endpoint_returned_before_it_refused_more_is_asked_for_no_more(

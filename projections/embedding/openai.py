@@ -13,7 +13,7 @@ A text that is refused at any length by an endpoint that takes others has no mea
 An endpoint that failed to the last try, or refused whatever it was asked, as with a wrong key, is left alone for a
 minute (`rest.RETRY_SECONDS`), in which every call fails at once; then one call tries once.
 One that has another model than it had has another key, as soon as it is opened anew, and is left alone where it comes
-back so from a failure: vectors of two models never meet (`likeness`).
+back so from a failure, be it at the next try: vectors of two models never meet (`likeness`).
 What one request is, and what its answer means, is left to `endpoint`.
 """
 
@@ -60,6 +60,8 @@ _OF_LENGTH = re.compile(
 tokens) is too large to process". Another try is refused, too."""
 STATUS_OF_TIME = frozenset({408, 504, 524})
 """As proxies tell that an answer did not come in time."""
+STATUS_AWAY = frozenset({None, 502, 503})
+"""As it is while a server starts anew, perhaps with another model: silent, or not ready, as it or a proxy says."""
 SOON_SHARE = 0.25
 """Of the time-out: what comes within it leaves time for twice as many texts."""
 CUT_TO_CHARACTERS_MIN = 100
@@ -104,6 +106,7 @@ class OpenAI:
         self._clock_seconds = clock_seconds
         self._texts_max = REQUEST_TEXTS_MAX
         self._rest = Rest(clock_seconds)
+        self._of_any_text: Vectors | None = None
         self._of_any_text = self._request([ANY_TEXT])[0]
         self.dimensions = self._endpoint.dimensions = len(self._of_any_text)
         origin = f"{self._endpoint.url}\n{model}\n{self.dimensions}"
@@ -155,11 +158,12 @@ class OpenAI:
         require_patience()
         self._rest.require_over()
         if self._rest.failed:
-            self._require_its_model()
+            self._tried([ANY_TEXT])
         return self._tried(texts)
 
-    def _require_its_model(self) -> None:
-        if not is_alike(self._tried([ANY_TEXT])[0], self._of_any_text):
+    def _require_alike(self, vector: Vectors) -> None:
+        """Raises EmbeddingError where this vector of any text is another than the first was."""
+        if self._of_any_text is not None and not is_alike(vector, self._of_any_text):
             another = EmbeddingError(
                 f"{self._endpoint.shown} has another model by now", suggestion=START_AGAIN
             )
@@ -169,6 +173,7 @@ class OpenAI:
     def _tried(self, texts: list[str]) -> Vectors:
         retries = 0 if self._rest.failed else self._max_retries
         tried = 0
+        was_away = False
         while True:
             began_seconds = self._clock_seconds()
             try:
@@ -177,9 +182,14 @@ class OpenAI:
                 self._require_another_try(failure, texts, tried, last=tried >= retries)
                 self._pause(_pause_seconds(tried, failure.pause_seconds))
                 tried += 1
+                was_away = was_away or failure.status in STATUS_AWAY
             except EmbeddingError as error:
                 raise self._told(error, texts) from None
             else:
+                if texts == [ANY_TEXT]:
+                    self._require_alike(vectors[0])  # before the rest ends, and others ask
+                elif was_away:
+                    self._tried([ANY_TEXT])
                 self._rest.end()
                 self._note_time(len(texts), self._clock_seconds() - began_seconds)
                 return vectors
@@ -227,9 +237,10 @@ class OpenAI:
         if texts == [ANY_TEXT]:
             return False
         try:
-            self._endpoint.ask([ANY_TEXT])
+            vector = self._endpoint.ask([ANY_TEXT])[0]
         except (Passing, EmbeddingError):
             return False
+        self._require_alike(vector)
         self._rest.end()
         return True
 
