@@ -627,7 +627,8 @@ def test_a_file_that_is_packed_of_another_encoding_or_a_database_is_told_as_what
 
 def test_a_name_of_two_types_is_told_and_its_facts_are_kept(memlog: CommandLine) -> None:
     robot = {**JON, "entityType": "robot", "observations": ["beeps"]}
-    lines = "\n".join(json.dumps(line) for line in (JON, BARE, robot, robot)).encode()
+    other = {**robot, "observations": ["hums"]}
+    lines = "\n".join(json.dumps(line) for line in (JON, BARE, robot, other)).encode()
     ended = memlog("import", "-", stdin=lines)
     assert ended.code == 0
     said = "'Jon' is a 'person' in line 1 already, and stays one: the type 'robot' is not taken"
@@ -635,7 +636,7 @@ def test_a_name_of_two_types_is_told_and_its_facts_are_kept(memlog: CommandLine)
     assert f"line 3: {said}" in ended.stderr
     assert f"line 4: {said}" in ended.stderr
     jon = lines_of(memlog("export").stdout)[0]
-    assert (jon["entityType"], jon["observations"]) == ("person", ["was a banker", "beeps"])
+    assert (jon["entityType"], jon["observations"]) == ("person", ["was a banker", "beeps", "hums"])
     again = memlog("import", "-", "--json", stdin=json.dumps(robot).encode())
     assert again.json["events"] == 0
     assert "line 1: 'Jon' is a 'person' in memory already" in again.json["warnings"][0]
@@ -654,10 +655,17 @@ def test_facts_that_stand_there_twice_are_counted_in_one_warning(memlog: Command
     thrice = {**BARE, "observations": ["x", "y", "x", "x"]}
     lines = "\n".join(json.dumps(line) for line in (KNOWS, twice, thrice)).encode()
     ended = memlog("import", "-", stdin=lines)
-    told = "line 2: a fact stands there twice, and is kept once: 3 facts of the file in all.\n"
+    told = "line 2: a fact stands there again, and is kept once: 3 facts of the file in all.\n"
     assert (ended.code, ended.stderr) == (0, f"Warning: {told}")
     kept = [line["observations"] for line in lines_of(memlog("export").stdout)[:2]]
     assert kept == [["caf\u00e9", "hums"], ["x", "y"]]
+
+
+def test_facts_are_counted_where_they_stand_in_two_lines_of_one_entity(memlog: CommandLine) -> None:
+    one, other = ({**BARE, "observations": facts} for facts in (["x", "y"], ["y", "z"]))
+    ended = memlog("import", "-", stdin="\n".join(map(json.dumps, (one, JON, other))).encode())
+    told = "line 3: a fact stands there again, and is kept once: 1 fact of the file in all.\n"
+    assert (ended.code, ended.stderr) == (0, f"Warning: {told}")
 
 
 def test_facts_that_were_superseded_since_are_told_where_an_old_file_brings_them_back(

@@ -212,15 +212,20 @@ def _other_forms(lines: Sequence[Placed], state: State) -> Iterator[str]:
 
 def _facts_twice(lines: Sequence[Placed]) -> Iterator[str]:
     """In one: other servers keep a fact as often as it was told, and who counts them afterwards finds fewer here."""
-    doubles = {
-        place: twice
-        for place, line in lines
-        if isinstance(line, EntityLine)
-        and (twice := len(line.observations) - len(set(map(canonical, line.observations))))
-    }
-    if doubles:
-        total = counted(sum(doubles.values()), "facts")
-        yield f"{next(iter(doubles))}: a fact stands there twice, and is kept once: {total} of the file in all"
+    entities: dict[str, list[tuple[str, EntityLine]]] = {}
+    for place, line in lines:
+        if isinstance(line, EntityLine):
+            entities.setdefault(canonical(line.name), []).append((place, line))
+    twice: list[str] = []
+    for of_one in entities.values():
+        facts: set[str] = set()
+        for place, line in of_one:
+            before = len(facts)
+            facts.update(map(canonical, line.observations))
+            twice += [place] * (before + len(line.observations) - len(facts))
+    if twice:
+        total = counted(len(twice), "facts")
+        yield f"{twice[0]}: a fact stands there again, and is kept once: {total} of the file in all"
 
 
 def _names(line: Line) -> tuple[str, ...]:
