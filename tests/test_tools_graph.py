@@ -112,6 +112,10 @@ def test_who_sees_the_texts_only_is_told_of_relations_that_were_there_and_of_nea
     client("create_relations", relations=[KNOWS])
     assert json.loads(client.texts[-1]) == []
     assert client.beside == ["There already: 1 relation"]
+    both = [KNOWS, {**KNOWS, "relationType": "likes"}]
+    client("create_relations", relations=both)
+    client("create_relations", relations=both)
+    assert client.beside == ["There already: 2 relations"]
     client("create_relations", relations=[{**KNOWS, "to": "Gyna"}])
     assert client.beside == [
         "Warning: Entity with name Gyna not found: the relation waits for it; the nearest name is 'Gina'"

@@ -241,7 +241,7 @@ def create_relations(call: Call, arguments: CreateRelations) -> CreateRelationsR
         names = dict.fromkeys(n for item in arguments.relations for n in (item.source, item.target))
         missing = [name for name in names if outcome.after.entity_id_of(name) is None]
         suggestions = closest_names(missing, outcome.after)
-        there = f"There already: {counted(len(existing), 'relation')}" if existing else None
+        there = f"There already: {counted(len(existing), 'relations')}" if existing else None
         room = Room()
         return CreateRelationsResult(
             project=project,
