@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from server.tools import knowledge, querying
+from server.answering import paths
+from server.tools import querying
 from tests.service import Client, Refused, client_on
 
 CAFE = "café"
@@ -84,7 +85,7 @@ def hubs(client: Client, *names: str) -> None:
 def test_a_neighbour_of_a_hub_is_found_however_many_it_has_and_a_search_that_was_cut_says_so(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(knowledge, "VISITED_MAX", 8)
+    monkeypatch.setattr(paths, "VISITED_MAX", 8)
     hubs(client, "Hub", "Far")
     client("create_relations", relations=[{"from": "Hub 9", "to": "Far 9", "relationType": "r"}])
     for end in ("Hub 0", "Hub 9"):
@@ -111,7 +112,7 @@ def test_a_path_is_looked_for_from_both_ends_so_that_a_hub_between_hides_nothing
     edges = [("Hub 9", "Far 9"), ("Far", "Hub 0")]
     edges_of = [{"from": a, "to": b, "relationType": "likes"} for a, b in edges]
     client("create_relations", relations=edges_of)
-    monkeypatch.setattr(knowledge, "VISITED_MAX", 20)
+    monkeypatch.setattr(paths, "VISITED_MAX", 20)
     there = client("find_relation_path", **{"from": "Hub 9", "to": "Far"})
     assert there["path"] == [
         {"from": "Hub 9", "relationType": "likes", "to": "Far 9", "direction": "forward"},
@@ -122,7 +123,7 @@ def test_a_path_is_looked_for_from_both_ends_so_that_a_hub_between_hides_nothing
         {"from": "Far", "relationType": "r", "to": "Far 9", "direction": "forward"},
         {"from": "Far 9", "relationType": "likes", "to": "Hub 9", "direction": "backward"},
     ]
-    monkeypatch.setattr(knowledge, "VISITED_MAX", 8)
+    monkeypatch.setattr(paths, "VISITED_MAX", 8)
     for ends in ({"from": "Apart", "to": "Hub"}, {"from": "Hub 1", "to": "Apart"}):
         apart = client("find_relation_path", ends)
         assert not apart["found"] and "notice" not in apart

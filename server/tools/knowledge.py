@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType, field
@@ -34,10 +34,10 @@ from server.answering.cursors import Count, CursorText, Limit, Position, write_c
 from server.answering.cutting import page_of, said
 from server.answering.moments import AsOf, position_of, start_of
 from server.answering.nearest import silent_thread
+from server.answering.paths import PathSearch, Step, Untried
 from server.registry import Arguments, Call, Result, ThreadId, tool
 
 DEPTH_MAX = 20
-VISITED_MAX = 200_000
 
 
 # -- save_memory
@@ -251,15 +251,6 @@ class FindRelationPath(Arguments, frozen=True):
     as_of: AsOf | None = field(name="asOf", default=None)
 
 
-class Step(Result, frozen=True):
-    """One edge of a path; `direction` says whether it was walked along or against its arrow."""
-
-    source: str = field(name="from")
-    relation_type: str = field(name="relationType")
-    target: str = field(name="to")
-    direction: Literal["forward", "backward"]
-
-
 class PathResult(Result, frozen=True):
     project: str
     found: bool
@@ -286,106 +277,13 @@ def find_relation_path(call: Call, arguments: FindRelationPath) -> PathResult:
             else:
                 ends.append(entity.name)
         refuse(missing)
-        search = _Search(ends[0], ends[1], arguments.max_depth, state)
+        search = PathSearch(ends[0], ends[1], arguments.max_depth, state)
     return PathResult(
         project=project,
         found=search.path is not None,
         length=len(search.path or ()),
         path=search.path or [],
-        notice=None
-        if search.path is not None
-        else _untried(search.untried, search.entered, arguments.max_depth),
-    )
-
-
-Untried = Literal["too many", "too far"] | None
-"""Why a search did not go on from some of the entities that it entered."""
-
-
-class _Side:
-    """One end of a search: by which step each entity was entered from there, and those entered last."""
-
-    def __init__(self, end: str) -> None:
-        self.came_by: dict[str, Step | None] = {canonical(end): None}
-        self.border = [end]
-
-    @property
-    def size(self) -> tuple[int, int]:
-        return len(self.border), len(self.came_by)
-
-    def walked(self, name: str) -> list[Step]:
-        """The steps from its end to an entity that it entered."""
-        path: list[Step] = []
-        step = self.came_by[canonical(name)]
-        while step is not None:
-            path.append(step)
-            step = self.came_by[canonical(step.source)]
-        return path[::-1]
-
-
-class _Search:
-    """Breadth first, from both ends: always from where fewer entities were entered last, so that it is over as soon as
-    one of the two has nothing more to go on to, and seldom comes by all that a hub is connected with.
-
-    An entity is entered once, by the first edge that reaches it, however it is spelt. A name that only relations have
-    connects nothing. `path` is a shortest one, None where there is none; `untried` is why it did not go on.
-    """
-
-    def __init__(self, start: str, end: str, depth_max: int, state: State) -> None:
-        self._there, self._back = _Side(start), _Side(end)
-        self._state = state
-        self.untried: Untried = None
-        self.path: list[Step] | None = [] if canonical(start) == canonical(end) else None
-        depth = 0
-        while self.path is None and self._there.border and self._back.border:
-            if depth == depth_max:
-                self.untried = "too far"
-                return
-            if not self._widened():
-                self.untried = "too many"
-                return
-            depth += 1
-
-    @property
-    def entered(self) -> int:
-        return len(self._there.came_by) + len(self._back.came_by)
-
-    def _widened(self) -> bool:
-        """Goes on from one side by one relation, to the end or until the two meet; False where that were too many.
-
-        What is met was entered last on the other side, or they would have met before: so the path is a shortest.
-        """
-        forth = self._there.size <= self._back.size
-        here, other = (self._there, self._back) if forth else (self._back, self._there)
-        border, here.border = here.border, []
-        for name in border:
-            if self.entered >= VISITED_MAX:
-                return False
-            for step in _steps(name, self._state):
-                target = canonical(step.target)
-                if target in here.came_by or not self._state.entity_id_of(step.target):
-                    continue
-                here.came_by[target] = step
-                if target in other.came_by:
-                    back = self._back.walked(step.target)
-                    self.path = self._there.walked(step.target) + [
-                        _turned(each) for each in back[::-1]
-                    ]
-                    return True
-                here.border.append(step.target)
-        return True
-
-
-def _turned(step: Step) -> Step:
-    """The same edge, walked the other way."""
-    direction: Literal["forward", "backward"] = (
-        "backward" if step.direction == "forward" else "forward"
-    )
-    return Step(
-        source=step.target,
-        relation_type=step.relation_type,
-        target=step.source,
-        direction=direction,
+        notice=_untried(search.untried, search.entered, arguments.max_depth),
     )
 
 
@@ -400,14 +298,3 @@ def _untried(untried: Untried, entered: int, depth_max: int) -> str | None:
     if depth_max == DEPTH_MAX:
         return f"{found} {between}"
     return f"{found} maxDepth, up to {DEPTH_MAX}, looks further."
-
-
-def _steps(name: str, state: State) -> Iterator[Step]:
-    for row in state.relations_from(name):
-        yield Step(
-            source=name, relation_type=row.relation_type, target=row.target, direction="forward"
-        )
-    for row in state.relations_to(name):
-        yield Step(
-            source=name, relation_type=row.relation_type, target=row.source, direction="backward"
-        )
