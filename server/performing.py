@@ -127,5 +127,5 @@ def _succeeded(tool: Tool, call: Call, result: Result, warning: str | None) -> A
         own = (f"Warning: {each}" for each in getattr(result, "warnings", ()))
         more = (*filter(None, [notice]), *own, *more)
     linked = tool.links if call.service.settings.resource_links else None
-    links = () if linked is None else tuple(linked(result))
+    links = tuple(linked(result)) if linked else ()
     return Answer(structured, said, more, links)

@@ -105,21 +105,35 @@ def test_where_it_cannot_be_kept_what_a_model_is_known_by_it_is_taken_for_the_sa
     assert f"the model of {key} again cannot be kept" in caplog.text
 
 
+class Clock:
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def rested(endpoint: Endpoint, clock: Clock) -> OpenAI:
+    """An embedder whose endpoint failed, when the rest after that is over."""
+    embedder = endpoint.embedder(max_retries=0, clock_seconds=clock)
+    endpoint.script = [saying(503, b"out of order")]
+    with pytest.raises(EmbeddingError, match="out of order"):
+        embedder.embed(["a"])
+    clock.seconds += RETRY_SECONDS
+    return embedder
+
+
 def test_an_endpoint_that_comes_back_with_another_model_is_left_alone_and_it_is_told_what_to_do(
     endpoint: Endpoint,
 ) -> None:
-    now = 0.0
-    embedder = endpoint.embedder(max_retries=0, clock_seconds=lambda: now)
-    endpoint.script = [saying(503)]
-    with pytest.raises(EmbeddingError, match="503"):
-        embedder.embed(["a"])
-    now += RETRY_SECONDS
+    clock = Clock()
+    embedder = rested(endpoint, clock)
     for _ in range(2):
         endpoint.script = [turned] * 2
         with pytest.raises(EmbeddingError, match="has another model by now") as raised:
             embedder.embed(["a"])
         assert "start it again" in (raised.value.suggestion or "")
-    now += RETRY_SECONDS
+    clock.seconds += RETRY_SECONDS
     endpoint.script = [nearly, vectors]
     assert embedder.embed(["a"]).shape == (1, 3)
 
@@ -135,12 +149,7 @@ def test_an_endpoint_that_has_another_model_at_the_next_try_is_noticed(endpoint:
 def test_while_it_is_asked_whether_an_endpoint_has_its_model_nobody_else_embeds(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now = 0.0
-    embedder = endpoint.embedder(max_retries=0, clock_seconds=lambda: now)
-    endpoint.script = [saying(503)]
-    with pytest.raises(EmbeddingError, match="503"):
-        embedder.embed(["a"])
-    now += RETRY_SECONDS
+    embedder = rested(endpoint, Clock())
 
     def while_others_ask(vector: Any, known: Any) -> bool:
         with pytest.raises(EmbeddingError, match="left alone"):
@@ -380,12 +389,7 @@ def test_an_endpoint_that_fails_over_everything_is_not_asked_about_every_text(
 def test_an_endpoint_that_was_down_and_fails_over_a_text_is_used_for_the_others(
     endpoint: Endpoint,
 ) -> None:
-    now = 0.0
-    embedder = endpoint.embedder(max_retries=0, clock_seconds=lambda: now)
-    endpoint.script = [saying(503, b"out of order")]
-    with pytest.raises(EmbeddingError, match="out of order"):
-        embedder.embed(["a"])
-    now += RETRY_SECONDS
+    embedder = rested(endpoint, Clock())
     failing = saying(500, b"no numbers")
     endpoint.script = [vectors, failing, vectors, failing]
     assert embedder.embed(["a", "b"]).shape == (2, 3)

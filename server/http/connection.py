@@ -131,8 +131,8 @@ class Connection:
         """To the SDK. In a session it knows requests by their ids: of two with the same, one would never be answered,
         and keep its place among the requests worked on."""
         message = _message(receive.body)
-        uncarried = _uncarried(receive.body) if message is None and _is_of_sessions(scope) else None
-        if uncarried is not None:
+        unread = message is None and is_of_sessions(Headers(scope=scope))
+        if unread and (uncarried := _uncarried(receive.body)) is not None:
             answer = Response(uncarried, HTTPStatus.BAD_REQUEST, media_type="application/json")
             await answer(scope, receive, send)
             return
@@ -316,10 +316,10 @@ def _message(body: bytes) -> JSONRPCMessage | None:
         return None
 
 
-def _is_of_sessions(scope: Scope) -> bool:
-    """Whether the SDK takes it as of the protocols that have them: of the others it reads more."""
-    version = Headers(scope=scope).get(MCP_PROTOCOL_VERSION_HEADER)
-    return version is None or version in HANDSHAKE_PROTOCOL_VERSIONS
+def is_of_sessions(headers: Headers) -> bool:
+    """Whether it is of the protocols that have them, which the SDK reads otherwise than later ones."""
+    version = headers.get(MCP_PROTOCOL_VERSION_HEADER)
+    return not version or version in HANDSHAKE_PROTOCOL_VERSIONS
 
 
 def _uncarried(body: bytes) -> bytes | None:

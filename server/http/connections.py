@@ -21,15 +21,21 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 from mcp.server.streamable_http import LAST_EVENT_ID_HEADER, MCP_SESSION_ID_HEADER
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import Message, Scope, Send
 
 from memlog.settings import Settings
 from server.http.access import client_of
 from server.http.bodies import Whole
-from server.http.connection import Connection, Door, Served, agreed, no_session, opens
+from server.http.connection import (
+    Connection,
+    Door,
+    Served,
+    agreed,
+    is_of_sessions,
+    no_session,
+    opens,
+)
 from server.http.errors import refused
 from server.http.outliving import OPENING_BYTES_MAX, Kept, Outliving, fitting, of
 from server.rights.grants import Grant
@@ -85,10 +91,8 @@ class Connections:
         if LAST_EVENT_ID_HEADER in headers:
             # no stream is kept to be resumed, and the SDK would answer nothing
             scope = _without(scope, LAST_EVENT_ID_HEADER)
-        version = headers.get(MCP_PROTOCOL_VERSION_HEADER)
         session_id = headers.get(MCP_SESSION_ID_HEADER)
-        later = version and version not in HANDSHAKE_PROTOCOL_VERSIONS
-        if later or self._settings.http_stateless:
+        if not is_of_sessions(headers) or self._settings.http_stateless:
             connection = await self._shared_one(door)
             await connection.handle(scope, receive, send)
         elif session_id is not None:
