@@ -291,14 +291,28 @@ def test_an_era_once_chosen_stays_also_for_what_is_known(
     for era in ERAS:
         record(tmp_path, era)
     server = gated()
-    server.write(line(7, "server/discover", _meta=ENVELOPE) + burst())
-    answer = server.read()
-    assert answer
-    assert answer["id"] == 7
+    asked = line(7, "server/discover", _meta=ENVELOPE) + line(8, "tools/list", _meta=ENVELOPE)
+    server.write(asked + burst())
+    assert [answer and answer["id"] for answer in (server.read(), server.read())] == [7, 8]
     open_gate(gate)
     refused = server.read()
     assert refused
     assert (refused["id"], refused["error"]["code"]) == (1, -32022)
+
+
+def test_who_shakes_hands_after_an_answer_that_came_too_late_has_no_second_one(
+    tmp_path: Path, gate: Path, gated: Gated
+) -> None:
+    record(tmp_path, MODERN)
+    server = gated()
+    server.write(line(7, "server/discover", _meta=ENVELOPE) + burst())
+    discovered = server.read()
+    assert discovered
+    assert discovered["result"]["supportedVersions"] == [MODERN]
+    open_gate(gate)
+    answers = [server.read() for _ in range(3)]
+    assert [answer and "result" in answer and answer["id"] for answer in answers] == [1, 2, 3]
+    ended_well(server)
 
 
 def test_a_client_with_one_id_for_everything_has_an_answer_to_everything(

@@ -206,6 +206,27 @@ def test_an_era_once_chosen_stays(start: Start) -> None:
     assert server.ask(initialize("2025-11-25", 2))["error"]["code"] == -32022
 
 
+def test_a_client_that_waited_too_long_for_the_newest_era_may_still_shake_hands(
+    start: Start,
+) -> None:
+    server = start()
+    cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
+    server.send(modern(request(1, "server/discover")), cancelled, initialize("2025-11-25", 2))
+    given_up, shaken = server.read(), server.read()
+    assert (given_up["id"], given_up["error"]["code"]) == (1, -32600)
+    assert (shaken["id"], shaken["result"]["protocolVersion"]) == (2, "2025-11-25")
+    assert text_of(server.ask(call(3, "echo", text="hello"))) == "hello"
+
+
+def test_a_question_between_the_two_has_chosen_the_newest_era(start: Start) -> None:
+    server = start()
+    asked = [modern(request(1, "server/discover")), modern(request(2, "tools/list"))]
+    server.send(*asked, initialize("2025-11-25", 3))
+    answers = {answer["id"]: answer for answer in (server.read() for _ in range(3))}
+    assert "result" in answers[1] and "result" in answers[2]
+    assert answers[3]["error"]["code"] == -32022
+
+
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 def test_the_sdk_client_works_in_both_eras(mode: str, tmp_path: Path) -> None:
     async def scenario() -> None:

@@ -40,10 +40,10 @@ class Recorder:
         """The id belongs to two open requests: whose answer comes next cannot be told."""
         self._asked.pop(request_id, None)
 
-    def unanswered(self, request_id: RequestId) -> None:
-        """The SDK will not answer, for the client has cancelled the request."""
+    def unanswered(self, request_id: RequestId) -> bool:
+        """The SDK will not answer, for the client wants that no longer. Whether it has had an answer before."""
         self._asked.pop(request_id, None)
-        self._given.pop(request_id, None)
+        return self._given.pop(request_id, None) is not None
 
     def answered(self, request_id: RequestId, line: bytes) -> bool:
         """The SDK's answer is `line`: False if it must not be sent, the client having had it."""

@@ -79,6 +79,13 @@ class Sink:
         return os.write(self.fd, data[: select.PIPE_BUF]) if self._ready.poll(0) else 0
 
 
+def is_readable(fd: int) -> bool:
+    """Whether a read would not wait."""
+    ready = select.poll()
+    ready.register(fd, select.POLLIN)
+    return bool(ready.poll(0))
+
+
 def read_chunk(fd: int) -> bytes | None:
     """What is there to read: b"" at the end of the stream, None if there was nothing after all."""
     try:

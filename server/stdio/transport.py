@@ -23,17 +23,17 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn, Self, TypeGuard
 
 import anyio
 from anyio.abc import TaskStatus
 from mcp.server.lowlevel import Server
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
-from mcp_types import JSONRPCMessage, JSONRPCRequest
+from mcp_types import INVALID_REQUEST, JSONRPCError, JSONRPCMessage, JSONRPCRequest
 
 from server.starting.prelude import Opening, Prelude
 from server.starting.recording import Recorder
-from server.stdio.descriptors import read_chunk
+from server.stdio.descriptors import is_readable, read_chunk
 from server.stdio.direct import Direct
 from server.stdio.faults import guard
 from server.stdio.leaving import DRAIN_S, TEARDOWN_S, give_up_after, leave
@@ -41,10 +41,12 @@ from server.stdio.lines import Line
 from server.stdio.outbox import Outbox, Stream
 from server.stdio.pending import Pending
 from server.stdio.solo import Solo
-from server.stdio.wire import Refused, decode
+from server.stdio.wire import Refused, decode, error_reply
 
 # Requests that last as long as the client listens are not work to wait for.
 _LASTING = frozenset({"subscriptions/listen"})
+_PROBE = "server/discover"
+_GIVEN_UP = f"{_PROBE} was given up for initialize"
 
 logger = logging.getLogger(__name__)
 
@@ -142,6 +144,8 @@ class _Inbox(Stream):
         self._loop = asyncio.get_running_loop()
         self._waiting = anyio.CancelScope()
         self._stopped = False
+        self._begun = False
+        """Whether the SDK has a request."""
         self._reading = False
         """Whether the event loop calls `_read`."""
         self._solo = Solo.where_possible(self._fd, self._cutter, direct, self._returned)
@@ -185,15 +189,32 @@ class _Inbox(Stream):
                     raise anyio.EndOfStream
             message = self._messages.popleft()
             if isinstance(message, Refused):
-                await self._refuse(message)
+                logger.warning("refused a line of input: %s", message)
+                await self._reply(message.reply)
             elif isinstance(message, Exception):
                 raise message
+            elif self._is_given_up(message):
+                if not self._recorder.unanswered(message.id):
+                    await self._reply(error_reply(message.id, INVALID_REQUEST, _GIVEN_UP))
             else:
                 return self._opened(message)
+
+    def _is_given_up(self, message: JSONRPCMessage) -> TypeGuard[JSONRPCRequest]:
+        """Whether the client, asking for the era without a handshake, waited no longer and now shakes hands.
+
+        Some wait a second, and a first start may take more. To the SDK its question would choose the era for good.
+        """
+        if self._begun or not isinstance(message, JSONRPCRequest) or message.method != _PROBE:
+            return False
+        if not self._stopped and is_readable(self._fd):
+            self._read()
+        following = (each.method for each in self._messages if isinstance(each, JSONRPCRequest))
+        return next(following, None) == "initialize"
 
     def _opened(self, message: JSONRPCMessage) -> SessionMessage:
         if not isinstance(message, JSONRPCRequest):
             return SessionMessage(message)
+        self._begun = True
         if message.id in self._pending:
             self._recorder.doubt(message.id)
         if message.method in _LASTING:
@@ -271,11 +292,10 @@ class _Inbox(Stream):
         self._direct.heard(message)
         return message
 
-    async def _refuse(self, refused: Refused) -> None:
-        logger.warning("refused a line of input: %s", refused)
-        if refused.reply is not None:
+    async def _reply(self, reply: JSONRPCError | None) -> None:
+        if reply is not None:
             with suppress(anyio.ClosedResourceError):
-                await self._outbox.send(SessionMessage(refused.reply))
+                await self._outbox.send(SessionMessage(reply))
 
     async def wait_home(self) -> None:
         """Until no thread reads, nor runs a call that it has read; none will again."""
