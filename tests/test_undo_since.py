@@ -105,6 +105,34 @@ def test_an_undo_of_all_since_that_is_made_again_writes_nothing(project: Project
         do(project, Undo(since=since))
 
 
+def test_an_undo_of_all_since_before_the_project_began_that_is_made_again_writes_nothing(
+    project: Project,
+) -> None:
+    do(project, create(entity("Jon")))
+    do(project, create(entity("Gina")))
+    do(project, Undo())
+    do(project, Undo(since=0))
+    head = project.head()
+    with pytest.raises(InvalidParameter):
+        do(project, Undo(since=0))
+    assert project.head() == head
+
+
+def test_an_undo_of_all_since_amid_a_command_that_is_made_again_writes_nothing(
+    project: Project,
+) -> None:
+    since = project.head() + 1
+    do(project, create(entity("Jon", "was a banker"), entity("Gina")))
+    do(project, create(entity("Mia")))
+    do(project, Undo())
+    do(project, create(entity("Mia")))
+    do(project, Undo(since=since))
+    head = project.head()
+    with pytest.raises(InvalidParameter):
+        do(project, Undo(since=since))
+    assert project.head() == head
+
+
 def by_phone(project: Project, since: int) -> tuple[set[int], set[str]]:
     """The positions of what phone did after one, and the ids of what it was the first to tell of. Not of what others
     undid: where phone had deleted a part of that, the part comes back with the undo of the deletion."""

@@ -11,6 +11,7 @@ from memlog.decisions.depending import Stretch
 from memlog.decisions.restoring import told_apart
 from memlog.decisions.undos import Undos, is_meant
 from memlog.events import Erased
+from memlog.rows import PROJECT_KEY
 from memlog.state import State
 
 
@@ -26,7 +27,7 @@ class Since:
     """What `command` means of what was done after a position."""
 
     def __init__(self, since: int, command: Undo, undos: Undos) -> None:
-        self._since = since
+        self._since = since = _end_of_begun(since, undos)
         self._of_all = command.thread is None and command.actor is None
         self._meant = list(_meant(since, command, undos))
         self._at_once = {each.at_once for each in self._meant}
@@ -38,7 +39,7 @@ class Since:
 
     def _behind_the_last_return(self, state: State) -> list[int]:
         """Behind the last position at which all was as it was at `since`: so an undo that is made again has nothing to
-        do. Little but an undo leads back."""
+        do. Little but an undo leads back. That the project is there since counts for nothing: no undo ends it."""
         if not self._undos:
             return [each.position for each in self._meant]
         before, changed, position = state.at(self._since), set[bytes](), self._since
@@ -49,6 +50,8 @@ class Since:
                 position += 1
                 after = state.at(position)
                 for key in state.touched(position):
+                    if key == PROJECT_KEY:
+                        continue
                     differs = told_apart(key, before.row(key), after.row(key))
                     (changed.add if differs else changed.discard)(key)
             if not changed:
@@ -70,6 +73,13 @@ class Since:
         return bool(standing) and all(
             each in self._undos or undos.span(each) in self._at_once for each in standing
         )
+
+
+def _end_of_begun(since: int, undos: Undos) -> int:
+    """Where the command ends that was begun before and is under way at `since`, which is not undone: else `since`."""
+    entry = undos.context.entry_at(since + 1)
+    first, last = (since + 1, since) if entry is None else undos.at_once(entry)
+    return last if first <= since else since
 
 
 def _meant(since: int, command: Undo, undos: Undos) -> Iterator[_Meant]:
