@@ -186,6 +186,12 @@ def test_the_example_in_a_description_is_a_call_of_the_tool(name: str) -> None:
     assert isinstance(decode(arguments, tool.arguments), tool.arguments)
 
 
+def test_the_example_of_save_memory_is_taken_by_an_empty_memory(tmp_path: Path) -> None:
+    example = tools(TOOLSETS)["save_memory"].description.partition("Example: ")[2]
+    with client_on(tmp_path) as client:
+        assert client("save_memory", **msgspec.json.decode(example))["success"]
+
+
 ARCHITECTURE = (REPOSITORY / "ARCHITECTURE.md").read_text()
 
 

@@ -93,7 +93,9 @@ def save_memory(call: Call, arguments: SaveMemory) -> SaveMemoryResult:
     An entity that exists keeps what it has and gets what is new.
     RULES: 1) Each observation is ONE fact, at most 150 characters. 2) Each entity has at least 1 relation.
     Example: {"threadId": "t1", "entities": [{"name": "Ann", "entityType": "Person", "observations":
-    ["Works at Acme"], "relations": [{"targetEntity": "Acme", "relationType": "works at"}]}]}
+    ["Works at Acme"], "relations": [{"targetEntity": "Acme", "relationType": "works at"}]}, {"name": "Acme",
+    "entityType": "Company", "observations": ["Makes anvils"], "relations": [{"targetEntity": "Ann", "relationType":
+    "employs"}]}]}
     """
 
     def answer(outcome: Outcome) -> SaveMemoryResult:
