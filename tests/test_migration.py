@@ -42,12 +42,99 @@ CREATE TABLE memories (
 );
 """
 """Of mcp-memory-service 12.4.0, without the columns that the script does not read."""
+KEPT = """
+CREATE TABLE context_items (
+    id TEXT PRIMARY KEY, key TEXT NOT NULL, value TEXT NOT NULL, category TEXT, channel TEXT DEFAULT 'general',
+    created_at TIMESTAMP, sequence_number INTEGER DEFAULT 0
+);
+INSERT INTO context_items VALUES ('2', 'style', 'four blanks', NULL, 'general', '2026-11-02', 1);
+INSERT INTO context_items VALUES ('1', 'db', 'Postgres', 'decision', 'My Branch', '2026-11-01', 1);
+"""
+"""Of mcp-memory-keeper 0.14.1, likewise."""
+CHROMA = """
+CREATE TABLE collections (id TEXT PRIMARY KEY, name TEXT NOT NULL);
+CREATE TABLE segments (id TEXT PRIMARY KEY, collection TEXT NOT NULL);
+CREATE TABLE embeddings (id INTEGER PRIMARY KEY, segment_id TEXT NOT NULL, embedding_id TEXT NOT NULL);
+CREATE TABLE embedding_metadata (
+    id INTEGER, key TEXT NOT NULL, string_value TEXT, PRIMARY KEY (id, key)
+);
+INSERT INTO collections VALUES ('c', 'Work Notes');
+INSERT INTO segments VALUES ('v', 'c'), ('m', 'c');
+INSERT INTO embeddings VALUES (1, 'm', 'one'), (2, 'm', 'two');
+INSERT INTO embedding_metadata VALUES (2, 'chroma:document', 'four blanks'), (2, 'lang', 'en');
+INSERT INTO embedding_metadata VALUES (1, 'chroma:document', 'Postgres');
+"""
+"""Of chromadb 1.5.9, likewise."""
+NOTES = {
+    "coffee/Brewing.md": """---
+title: 'Brewing: Ann''s way'
+type: guide
+permalink: main/coffee/brewing
+tags:
+- coffee
+- My Tag
+---
+
+# Brewing: Ann's way
+
+Notes, see [[Espresso]].
+Two lines.
+
+## 2026-10-03
+- [tip] Grind fine #grind
+  - finer for V60
+1. pour
+
+```sh
+# no heading
+
+- [[no link]]
+```
+
+## Relations
+- relates_to [[espresso|the machine]]
+- "made with" [[Burr Grinder]] (a good one)
+- [[coffee/Index]]
+""",
+    "coffee/Index.md": "first",
+    "trips/Index.md": "\ufeff---\r\ntags: [x, 'y z']\r\n---\r\nsecond: [[main/coffee/brewing#top]]\r\n",
+    "Espresso.md": "",
+    ".obsidian/hidden.md": "hidden",
+}
 
 
-def shown(language: str) -> str:
-    """The one block of the page in this language."""
-    (block,) = re.findall(rf"```{language}\n(.*?)\n```", PAGE.read_text(), re.DOTALL)
-    return str(block)
+def shown(language: str, number: int = 0) -> str:
+    """A block of the page in this language."""
+    found = re.findall(rf"^```{language}\n(.*?)\n```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    return str(found[number])
+
+
+def brought(script: str, file: Path, data_dir: Path) -> str:
+    """What the script for texts says as it brings those of a file."""
+    program = file.with_name("bring.py")
+    program.write_text(script)
+    serve = ["-m", "memlog", "serve", "--embedder", "none", "--data-dir", str(data_dir)]
+    ran = subprocess.run(
+        [sys.executable, program, file, sys.executable, *serve],
+        env=environment(),
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return str(ran.stdout)
+
+
+def records(data_dir: Path) -> list[tuple[str, str, str, list[str]]]:
+    """Type, content, source and tags, newest first."""
+    with served(data_dir, MEMLOG_EMBEDDER="none") as memlog:
+        memories = memlog("list_recent_memories")["memories"]
+        listed = {each["id"]: each for each in memlog("memory_list")["results"]}
+    return [
+        (listed[each["id"]]["type"], each["content"], each["source"], listed[each["id"]]["tags"])
+        for each in memories
+    ]
 
 
 def exported(data_dir: Path) -> list[dict[str, object]]:
@@ -101,29 +188,125 @@ def test_the_script_of_the_page_brings_texts_out_of_a_database_once(tmp_path: Pa
             rows,
         )
         database.commit()
-    script = tmp_path / "bring.py"
-    script.write_text(shown("python"))
     data_dir = tmp_path / "data"
-    serve = [sys.executable, "-m", "memlog", "serve", "--embedder", "none"]
     for _ in range(2):
-        ran = subprocess.run(
-            [sys.executable, script, file, *serve, "--data-dir", data_dir],
-            env=environment(),
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-        assert ran.returncode == 0, ran.stderr
-        assert ran.stdout.startswith("'bell \\x07' content: ")
-        assert len(ran.stdout.splitlines()) == 1
-    with served(data_dir, MEMLOG_EMBEDDER="none") as memlog:
-        found = memlog("memory_list")["results"]
-        kept = [(each["type"], each["tags"]) for each in found]
-        assert kept == [
-            ("note", []),
-            ("decision", ["api-key", "tag:x"]),
-        ]
+        said = brought(shown("python"), file, data_dir)
+        assert said.startswith("'bell \\x07' content: ")
+        assert len(said.splitlines()) == 1
+    source = "mcp-memory-service"
+    assert records(data_dir) == [
+        ("note", "Ünï 東京", source, []),
+        ("decision", "Deploys on Fridays\nare frozen", source, ["api-key", "tag:x"]),
+    ]
+
+
+def test_the_script_of_the_page_brings_what_mem0_answers_with_its_user(tmp_path: Path) -> None:
+    memories = [
+        {
+            "id": "1",
+            "memory": "Likes\ntea",
+            "user_id": "Ann B",
+            "metadata": {"k": 1},
+            "score": None,
+        },
+        {"id": "2", "memory": "Lives in Rome", "user_id": "Ann B", "metadata": None},
+    ]
+    file = tmp_path / "mem0.json"
+    file.write_text(json.dumps({"results": memories}))
+    data_dir = tmp_path / "data"
+    for _ in range(2):
+        assert brought(shown("python"), file, data_dir) == ""
+    assert records(data_dir) == [
+        ("fact", "Lives in Rome", "mem0", ["user:ann-b"]),
+        ("fact", "Likes\ntea", "mem0", ["user:ann-b"]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("number", "server", "tables", "kept"),
+    [
+        (
+            0,
+            "mcp-memory-keeper",
+            KEPT,
+            [
+                ("note", "style: four blanks", "mcp-memory-keeper", ["general"]),
+                ("decision", "db: Postgres", "mcp-memory-keeper", ["my-branch"]),
+            ],
+        ),
+        (
+            1,
+            "chroma",
+            CHROMA,
+            [
+                ("note", "four blanks", "chroma", ["work-notes"]),
+                ("note", "Postgres", "chroma", ["work-notes"]),
+            ],
+        ),
+    ],
+)
+def test_with_another_query_of_the_page_the_script_brings_texts_out_of_another_database(
+    tmp_path: Path, number: int, server: str, tables: str, kept: list[object]
+) -> None:
+    file = tmp_path / "texts.db"
+    with closing(sqlite3.connect(file)) as database:
+        database.executescript(tables)
+    script = shown("python").replace("mcp-memory-service", server)
+    asked = re.sub(r"(?m)^QUERY = .*", f'QUERY = """{shown("sqlite", number)}"""', script)
+    assert asked != script
+    assert brought(asked, file, tmp_path / "data") == ""
+    assert records(tmp_path / "data") == kept
+
+
+def test_the_script_of_the_page_makes_notes_in_markdown_a_graph(tmp_path: Path) -> None:
+    for place, text in NOTES.items():
+        file = tmp_path / "notes" / place
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(text.encode())
+    script = tmp_path / "notes.py"
+    script.write_text(shown("python", 1))
+    lines = subprocess.run(
+        [sys.executable, script, tmp_path / "notes"], capture_output=True, check=True
+    ).stdout
+    file = tmp_path / "notes.jsonl"
+    file.write_bytes(lines)
+    done = run_memlog("import", file, data_dir=tmp_path / "data")
+    assert done.returncode == 0, done.stderr
+    brewing = "Brewing: Ann's way"
+    entities = {
+        "Espresso": ("note", []),
+        brewing: (
+            "guide",
+            [
+                "Tags: coffee, My Tag",
+                "Notes, see [[Espresso]].\nTwo lines.",
+                "2026-10-03: [tip] Grind fine #grind\n  - finer for V60",
+                "2026-10-03: 1. pour",
+                "2026-10-03: ```sh\n# no heading\n\n- [[no link]]\n```",
+                '"made with" [[Burr Grinder]] (a good one)',
+            ],
+        ),
+        "Index": ("note", ["first"]),
+        "trips/Index": ("note", ["Tags: x, y z", "second: [[main/coffee/brewing#top]]"]),
+    }
+    relations = [
+        (brewing, "links_to", "Espresso"),
+        (brewing, "relates_to", "Espresso"),
+        (brewing, "made with", "Burr Grinder"),
+        (brewing, "links_to", "Index"),
+        ("trips/Index", "links_to", brewing),
+    ]
+    kept = exported(tmp_path / "data")
+    assert {
+        each["name"]: (each["entityType"], each["observations"])
+        for each in kept
+        if each["type"] == "entity"
+    } == entities
+    assert [
+        (each["from"], each["relationType"], each["to"])
+        for each in kept
+        if each["type"] == "relation"
+    ] == relations
 
 
 @pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
