@@ -38,7 +38,7 @@ from memlog.settings import Mode
 from memlog.times import iso
 from server.addresses import item_uri
 from server.answering.cutting import ANSWER_CHARACTERS, together, within_budget
-from server.answering.findings import Group, findings
+from server.answering.findings import GRAPH_KINDS, Group, findings
 from server.answering.memories import MEMORY_KINDS, found_memories
 from server.answering.packing import one_line
 from server.answering.rankings import Deep, ranked
@@ -48,7 +48,6 @@ from server.refusals import refuse_cursor, refusing, unknown
 from server.registry import Tool
 from server.resources import headline
 from server.session import Session
-from server.tools.reading import GRAPH_KINDS
 from server.tools.records import lacking_labels, limit_of
 
 GROUPS_MAX = 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
+from typing import Protocol
 
 import msgspec
 
@@ -12,11 +13,18 @@ from memlog.state import State
 from memlog.times import day
 from projections.documents import Kind, thread_labels
 from projections.search.searcher import Hit
+from server.advice import followable
 from server.answering.cutting import together
 from server.answering.nearest import silent_thread
 from server.opened import Opened
+from server.session import Session
 
 LINES_MAX = 5
+
+GRAPH_KINDS: frozenset[Kind] = frozenset({"entity", "observation"})
+
+IN_MEMORIES = "No entity tells of it, but a fact or record does: call search_memories."
+IN_GRAPH = "No fact or record tells of it, but an entity does: call search_nodes."
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -68,6 +76,38 @@ def findings(
                 break
     silent = None if groups else silent_thread(thread, opened)
     return Findings(groups, opened.noticed(together(found.notice, silent)))
+
+
+class _Asked(Protocol):
+    """The arguments of a search."""
+
+    @property
+    def query(self) -> str: ...
+    @property
+    def thread_id(self) -> str | None: ...
+    @property
+    def cursor(self) -> str | None: ...
+    @property
+    def as_of(self) -> str | int | None: ...
+
+
+def told_elsewhere(
+    asked: _Asked,
+    opened: Opened,
+    session: Session,
+    kinds: frozenset[Kind],
+    *,
+    mode: Mode = "hybrid",
+    since: int = 0,
+) -> str | None:
+    """Of a search that found nothing of its own kinds: that something of these others tells of it now, and which tool
+    finds that; None for a later page, a past, or who is not offered that tool."""
+    told = IN_MEMORIES if "memory" in kinds else IN_GRAPH
+    if asked.cursor is not None or asked.as_of is not None or not followable(session, told):
+        return None
+    thread = asked.thread_id
+    found = findings(opened, asked.query, mode, 1, kinds, thread=thread, since=since)
+    return told if found.groups else None
 
 
 def _alone(hit: Hit, state: State) -> Group | None:

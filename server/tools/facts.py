@@ -20,6 +20,7 @@ from projections.documents import thread_labels
 from projections.search.searcher import DEPTH
 from server.answering.cursors import CursorText, write_cursor
 from server.answering.cutting import Room, together, within_budget
+from server.answering.findings import GRAPH_KINDS, told_elsewhere
 from server.answering.memories import (
     MEMORY_KINDS,
     Older,
@@ -211,13 +212,14 @@ def search_memories(call: Call, arguments: SearchMemories) -> FactsResult:
     """
     project, opened = call.open(arguments)
     start = start_of(_FactsCursor, arguments, opened, DEPTH)
+    since = beyond(arguments.since, opened.project, start.position)
     ranking = ranked(
         opened.searcher,
         start,
         arguments.query,
         kinds=MEMORY_KINDS,
         labels=thread_labels(arguments.thread_id),
-        since=beyond(arguments.since, opened.project, start.position),
+        since=since,
     )
     usage = call.service.usage
     with opened.project.read(start.position) as state:
@@ -230,6 +232,8 @@ def search_memories(call: Call, arguments: SearchMemories) -> FactsResult:
     last = found[len(shown) - 1].rank if shown else None
     following = ranking.following(position, last)
     silent = None if shown else silent_thread(arguments.thread_id, opened)
+    if silent is None and not shown:
+        silent = told_elsewhere(arguments, opened, call.session, GRAPH_KINDS, since=since)
     return FactsResult(
         project=project,
         memories=shown,

@@ -17,13 +17,13 @@ from memlog.times import parse_iso
 from projections.documents import Kind, Scope, kind_label, thread_labels
 from server.answering.cursors import CursorText, Id, Limit, Position, write_cursor
 from server.answering.cutting import page_of, together
+from server.answering.findings import GRAPH_KINDS
 from server.answering.moments import AsOf, Time, start_of
 from server.answering.nearest import silent_thread
 from server.answering.portions import OPEN_ALONE, cut_notice, portion_of_facts, view_portion
 from server.answering.views import Blame, EntityView
 from server.opened import Opened
 from server.registry import Arguments, Call, Result, ThreadId, tool
-from server.tools.reading import GRAPH_KINDS
 
 LOOKED_UP_MAX = 2_000
 """Of more entities of a type, or documents that a thread wrote, the next page is found sooner by going through all."""

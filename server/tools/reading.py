@@ -15,10 +15,12 @@ from memlog.patience import held
 from memlog.settings import Mode
 from memlog.state import State
 from memlog.storage.gates import SMALL_CALLS
-from projections.documents import Kind, thread_labels
+from projections.documents import thread_labels
 from projections.search.searcher import DEPTH, Hit
 from server.answering.cursors import CursorText, Id, Limit, Position, write_cursor
 from server.answering.cutting import page_of, together, within_budget
+from server.answering.findings import GRAPH_KINDS, told_elsewhere
+from server.answering.memories import MEMORY_KINDS
 from server.answering.moments import AsOf, start_of
 from server.answering.nearest import silent_thread
 from server.answering.portions import (
@@ -33,7 +35,6 @@ from server.answering.views import Blame, EntityView, RelationView, view_relatio
 from server.input.kinds import SEARCHED
 from server.registry import Arguments, Call, Result, WroteThread, tool
 
-GRAPH_KINDS: frozenset[Kind] = frozenset({"entity", "observation"})
 SEARCH_LIMIT = 25
 LOT = 8
 """So many entities are read at first: each may have thousands of facts, and fill the answer alone."""
@@ -175,6 +176,8 @@ def search_nodes(call: Call, arguments: SearchNodes) -> SearchNodesResult:
     told_whole = [each for bundle in page for each in bundle.told]
     entities = _only(FoundEntity, told_whole)
     silent = None if page else silent_thread(arguments.thread_id, opened)
+    if silent is None and not page:
+        silent = told_elsewhere(arguments, opened, call.session, MEMORY_KINDS, mode=mode)
     return SearchNodesResult(
         project=project,
         entities=entities,

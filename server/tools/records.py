@@ -22,6 +22,7 @@ from projections.search.searcher import DEPTH
 from server.addresses import item_uri
 from server.answering.cursors import CursorText, write_cursor
 from server.answering.cutting import said, together, within_budget
+from server.answering.findings import GRAPH_KINDS, told_elsewhere
 from server.answering.memories import (
     MEMORY_KINDS,
     Older,
@@ -148,13 +149,14 @@ def memory_search(call: Call, arguments: MemorySearch) -> RecordsResult:
     limit = limit_of(call.service.settings, arguments.limit)
     start = start_of(_RecordsCursor, arguments, opened, max(DEPTH, limit))
     wanted = labels_of(arguments.type, arguments.tags)
+    since = beyond(arguments.since, opened.project, start.position)
     ranking = ranked(
         opened.searcher,
         start,
         arguments.query,
         kinds=MEMORY_KINDS,
         labels=(*wanted, *thread_labels(arguments.thread_id)),
-        since=beyond(arguments.since, opened.project, start.position),
+        since=since,
     )
     with opened.project.read(start.position) as state:
         blamed = state if arguments.provenance else None
@@ -165,6 +167,8 @@ def memory_search(call: Call, arguments: MemorySearch) -> RecordsResult:
     views = _told(views, arguments.limit)
     following = ranking.following(position, found[len(views) - 1].rank if views else None)
     silent = None if views else silent_thread(arguments.thread_id, opened)
+    if silent is None and not views and not wanted:
+        silent = told_elsewhere(arguments, opened, call.session, GRAPH_KINDS, since=since)
     return RecordsResult(
         project=project,
         results=views,
