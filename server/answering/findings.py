@@ -23,8 +23,8 @@ LINES_MAX = 5
 
 GRAPH_KINDS: frozenset[Kind] = frozenset({"entity", "observation"})
 
-IN_MEMORIES = "No entity tells of it, but a fact or record does: call search_memories."
-IN_GRAPH = "No fact or record tells of it, but an entity does: call search_nodes."
+IN_MEMORIES = "No entity is found, but a fact or record is: call search_memories."
+IN_GRAPH = "No fact or record is found, but an entity is: call search_nodes."
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -100,7 +100,7 @@ def told_elsewhere(
     mode: Mode = "hybrid",
     since: int = 0,
 ) -> str | None:
-    """Of a search that found nothing of its own kinds: that something of these others tells of it now, and which tool
+    """Of a search that found nothing of its own kinds: that something of these others is found now, and which tool
     finds that; None for a later page, a past, or who is not offered that tool."""
     told = IN_MEMORIES if "memory" in kinds else IN_GRAPH
     if asked.cursor is not None or asked.as_of is not None or not followable(session, told):
