@@ -7,7 +7,7 @@ between them only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import groupby
 from operator import attrgetter
@@ -38,6 +38,25 @@ Versioned = TypeVar("Versioned", Observation, Memory)
 
 
 _ID: Callable[[Entity], str] = attrgetter("id")
+
+_UNTOLD = frozenset(
+    {"id", "created_us", "updated_us", "born", "thread", "version", "supersedes"}
+    | {"superseded_by", "deleted_us"}
+)
+"""What is no difference to a reader, or is one of another kind: all else that a row holds is told."""
+
+_IN_WORDS: dict[Kind, frozenset[str]] = {
+    "entity": frozenset({"name", "entity_type"}),
+    "observation": frozenset({"entity_id", "content"}),
+    "relation": frozenset({"source", "relation_type", "target"}),
+    "memory": frozenset({"memory_type", "content"}),
+}
+"""What the words for a row say already."""
+
+_LISTED: dict[str, Callable[[Sequence[str]], str]] = {
+    "aliases": lambda names: f"also {', '.join(names)}" if names else "no other names",
+    "tags": lambda tags: f"tags {', '.join(tags)}" if tags else "no tags",
+}
 
 
 def differences(before: State, after: State) -> Iterator[Difference]:
@@ -128,35 +147,24 @@ def _compared(
         elif was is not None and now is not None and _told(was) != _told(now):
             said = old_in_words(was), new_in_words(now)
             if said[0] == said[1]:
-                said = _with_ratings(was, said[0]), _with_ratings(now, said[1])
+                said = _with_the_rest(kind, was, said[0]), _with_the_rest(kind, now, said[1])
             yield Difference(kind, "changed", thing_id, *said)
 
 
-def _told(row: Any) -> tuple[Any, ...]:
+def _told(row: Any) -> dict[str, Any]:
     """What a reader is told of a row."""
-    match row:
-        case Entity():
-            return row.name, row.entity_type, row.aliases, row.confidence, row.importance
-        case Observation():
-            return row.entity_id, row.content, row.confidence, row.importance
-        case Relation():
-            return row.source, row.relation_type, row.target, row.importance
-        case _:
-            return row.memory_type, row.content, row.source, row.tags, row.confidence
+    return {name: getattr(row, name) for name in row.__struct_fields__ if name not in _UNTOLD}
 
 
-def _with_ratings(row: Any, said: str) -> str:
+def _with_the_rest(kind: Kind, row: Any, said: str) -> str:
     """For rows whose words are the same on both sides: whatever else they hold."""
-    parts = [said]
-    if isinstance(row, Entity):
-        parts.append(f"also {', '.join(row.aliases)}" if row.aliases else "no other names")
-    if isinstance(row, Memory):
-        parts.append(f"tags {', '.join(row.tags)}" if row.tags else "no tags")
-        parts.append(f"source {row.source}")
-    for name in ("confidence", "importance"):
-        if hasattr(row, name):
-            parts.append(f"{name} {getattr(row, name):g}")
-    return ", ".join(parts)
+    held = {name: value for name, value in _told(row).items() if name not in _IN_WORDS[kind]}
+    lists = [_LISTED[name](held.pop(name)) for name in _LISTED if name in held]
+    others = (
+        f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in held.items()
+    )
+    return ", ".join((said, *lists, *others))
 
 
 def _entity_in_words(row: Entity) -> str:

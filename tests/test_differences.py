@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from memlog.differences import Difference, differences
+from memlog.differences import Difference, _compared, _entity_in_words, differences
 from memlog.events import (
     CommandUndone,
     EntityCreated,
@@ -26,6 +26,7 @@ from memlog.events import (
     RelationAdded,
     RelationDeleted,
 )
+from memlog.rows import Entity
 from tests.specs import Given
 
 JON = EntityCreated("ent_1", "Jon", "person")
@@ -132,6 +133,22 @@ def test_a_merge_takes_one_entity_away_and_gives_the_other_its_name() -> None:
         ("relation", "removed", "rel_1"),
     ]
     assert found[0].now == "Jon (person), also Gina, confidence 1, importance 0.5"
+
+
+class Pinned(Entity, frozen=True):
+    """The row of an entity with one field more."""
+
+    pinned: bool = False
+
+
+def test_a_field_that_a_row_gets_is_told_without_being_named_anywhere_else() -> None:
+    rows = [
+        Pinned("ent_1", "Jon", "person", 1, 1, 1, None, 1.0, 0.5, (), on) for on in (False, True)
+    ]
+    before, after = ({row.id: row} for row in rows)
+    (found,) = _compared("entity", before, after, _entity_in_words, _entity_in_words)
+    told = "Jon (person), no other names, confidence 1, importance 0.5, pinned"
+    assert (found.was, found.now) == (f"{told} False", f"{told} True")
 
 
 def test_backwards_what_was_added_is_removed() -> None:
