@@ -130,12 +130,6 @@ def test_the_readme_names_settings_that_there_are() -> None:
     assert mentioned and mentioned <= {setting.variables[0] for setting in SETTINGS}
 
 
-def test_the_readme_lists_the_tools_of_every_toolset() -> None:
-    rows = dict(re.findall(r"^\| `(\w+)` \| ((?:`\w+` ?)+)\|$", README, re.MULTILINE))
-    told = {toolset: set(re.findall(r"`(\w+)`", cell)) for toolset, cell in rows.items()}
-    assert told == {toolset: set(tools([toolset])) for toolset in TOOLSETS}
-
-
 # -- looking
 
 

@@ -220,7 +220,8 @@ def test_the_readme_names_every_tool_and_every_toolset() -> None:
     readme = (REPOSITORY / "README.md").read_text()
     for toolset in TOOLSETS:
         row = next(line for line in readme.splitlines() if line.startswith(f"| `{toolset}` |"))
-        assert sorted(re.findall(r"`(\w+)`", row)[1:]) == sorted(tools((toolset,)))
+        told = sorted(re.findall(r"`(\w+)`", row)[1:])
+        assert told == sorted(tools((toolset,))), "the table of the toolsets in README.md"
 
 
 def test_each_tool_that_reads_takes_a_moment_or_is_named_where_the_history_tells_of_moments() -> (

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import fields
 
-from memlog.settings import SETTINGS, TOOLSETS, Settings
+from memlog.settings import SETTINGS, TOOLSETS, Settings, allowed
 from projections.embedding import fastembed, openai
 from server.manual import DOCS, PAGES, settings_page, tools_page
 from server.registry import tools
@@ -46,6 +48,17 @@ def test_what_a_tool_answers_is_sketched_with_what_may_be_absent() -> None:
     part = tools_page().partition("\n### search_nodes\n")[2].partition("\n### ")[0]
     assert "Reads only." in part
     assert "  nextCursor?\n" in part
+
+
+def test_a_setting_that_takes_one_of_several_words_is_told_of_with_each_of_them() -> None:
+    readme = (DOCS.parent / "README.md").read_text()
+    takes = {field.name: allowed(field.type) for field in fields(Settings)}
+    for setting in SETTINGS:
+        if (words := takes[setting.field]) != allowed(bool) and len(words) > 1:
+            (row,) = re.findall(rf"^\| `{setting.variables[0]}` \|.*", readme, re.MULTILINE)
+            for word in words:
+                assert re.search(rf"\b{word}\b", setting.about), (setting.field, word)
+                assert f"`{word}`" in row, (setting.field, word)
 
 
 def test_every_setting_is_listed_with_its_variables_and_default() -> None:
