@@ -357,7 +357,6 @@ def test_a_record_is_found_again_also_where_the_tables_know_it_without_one_of_tw
 
 
 def test_tables_of_another_layout_have_another_version(tmp_path: Path) -> None:
-    """Who changes what stands in a table raises STATE_VERSION, and writes both down here."""
     numbers = count(1)
     context = Context(new_id=lambda prefix: f"{prefix}_{next(numbers):026}")
     project = Project(tmp_path / "prj_1", clock=lambda: 1_750_000_000_000_000)
@@ -382,7 +381,9 @@ def test_tables_of_another_layout_have_another_version(tmp_path: Path) -> None:
         project.execute(command, context, nothing)
     digest = project.digest()
     project.close()
-    assert (STATE_VERSION, digest[:16]) == (9, "0a5fe968735db513")
+    assert (STATE_VERSION, digest[:16]) == (9, "0a5fe968735db513"), (
+        "what stands in a table is another: raise STATE_VERSION, and write both down here"
+    )
 
 
 def taken_over(project: Project) -> None:

@@ -18,6 +18,7 @@ CHARACTERS_PER_TOKEN = 4
 TOKENS_MAX = {"graph": 2_000}
 TOKENS_MAX_OF_ALL = 7_000
 TOKENS_MAX_OF_A_TOOL = 500
+_SHORTER = "a model reads this in every conversation: say it shorter, here or in another tool (-s shows them all)"
 
 
 def tokens(tool: Tool) -> int:
@@ -33,12 +34,12 @@ def test_all_tools_together_stay_within_their_budget() -> None:
         cost = tokens(tool)
         costs[tool.toolset] += cost
         print(f"{tool.toolset:10} {name:26} {cost:6}")
-        assert cost <= TOKENS_MAX_OF_A_TOOL, name
+        assert cost <= TOKENS_MAX_OF_A_TOOL, f"{name}: {_SHORTER}"
     for toolset, cost in costs.items():
         print(f"{toolset:10} {'':26} {cost:6}")
-        assert 0 < cost <= TOKENS_MAX.get(toolset, TOKENS_MAX_OF_ALL), toolset
+        assert 0 < cost <= TOKENS_MAX.get(toolset, TOKENS_MAX_OF_ALL), f"{toolset}: {_SHORTER}"
     print(f"{'all':10} {'':26} {sum(costs.values()):6}")
-    assert sum(costs.values()) <= TOKENS_MAX_OF_ALL
+    assert sum(costs.values()) <= TOKENS_MAX_OF_ALL, _SHORTER
 
 
 def test_those_that_only_read_cost_less() -> None:
