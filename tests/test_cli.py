@@ -24,6 +24,7 @@ from memlog.projects.store import Store
 from memlog.rows import Project as ProjectRow
 from memlog.settings import SETTINGS, TOOLSETS
 from memlog.storage.tables import place
+from projections.follow import ON_DISK
 from server.cli import COMMANDS, cli
 from server.registry import tools
 from server.service import Service
@@ -123,6 +124,10 @@ def test_what_a_page_calls_exists(page: str) -> None:
             said = " ".join(["memlog", *words[:2]])
             command = ALL_COMMANDS.get(said) or ALL_COMMANDS[f"memlog {words[0]}"]
             assert {word for word in words if word.startswith("-")} <= options_of(command)
+
+
+def test_the_readme_names_every_command() -> None:
+    assert [name for name in COMMANDS if f"memlog {name}" not in README] == []
 
 
 def test_the_readme_names_settings_that_there_are() -> None:
@@ -275,6 +280,13 @@ def test_the_doctor_tells_how_far_the_indexes_are_and_which_variable_does_nothin
     told = "MEMLOG_READONLY is no setting and does nothing. Did you mean 'MEMLOG_READ_ONLY'"
     assert told in ended.stdout
     assert "MEMLOG_READONLY" in remembered("doctor", "--json", MEMLOG_READONLY="1").json["unknown"]
+
+
+def test_the_doctor_tells_how_far_an_index_is_that_there_is_since(
+    remembered: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ON_DISK, "other", ON_DISK["text"])
+    assert "head 9, text 9, analytics 9, other 9\n" in remembered("doctor").stdout
 
 
 def test_the_doctor_says_that_the_database_of_another_server_is_not_used(

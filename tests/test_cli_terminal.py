@@ -143,7 +143,7 @@ def test_commands_print_in_one_way() -> None:
     assert folder / "serve.py" in commands
     for module in commands:
         direct = re.findall(r"click\.echo\(|\bprint\(.*\bfile=|\bConsole\(", module.read_text())
-        assert not direct, module.name
+        assert not direct, f"{module.name}: print with those of printing.py"
 
 
 def test_doctor_shows_brackets_in_names_as_they_are(tmp_path: Path) -> None:

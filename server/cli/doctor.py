@@ -202,8 +202,11 @@ def _deletions(service: Service) -> dict[str, str]:
 
 
 def _active(service: Service, name: str) -> dict[str, Any]:
+    from projections.follow import ON_DISK
+
     opened = service.open(name)
-    opened.projections.text(), opened.projections.analytics()
+    for index in ON_DISK:
+        opened.projections.caught_up(index)
     return {
         "head": opened.project.head(),
         **_ahead(opened.project),
