@@ -1232,3 +1232,11 @@ def test_a_cascade_over_a_record_saved_again_and_again_looks_once_at_what_of_eac
         assert project.head() == 1 + 2 * times
         project.close()
     assert read[1] < 5 * read[0]
+
+
+def test_what_was_said_before_of_an_entity_that_is_merged_is_of_the_other_from_then_on() -> None:
+    said = ObservationAdded("obs_1", "ent_1", "dances")
+    given = Given(JON, GINA, said, ObservationDeleted("obs_1"), EntityMerged("ent_1", "ent_2"))
+    (row,) = given.state().retired_observations("ent_2")
+    assert (row.id, row.entity_id) == ("obs_1", "ent_2")
+    assert given.state().observation("obs_1") == row

@@ -117,3 +117,15 @@ def test_a_type_or_tag_that_no_record_has_is_said_to_be_none(tool: str, tmp_path
             "No record has all of tag 'alone', type 'Decision', though there are records with each of them. "
             "Ask with fewer."
         )
+
+
+def test_a_record_that_is_saved_again_is_listed_under_its_old_and_its_new_tags(
+    tmp_path: Path,
+) -> None:
+    record = {"type": "n", "content": "x", "source": "s", "confidence": 0.5}
+    with client_on(tmp_path) as client:
+        for tag in ("a", "b"):
+            client("memory_create", **record, tags=[tag])
+        for tag in ("a", "b"):
+            (found,) = client("memory_list", tags=[tag])["results"]
+            assert found["tags"] == ["a", "b"]
