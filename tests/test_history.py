@@ -48,6 +48,7 @@ from memlog.decisions.restoring import SOFT_FIELDS
 from memlog.errors import Conflict, EntityExists, EntityNotFound, InvalidParameter, MemlogError
 from memlog.events import (
     EntityCreated,
+    EntityDeleted,
     EntityMerged,
     EntityRenamed,
     EntityTypeChanged,
@@ -1240,3 +1241,11 @@ def test_what_was_said_before_of_an_entity_that_is_merged_is_of_the_other_from_t
     (row,) = given.state().retired_observations("ent_2")
     assert (row.id, row.entity_id) == ("obs_1", "ent_2")
     assert given.state().observation("obs_1") == row
+
+
+def test_every_name_of_an_entity_that_is_merged_goes_with_the_other_when_that_is_deleted() -> None:
+    renamed = EntityRenamed("ent_1", "Jonathan")
+    given = Given(JON, GINA, renamed, EntityMerged("ent_1", "ent_2"))
+    assert (into := given.state().entity("ent_2")) and into.aliases == ("Jonathan", "Jon")
+    given.happen(EntityDeleted("ent_2"))
+    assert [given.state().entity_id_of(name) for name in ("Jon", "Jonathan", "Gina")] == [None] * 3
