@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import logging
 import os
 from pathlib import Path
+from stat import S_ISDIR
+from typing import BinaryIO
 
 import lmdb
 import pytest
@@ -115,3 +119,42 @@ def test_a_file_system_that_cannot_do_what_lmdb_needs_is_told_as_such(
     assert os.strerror(number) in raised.value.message
     assert "Keep the data directory on a disk of this machine" in (raised.value.suggestion or "")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_system_that_gives_a_lock_only_to_who_may_write_serves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As NFS 4 does, where a backup may well be written to."""
+    flock = fcntl.flock
+
+    def of_a_writer(file: int | BinaryIO, kind: int) -> None:
+        number = file if isinstance(file, int) else file.fileno()
+        is_folder = S_ISDIR(os.fstat(number).st_mode)  # these are locked on this machine alone
+        reads = fcntl.fcntl(file, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
+        if kind & fcntl.LOCK_EX and reads and not is_folder:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        flock(file, kind)
+
+    monkeypatch.setattr(fcntl, "flock", of_a_writer)
+    with client_on(tmp_path / "data") as client:
+        client("create_entities", entities=[{"name": "Jon", "entityType": "person"}])
+    data = CommandLine(tmp_path / "data")
+    assert data("backup", str(tmp_path / "backup")).code == 0
+    assert CommandLine(tmp_path / "back")("restore", str(tmp_path / "backup")).code == 0
+    assert "unable" not in data("doctor", "--json").json["data_dir"]
+
+
+def test_what_gives_no_lock_is_not_kept_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NFS would keep the file under a hidden name then, and with it the folder that the doctor tried."""
+
+    def refused(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    with pytest.raises(StorageError) as raised:
+        Environment(tmp_path / "any.mdb", ("any",))
+    assert raised.value.message == "any.mdb: No locks available"
+    ours = [os.path.realpath(each) for each in Path("/dev/fd").iterdir() if each.is_symlink()]
+    assert not any(each.startswith(str(tmp_path)) for each in ours)

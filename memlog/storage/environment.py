@@ -120,6 +120,8 @@ class Environment:
             self._following = following
         except BaseException as error:  # an interrupt, too
             self._close_file()  # a process opens a file once: the next try needs it closed
+            with suppress(AttributeError):  # where there is none yet
+                self._turn.close()  # NFS removes no file that is open, but hides it, and the folder stays
             if isinstance(error, (lmdb.Error, OSError)):
                 raise storage_error(path, error, within=within) from error
             raise

@@ -8,7 +8,7 @@ import os
 import threading
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -77,7 +77,7 @@ class Turn:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._file = _opened(path)
         self.close = weakref.finalize(self, os.close, self._file)
 
     def __enter__(self) -> None:
@@ -103,6 +103,13 @@ class Turn:
             return os.pread(self._file, length, place)
         except OSError as error:
             raise storage_error(self._path, error) from error
+
+
+def _opened(path: Path) -> int:
+    """For writing where that may be: NFS 4 gives a lock for one alone to nobody else. Raises OSError."""
+    with suppress(OSError):
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 
 class Counted:
