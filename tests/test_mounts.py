@@ -99,6 +99,8 @@ def test_the_doctor_and_the_log_of_a_server_say_that_memory_is_not_safe_there(
     assert (ended.code, ended.json["data_dir"]["unsafe"]) == (0, told)
     assert told in CommandLine(folder)("doctor").stdout.replace("\n", " ")
     assert list(folder.iterdir()) == []
+    coming = CommandLine(folder / "coming")("doctor", "--json").json["data_dir"]
+    assert (coming["state"], coming["unsafe"]) == ("it is not there yet", unsafe(folder / "coming"))
     with caplog.at_level(logging.WARNING), client_on(folder) as client:
         client.service._warm()
     assert f"{folder}: the data directory. {told}" in caplog.messages
@@ -158,3 +160,18 @@ def test_what_gives_no_lock_is_not_kept_open(
     assert raised.value.message == "any.mdb: No locks available"
     ours = [os.path.realpath(each) for each in Path("/dev/fd").iterdir() if each.is_symlink()]
     assert not any(each.startswith(str(tmp_path)) for each in ours)
+
+
+def test_a_file_system_whose_locks_keep_out_their_holder_is_told_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As SMB does, where a lock is of one opening and what is written by another is denied."""
+
+    def written(*_: object) -> None:
+        raise lmdb.ReadonlyError("mdb_txn_commit: Permission denied")
+
+    monkeypatch.setattr("memlog.storage.environment.require_own_lock", written)
+    with pytest.raises(StorageError) as raised:
+        require_lmdb(tmp_path)
+    assert "The file system does not do what LMDB needs" in (raised.value.suggestion or "")
+    assert list(tmp_path.iterdir()) == []

@@ -43,6 +43,9 @@ _NOT_ABLE = (
     "not implemented",
 )
 """How LMDB tells that a file system maps no files into memory, or gives no locks."""
+_LOCKED_OUT = "mdb_txn_commit: Permission denied"
+"""How SMB tells that a lock keeps from the file whoever has it open a second time, its holder, too: LMDB had opened it
+for writing, so that no right is missing."""
 _DISK_FULL = ("No space left", "Disk quota")
 _DISK_FAILING = "Input/output error"
 """How a failing disk is told; by LMDB a full one, too, that took a part of what it wrote."""
@@ -116,6 +119,15 @@ def advice(path: Path, error: BaseException, *, derived: bool = False) -> str | 
             f"It is mounted for reading only: mount it for writing, then call again; of a snapshot, {_COPIED}. "
             "Where nobody chose that, the system did after a failure of the disk, and its own log says which."
         )
+    of_lmdb = isinstance(error, lmdb.Error) and any(
+        said in str(error) for said in (*_NOT_ABLE, _LOCKED_OUT)
+    )
+    if of_lmdb:
+        return (
+            "The file system does not do what LMDB needs, which is to map files into memory and to lock them. Keep the "
+            "data directory on a disk of this machine (--data-dir or MEMLOG_DATA_DIR); under WSL within Linux, not "
+            "below /mnt/c. Write a backup to such a disk, too, and copy it from there."
+        )
     if isinstance(error, (PermissionError, lmdb.ReadonlyError)) or _NOT_OURS in str(error):
         return (
             f"Give this user (number {os.getuid()}) the right to read and write the file and its "
@@ -126,12 +138,6 @@ def advice(path: Path, error: BaseException, *, derived: bool = False) -> str | 
             f"A process of another container has the same number, {os.getpid()}, and LMDB tells readers "
             "apart by it: two containers cannot serve one volume. Commands go into the one that "
             "serves: docker exec CONTAINER python -m memlog doctor."
-        )
-    if isinstance(error, lmdb.Error) and any(said in str(error) for said in _NOT_ABLE):
-        return (
-            "The file system does not do what LMDB needs, which is to map files into memory and to lock them. Keep the "
-            "data directory on a disk of this machine (--data-dir or MEMLOG_DATA_DIR); under WSL within Linux, not "
-            "below /mnt/c."
         )
     if isinstance(error, DAMAGES) and derived:
         return "The file is damaged and begun anew, no memory is lost with it: call again."

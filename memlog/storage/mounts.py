@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -70,6 +71,10 @@ def unsafe(folder: Path) -> str | None:
 
 
 def require_lmdb(folder: Path) -> None:
-    """Raises StorageError where a file of LMDB cannot be made and read there, and OSError where none can be made."""
-    with TemporaryDirectory(dir=folder, prefix="doctor-") as there:
-        Environment(Path(there) / "any.mdb", ("any",), within=folder).close()
+    """Raises StorageError where a file of LMDB cannot be made, read, and written to in turn, and OSError where none can
+    be made."""
+    with (
+        TemporaryDirectory(dir=folder, prefix="doctor-") as there,
+        closing(Environment(Path(there) / "any.mdb", ("any",), within=folder)) as tried,
+    ):
+        tried.write(lambda transaction: transaction.put(b"any", b"any", db=tried.databases["any"]))

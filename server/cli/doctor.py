@@ -113,22 +113,18 @@ def _data_dir(folder: Path) -> dict[str, str]:
     try:
         mode = folder.stat().st_mode
     except FileNotFoundError:
-        return {"path": str(folder), "state": "it is not there yet"}
+        return {"path": str(folder), "state": "it is not there yet"} | _of_place(folder)
     except OSError as error:
         return {"path": str(folder), "state": f"it cannot be looked at: {error.strerror}"}
     if not S_ISDIR(mode):
         return {"path": str(folder), "state": "it is no folder"}
     mode = S_IMODE(mode)
-    report = {"path": str(folder), "mode": f"{mode:04o}"}
+    report = {"path": str(folder), "mode": f"{mode:04o}"} | _of_place(folder)
     if mode & OF_OTHERS:
         report["hint"] = (
             "Other users of this machine may read it. Unless that is meant: "
             f"{command_line('chmod 700', folder)}"
         )
-    if (kind := kind_of(folder)) is not None:
-        report["file_system"] = kind
-    if (why := unsafe(folder)) is not None:
-        report["unsafe"] = why
     try:
         require_lmdb(folder)
     except StorageError as error:
@@ -136,6 +132,12 @@ def _data_dir(folder: Path) -> dict[str, str]:
     except OSError:  # who may not write there may look around
         pass
     return report
+
+
+def _of_place(folder: Path) -> dict[str, str]:
+    """What is known of where it lies, or would."""
+    told = {"file_system": kind_of(folder), "unsafe": unsafe(folder)}
+    return {name: said for name, said in told.items() if said is not None}
 
 
 def _tokens(settings: Settings) -> dict[str, str]:
