@@ -193,7 +193,8 @@ def test_a_write_that_was_committed_is_told_whatever_the_system_says_of_the_file
     ("error", "advised"),
     [
         (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), "Free some space"),
-        (OSError(errno.EDQUOT, os.strerror(errno.EDQUOT)), "Free some space"),
+        (OSError(errno.EDQUOT, os.strerror(errno.EDQUOT)), "the quota on this disk: remove some"),
+        (lmdb.Error("mdb_txn_commit: Disk quota exceeded"), "the quota on this disk: remove some"),
         (lmdb.DiskError("mdb_txn_commit: No space left on device"), "Free some space"),
         (lmdb.Error("mdb_txn_commit: Input/output error"), "Free some space .* it is failing"),
         (OSError(errno.EIO, os.strerror(errno.EIO)), "^The disk is failing"),

@@ -46,7 +46,8 @@ _NOT_ABLE = (
 _LOCKED_OUT = "mdb_txn_commit: Permission denied"
 """How SMB tells that a lock keeps from the file whoever has it open a second time, its holder, too: LMDB had opened it
 for writing, so that no right is missing."""
-_DISK_FULL = ("No space left", "Disk quota")
+_QUOTA = "Disk quota"
+_DISK_FULL = "No space left"
 _DISK_FAILING = "Input/output error"
 """How a failing disk is told; by LMDB a full one, too, that took a part of what it wrote."""
 
@@ -102,7 +103,12 @@ def advice(path: Path, error: BaseException, *, derived: bool = False) -> str | 
             "The system lets no file grow so large. Raise the limit where there is one (ulimit -f), or take a file "
             "system for larger files, then call again; nothing was written."
         )
-    if isinstance(error, lmdb.DiskError) or any(said in str(error) for said in _DISK_FULL):
+    if _QUOTA in str(error):
+        return (
+            "Who owns these files has used up the quota on this disk: remove some of them, or have it raised, then "
+            "call again; nothing was written."
+        )
+    if isinstance(error, lmdb.DiskError) or _DISK_FULL in str(error):
         return "Free some space on the disk and call again; nothing was written."
     if _DISK_FAILING in str(error) and isinstance(error, lmdb.Error):
         return (
