@@ -124,6 +124,18 @@ class StorageError(MemlogError):
     code = "STORAGE_ERROR"
 
 
+class Unlisted(StorageError):
+    """A change of a project is in its log, and only the list of projects lacks it."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+        super().__init__(
+            f"The change is done, but the list of projects could not be written: {why}",
+            suggestion="Free some space on the disk, or mend what keeps it from being written. The list "
+            "shows the change then; there is nothing to call again.",
+        )
+
+
 class LogReplaced(StorageError):
     """Another file stands in the place of the log since it was opened; nothing was done."""
 

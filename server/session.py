@@ -13,6 +13,7 @@ from memlog.errors import (
     ProjectExists,
     ProjectNotFound,
     StorageError,
+    Unlisted,
     as_arguments,
 )
 from memlog.projects.listing import Wanted
@@ -172,8 +173,15 @@ class Session:
                 suggestion=f"`memlog restore FOLDER {nameless[0]} --replace` brings that back from a backup; without "
                 f"one, `memlog projects delete {nameless[0]}` removes it.",
             )
-        with suppress(ProjectExists):  # another process was quicker, or its log is there again
-            self.service.store.create(name, origin=Origin(actor=self.grant.name))
+        try:
+            with suppress(ProjectExists):  # another process was quicker, or its log is there again
+                self.service.store.create(name, origin=Origin(actor=self.grant.name))
+        except Unlisted as error:  # nobody asked for this change, but for what was to come after it
+            raise StorageError(
+                f"Project '{name}' was made, but the list of projects could not be written: {error.why}; nothing else "
+                "was done",
+                suggestion="Free some space on the disk, or mend what keeps it from being written, then call again.",
+            ) from error
 
     def require_reach(self, name: str) -> None:
         """Raises ProjectNotFound."""

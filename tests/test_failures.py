@@ -292,6 +292,23 @@ def test_a_change_of_a_project_that_the_disk_kept_from_the_list_is_told_as_done(
         assert {each["name"]: each["status"] for each in listed}.get(name) == seen
 
 
+def test_what_was_to_follow_the_making_of_a_project_is_not_told_as_done_with_it(
+    tmp_path: Path, faults: Faults
+) -> None:
+    """The first call makes its project, and where the list has no room for that it ends there."""
+    with client_on(tmp_path) as client:
+        faults.plan(Fault("failures", 1, "before a write to catalog.mdb"))
+        error = refused(client, "create_entities", entities=[entity("Jon")])
+        assert error["code"] == "STORAGE_ERROR"
+        assert error["message"].startswith("Project 'default' was made, but the list of projects")
+        assert error["message"].endswith("; nothing else was done")
+        assert error["suggestion"].endswith("then call again.")
+        faults.plan(None)
+        client("create_entities", entities=[entity("Jon")])
+        assert names(client("read_graph")) == ["Jon"]
+        assert len(client("list_projects", status="all")["projects"]) == 1
+
+
 def test_a_folder_that_was_taken_away_gets_no_more_acknowledged_writes(tmp_path: Path) -> None:
     with client_on(tmp_path) as client:
         client("create_entities", entities=[entity("Jon")])

@@ -23,6 +23,7 @@ from memlog.errors import (
     InvalidParameter,
     ProjectExists,
     StorageError,
+    Unlisted,
     as_arguments,
     changed_meanwhile,
 )
@@ -285,16 +286,12 @@ class Store(Listing):
             self._settle_done(project_id, leave)
 
     def _settle_done(self, project_id: str, leave: Callable[[], None]) -> None:
-        """Leaves and settles a change that is in the log already. Raises StorageError, which says so, if that fails."""
+        """Leaves and settles a change that is in the log already. Raises Unlisted if that fails."""
         try:
             leave()
             self._settling.end(project_id)
         except (StorageError, OSError) as error:
-            raise StorageError(
-                f"The change is done, but the list of projects could not be written: {cause(error)}",
-                suggestion="Free some space on the disk, or mend what keeps it from being written. The list "
-                "shows the change then; there is nothing to call again.",
-            ) from error
+            raise Unlisted(cause(error)) from error
 
 
 def _as_it_is(outcome: Outcome) -> Any:
