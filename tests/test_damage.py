@@ -744,6 +744,25 @@ def test_a_log_in_which_lmdb_met_damage_is_not_read_by_it_again(tmp_path: Path) 
     store.close()
 
 
+def test_a_log_whose_damage_has_passed_when_it_is_looked_through_is_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a disk of the network was away for a moment."""
+    holding_lines(tmp_path)
+    seen = iter([lmdb.CorruptedError("mdb_get")])
+
+    def require_once(*file: Any) -> None:
+        for error in seen:
+            raise error
+        proving.require_sound(*file)
+
+    monkeypatch.setattr("memlog.storage.environment.require_sound", require_once)
+    with client_on(tmp_path / "data") as client:
+        client("store_memory", content="a new fact")
+        assert client("list_recent_memories")["memories"][0]["content"] == "a new fact"
+    assert not list((tmp_path / "data" / "salvaged").glob("*/*/log.mdb"))
+
+
 def test_a_file_that_grows_while_another_thread_looks_is_not_taken_for_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from memlog.errors import DamagedLog, ProjectNotFound, StorageError
@@ -19,7 +19,8 @@ from memlog.projects.catalog import Catalog
 from memlog.projects.folders import Folders
 from memlog.projects.project import LOG_FILE, Project
 from memlog.projects.recent import Recent
-from memlog.repair.salvaging import salvage
+from memlog.repair.damage import noted
+from memlog.repair.salvaging import forget, salvage
 from memlog.rows import text_key
 from memlog.storage.disk import stands, sync_folder
 from memlog.storage.errors import is_damage, storage_error
@@ -184,7 +185,16 @@ class OpenProjects:
         except StorageError as error:
             if not is_damage(error) and not isinstance(error, DamagedLog):
                 raise
-            return self._salvaged(folder)
+        part = self._salvaged(folder)
+        if (
+            noted(folder / LOG_FILE) is None
+        ):  # it has passed, as where a disk of the network was away
+            with suppress(StorageError):
+                whole = Project(folder, clock=self._clock)
+                part.close()
+                forget(folder.name, self._folders.salvaged)
+                return whole
+        return part
 
     def _salvaged(self, folder: Path) -> Project:
         created = self._catalog.created(folder.name)

@@ -90,7 +90,8 @@ def salvage(
             raise damage
         folder = home / "-".join(map(str, seen)) / source.parent.name
         if not stands(folder / LOG_FILE):
-            log.warning("%s", damage.message)
+            if damages:
+                log.warning("%s", damage.message)
             _copy(whole.entries, folder)
     except OSError as error:
         raise storage_error(source, error) from error
