@@ -81,7 +81,8 @@ def test_a_search_that_finds_nothing_says_that_another_kind_of_memory_has_it(
             assert told(client, tool, "penicillin") is None
         for tool in SEARCHES.values():
             assert told(client, tool, "bassoon") is None
-            assert told(client, tool, "penicillin cello", asOf=0) is None
+            assert told(client, tool, "penicillin cello", asOf=1) is None
+        assert IN_MEMORIES in str(told(client, "search_nodes", "penicillin", asOf=2))
         assert told(client, "memory_search", "cello", type="fact") is None
 
 

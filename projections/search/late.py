@@ -57,7 +57,8 @@ def interaction(
     for neighbours in beside:
         with_beside = np.maximum(with_beside, BESIDE_SHARE * best[neighbours])
     counted = weight[counting] / weight[counting].sum()
-    scores[places] = (with_beside @ counted)[places]
+    # Not by BLAS, whose kernels for so few columns were once heard to warn of values that are none of these.
+    scores[places] = np.einsum("tp,p->t", with_beside, counted)[places]
     return scores
 
 

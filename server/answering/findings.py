@@ -11,7 +11,7 @@ from memlog.canonical import text_of
 from memlog.settings import Mode
 from memlog.state import State
 from memlog.times import day
-from projections.documents import Kind, thread_labels
+from projections.documents import Kind, Scope, thread_labels
 from projections.search.searcher import Hit
 from server.advice import followable
 from server.answering.cutting import together
@@ -87,8 +87,6 @@ class _Asked(Protocol):
     def thread_id(self) -> str | None: ...
     @property
     def cursor(self) -> str | None: ...
-    @property
-    def as_of(self) -> str | int | None: ...
 
 
 def told_elsewhere(
@@ -97,17 +95,17 @@ def told_elsewhere(
     session: Session,
     kinds: frozenset[Kind],
     *,
+    at: int | None,
     mode: Mode = "hybrid",
     since: int = 0,
 ) -> str | None:
-    """Of a search that found nothing of its own kinds: that something of these others is found now, and which tool
-    finds that; None for a later page, a past, or who is not offered that tool."""
+    """Of a search that found nothing of its own kinds: that something of these others is found, `at` the position that
+    it asks about, and which tool finds that; None for a later page, or who is not offered that tool."""
     told = IN_MEMORIES if "memory" in kinds else IN_GRAPH
-    if asked.cursor is not None or asked.as_of is not None or not followable(session, told):
+    if asked.cursor is not None or not followable(session, told):
         return None
-    thread = asked.thread_id
-    found = findings(opened, asked.query, mode, 1, kinds, thread=thread, since=since)
-    return told if found.groups else None
+    scope = Scope(at, kinds, thread_labels(asked.thread_id), since)
+    return told if opened.searcher.finds_any(asked.query, mode, scope) else None
 
 
 def _alone(hit: Hit, state: State) -> Group | None:

@@ -233,7 +233,9 @@ def search_memories(call: Call, arguments: SearchMemories) -> FactsResult:
     following = ranking.following(position, last)
     silent = None if shown else silent_thread(arguments.thread_id, opened)
     if silent is None and not shown:
-        silent = told_elsewhere(arguments, opened, call.session, GRAPH_KINDS, since=since)
+        silent = told_elsewhere(
+            arguments, opened, call.session, GRAPH_KINDS, at=start.position, since=since
+        )
     return FactsResult(
         project=project,
         memories=shown,

@@ -177,7 +177,9 @@ def search_nodes(call: Call, arguments: SearchNodes) -> SearchNodesResult:
     entities = _only(FoundEntity, told_whole)
     silent = None if page else silent_thread(arguments.thread_id, opened)
     if silent is None and not page:
-        silent = told_elsewhere(arguments, opened, call.session, MEMORY_KINDS, mode=mode)
+        silent = told_elsewhere(
+            arguments, opened, call.session, MEMORY_KINDS, at=cursor.position, mode=mode
+        )
     return SearchNodesResult(
         project=project,
         entities=entities,

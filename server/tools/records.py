@@ -168,7 +168,9 @@ def memory_search(call: Call, arguments: MemorySearch) -> RecordsResult:
     following = ranking.following(position, found[len(views) - 1].rank if views else None)
     silent = None if views else silent_thread(arguments.thread_id, opened)
     if silent is None and not views and not wanted:
-        silent = told_elsewhere(arguments, opened, call.session, GRAPH_KINDS, since=since)
+        silent = told_elsewhere(
+            arguments, opened, call.session, GRAPH_KINDS, at=start.position, since=since
+        )
     return RecordsResult(
         project=project,
         results=views,
