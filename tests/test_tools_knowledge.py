@@ -191,6 +191,12 @@ def test_a_type_that_no_entity_has_is_said_to_be_none(client: Client) -> None:
     assert "notice" not in client("query_nodes", minImportance=0.9)
 
 
+def test_a_least_value_above_the_greatest_is_said_to_let_nothing_fit(client: Client) -> None:
+    told = client("query_nodes", minImportance=0.9, maxImportance=0.25)
+    assert told["notice"] == "No entity can fit: minImportance 0.9 is above maxImportance 0.25."
+    assert "notice" not in client("query_nodes", minConfidence=1, maxConfidence=1)
+
+
 def test_entities_that_were_listed_whole_have_no_cursor(client: Client) -> None:
     kinds = {"Ann": "Person", "Bob": "Person", "Acme": "Org"}
     entities = [{"name": name, "entityType": kind} for name, kind in kinds.items()]

@@ -89,7 +89,7 @@ def query_nodes(call: Call, arguments: QueryNodes) -> QueryNodesResult:
         )
         page, more = page_of(matching, arguments.limit)
         position = state.position
-        lacking = None if page else _lacking(arguments.entity_type, state)
+        lacking = None if page else _crossed(arguments) or _lacking(arguments.entity_type, state)
     following = _NodesCursor(position, page[-1].id) if more else None
     silent = None if page else silent_thread(arguments.thread_id, opened)
     return QueryNodesResult(
@@ -97,6 +97,21 @@ def query_nodes(call: Call, arguments: QueryNodes) -> QueryNodesResult:
         entities=page,
         next_cursor=write_cursor(following, opened.project_id, arguments),
         notice=together(cut_notice(page, OPEN_ALONE, call.session), lacking, silent),
+    )
+
+
+def _crossed(wanted: QueryNodes) -> str | None:
+    """That nothing can fit, where a least value is above the greatest."""
+    bounds = (
+        ("Importance", wanted.min_importance, wanted.max_importance),
+        ("Confidence", wanted.min_confidence, wanted.max_confidence),
+    )
+    return together(
+        *(
+            f"No entity can fit: min{name} {low:g} is above max{name} {high:g}."
+            for name, low, high in bounds
+            if low is not None and high is not None and low > high
+        )
     )
 
 
