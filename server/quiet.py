@@ -19,6 +19,8 @@ logger = logging.getLogger("memlog.quiet")
 QUIET_SECONDS = 3.0
 """At least; it may be twice as long until that is noticed."""
 
+_UNDONE = "what is done beside the calls could not be done"
+
 LOOK_SECONDS = 60.0
 """Where nobody calls, others may remove what is open here: so often that is looked at."""
 
@@ -76,5 +78,7 @@ class Quiet:
     def _do(self, work: Callable[[], None]) -> None:
         try:
             work()
+        except OSError as error:  # as where a disk of the network is away, for each round
+            logger.warning("%s: %s", _UNDONE, error)
         except Exception:
-            logger.exception("what is done beside the calls could not be done")
+            logger.exception(_UNDONE)

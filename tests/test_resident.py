@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import platform
 import sys
 import threading
@@ -236,6 +238,26 @@ def test_what_fails_once_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None
         each.called()
         assert tries.acquire(timeout=DEADLINE_S)
     each.stop()
+
+
+def test_a_disk_that_is_away_costs_a_line_of_the_log_for_each_round(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(quiet, "QUIET_SECONDS", 0.01)
+    monkeypatch.setattr(quiet, "give_back_all", lambda: None)
+    looks = threading.Semaphore(0)
+
+    def away() -> None:
+        looks.release()
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    each = quiet.Quiet(lambda: None, away)
+    each.called()
+    assert looks.acquire(timeout=DEADLINE_S)
+    each.stop()
+    told = [record for record in caplog.records if record.name == "memlog.quiet"]
+    assert told and not any(record.exc_info for record in told)
+    assert "Input/output error" in told[0].message
 
 
 def test_what_others_removed_is_let_go_of_though_nobody_calls_any_more(
