@@ -127,12 +127,13 @@ class StorageError(MemlogError):
 class Unlisted(StorageError):
     """A change of a project is in its log, and only the list of projects lacks it."""
 
+    remedy = "Free some space on the disk, or mend what keeps it from being written"
+
     def __init__(self, why: str) -> None:
         self.why = why
         super().__init__(
             f"The change is done, but the list of projects could not be written: {why}",
-            suggestion="Free some space on the disk, or mend what keeps it from being written. The list "
-            "shows the change then; there is nothing to call again.",
+            suggestion=f"{self.remedy}. The list shows the change then; there is nothing to call again.",
         )
 
 

@@ -180,7 +180,7 @@ class Session:
             raise StorageError(
                 f"Project '{name}' was made, but the list of projects could not be written: {error.why}; nothing else "
                 "was done",
-                suggestion="Free some space on the disk, or mend what keeps it from being written, then call again.",
+                suggestion=f"{error.remedy}, then call again.",
             ) from error
 
     def require_reach(self, name: str) -> None:

@@ -186,9 +186,8 @@ class OpenProjects:
             if not is_damage(error) and not isinstance(error, DamagedLog):
                 raise
         part = self._salvaged(folder)
-        if (
-            noted(folder / LOG_FILE) is None
-        ):  # it has passed, as where a disk of the network was away
+        if noted(folder / LOG_FILE) is None:
+            # It has passed, as where a disk of the network was away.
             with suppress(StorageError):
                 whole = Project(folder, clock=self._clock)
                 part.close()

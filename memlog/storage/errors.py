@@ -41,11 +41,11 @@ _NOT_ABLE = (
     "Invalid argument",
     "not supported",
     "not implemented",
+    "mdb_txn_commit: Permission denied",
 )
-"""How LMDB tells that a file system maps no files into memory, or gives no locks."""
-_LOCKED_OUT = "mdb_txn_commit: Permission denied"
-"""How SMB tells that a lock keeps from the file whoever has it open a second time, its holder, too: LMDB had opened it
-for writing, so that no right is missing."""
+"""How LMDB tells that a file system maps no files into memory, or gives no locks. The last is told of SMB, where a lock
+keeps from the file whoever has it open a second time, its holder, too: LMDB had opened it for writing, so that no right
+is missing."""
 _QUOTA = "Disk quota"
 _DISK_FULL = "No space left"
 _DISK_FAILING = "Input/output error"
@@ -125,10 +125,7 @@ def advice(path: Path, error: BaseException, *, derived: bool = False) -> str | 
             f"It is mounted for reading only: mount it for writing, then call again; of a snapshot, {_COPIED}. "
             "Where nobody chose that, the system did after a failure of the disk, and its own log says which."
         )
-    of_lmdb = isinstance(error, lmdb.Error) and any(
-        said in str(error) for said in (*_NOT_ABLE, _LOCKED_OUT)
-    )
-    if of_lmdb:
+    if isinstance(error, lmdb.Error) and any(said in str(error) for said in _NOT_ABLE):
         return (
             "The file system does not do what LMDB needs, which is to map files into memory and to lock them. Keep the "
             "data directory on a disk of this machine (--data-dir or MEMLOG_DATA_DIR); under WSL within Linux, not "

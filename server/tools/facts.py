@@ -231,9 +231,9 @@ def search_memories(call: Call, arguments: SearchMemories) -> FactsResult:
     usage.read(view.id for view in shown)
     last = found[len(shown) - 1].rank if shown else None
     following = ranking.following(position, last)
-    silent = None if shown else silent_thread(arguments.thread_id, opened)
-    if silent is None and not shown:
-        silent = told_elsewhere(
+    silent = None
+    if not shown:
+        silent = silent_thread(arguments.thread_id, opened) or told_elsewhere(
             arguments, opened, call.session, GRAPH_KINDS, at=start.position, since=since
         )
     return FactsResult(

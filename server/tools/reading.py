@@ -175,9 +175,9 @@ def search_nodes(call: Call, arguments: SearchNodes) -> SearchNodesResult:
     following = ranking.following(position, page[-1].rank if page else None)
     told_whole = [each for bundle in page for each in bundle.told]
     entities = _only(FoundEntity, told_whole)
-    silent = None if page else silent_thread(arguments.thread_id, opened)
-    if silent is None and not page:
-        silent = told_elsewhere(
+    silent = None
+    if not page:
+        silent = silent_thread(arguments.thread_id, opened) or told_elsewhere(
             arguments, opened, call.session, MEMORY_KINDS, at=cursor.position, mode=mode
         )
     return SearchNodesResult(
