@@ -29,8 +29,8 @@ from tests.served import Pipe, environment, run_memlog
 from tests.service import Client, Refused, client_on
 
 REPOSITORY = Path(__file__).parents[1]
-CONFIGURATIONS = {"mcpServers", "servers", "inputs", "mcp"}
-"""Keys of what the README has people put into files of their clients."""
+CONFIGURATIONS = {"mcpServers", "servers", "inputs", "mcp", "hooks"}
+"""Keys of what pages have people put into files of their clients."""
 
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
 TRIED = ["guide.md", "history.md", "migration.md"]

@@ -21,7 +21,11 @@ from server.input.kinds import SEARCHED
 
 DEEPER_TIMES = 4
 
-QueryText = Annotated[str, Meta(min_length=1, max_length=1_000, extra={SEARCHED: True})]
+QUERY_CHARACTERS_MAX = 1_000
+
+QueryText = Annotated[
+    str, Meta(min_length=1, max_length=QUERY_CHARACTERS_MAX, extra={SEARCHED: True})
+]
 """What a search for facts and records takes."""
 
 

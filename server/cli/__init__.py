@@ -25,6 +25,7 @@ from server.cli.printing import say
 COMMANDS = {
     "serve": "server.cli.serve",
     "demo": "server.cli.demo",
+    "recall": "server.cli.recall",
     "search": "server.cli.search",
     "log": "server.cli.log",
     "show": "server.cli.show",

@@ -20,12 +20,15 @@ from server.registry import Arguments, Call, Result, WroteThread, tool
 TOKENS_OF_FACT = 40
 """Of a larger budget, one more text is looked for for so many tokens."""
 
-Budget = Annotated[int, Meta(ge=100, le=20_000)]
+BUDGET_MIN, BUDGET, BUDGET_MAX = 100, 1_500, 20_000
+"""Tokens: at least, if none is named, at most."""
+
+Budget = Annotated[int, Meta(ge=BUDGET_MIN, le=BUDGET_MAX)]
 
 
 class Recall(Arguments, frozen=True):
     query: Annotated[QueryText, Meta(examples=["What does Jon do for a living?"])]
-    budget_tokens: Budget = field(name="budgetTokens", default=1_500)
+    budget_tokens: Budget = field(name="budgetTokens", default=BUDGET)
     thread_id: WroteThread | None = field(name="threadId", default=None)
     since: NewSince | None = None
     as_of: AsOf | None = field(name="asOf", default=None)

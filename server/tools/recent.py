@@ -19,7 +19,7 @@ from memlog.times import iso
 from server.answering.moments import Since, in_the_future, lies_ahead, parse_moment
 from server.answering.packing import CHARACTERS_PER_TOKEN, clipped, line_characters_max, one_line
 from server.registry import Arguments, Call, Result, tool
-from server.tools.recalling import Budget
+from server.tools.recalling import BUDGET, Budget
 
 READ_AHEAD = 2
 """How many budgets of sentences are looked at, so that those which later ones repeat can be dropped."""
@@ -35,7 +35,7 @@ _encode = msgspec.json.Encoder().encode
 
 class ChangesSince(Arguments, frozen=True):
     since: Annotated[Since, Meta(examples=[0])]
-    budget_tokens: Budget = field(name="budgetTokens", default=1_500)
+    budget_tokens: Budget = field(name="budgetTokens", default=BUDGET)
 
 
 class ChangedBy(Result, frozen=True):
