@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import Protocol
 
 import msgspec
 
@@ -11,11 +10,12 @@ from memlog.canonical import text_of
 from memlog.settings import Mode
 from memlog.state import State
 from memlog.times import day
-from projections.documents import Kind, Scope, thread_labels
+from projections.documents import Kind, thread_labels
 from projections.search.searcher import Hit
 from server.advice import followable
 from server.answering.cutting import together
 from server.answering.nearest import silent_thread
+from server.answering.rankings import Ranking
 from server.opened import Opened
 from server.session import Session
 
@@ -78,34 +78,16 @@ def findings(
     return Findings(groups, opened.noticed(together(found.notice, silent)))
 
 
-class _Asked(Protocol):
-    """The arguments of a search."""
-
-    @property
-    def query(self) -> str: ...
-    @property
-    def thread_id(self) -> str | None: ...
-    @property
-    def cursor(self) -> str | None: ...
-
-
 def told_elsewhere(
-    asked: _Asked,
-    opened: Opened,
-    session: Session,
-    kinds: frozenset[Kind],
-    *,
-    at: int | None,
-    mode: Mode = "hybrid",
-    since: int = 0,
+    ranking: Ranking, kinds: frozenset[Kind], session: Session, cursor: str | None
 ) -> str | None:
-    """Of a search that found nothing of its own kinds: that something of these others is found, `at` the position that
-    it asks about, and which tool finds that; None for a later page, or who is not offered that tool."""
+    """Of a search that found nothing of its own kinds: that something of these others is found, and which tool finds
+    that; None for a later page, which has a `cursor`, or who is not offered that tool."""
     told = IN_MEMORIES if "memory" in kinds else IN_GRAPH
-    if asked.cursor is not None or not followable(session, told):
+    if cursor is not None or not followable(session, told):
         return None
-    scope = Scope(at, kinds, thread_labels(asked.thread_id), since)
-    return told if opened.searcher.finds_any(asked.query, mode, scope) else None
+    elsewhere = ranking.rest._replace(kinds=kinds, but=frozenset())
+    return told if ranking.finds_any(elsewhere) else None
 
 
 def _alone(hit: Hit, state: State) -> Group | None:

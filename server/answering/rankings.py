@@ -47,20 +47,22 @@ class Deep(msgspec.Struct, array_like=True):
 
 
 class Ranking(NamedTuple):
-    """What is still to be told from `start` on, best first: entities and memories by id, each with its best hit; and
-    how to know whether there is anything else for a deeper search to find."""
+    """What is still to be told from `start` on, best first: entities and memories by id, each with its best hit; where
+    else the `rest` may be, and whether such a search finds anything in a scope."""
 
     start: Deep
     things: list[tuple[str, Hit]]
     found: Found
-    more: Callable[[], bool]
+    rest: Scope
+    finds_any: Callable[[Scope], bool]
 
     def following(self, position: int, last: int | None) -> Deep | None:
         """The cursor of the page behind the one whose last thing has this rank (None: it has none), if there is
         more."""
         if last is not None and last + 1 < len(self.things):
             return self.start.beyond(position, last + 1)
-        return self.start.deeper(position) if self.found.deeper and self.more() else None
+        more = self.found.deeper and self.finds_any(self.rest)
+        return self.start.deeper(position) if more else None
 
 
 def ranked(
@@ -84,7 +86,7 @@ def ranked(
         things = [each for each in best.items() if each[0] not in told]
         if things or not found.deeper:
             rest = Scope(start.position, kinds, labels, since, but=frozenset(told).union(best))
-            return Ranking(start, things, found, partial(searcher.finds_any, query, mode, rest))
+            return Ranking(start, things, found, rest, partial(searcher.finds_any, query, mode))
         told, start = best, start.deeper(start.position)
 
 

@@ -234,7 +234,7 @@ def search_memories(call: Call, arguments: SearchMemories) -> FactsResult:
     silent = None
     if not shown:
         silent = silent_thread(arguments.thread_id, opened) or told_elsewhere(
-            arguments, opened, call.session, GRAPH_KINDS, at=start.position, since=since
+            ranking, GRAPH_KINDS, call.session, arguments.cursor
         )
     return FactsResult(
         project=project,

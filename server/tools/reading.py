@@ -178,7 +178,7 @@ def search_nodes(call: Call, arguments: SearchNodes) -> SearchNodesResult:
     silent = None
     if not page:
         silent = silent_thread(arguments.thread_id, opened) or told_elsewhere(
-            arguments, opened, call.session, MEMORY_KINDS, at=cursor.position, mode=mode
+            ranking, MEMORY_KINDS, call.session, arguments.cursor
         )
     return SearchNodesResult(
         project=project,

@@ -168,9 +168,7 @@ def memory_search(call: Call, arguments: MemorySearch) -> RecordsResult:
     following = ranking.following(position, found[len(views) - 1].rank if views else None)
     silent = None if views else silent_thread(arguments.thread_id, opened)
     if silent is None and not views and not wanted:
-        silent = told_elsewhere(
-            arguments, opened, call.session, GRAPH_KINDS, at=start.position, since=since
-        )
+        silent = told_elsewhere(ranking, GRAPH_KINDS, call.session, arguments.cursor)
     return RecordsResult(
         project=project,
         results=views,
