@@ -90,12 +90,13 @@ class Call(msgspec.Struct):
 
     def execute(
         self,
-        opened: Opened,
         command: AnyCommand,
         answer: Callable[[Outcome], Returned],
         result: type[Returned],
     ) -> Returned:
-        """Makes `command` true. With a command id of the client's, a retry gives the stored answer."""
+        """Makes `command` true, in the project that is open or that it names. With a command id of the client's, a
+        retry gives the stored answer."""
+        opened = self.opened or self.open(command)[1]
 
         def noted(outcome: Outcome) -> Returned:
             self.wrote = bool(outcome.entries)

@@ -95,15 +95,15 @@ def store_memory(call: Call, arguments: StoreMemory) -> StoreMemoryResult:
     ALWAYS look at action_required: it names the call that marks the outdated one.
     Example: {"content": "User moved to Austin", "source": "explicit"}
     """
-    project, opened = call.open(arguments)
+    _, opened = call.open(arguments)
     for _ in range(LOOKS_MAX - 1):
         with suppress(_Overtaken):
-            return _store(call, arguments, project, opened)
-    return _store(call, arguments, project, opened, whatever=True)
+            return _store(call, arguments, opened)
+    return _store(call, arguments, opened, whatever=True)
 
 
 def _store(
-    call: Call, arguments: StoreMemory, project: str, opened: Opened, *, whatever: bool = False
+    call: Call, arguments: StoreMemory, opened: Opened, *, whatever: bool = False
 ) -> StoreMemoryResult:
     """Looks for similar facts, and stores this one. Raises _Overtaken, with nothing written, where one of those stored
     meanwhile may be similar; `whatever` stores it all the same, and says so."""
@@ -127,7 +127,7 @@ def _store(
         (created,) = room.take([_view(row, usage)], "created")
         similar = [_view(old, usage, cosine) for old, cosine in near]
         return StoreMemoryResult(
-            project=project,
+            project=call.project,
             created=created,
             similar=room.take(similar, "similar memories"),
             action_required=action,
@@ -139,7 +139,7 @@ def _store(
             ),
         )
 
-    return call.execute(opened, arguments, answer, StoreMemoryResult)
+    return call.execute(arguments, answer, StoreMemoryResult)
 
 
 def _outdated_before(row: Memory, similar: Iterable[Memory], state: State) -> str | None:
@@ -174,13 +174,13 @@ def supersede_memory(call: Call, arguments: SupersedeMemory) -> SupersedeMemoryR
     The old one leaves every list and search. mem://item/{id} still reads it.
     Example: {"old_memory_id": "mem_01h2xcejqtf2nbrexx3vqjhp41", "new_memory_id": "mem_01h455vb4pex5vsknk084sn02q"}
     """
-    project, opened = call.open(arguments)
+    project, _ = call.open(arguments)
     result = SupersedeMemoryResult(
         project=project,
         success=True,
         message=f"Memory {arguments.old_memory_id} marked as superseded by {arguments.new_memory_id}",
     )
-    return call.execute(opened, arguments, lambda _: result, SupersedeMemoryResult)
+    return call.execute(arguments, lambda _: result, SupersedeMemoryResult)
 
 
 class SearchMemories(Arguments, frozen=True):

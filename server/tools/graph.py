@@ -84,7 +84,7 @@ def create_entities(call: Call, arguments: CreateEntities) -> CreateEntitiesResu
         room = Room()
         shown = room.take(list(views.values()), "entities")
         return CreateEntitiesResult(
-            project=project,
+            project=call.project,
             entities=shown,
             notice=room.notice(
                 "All were stored; open_nodes shows them.",
@@ -101,8 +101,7 @@ def create_entities(call: Call, arguments: CreateEntities) -> CreateEntitiesResu
             ),
         )
 
-    project, opened = call.open(arguments)
-    return call.execute(opened, arguments, answer, CreateEntitiesResult)
+    return call.execute(arguments, answer, CreateEntitiesResult)
 
 
 def _types_kept(sent: Iterable[NewEntity], after: State) -> list[str]:
@@ -169,7 +168,7 @@ def delete_entities(call: Call, arguments: DeleteEntities) -> DeleteEntitiesResu
         former = _told(former_names(arguments.entity_names, outcome.before), ", which was deleted.")
         back = f'To take it back: undo {{"position": {outcome.before.position + 1}}}.'
         return DeleteEntitiesResult(
-            project=project,
+            project=call.project,
             success=True,
             message=deletion("entities", len(found), len(missing)),
             deleted=len(found),
@@ -184,8 +183,7 @@ def delete_entities(call: Call, arguments: DeleteEntities) -> DeleteEntitiesResu
             ),
         )
 
-    project, opened = call.open(arguments)
-    return call.execute(opened, arguments, answer, DeleteEntitiesResult)
+    return call.execute(arguments, answer, DeleteEntitiesResult)
 
 
 def _remaining(missing: Iterable[str], after: State) -> list[str]:
@@ -244,7 +242,7 @@ def create_relations(call: Call, arguments: CreateRelations) -> CreateRelationsR
         there = f"There already: {counted(len(existing), 'relations')}" if existing else None
         room = Room()
         return CreateRelationsResult(
-            project=project,
+            project=call.project,
             warnings=room.say(
                 [_waiting(name, suggestions.get(name, ())) for name in missing]
                 + _loops(arguments.relations, outcome.after)
@@ -256,8 +254,7 @@ def create_relations(call: Call, arguments: CreateRelations) -> CreateRelationsR
             notice=room.notice("All are stored; open_nodes shows those of an entity.", there),
         )
 
-    project, opened = call.open(arguments)
-    return call.execute(opened, arguments, answer, CreateRelationsResult)
+    return call.execute(arguments, answer, CreateRelationsResult)
 
 
 def _waiting(name: str, nearest: Sequence[str]) -> str:
@@ -310,7 +307,7 @@ def delete_relations(call: Call, arguments: DeleteRelations) -> DeleteRelationsR
         ]
         room = Room()
         return DeleteRelationsResult(
-            project=project,
+            project=call.project,
             success=True,
             message=deletion("relations", len(rows), len(missing)),
             deleted=len(rows),
@@ -322,8 +319,7 @@ def delete_relations(call: Call, arguments: DeleteRelations) -> DeleteRelationsR
             ),
         )
 
-    project, opened = call.open(arguments)
-    return call.execute(opened, arguments, answer, DeleteRelationsResult)
+    return call.execute(arguments, answer, DeleteRelationsResult)
 
 
 def _edge(edge: Edge | Relation) -> EdgeView:

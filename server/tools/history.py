@@ -230,7 +230,7 @@ def undo(call: Call, arguments: UndoArguments) -> UndoResult:
     require_thread(command.thread, opened)
     if arguments.dry_run:
         return opened.project.rehearse(command, call.service.store.context, answer)
-    return call.execute(opened, command, answer, UndoResult)
+    return call.execute(command, answer, UndoResult)
 
 
 def _require_one_way(arguments: UndoArguments) -> None:
@@ -294,10 +294,9 @@ def _named(name: str, call: Call, command: RenameEntity | MergeEntities) -> Name
         back = f'To take it back: undo {{"position": {outcome.before.position + 1}}}.'
         gone = said(_went(outcome), "relations that are no more", followable(call.session, back))
         notice = together(cut_notice([view], OPEN_ALONE, call.session), *gone)
-        return NamedEntityResult(project=project, entity=view, notice=notice)
+        return NamedEntityResult(project=call.project, entity=view, notice=notice)
 
-    project, opened = call.open(command)
-    return call.execute(opened, command, answer, NamedEntityResult)
+    return call.execute(command, answer, NamedEntityResult)
 
 
 def _went(outcome: Outcome) -> list[str]:
@@ -358,7 +357,7 @@ def update_observation(call: Call, arguments: UpdateObservation) -> UpdateObserv
         if row is None:  # it says so already
             (row, *_) = facts.saying(arguments.new_content)
         return UpdateObservationResult(
-            project=project,
+            project=call.project,
             entity_name=entity.name,
             id=row.id,
             content=row.content,
@@ -366,8 +365,7 @@ def update_observation(call: Call, arguments: UpdateObservation) -> UpdateObserv
             supersedes=row.supersedes,
         )
 
-    project, opened = call.open(arguments)
-    return call.execute(opened, arguments, answer, UpdateObservationResult)
+    return call.execute(arguments, answer, UpdateObservationResult)
 
 
 class ForgetMemoryResult(Result, frozen=True):
@@ -388,11 +386,10 @@ def forget_memory(call: Call, arguments: ForgetMemory) -> ForgetMemoryResult:
         message = f"Memory {arguments.id} {'was forgotten' if gone else 'was forgotten before'}"
         outdated = _stays_outdated(arguments.id, outcome.after)
         return ForgetMemoryResult(
-            project=project, success=True, message=together(message, outdated) or message
+            project=call.project, success=True, message=together(message, outdated) or message
         )
 
-    project, opened = call.open(arguments)
-    return call.execute(opened, arguments, answer, ForgetMemoryResult)
+    return call.execute(arguments, answer, ForgetMemoryResult)
 
 
 def _stays_outdated(forgotten: str, state: State) -> str | None:

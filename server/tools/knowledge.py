@@ -100,7 +100,7 @@ def save_memory(call: Call, arguments: SaveMemory) -> SaveMemoryResult:
 
     def answer(outcome: Outcome) -> SaveMemoryResult:
         return SaveMemoryResult(
-            project=project,
+            project=call.project,
             success=True,
             created=Created(
                 entities=sum(1 for _ in outcome.events(EntityCreated)),
@@ -114,8 +114,8 @@ def save_memory(call: Call, arguments: SaveMemory) -> SaveMemoryResult:
             quality_score=quality_score(arguments),
         )
 
-    project, opened = call.open(arguments)
-    result = call.execute(opened, arguments, answer, SaveMemoryResult)
+    _, opened = call.open(arguments)
+    result = call.execute(arguments, answer, SaveMemoryResult)
     call.service.usage.count(saves_key(opened.project_id, refused=False))
     return result
 

@@ -68,7 +68,7 @@ def add_observations(call: Call, arguments: AddObservations) -> AddObservationsR
         told = room.take(each_fitting(results, _shortened_additions, room.left), "entities")
         room.leave(sum(each.left_out for each in told), "facts")
         return AddObservationsResult(
-            project=project,
+            project=call.project,
             results=told,
             notice=room.notice(
                 "All were stored; open_nodes shows the newest.",
@@ -77,8 +77,7 @@ def add_observations(call: Call, arguments: AddObservations) -> AddObservationsR
             ),
         )
 
-    project, opened = call.open(arguments)
-    return call.execute(opened, arguments, answer, AddObservationsResult)
+    return call.execute(arguments, answer, AddObservationsResult)
 
 
 def _added(arguments: AddObservations, outcome: Outcome) -> Iterator[AddedObservations]:
@@ -185,7 +184,7 @@ def delete_observations(call: Call, arguments: DeleteObservations) -> DeleteObse
         told = room.take(each_fitting(deletions, _shortened_deletion, half), "entities")
         room.leave(sum(each.left_out for each in (*not_found, *told)), "facts")
         return DeleteObservationsResult(
-            project=project,
+            project=call.project,
             success=True,
             message=deletion("observations", len(ids), len(missing)),
             deleted=len(ids),
@@ -199,8 +198,7 @@ def delete_observations(call: Call, arguments: DeleteObservations) -> DeleteObse
             ),
         )
 
-    project, opened = call.open(arguments)
-    return call.execute(opened, arguments, answer, DeleteObservationsResult)
+    return call.execute(arguments, answer, DeleteObservationsResult)
 
 
 def _deleted(

@@ -97,7 +97,7 @@ def memory_create(call: Call, arguments: CreateMemory) -> CreateMemoryResult:
     def answer(outcome: Outcome) -> CreateMemoryResult:
         row = stored(outcome)
         return CreateMemoryResult(
-            project=project,
+            project=call.project,
             id=row.id,
             uri=_uri(row, call),
             created=any(outcome.events(MemoryStored)),
@@ -108,8 +108,7 @@ def memory_create(call: Call, arguments: CreateMemory) -> CreateMemoryResult:
             updated_at=iso(row.updated_us),
         )
 
-    project, opened = call.open(arguments)
-    return call.execute(opened, arguments, answer, CreateMemoryResult)
+    return call.execute(arguments, answer, CreateMemoryResult)
 
 
 class MemorySearch(Arguments, frozen=True):
