@@ -128,37 +128,14 @@ class Connection:
             )
 
     async def _hand_on(self, scope: Scope, receive: Whole, send: Send) -> None:
-        """To the SDK. In a session it knows requests by their ids: of two with the same, one would never be answered,
-        and keep its place among the requests worked on."""
+        """To the SDK, but for what it would not answer."""
         message = _message(receive.body)
-        unread = message is None and is_of_sessions(Headers(scope=scope))
-        if unread and (uncarried := _uncarried(receive.body)) is not None:
-            answer = Response(uncarried, HTTPStatus.BAD_REQUEST, media_type="application/json")
-            await answer(scope, receive, send)
-            return
-        odd = None if message is None else odd_id(message, receive.body)
-        if odd is not None:  # the SDK would drop it with 202
-            await refused(HTTPStatus.BAD_REQUEST, odd)(scope, receive, send)
-            return
-        if _listens(message) and len(receive.body) > LISTENING_BYTES_MAX:
-            answer = refused(
-                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                f"A request to listen is larger than {LISTENING_BYTES_MAX} bytes",
-                "Listen to fewer resources, or by several requests.",
-            )
-            await answer(scope, receive, send)
+        asked = None if self.manager.stateless else _request_id(message)
+        if (refusal := self._refusal(scope, receive.body, message, asked)) is not None:
+            await refusal(scope, receive, send)
             return
         if message is not None and fill_in(message):
             receive.body = encode(message)
-        asked = None if self.manager.stateless else _request_id(message)
-        if asked is not None and asked in self._asked:
-            answer = refused(
-                HTTPStatus.CONFLICT,
-                f"A request with the id {asked[:100]!r} is still worked on in this session",
-                "Give each request an id of its own.",
-            )
-            await answer(scope, receive, send)
-            return
         if asked is not None and _is_handshake(message):
             send = self._noting_what_is_agreed(send)
         named = set() if asked is None else {asked}
@@ -172,6 +149,29 @@ class Connection:
             wanted.reset(before)
             waits.end()
             self._asked -= named
+
+    def _refusal(
+        self, scope: Scope, body: bytes, message: JSONRPCMessage | None, asked: str | None
+    ) -> Response | None:
+        """In a session the SDK knows requests by the ids under which they are `asked`: of two with the same, one would
+        never be answered, and keep its place among the requests worked on."""
+        if message is None:
+            return _uncarried(body) if is_of_sessions(Headers(scope=scope)) else None
+        if (odd := odd_id(message, body)) is not None:  # the SDK would drop it with 202
+            return refused(HTTPStatus.BAD_REQUEST, odd)
+        if _listens(message) and len(body) > LISTENING_BYTES_MAX:
+            return refused(
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                f"A request to listen is larger than {LISTENING_BYTES_MAX} bytes",
+                "Listen to fewer resources, or by several requests.",
+            )
+        if asked is not None and asked in self._asked:
+            return refused(
+                HTTPStatus.CONFLICT,
+                f"A request with the id {asked[:100]!r} is still worked on in this session",
+                "Give each request an id of its own.",
+            )
+        return None
 
     def _noting_what_is_agreed(self, send: Send) -> Send:
         """Where hands are shaken again in a session, what is agreed on last counts, as for the SDK."""
@@ -322,14 +322,16 @@ def is_of_sessions(headers: Headers) -> bool:
     return not version or version in HANDSHAKE_PROTOCOL_VERSIONS
 
 
-def _uncarried(body: bytes) -> bytes | None:
+def _uncarried(body: bytes) -> Response | None:
     """The answer to a request with what no message may carry, as half of a character: the SDK would not tell which
     request it is, nor what is wrong. None where this is none, or cannot be read at all."""
     try:
         decode(bytearray(body))
     except Refused as refusal:
-        reply = refusal.reply
-        return encode(reply)[:-1] if reply and reply.error.code == INVALID_PARAMS else None
+        if (reply := refusal.reply) and reply.error.code == INVALID_PARAMS:
+            return Response(
+                encode(reply)[:-1], HTTPStatus.BAD_REQUEST, media_type="application/json"
+            )
     return None
 
 
