@@ -27,6 +27,7 @@ from memlog.settings import Settings
 from memlog.shell import command_line
 from memlog.storage.disk import NotSynced, led_to, make_private, write_whole
 from memlog.storage.errors import reason, storage_error
+from memlog.storage.structure import Stamp, stamp
 from memlog.times import iso
 from server.rights.grants import ENVIRONMENT, OAUTH, Grant, Right
 
@@ -78,7 +79,7 @@ class Tokens:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._seen: tuple[int, ...] | None = None
+        self._seen: Stamp | None = None
         self._tokens: tuple[Token, ...] = ()
 
     def all(self) -> tuple[Token, ...]:
@@ -92,9 +93,7 @@ class Tokens:
             raise self._unreadable(error) from error
         if not S_ISREG(status.st_mode):  # a pipe would be waited for
             raise self._unreadable("it is no file")
-        # The last is of rights, too, and nobody sets it back, as copying does the first.
-        seen = (status.st_mtime_ns, status.st_ino, status.st_size, status.st_ctime_ns)
-        if seen != self._seen:
+        if (seen := stamp(status)) != self._seen:
             self._tokens = self._read()
             self._seen = seen
             if (open_to_others := self.open_to_others()) is not None:
