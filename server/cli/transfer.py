@@ -15,6 +15,7 @@ from memlog.blank import is_blank
 from memlog.canonical import canonical
 from memlog.controls import CONTROL, safe
 from memlog.copies import chronicle, taking_in, transfer
+from memlog.copies.doubts import doubts_of
 from memlog.decisions.superseding import brought_back
 from memlog.errors import DamagedLog, MemlogError, ProjectExists, counted
 from memlog.projects.project import Origin, Outcome
@@ -152,7 +153,7 @@ def _import_graph(
                     data, lambda name: state.entity_id_of(name) is not None, without=without
                 )
         with opened.project.read() as state:
-            doubts = list(transfer.doubts(placed, state))
+            doubts = list(doubts_of(placed, state))
         lines = [line for _, line in placed]
         before = opened.project.head()
         task = progress.add_task("log", total=len(lines))
