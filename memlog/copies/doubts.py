@@ -28,7 +28,7 @@ def doubts_of(lines: Sequence[Placed], state: State) -> Iterator[str]:
             if edge in first:
                 yield f"{place}: the relation stands at {first[edge]} already, and is kept once"
             first.setdefault(edge, place)
-    for place, name in loose_ends(lines, lambda name: state.entity_id_of(name) is not None):
+    for place, name in loose_ends(lines, state):
         yield f"{place}: there is no entity {shorten(name)!r}: the relation waits for it"
 
 

@@ -15,7 +15,7 @@ import json
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from difflib import get_close_matches
 from typing import TypeVar
 
@@ -105,14 +105,9 @@ _values = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _encode = msgspec.json.Encoder().encode
 
 
-def read(
-    data: bytes, known: Callable[[str], bool] | None = None, *, without: Collection[str] = ()
-) -> list[Placed]:
-    """The lines of a file, each with its place. Raises InvalidParameter with every line that cannot be kept.
-
-    With `known`, which tells whether an entity is there already, a relation cannot be kept that leads to
-    one that is neither there nor in the file. What stands under the keys `without` is left out.
-    """
+def read(data: bytes, without: Collection[str] = ()) -> list[Placed]:
+    """The lines of a file, each with its place, but for what stands under the keys `without`. Raises InvalidParameter
+    with every line that cannot be kept."""
     found: list[Placed] = []
     problems = []
     for place, text in objects(data):
@@ -122,26 +117,28 @@ def read(
             shown = text[:80].decode("utf-8", "replace")
             mend = _advised(error, _mend(error, text, without))
             problems.append(Problem(place, _said(error, text), mend, shown))
-    if known is not None:
-        problems += [
-            Problem(
-                place,
-                f"Entity with name {shorten(name)} not found",
-                "Add a line for it or remove this one.",
-                name,
-            )
-            for place, name in loose_ends(found, known)
-        ]
     refuse((InvalidParameter, problem) for problem in problems)
     return found
 
 
-def loose_ends(lines: Sequence[Placed], known: Callable[[str], bool]) -> Iterator[tuple[str, str]]:
-    """Each end of a relation that is no entity, and where it stands."""
+def require_ends(lines: Sequence[Placed], state: State) -> None:
+    """Raises InvalidParameter with every relation that would wait for an entity."""
+    mend = "Add a line for it or remove this one."
+    refuse(
+        (
+            InvalidParameter,
+            Problem(place, f"Entity with name {shorten(name)} not found", mend, name),
+        )
+        for place, name in loose_ends(lines, state)
+    )
+
+
+def loose_ends(lines: Sequence[Placed], state: State) -> Iterator[tuple[str, str]]:
+    """Each end of a relation that is no entity, there or among the lines, and where it stands."""
     names = {canonical(line.name) for _, line in lines if isinstance(line, EntityLine)}
     for place, line in lines:
         for name in (line.source, line.target) if isinstance(line, RelationLine) else ():
-            if canonical(name) not in names and not known(name):
+            if canonical(name) not in names and state.entity_id_of(name) is None:
                 yield place, name
 
 

@@ -144,15 +144,14 @@ def _import_graph(
     _require_project(settings, project)
     named = [("the command line", msgspec.json.encode({"thread": origin.thread}))]
     doubtful = _judge(settings, chain(named, transfer.objects(data)))
-    placed = transfer.read(data, without=without)
+    placed = transfer.read(data, without)
     with service_of(settings) as service, progress_bar(hidden=as_json) as progress:
         name, opened = Session(service, settings.project).open(project)
-        if settings.strict_relations:  # what no command would take is refused before the first one
-            with opened.project.read() as state:
-                transfer.read(
-                    data, lambda name: state.entity_id_of(name) is not None, without=without
-                )
         with opened.project.read() as state:
+            if (
+                settings.strict_relations
+            ):  # what no command would take is refused before the first one
+                transfer.require_ends(placed, state)
             doubts = list(doubts_of(placed, state))
         lines = [line for _, line in placed]
         before = opened.project.head()
