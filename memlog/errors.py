@@ -14,6 +14,7 @@
     ├── MemoryNotFound        MEMORY_NOT_FOUND
     ├── Conflict              CONFLICT               true of the request, false of the moment
     ├── StorageError          STORAGE_ERROR          the disk, the log or an index
+    │   ├── Unlisted                                 a change that only the list of projects lacks
     │   ├── LogReplaced                              another file stands in the place of the log
     │   ├── Closed                                   a file was closed before it was read
     │   └── DamagedLog                               and up to which position it is whole

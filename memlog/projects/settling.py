@@ -134,12 +134,12 @@ class Settling:
         known = self._catalog.row(row.name)
         if known is None or known.id == row.id or self._folders.of(known.id) is None:
             return False
-        gives_way = self.is_bare(known.id) and not self.is_bare(row.id)
+        gives_way = self._is_bare(known.id) and not self._is_bare(row.id)
         stays, goes = (row, known) if gives_way else (known, row)
         log.warning("%s", left_out(goes.id, stays))
         return not gives_way
 
-    def is_bare(self, project_id: str) -> bool:
+    def _is_bare(self, project_id: str) -> bool:
         """False, too, of one that cannot be read."""
         try:
             return self._open.get(project_id).is_bare

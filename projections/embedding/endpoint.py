@@ -88,18 +88,15 @@ class InputRefused(EmbeddingError):
 class Passing(Exception):
     """A failure worth another try, in words, its status, how long the endpoint asks to wait for it, and what to do."""
 
+    suggestion = "Check that the endpoint is up, or call again later."
+
     def __init__(
-        self,
-        words: str,
-        status: int | None = None,
-        pause_seconds: float | None = None,
-        suggestion: str = "Check that the endpoint is up, or call again later.",
+        self, words: str, status: int | None = None, pause_seconds: float | None = None
     ) -> None:
         super().__init__(words)
         self.words = words
         self.status = status
         self.pause_seconds = pause_seconds
-        self.suggestion = suggestion
 
 
 class Endpoint:

@@ -65,7 +65,7 @@ def said(texts: Sequence[str], what: str = "warnings", then: str | None = None) 
 
 
 def each_fitting(
-    items: Sequence[Item], shortened: Callable[[Item, int], Item], most: int = ANSWER_CHARACTERS
+    items: Sequence[Item], shortened: Callable[[Item, int], Item], most: int
 ) -> Sequence[Item]:
     """Items that hold lists: as they are where there is room for all, else each `shortened` to a size."""
     if len(_encode(items)) <= most:

@@ -53,8 +53,8 @@ class Recollection:
         state: State,
         query: str,
         budget_tokens: int,
-        thread: str | None = None,
-        since: int = 0,
+        thread: str | None,
+        since: int,
     ) -> None:
         self._state = state
         self._words = _terms(query)

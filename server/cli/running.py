@@ -124,9 +124,6 @@ def indexed(service: Service, project: str, names: Iterable[str], progress: Prog
     return said
 
 
-# -- printing: every text that a command shows goes through `safe`
-
-
 class SafeFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         return safe(super().format(record))
