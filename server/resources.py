@@ -30,6 +30,7 @@ from mcp_types import (
 
 from memlog.canonical import canonical_json
 from memlog.commands import MemoryId
+from memlog.decisions.memories import required_memory
 from memlog.errors import MemlogError, MemoryNotFound, NoActiveProject, invalid_at, shorten
 from memlog.rows import Memory
 from server.addresses import (
@@ -47,7 +48,6 @@ from server.addresses import (
     item_uri,
     read_address,
 )
-from server.answering.memories import require_memory
 from server.answering.packing import one_line
 from server.answering.portions import view_entity
 from server.answering.views import view_relation
@@ -153,7 +153,7 @@ class Resources:
         except msgspec.ValidationError:
             raise MemoryNotFound(f"Memory with ID {shorten(address.id)} not found") from None
         with project.read() as state:
-            return name, require_memory(memory_id, state, "uri")
+            return name, required_memory(memory_id, "uri", state)
 
     def _listing(self, address: ListAddress) -> MemoryList:
         assert self._list is not None, "lists are on offer where memory_list is"

@@ -84,9 +84,7 @@ def supersede_memory(command: SupersedeMemory, state: State) -> Iterator[Event]:
 
 
 def forget_memory(command: ForgetMemory, state: State) -> Iterator[Event]:
-    row = state.memory(command.id)
-    if row is None:
-        raise refusal([missing_memory(command.id, "id", state)])
+    row = required_memory(command.id, "id", state)
     if row.deleted_us is None:
         yield MemoryDeleted(row.id)
 
@@ -98,6 +96,14 @@ def _both(old: str, new: str, state: State) -> tuple[Memory, Memory]:
         return retired, successor
     named = (("old_memory_id", old, retired), ("new_memory_id", new, successor))
     raise refusal([missing_memory(each, path, state) for path, each, row in named if row is None])
+
+
+def required_memory(memory_id: str, path: str, state: State) -> Memory:
+    """Raises MemoryNotFound."""
+    row = state.memory(memory_id)
+    if row is None:
+        raise refusal([missing_memory(memory_id, path, state)])
+    return row
 
 
 def missing_memory(memory_id: str, path: str, state: State) -> Refusal:

@@ -46,11 +46,11 @@ def missing_entity(
     return EntityNotFound, Problem(path, problem, suggestion, shorten(name))
 
 
-def required_entity(name: str, path: str, state: State) -> Entity:
-    """Raises EntityNotFound."""
+def required_entity(name: str, path: str, state: State, *, at: int | None = None) -> Entity:
+    """Raises EntityNotFound; `at` as for `missing_entity`."""
     entity = state.entity_named(name)
     if entity is None:
-        raise refusal([missing_entity(name, path, state)])
+        raise refusal([missing_entity(name, path, state, at=at)])
     return entity
 
 

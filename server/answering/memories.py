@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from memlog.decisions.memories import FACT, missing_memory
-from memlog.errors import EmbeddingError, refusal
+from memlog.decisions.memories import FACT
+from memlog.errors import EmbeddingError
 from memlog.events import MemoryMerged, MemoryStored
 from memlog.projects.project import Outcome
 from memlog.rows import Memory, type_label
@@ -94,11 +94,3 @@ def similar_facts(opened: Opened, text: str, cosine_min: float) -> Similar:
         rows = ((state.memory(hit.ref), _share(hit.cosine)) for hit in near)
         facts = [(row, cosine) for row, cosine in rows if row is not None and row.active]
     return Similar(facts, notice and f"Similar memories may be missing. {notice}")
-
-
-def require_memory(memory_id: str, state: State, path: str) -> Memory:
-    """Raises MemoryNotFound."""
-    row = state.memory(memory_id)
-    if row is None:
-        raise refusal([missing_memory(memory_id, path, state)])
-    return row

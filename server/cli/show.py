@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import click
 
-from memlog.decisions.names import missing_entity
-from memlog.errors import refusal
+from memlog.decisions.names import required_entity
 from memlog.rows import Entity, Observation, Relation
 from memlog.settings import Settings
 from server.answering.moments import position_of
@@ -42,9 +41,7 @@ def show_command(
         told = opened.project.damage
         at = position_of(as_of, opened.project, "--as-of")
         with opened.project.read(at) as state:
-            row = state.entity_named(name)
-            if row is None:
-                raise refusal([missing_entity(name, "name", state, at=at)])
+            row = required_entity(name, "name", state, at=at)
             entity = view_entity(row, state, blamed=state)
             facts, touching = state.observations(row.id), state.relations_touching(row.name)
             relations = [view_relation(each, blamed=state) for each in touching]

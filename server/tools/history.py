@@ -23,7 +23,7 @@ from memlog.decisions.memories import missing_memory
 from memlog.decisions.names import leads_to_itself, missing_entity
 from memlog.decisions.touching import memory_positions, positions_of_name
 from memlog.decisions.undoing import undone
-from memlog.errors import InvalidParameter, Problem, StorageError, refusal
+from memlog.errors import InvalidParameter, Problem, StorageError, refusal, refuse
 from memlog.events import MemoryDeleted, ObservationSuperseded, RelationDeleted
 from memlog.projects.project import Outcome
 from memlog.sentences import sentence
@@ -238,17 +238,16 @@ def _require_one_way(arguments: UndoArguments) -> None:
     usual = {"position": None, "last": 1, "since": None}
     given = [name for name, value in usual.items() if getattr(arguments, name) != value]
     first, *more = given or [""]
-    problems = [
-        Problem(
-            name,
-            f"{first} and {name} exclude each other",
-            "Pass position for one command, last for the newest ones, or since for all after a moment.",
-            getattr(arguments, name),
+    mend = (
+        "Pass position for one command, last for the newest ones, or since for all after a moment."
+    )
+    refuse(
+        (
+            InvalidParameter,
+            Problem(name, f"{first} and {name} exclude each other", mend, getattr(arguments, name)),
         )
         for name in more
-    ]
-    if problems:
-        raise refusal([(InvalidParameter, each) for each in problems])
+    )
 
 
 def _undo_notice(left_out: int, count: int, command: Undo) -> str | None:
