@@ -23,6 +23,9 @@ import msgspec
 from memlog.errors import InvalidParameter, invalid_at, shorten
 from memlog.rows import labels_of
 
+JSON = "application/json"
+"""What each of them is."""
+
 URI_CHARACTERS_MAX = 8_000
 """Twenty tags of a hundred characters, percent-encoded throughout, fit; nothing sensible is longer."""
 

@@ -37,10 +37,10 @@ from opentelemetry.trace import ProxyTracerProvider, get_tracer_provider
 
 from memlog.patience import Impatient
 from memlog.projects.project import Origin
+from server.addresses import JSON
 from server.listing import SharedListings
 from server.performing import COMMAND_ID_META, UNFORESEEN, Answer, perform
 from server.registry import Call, Tool
-from server.resources import JSON
 from server.session import Session
 from server.stdio.faults import FaultBoundary, internal_error
 from server.stdio.wire import encode

@@ -15,12 +15,12 @@ from mcp_types import CallToolResult, ResourceLink, TextContent
 from mcp_types.version import is_version_at_least
 
 from memlog.errors import DamagedLog, MemlogError, StorageError
+from server.addresses import JSON
 from server.answering.cutting import together
 from server.input.arguments import decode
 from server.reading import settled
 from server.refusals import describe, foreseen
 from server.registry import Call, Link, Result, Tool
-from server.resources import JSON
 from server.rights.credentials import judge
 from server.session import Session
 

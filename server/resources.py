@@ -39,6 +39,7 @@ from server.addresses import (
     FORMS,
     GRAPH,
     ITEM,
+    JSON,
     RECENT,
     Address,
     GraphAddress,
@@ -58,7 +59,6 @@ from server.registry import Call, Tool
 from server.session import Session
 from server.tools.records import MemoryList, limit_of, list_records, record_content
 
-JSON = "application/json"
 RECENT_LISTED = 20
 HEADLINE_CHARACTERS_MAX = 80
 NAMING_KEYS = ("title", "summary", "name", "text")
