@@ -15,7 +15,8 @@ from typing import Any
 
 import msgspec
 
-from memlog.settings import SETTINGS, TOOLSETS, Settings, allowed
+from memlog.configuration import allowed
+from memlog.settings import SETTINGS, TOOLSETS, Settings
 from server.input.schemas import Schema, referred
 from server.listing import listed, result_schema
 from server.registry import Tool, tools

@@ -6,7 +6,8 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import fields
 
-from memlog.settings import SETTINGS, TOOLSETS, Settings, allowed
+from memlog.configuration import allowed
+from memlog.settings import SETTINGS, TOOLSETS, Settings
 from projections.embedding import fastembed, openai
 from server.manual import DOCS, PAGES, settings_page, tools_page
 from server.registry import tools

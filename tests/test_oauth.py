@@ -21,8 +21,9 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from starlette.routing import Match
 
 from memlog import __version__
+from memlog.configuration import load
 from memlog.errors import InvalidParameter
-from memlog.settings import Settings, load
+from memlog.settings import Settings
 from server.http import keys, oauth
 from server.http.access import Access
 from server.http.keys import NoKeys

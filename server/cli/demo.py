@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import click
 
+from memlog.configuration import load
 from memlog.errors import counted
-from memlog.settings import SETTINGS, Settings, load
+from memlog.settings import SETTINGS, Settings
 from server.cli.printing import open_console
 from server.cli.running import service_of
 

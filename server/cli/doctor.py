@@ -16,10 +16,11 @@ from typing import Any
 import click
 
 from memlog import __version__
+from memlog.configuration import load, unknown
 from memlog.errors import MemlogError, ProjectNotFound, StorageError
 from memlog.projects.project import Project, clock_us
 from memlog.rows import Project as ProjectRow
-from memlog.settings import SETTINGS, Settings, load, unknown
+from memlog.settings import SETTINGS, Settings
 from memlog.shell import command_line
 from memlog.storage.mounts import kind_of, require_lmdb, unsafe
 from server.cli.hints import hint_of

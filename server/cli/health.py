@@ -12,8 +12,9 @@ from typing import Any, Final, Literal
 import click
 import msgspec
 
+from memlog.configuration import load
 from memlog.errors import InvalidParameter, shorten
-from memlog.settings import Settings, load
+from memlog.settings import Settings
 from server.cli.options import Number, address_options, json_option
 from server.cli.printing import print_json, say
 

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from memlog.configuration import load
 from memlog.controls import safe
 from memlog.errors import EmbeddingError, StorageError
-from memlog.settings import LogLevel, Settings, load
+from memlog.settings import LogLevel, Settings
 from memlog.shell import of_project
 from server.cli.hints import hint_of, of_folder, spoken_of
 from server.cli.options import Command, data_dir_option, said_before

@@ -9,8 +9,9 @@ from typing import Any, NoReturn, get_args
 
 import click
 
+from memlog.configuration import PLACEHOLDER, load, unknown
 from memlog.errors import InvalidParameter
-from memlog.settings import PLACEHOLDER, Embedder, LogLevel, Settings, load, unknown
+from memlog.settings import Embedder, LogLevel, Settings
 from server.cli.options import address_options, data_dir_option
 from server.cli.printing import say
 from server.cli.running import LEVELS, log_to_stderr
