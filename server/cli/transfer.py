@@ -148,10 +148,8 @@ def _import_graph(
     with service_of(settings) as service, progress_bar(hidden=as_json) as progress:
         name, opened = Session(service, settings.project).open(project)
         with opened.project.read() as state:
-            if (
-                settings.strict_relations
-            ):  # what no command would take is refused before the first one
-                transfer.require_ends(placed, state)
+            if settings.strict_relations:
+                transfer.require_ends(placed, state)  # no command would take them
             doubts = list(doubts_of(placed, state))
         lines = [line for _, line in placed]
         before = opened.project.head()
