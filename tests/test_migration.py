@@ -113,10 +113,9 @@ def brought(script: str, file: Path, data_dir: Path) -> str:
     """What the script for texts says as it brings those of a file."""
     program = file.with_name("bring.py")
     program.write_text(script)
-    serve = ["-m", "memlog", "serve", "--embedder", "none", "--data-dir", str(data_dir)]
     ran = subprocess.run(
-        [sys.executable, program, file, sys.executable, *serve],
-        env=environment(),
+        [sys.executable, program, file, sys.executable, "-m", "memlog", "serve"],
+        env=environment(MEMLOG_DATA_DIR=str(data_dir)),
         check=False,
         capture_output=True,
         text=True,
