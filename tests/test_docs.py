@@ -25,7 +25,7 @@ from memlog.settings import TOOLSETS
 from server.addresses import FORMS
 from server.input.arguments import decode
 from server.registry import tools
-from tests.served import Pipe, environment, run_memlog
+from tests.served import Pipe, environment, run_memlog, served
 from tests.service import Client, Refused, client_on
 
 REPOSITORY = Path(__file__).parents[1]
@@ -238,6 +238,17 @@ def test_the_guide_names_every_code_of_an_error_and_every_resource() -> None:
     guide = (REPOSITORY / "docs" / "guide.md").read_text()
     told = [*codes(MemlogError), *FORMS]
     assert [each for each in told if f"`{each}" not in guide] == []
+
+
+def test_the_guide_names_the_arguments_of_prompts_in_the_order_in_which_a_person_types_them(
+    tmp_path: Path,
+) -> None:
+    guide = " ".join((REPOSITORY / "docs" / "guide.md").read_text().split())
+    with served(tmp_path) as memlog:
+        prompts = memlog.request("prompts/list")["result"]["prompts"]
+    for prompt in prompts:
+        arguments = ", ".join(f"`{each['name']}`" for each in prompt["arguments"])
+        assert f"`{prompt['name']}` ({arguments})" in guide
 
 
 def codes(error: type[MemlogError]) -> set[str]:
