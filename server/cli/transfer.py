@@ -227,8 +227,8 @@ def _import_history(settings: Settings, data: bytes, as_json: bool) -> None:
             done = taking_in.take_in(store, heading.project, heading.generation, entries)
         except ProjectExists as error:
             error.suggestion = (
-                "Nothing was imported. Take another data directory (--data-dir), or first delete the project that is "
-                "there (`memlog projects delete`)."
+                "Nothing was imported. Take another data directory (--data-dir). Or keep what is there (`memlog export "
+                "--full FILE --project NAME`), delete it (`memlog projects delete NAME`), then run the command again."
             )
             raise
     if doubtful:
