@@ -42,7 +42,7 @@ def tools_page() -> str:
         "may be absent says as much as leaving it out. Where no string may stand, one that holds as JSON what may "
         '(`"10"`, `"[…]"`) is taken for that. A failure is a result '
         "with `isError` and `error.code`, `error.message`, `error.suggestion` and `error.problems`, and the `project` "
-        "that the call came into. "
+        "where the call came into one. "
         "Below each tool stands what it answers: strings by their name alone, `?` after what may be absent.",
     ]
     for toolset in TOOLSETS:
