@@ -607,6 +607,18 @@ def test_who_waits_while_a_log_is_repaired_that_was_cut_under_it_reads_the_repai
 # -- on the command line, and beside a server
 
 
+def test_one_entry_that_is_lost_at_the_end_is_told_as_one(tmp_path: Path) -> None:
+    memlog: CommandLine = holding_lines(tmp_path)
+    log = next((tmp_path / "data").rglob(LOG_FILE))
+    with served(tmp_path / "data") as server:
+        server("store_memory", content="xyzzy was said")
+        overwrite(log, untold(log.read_bytes()).replace(b"xyzzy", b"\xc1" * 5))
+        ended = memlog("repair", "default", "--yes")
+    assert ended.code == 0, ended.stderr
+    assert "Kept: positions 1 to 9," in ended.stdout
+    assert "Lost: position 10" in ended.stdout
+
+
 def test_a_server_goes_on_with_the_repaired_log_without_a_restart(tmp_path: Path) -> None:
     memlog: CommandLine = holding_lines(tmp_path)
     log = next((tmp_path / "data").rglob(LOG_FILE))

@@ -12,6 +12,7 @@ import click
 from memlog.repair.damage import Lost
 from memlog.repair.mending import Changed
 from memlog.repair.repairing import Repair, repair
+from memlog.sentences import positions
 from memlog.settings import Settings
 from memlog.shell import command_line
 from memlog.times import iso
@@ -95,8 +96,8 @@ def _advise(told: Repair, backup: Path | None) -> None:
 def _in_words(lost: Lost, kept: int) -> str:
     if lost.position == kept:
         return "no entry" if lost.all else "perhaps more; that cannot be read"
-    last = "when, cannot be read" if lost.time_us is None else f"the last of {iso(lost.time_us)}"
-    return f"positions {kept + 1} to {lost.position}{'' if lost.all else ' at least'}, {last}"
+    when = "of an unknown time" if lost.time_us is None else f"the last of {iso(lost.time_us)}"
+    return f"{positions(kept + 1, lost.position)}{'' if lost.all else ' at least'}, {when}"
 
 
 def _report(told: Repair) -> dict[str, Any]:
