@@ -619,6 +619,26 @@ def test_one_entry_that_is_lost_at_the_end_is_told_as_one(tmp_path: Path) -> Non
     assert "Lost: position 10" in ended.stdout
 
 
+def test_what_was_lost_at_the_end_comes_back_with_a_restore_and_the_repair_says_so(
+    tmp_path: Path,
+) -> None:
+    memlog: CommandLine = holding_lines(tmp_path)
+    log = next((tmp_path / "data").rglob(LOG_FILE))
+    assert memlog("backup", tmp_path / "before").code == 0
+    with served(tmp_path / "data") as server:
+        server("store_memory", content="xyzzy was said")
+        assert memlog("backup", tmp_path / "after").code == 0
+        overwrite(log, untold(log.read_bytes()).replace(b"xyzzy", b"\xc1" * 5))
+        assert memlog("repair", "default", "--yes").code == 0
+        for folder, told in (("before", False), ("after", True)):
+            refused = memlog("repair", "default", "--backup", tmp_path / folder, "--yes")
+            assert (refused.code, "nothing to repair" in refused.stderr) == (1, True)
+            assert ("`memlog restore --replace FOLDER default`" in refused.stderr) is told
+        assert memlog("restore", "--replace", tmp_path / "after", "default").code == 0
+        (kept,) = server("list_recent_memories")["memories"]
+        assert kept["content"] == "xyzzy was said"
+
+
 def test_a_server_goes_on_with_the_repaired_log_without_a_restart(tmp_path: Path) -> None:
     memlog: CommandLine = holding_lines(tmp_path)
     log = next((tmp_path / "data").rglob(LOG_FILE))

@@ -30,6 +30,7 @@ from memlog.repair.damage import Lost, damaged, damages_in, lost, mark, noted, s
 from memlog.repair.mending import Changed, Mended, whole_of
 from memlog.repair.piecing import Standing, pieces
 from memlog.rows import Project as ProjectRow
+from memlog.shell import command_line
 from memlog.storage.disk import stands
 from memlog.storage.errors import storage_error
 from memlog.storage.gates import Turn
@@ -170,7 +171,7 @@ def _remains(file: Path, created: ProjectCreated, backup: _BackedUp, rehearse: b
             _require_forgetful(here, backup.standing, older)
             missed = [] if damages else list(_missed(here, backup.standing))
             mark(file, damages or ([] if rehearse else missed))
-            problem = _problem(damages or missed)
+            problem = _problem(damages or missed, _way_on(here, backup.standing, created.name))
             log = whole_of(pages, _together(here, backup.standing), created)
             beyond = lost(pages, here, len(log.entries) if log else 0)
             used = _used(pages)
@@ -204,13 +205,24 @@ def _missed(here: Standing, elsewhere: Standing) -> Iterator[Damage]:
             yield Damage(position, "what was written there was lost once, and the backup has it")
 
 
-def _problem(damages: Sequence[Damage]) -> str:
+def _way_on(here: Standing, elsewhere: Standing, name: str) -> str:
+    """What to do where there is nothing to repair. What was lost at the end of a log has no place in it, and so none
+    that a backup could fill."""
+    written = (
+        (at, each) for at, values in elsewhere.items() for each in values if each[0] == WRITTEN
+    )
+    if any(each not in here.get(at, ()) for at, each in written):
+        restore = command_line("memlog restore --replace FOLDER", name)
+        return f"The backup has what the log has not: `{restore}` goes back to it, and puts the log aside."
+    return "`memlog replay --check` says whether what is derived from the log is right, too."
+
+
+def _problem(damages: Sequence[Damage], otherwise: str) -> str:
     damage = damaged(damages)
     if damage is None:
         raise Conflict(
             "The log of this project is not damaged, there is nothing to repair",
-            suggestion="Nothing was changed. `memlog replay --check` says whether what is derived from "
-            "the log is right, too.",
+            suggestion=f"Nothing was changed. {otherwise}",
         )
     return damage.problem
 

@@ -37,10 +37,11 @@ def repair_command(
 ) -> None:
     """Go on with what is whole of a damaged log, and with what a backup has of it.
 
-    It first says what is kept and what is lost, and asks. What was lost from a log that was repaired can be put
-    back later, when a backup turns up. The damaged log is moved to the folder `replaced` of
-    the data directory; nothing is removed. Servers may run. With --json it does not ask: without --yes it
-    only says what would be, and ends with 1.
+    It first says what is kept and what is lost, and asks. What was lost amid a log that was repaired can be put
+    back later, when a backup turns up; what was lost at its end comes back with `memlog restore --replace`,
+    without what was written since. The damaged log is moved to the folder `replaced` of the data directory;
+    nothing is removed. Servers may run. With --json it does not ask: without --yes it only says what would be,
+    and ends with 1.
 
     \b
     Example: memlog repair my-app
