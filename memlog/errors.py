@@ -161,26 +161,48 @@ class Closed(StorageError):
 
 class DamagedLog(StorageError):
     """The log is not what was written. `whole` is the position up to which it is, or what is damaged is `told` by the
-    rest of it; `problem`, what is wrong then; `nothing_left`, that no entry beyond is whole either."""
+    rest of it; `problem`, what is wrong then; `nothing_left`, that no entry beyond is whole either, but for `copies`
+    by other names."""
 
     def __init__(
-        self, whole: int, problem: str, *, nothing_left: bool = False, told: bool = False
+        self,
+        whole: int,
+        problem: str,
+        *,
+        nothing_left: bool = False,
+        copies: Sequence[str] = (),
+        told: bool = False,
     ) -> None:
         so_far = f"whole up to position {whole}" if whole else "not whole from its first entry on"
         kept = f"can be made {so_far}" if told else f"is {so_far}"
-        way = (
-            "`memlog restore FOLDER PROJECT --replace` brings the project back from a backup; without one, `memlog "
-            "projects delete PROJECT` removes it."
-            if nothing_left
-            else "`memlog repair PROJECT` goes on with what is whole, and with `--backup FOLDER` takes the rest "
-            "from a backup."
-        )
+        way = of_copies(copies) if copies else _way_back(nothing_left)
         super().__init__(
             f"The log of this project is damaged, it {kept}: {problem}",
             suggestion="What is whole can be read, nothing is written. `memlog verify` says what is "
             f"damaged; {way}",
         )
-        self.whole, self.problem = whole, problem
+        self.whole, self.problem, self.copies = whole, problem, copies
+
+
+def _way_back(nothing_left: bool) -> str:
+    if nothing_left:
+        return (
+            "`memlog restore FOLDER PROJECT --replace` brings the project back from a backup; without one, `memlog "
+            "projects delete PROJECT` removes it."
+        )
+    return (
+        "`memlog repair PROJECT` goes on with what is whole, and with `--backup FOLDER` takes the rest from "
+        "a backup."
+    )
+
+
+def of_copies(names: Sequence[str]) -> str:
+    """What to do where a log is gone and these stand where it was."""
+    stand = "a copy stands" if len(names) == 1 else "copies stand"
+    return (
+        f"{stand} there, {', '.join(map(repr, names))}: end all servers, give the one to go on with the name log.mdb, "
+        "and start them again."
+    )
 
 
 class EmbeddingError(MemlogError):

@@ -171,7 +171,7 @@ class Session:
             raise StorageError(
                 f"Project '{name}' is not made: it may be {nameless[0]}, of which nothing can be read, nor its name",
                 suggestion=f"`memlog restore FOLDER {nameless[0]} --replace` brings that back from a backup; without "
-                f"one, `memlog projects delete {nameless[0]}` removes it.",
+                f"one, and where `memlog verify` finds no copy, `memlog projects delete {nameless[0]}` removes it.",
             )
         try:
             with suppress(ProjectExists):  # another process was quicker, or its log is there again

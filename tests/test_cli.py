@@ -467,7 +467,7 @@ def tamper(file: Path, database: bytes, change: Callable[[lmdb.Cursor], object])
 
 def test_a_whole_log_is_verified(remembered: CommandLine) -> None:
     assert remembered("verify").stdout == "default: 9 entries, whole.\n"
-    report = {"positions": 9, "damages": [], "lost": [], "retold": []}
+    report = {"positions": 9, "damages": [], "lost": [], "retold": [], "copies": []}
     assert remembered("verify", "--json").json == {"default": report}
 
 

@@ -15,6 +15,7 @@ from memlog.projects.project import LOG_FILE
 from memlog.projects.store import Store
 from tests.command_line import LINES, CommandLine, holding_lines, lines_of
 from tests.served import served
+from tests.service import Refused
 
 WAYS = ["the file", "all that stood beside it", "the catalogue, too"]
 
@@ -189,3 +190,52 @@ def test_what_was_put_aside_stays_there_where_the_folder_of_a_project_is_taken_a
     assert memlog("projects").code == 0
     assert {*(memlog.data_dir / "replaced").rglob(LOG_FILE)} == aside
     assert not list((memlog.data_dir / "projects").iterdir())
+
+
+CONFLICTS = [
+    "log.sync-conflict-20261128-192240-7LWDFDY.mdb",
+    "log (laptop's conflicted copy 2026-11-28).mdb",
+    "log.mdb..path1",
+]
+"""As Syncthing, Dropbox and rclone call what one of two machines wrote where both did."""
+
+
+@pytest.mark.parametrize("name", CONFLICTS)
+def test_a_log_that_a_program_put_aside_for_another_is_told_by_whoever_looks_after_it(
+    memlog: CommandLine, name: str
+) -> None:
+    log = next(memlog.data_dir.rglob(LOG_FILE))
+    copy = log.with_name(name)
+    shutil.copy(log, copy)
+    (log.parent / ".syncthing.log.mdb.tmp").write_bytes(log.read_bytes())
+    (log.parent / "log (1).txt").write_text("what somebody noted")
+    for command in ("verify", "doctor"):
+        told = memlog(command)
+        assert told.code == 1
+        assert told.stdout.count("has a log that is left out") == 1
+        assert name in told.stdout
+        assert f"{log.parent.name}/{name}" in memlog(command, "--json").stdout
+    copy.unlink()
+    assert memlog("verify").code == memlog("doctor").code == 0
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_where_only_copies_of_a_log_are_left_the_advice_is_to_go_on_with_one_of_them(
+    memlog: CommandLine, tmp_path: Path, way: str
+) -> None:
+    """So rclone and git-annex leave it where both machines wrote: neither file keeps the name."""
+    log = lose(memlog.data_dir, way)
+    for beside in log.parent.glob(f"{LOG_FILE}*"):
+        beside.unlink()
+    copy = log.with_name("log.mdb..path2")
+    shutil.copy(tmp_path / "kept.mdb", copy)
+    for command in ("verify", "doctor"):
+        told = memlog(command)
+        assert told.code == 1
+        assert f"a copy stands there, '{copy.name}'" in told.stdout
+        assert "projects delete" not in told.stdout
+    with served(memlog.data_dir) as server, pytest.raises(Refused, match="STORAGE_ERROR"):
+        server("create_entities", entities=[{"name": "new", "entityType": "Thing"}])
+    copy.rename(log)
+    assert memlog("verify").code == 0
+    assert lines_of(memlog("export").stdout) == LINES

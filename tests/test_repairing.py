@@ -836,7 +836,7 @@ def test_verify_tells_what_a_repair_could_not_bring_back(tmp_path: Path) -> None
         "  Lost, 1: position 3\n"
         "  Put back what a backup has of it: memlog repair --backup FOLDER default\n"
     )
-    report = {"positions": 10, "damages": [], "lost": lost, "retold": []}
+    report = {"positions": 10, "damages": [], "lost": lost, "retold": [], "copies": []}
     assert memlog("verify", "--json").json == {"default": report}
     assert memlog("repair", "default", "--backup", backup, "--yes").code == 0
     assert memlog("verify").stdout == "default: 10 entries, whole.\n"

@@ -28,6 +28,7 @@ from memlog.repair.damage import DAMAGED
 from memlog.rows import Status
 from memlog.storage.disk import make_private, stands, sync_folder
 from memlog.storage.errors import storage_error
+from memlog.storage.pages import is_one
 from memlog.storage.structure import SEAL
 
 _HOMES: dict[Status, str] = {"active": "projects", "archived": "archive"}
@@ -66,6 +67,24 @@ def cannot_be_made(data_dir: Path, error: OSError) -> StorageError:
         f"The data directory {data_dir} cannot be made: {error.strerror}",
         suggestion="Name a folder that this user may write, by --data-dir or MEMLOG_DATA_DIR.",
     )
+
+
+def copies_in(folder: Path) -> list[Path]:
+    """Logs by other names in the folder of a project, as far as the system tells. So a program that synchronizes two
+    machines keeps what one of them wrote where both did. What it is not done with it hides."""
+    try:
+        return [each for each in sorted(folder.iterdir()) if _is_copy(each)]
+    except OSError:
+        return []
+
+
+def _is_copy(file: Path) -> bool:
+    if file.name == LOG_FILE or file.name.startswith("."):
+        return False
+    try:
+        return file.is_file() and is_one(file)
+    except OSError:
+        return False
 
 
 class Folders:
@@ -152,6 +171,16 @@ class Folders:
         )
         return sorted(folder for folder in found if os.path.isfile(folder / LOG_FILE))
 
+    def copies(self) -> list[Path]:
+        """Logs by other names in the folders of all projects (`copies_in`)."""
+        projects = (
+            self._data_dir / home / name
+            for home in _HOMES.values()
+            for name in self._in(home)
+            if name.startswith("prj_")
+        )
+        return [copy for folder in projects for copy in copies_in(folder)]
+
     def _in(self, home: str) -> list[str]:
         """The names of what stands there, as far as the system tells."""
         try:
@@ -169,9 +198,10 @@ class Folders:
             return True
 
     def _lost_its_log(self, folder: Path) -> bool:
-        """Whether what only stands beside a log stands there without one. A lock does not count, nor an index: the one
-        is made before the log, the other may be written after the project was deleted."""
-        return any(self._is_there(folder / f"{LOG_FILE}{beside}") for beside in (SEAL, DAMAGED))
+        """Whether what only stands beside a log stands there without one, or copies of it do. A lock does not count,
+        nor an index: the one is made before the log, the other may be written after the project was deleted."""
+        beside = (folder / f"{LOG_FILE}{each}" for each in (SEAL, DAMAGED))
+        return any(map(self._is_there, beside)) or bool(copies_in(folder))
 
     def _is_there(self, path: Path) -> bool:
         """Raises StorageError where the system does not tell."""

@@ -20,7 +20,7 @@ from memlog.projects.deletions import Deletions
 from memlog.projects.folders import CATALOG, Folders
 from memlog.projects.opening import OpenProjects
 from memlog.projects.project import Project, clock_us
-from memlog.projects.settling import Settling, left_out, misnamed, unread
+from memlog.projects.settling import Settling, copied, left_out, misnamed, unread
 from memlog.rows import Project as ProjectRow
 from memlog.storage.disk import stands
 from memlog.storage.files import FileIdentity
@@ -118,7 +118,7 @@ class Listing:
         return self._open.file_of(project_id)
 
     def left_out(self) -> dict[str, str]:
-        """The ids of projects, or names of folders, that stand there and are in no list, and why."""
+        """The ids of projects, or names of folders and files, that stand there and are in no list, and why."""
         found = {each: unread(each, error) for each, error in self.unread().items()}
         for project_id in sorted(self._unlisted() - found.keys()):
             with suppress(StorageError, ProjectNotFound):
@@ -126,7 +126,10 @@ class Listing:
                 stays = None if row is None else self._catalog.row(row.name)
                 if stays is not None and stays.id != project_id:
                     found[project_id] = left_out(project_id, stays)
-        return found | {each.name: misnamed(each) for each in self._folders.misnamed()}
+        copies = {
+            f"{each.parent.name}/{each.name}": copied(each) for each in self._folders.copies()
+        }
+        return found | copies | {each.name: misnamed(each) for each in self._folders.misnamed()}
 
     def unread(self) -> dict[str, StorageError]:
         """The ids of projects that stand there and are in no list because they cannot be read, and why."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from memlog.errors import DamagedLog, ProjectNotFound, StorageError
 from memlog.patience import held, require_patience
 from memlog.projects.catalog import Catalog
-from memlog.projects.folders import Folders
+from memlog.projects.folders import Folders, copies_in
 from memlog.projects.project import LOG_FILE, Project
 from memlog.projects.recent import Recent
 from memlog.repair.damage import noted
@@ -202,4 +202,6 @@ class OpenProjects:
 
 def _require_log(file: Path) -> None:
     if not stands(file):
-        raise DamagedLog(0, f"its file {file.parent.name}/{file.name} is gone", nothing_left=True)
+        gone = f"its file {file.parent.name}/{file.name} is gone"
+        copies = [each.name for each in copies_in(file.parent)]
+        raise DamagedLog(0, gone, nothing_left=True, copies=copies)

@@ -172,6 +172,17 @@ def misnamed(folder: Path) -> str:
     )
 
 
+def copied(copy: Path) -> str:
+    project_id = copy.parent.name
+    return (
+        f"{project_id} has a log that is left out, in lists and in backups, for it is not called {LOG_FILE}: "
+        f"'{copy.name}'. So programs that copy files between machines put aside what one of them wrote where both did: "
+        f"it may hold what {LOG_FILE} does not. To read it, copy it to `projects/{project_id}/{LOG_FILE}` of another "
+        "data directory: what `memlog export` writes there `memlog import` adds here, but for facts and records. "
+        "Remove it once nothing of it is missing"
+    )
+
+
 def unread(project_id: str, error: StorageError) -> str:
     return (
         f"{project_id} is left out, in lists and in backups, for it cannot be read: {error.message}"

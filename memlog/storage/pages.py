@@ -195,6 +195,12 @@ def meta_in(data: mmap.mmap | bytes, at: int = 0) -> Meta | None:
     return Meta(number, tree_of(main), tree_of(free), TREE.unpack(free)[0], last)
 
 
+def is_one(path: Path) -> bool:
+    """Whether the file begins as one of LMDB's. Raises OSError."""
+    with path.open("rb") as file:
+        return meta_in(file.read(META_BYTES)) is not None
+
+
 def tree_of(stored: bytes) -> Tree:
     _, flags, depth, *_, rows, root = TREE.unpack(stored)
     return Tree(root, rows, depth, flags)

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from memlog.each import of_project, raise_first
-from memlog.errors import DamagedLog, MemlogError, StorageError, counted
+from memlog.errors import DamagedLog, MemlogError, StorageError, counted, of_copies
 from memlog.log import Damage, Retold, Vacant
 from memlog.projects.store import Store
 from memlog.repair.damage import mark
@@ -32,13 +32,14 @@ WITH_BACKUP = "memlog repair --backup FOLDER"
 
 
 class Report(msgspec.Struct):
-    """The last sound position; what is damaged; and of a log that was repaired what could not be brought back, and what
-    the state told of it, or what follows."""
+    """The last sound position; what is damaged; of a log that was repaired what could not be brought back, and what the
+    state told of it, or what follows; and of one that is gone its copies by other names."""
 
     positions: int = 0
     damages: list[Damage] = []
     lost: list[int] = []
     retold: list[int] = []
+    copies: list[str] = []
 
     def add(self, found: int | Damage) -> None:
         if isinstance(found, Damage):
@@ -103,7 +104,7 @@ def _verified(store: Store, row: ProjectRow, progress: Progress) -> Report:
     try:
         file = store.file(row.id)
     except DamagedLog as error:
-        return Report(damages=[Damage(1, error.problem)])
+        return Report(damages=[Damage(1, error.problem)], copies=[*error.copies])
     task, report = new_bar(progress, row.name, None), Report()
     try:
         for found in verify_file(file):
@@ -131,6 +132,9 @@ def _tell(name: str, report: Report, *, nothing_left: bool) -> None:
         say(f"{one_line(name)}: DAMAGED")
         for damage in report.damages:
             say(f"  position {damage.position}: {damage.problem}")
+        if report.copies:
+            say(f"  But {of_copies(report.copies)}")
+            return
         if nothing_left:
             back = command_line("memlog restore --replace", "FOLDER", name)
             say(f"  Nothing of it is whole. Bring it back from a backup: {here(back)}")
