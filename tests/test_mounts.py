@@ -76,6 +76,7 @@ def test_where_the_system_does_not_tell_what_is_mounted_nothing_is_said(
         ("Library/Mobile Documents/com~apple~CloudDocs/memory", "Mobile Documents"),
         ("Library/CloudStorage/GoogleDrive-ann@example.org/My Drive", "CloudStorage"),
         ("Google Drive/memory", "Google Drive"),
+        ("SynologyDrive/memory", "SynologyDrive"),
         ("src/dropbox-client/memory", None),
         ("src/onedrives/memory", None),
         ("memory", None),
@@ -86,6 +87,23 @@ def test_a_folder_that_is_copied_to_other_machines_is_named(
 ) -> None:
     told = unsafe(tmp_path / folder)
     assert told is None if named is None else told is not None and f"'{named}'" in told
+
+
+@pytest.mark.parametrize(
+    ("mark", "program"),
+    [
+        (".stfolder", "Syncthing"),
+        (".sync_1a2b3c4d5e6f.db", "Nextcloud"),
+        (".git/annex", "git-annex"),
+    ],
+)
+def test_a_folder_with_what_a_program_leaves_that_copies_it_is_named(
+    mark: str, program: str, tmp_path: Path
+) -> None:
+    (tmp_path / "desk" / mark).mkdir(parents=True)
+    for folder in ("desk", "desk/memory"):
+        assert f"in 'desk', a folder of {program}, which" in (unsafe(tmp_path / folder) or "")
+    assert unsafe(tmp_path / "memory") is None
 
 
 def test_the_doctor_and_the_log_of_a_server_say_that_memory_is_not_safe_there(

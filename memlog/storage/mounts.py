@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -24,11 +24,15 @@ OF_OTHER_MACHINES = frozenset({
 those of FUSE without their `fuse.`."""
 
 _COPIED = re.compile(
-    r"(Dropbox|OneDrive|Google ?Drive|iCloud ?Drive|Nextcloud|ownCloud|pCloud ?Drive)( [(-].*)?"
+    r"(Dropbox|OneDrive|Google ?Drive|iCloud ?Drive|Nextcloud|ownCloud|pCloud ?Drive|Proton ?Drive|SynologyDrive|"
+    r"Seafile)( [(-].*)?"
     r"|Mobile Documents|CloudStorage",
     re.IGNORECASE,
 )
 """Names of folders that a program copies to other machines; the last two are Apple's, for iCloud and for all others."""
+
+_MARKS = {".stfolder": "Syncthing", ".sync_*.db": "Nextcloud", ".git/annex": "git-annex"}
+"""What programs keep in a folder, whatever it is called, that they copy to other machines."""
 
 
 def kind_of(folder: Path) -> str | None:
@@ -61,12 +65,27 @@ def unsafe(folder: Path) -> str | None:
             f"It lies on a file system that other machines may write to as well ({kind}), and LMDB's locks hold on one "
             "machine only. Keep it on a disk of this machine, or see to it that no other machine uses it."
         )
-    if copied := next(filter(_COPIED.fullmatch, led_to(folder).parts), None):
+    if (copied := _copied_by_name(folder) or _copied_by_mark(folder)) is not None:
         return (
-            f"It lies in '{copied}', which looks like a folder that is copied to other machines: a copy taken in the "
+            f"It lies in {copied}, which looks like a folder that is copied to other machines: a copy taken in the "
             "midst of a write is damaged, and machines overwrite each other's memory. Keep it elsewhere, and let "
             "`memlog backup` write into that folder."
         )
+    return None
+
+
+def _copied_by_name(folder: Path) -> str | None:
+    return next((f"'{part}'" for part in led_to(folder).parts if _COPIED.fullmatch(part)), None)
+
+
+def _copied_by_mark(folder: Path) -> str | None:
+    """As far as the system tells."""
+    real = led_to(folder)
+    for each in (real, *real.parents):
+        for mark, program in _MARKS.items():
+            with suppress(OSError):
+                if any(each.glob(mark)):
+                    return f"'{each.name}', a folder of {program}"
     return None
 
 
