@@ -457,6 +457,22 @@ def test_a_copy_put_in_the_place_of_a_log_in_use_is_not_written_to_from_a_commit
     assert memlog("verify").code == 0
 
 
+def test_an_older_copy_that_was_written_over_a_log_in_use_is_verified(tmp_path: Path) -> None:
+    """LMDB's lock file tells of a commit that the copy does not have, as long as a server has it open."""
+    memlog = holding_lines(tmp_path)
+    log, copy = log_of(memlog), tmp_path / "copy"
+    with served(memlog.data_dir) as server:
+        server("store_memory", content="the last of the copy")
+        shutil.copy(log, copy)
+        entries = memlog("verify").stdout
+        for number in range(3):
+            server("store_memory", content=f"lost with the former file, {number}")
+        with log.open("r+b") as opened:
+            opened.write(copy.read_bytes())
+        told = memlog("verify")
+        assert (told.code, told.stdout, told.stderr) == (0, entries, "")
+
+
 def test_what_another_wrote_since_the_lock_file_was_removed_is_not_written_over(
     tmp_path: Path,
 ) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import lmdb
 
-from memlog.errors import StorageError
 from memlog.log import Damage
 from memlog.repair.damage import examine
 from memlog.storage.files import MODE, make_room_for_lock
@@ -32,23 +31,19 @@ def _opened(path: Path) -> Iterator[Pages]:
     """The newest commit, whose pages nobody uses again meanwhile.
 
     Nothing but the meta pages is read through LMDB. Where LMDB takes the file for none, or this process has it open
-    already, nobody writes to it meanwhile.
+    already, or the lock file tells of a commit that the file does not have, nobody writes to it meanwhile.
     """
     try:
         environment = None if unsound_metas(path) else _snapshots(path)
     except lmdb.Error:
         environment = None
-    if environment is None:
-        with Turn(path), closing(Pages(path)) as pages:
-            yield pages
-        return
-    with closing(environment), newest(path, environment) as found:
-        if found is None:
-            raise StorageError(
-                f"{path.name} is written to so often that it cannot be read",
-                suggestion="Try again.",
-            )
-        yield found
+    if environment is not None:
+        with closing(environment), newest(path, environment) as found:
+            if found is not None:
+                yield found
+                return
+    with Turn(path), closing(Pages(path)) as pages:
+        yield pages
 
 
 def _snapshots(path: Path) -> lmdb.Environment:
