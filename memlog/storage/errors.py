@@ -83,13 +83,15 @@ def storage_error(
 
 def displaced(path: Path) -> StorageError:
     """What is said of a file that stands in the place of one that is still open, here or in another process, or is open
-    beside another lock file there."""
+    beside another lock file there, or on another machine: of a lock file on the network neither sees what the other
+    writes."""
     return StorageError(
         f"{path.name}: another file was put in its place while it was in use, as by a copy or a synchronization, or "
-        "the lock file beside it was removed, or the disk failed amid a commit; nothing was written",
+        "the lock file beside it was removed, or the disk failed amid a commit, or another machine wrote to it, which "
+        "has the same disk; nothing was written",
         suggestion="Call again in a minute: by then all who serve may have let go of the former file. Where they have "
         "not, end all servers on this data directory and start them again. `memlog restore` brings back a project "
-        "while servers run.",
+        "while servers run. Of several machines let one serve the others over HTTP.",
     )
 
 
