@@ -358,6 +358,27 @@ def test_nothing_answers_better_word_by_word_than_what_holds_the_question(tmp_pa
 
 
 @pytest.mark.parametrize("mode", ["text", "hybrid"])
+@pytest.mark.parametrize("query", ["--no-index", "$INDEX", "size %d of", "files NOT indexed"])
+def test_what_holds_a_query_with_its_signs_comes_before_what_has_its_words(
+    tmp_path: Path, mode: Mode, query: str
+) -> None:
+    rest = "and this is how the script of the release calls it on Fridays, twice where it failed"
+    with client_on(tmp_path, embedder="minilm") as opened:
+        entities = [
+            {"name": name, "entityType": "note", "observations": [fact]}
+            for name, fact in {
+                "one": "index size index files",
+                "two": "ignore the index of files",
+                "three": "size of the index",
+                "four": "files to index",
+                "wanted": f"diff takes {query} {rest}",
+            }.items()
+        ]
+        opened("create_entities", entities=entities)
+        assert best(opened, query, mode) == "wanted"
+
+
+@pytest.mark.parametrize("mode", ["text", "hybrid"])
 def test_a_name_that_differs_by_a_stop_word_from_ever_so_many_is_found_by_it(
     tmp_path: Path, mode: Mode
 ) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from projections.embedding.pieces import Asked
 from projections.search.candidates import Candidates
@@ -42,7 +43,9 @@ class Ranking(NamedTuple):
 
 
 def ordered(candidates: Candidates) -> Ranking:
-    """The candidates by what is known of them already."""
+    """The candidates by what is known of them already. Those that hold the query whole count as the best by its
+    words."""
+    candidates.bm25[_whole(candidates)] = candidates.bm25.max(initial=0.0) or 1.0
     every = np.arange(len(candidates))
     late = np.full(len(candidates), np.nan, np.float32)
     return _ranked(candidates, every, late, _features(candidates, every))
@@ -58,9 +61,6 @@ def ordered_closely(
     """The candidates and what came in beside them, which is added to them. What the pieces of the query count is known,
     where there are any; and of some which documents have them, in whatever words."""
     having = _having(candidates, asked.pieces)
-    whole = having == 1.0
-    if not candidates.bm25[whole].any():
-        candidates.bm25[whole] = candidates.bm25.max(initial=0.0) or 1.0
     first = ordered(candidates).places
     rows = candidates.row[first]
     around = look.surroundings(
@@ -113,6 +113,14 @@ def _late(
         said[: len(refs)] = np.logical_or.reduce([each.among(refs) for each in known])
     found = interaction(asked.pieces, asked.counted, stored, around.beside_close, said)
     return found[: len(close)]
+
+
+def _whole(candidates: Candidates) -> NDArray[np.bool_]:
+    """Those that hold the query as it was typed, signs and all: that have words of it or, where none of them does, all.
+    Of a word within longer ones that tells nothing."""
+    holding = candidates.part > 0
+    worded = holding & (candidates.bm25 > 0)
+    return worded if worded.any() else holding
 
 
 def _having(candidates: Candidates, asked: Asked | None) -> Scores:

@@ -303,20 +303,22 @@ def _add_near(near: _Near, candidates: Candidates, depth: int) -> bool:
 
 
 def _hits_by_words(worded: _Worded) -> list[Hit]:
-    """Where nothing is known of meaning: what `_hits` makes of it, without columns for so little."""
+    """Where nothing is known of meaning: what `_hits` makes of it, without columns for so little. What holds the query
+    as it was typed has it as well as the best, as in `closely`."""
     from projections.search.ranking import PART_WEIGHT, SCORE_MAX, WORDS_ALONE_WEIGHT
 
     most = worded.words[0].score if worded.words else 1.0
     of_words, of_part = WORDS_ALONE_WEIGHT / most / SCORE_MAX, PART_WEIGHT / SCORE_MAX
+    words = {hit.ref: hit.score for hit in worded.words}
     parts = {hit.ref: hit.score for hit in worded.parts}
-    found = [(hit, hit.score, parts.pop(hit.ref, 0.0)) for hit in worded.words]
-    found += [(hit, 0.0, hit.score) for hit in worded.parts if hit.ref in parts]
-    scored = [(of_words * bm25 + of_part * part, hit, bm25, part) for hit, bm25, part in found]
-    hits = [
-        Hit(hit.kind, hit.ref, hit.entity, score, score, bm25, part=part)
-        for score, hit, bm25, part in scored
-    ]
-    return sorted(hits, key=lambda hit: (-hit.score, hit.ref)) if worded.parts else hits
+    whole = words.keys() & parts.keys() or parts.keys()
+    hits = []
+    for hit in {hit.ref: hit for hit in (*worded.words, *worded.parts)}.values():
+        bm25 = most if hit.ref in whole else words.get(hit.ref, 0.0)
+        part = parts.get(hit.ref, 0.0)
+        score = of_words * bm25 + of_part * part
+        hits.append(Hit(hit.kind, hit.ref, hit.entity, score, score, bm25, part=part))
+    return sorted(hits, key=lambda hit: (-hit.score, hit.ref)) if parts else hits
 
 
 def _hits(candidates: Candidates, ranking: Ranking) -> list[Hit]:
