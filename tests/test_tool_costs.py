@@ -97,3 +97,9 @@ def test_what_is_said_to_become_of_an_entity_that_exists_is_true_whatever_the_se
 ):
     said = tools(TOOLSETS)["create_entities"].description
     assert "An entity of the same name is replaced by default" in said
+
+
+def test_whoever_reads_the_description_alone_learns_that_a_similar_fact_may_be_true_as_well() -> (
+    None
+):
+    assert "both are true" in tools(TOOLSETS)["store_memory"].description

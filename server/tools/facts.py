@@ -90,9 +90,9 @@ class _Overtaken(Exception):
 
 @tool("facts", "Store a fact", writes=True, idempotent=False)
 def store_memory(call: Call, arguments: StoreMemory) -> StoreMemoryResult:
-    """Store one fact to remember it. Always succeeds, and returns similar memories that might be outdated by it.
+    """Store one fact to remember it. Always succeeds; returns similar ones it might outdate.
 
-    ALWAYS look at action_required: it names the call that marks the outdated one.
+    ALWAYS look at action_required, the call that marks the outdated one; leave it if both are true.
     Example: {"content": "User moved to Austin", "source": "explicit"}
     """
     _, opened = call.open(arguments)
