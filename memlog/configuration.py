@@ -28,8 +28,10 @@ _FILES_ELSEWHERE = ("MEMORY_FILE_PATH", "MEMORY_PATH")
 """By these other memory servers are told of their file, which is none of ours."""
 PLACEHOLDER = re.compile(r"\$\{[^{}]*\}")
 """A variable that a client was to put a value in place of: `${workspaceFolder}`."""
-_VARIABLE = re.compile(rf"{PLACEHOLDER.pattern}|(?<![^/])(?:\$\w+|%\w+%)(?![^/])")
+_VARIABLE = re.compile(rf"{PLACEHOLDER.pattern}|(?<![^/])(?:\$\w+|%\w+%)(?![^/\\])")
 """One in a path: a placeholder; `$HOME` or `%APPDATA%` where it is a folder's whole name."""
+_FOREIGN = re.compile(r"[A-Za-z]+:[\\/]|\\\\|[\"']")
+"""How a path of Windows, an address, or one that is still in quotes begins."""
 _YES, _NO = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
 
 
@@ -163,6 +165,10 @@ def _path(value: str | Path) -> Path:
     if variable is not None and not os.path.exists(path):
         raise ValueError(
             f"nobody put its value in place of {shorten(variable[0])} in {shorten(str(value))!r}: write the path out"
+        )
+    if _FOREIGN.match(str(value)) and not os.path.exists(path):
+        raise ValueError(
+            f"{shorten(str(value))!r} is no path of this system: write it out, from / on"
         )
     return path
 

@@ -1081,6 +1081,30 @@ def test_a_path_with_a_variable_that_nobody_replaced_is_refused_in_words(
     assert memlog("projects").code == 0, "a folder of that name is there, so it is meant"
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        r"C:\Users\me\memory",
+        "c:/Users/me/memory",
+        r"\\wsl$\Ubuntu\home\me",
+        "file:///home/me/memory",
+        '"/home/me/memory"',
+    ],
+)
+def test_a_path_of_another_system_is_refused_and_no_folder_of_that_name_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    memlog = CommandLine(Path(path))
+    for arguments in ((), ("--data-dir", path)):
+        ended = memlog("projects", "create", "x", *arguments)
+        assert ended.code == 1
+        assert "is no path of this system: write it out, from / on" in ended.stderr
+        assert not list(tmp_path.iterdir())
+    (tmp_path / path).mkdir(parents=True)
+    assert memlog("projects").code == 0, "a folder of that name is there, so it is meant"
+
+
 @pytest.mark.parametrize("name", ["Price$", "US$rates", "100%", "a%b%c", "$", "{x}"])
 def test_a_path_that_merely_looks_like_one_with_a_variable_is_taken(
     tmp_path: Path, name: str
