@@ -79,6 +79,7 @@ KNOWN = {
         f"redis://:{PASSWORD}@cache.example.com:6379/0",
         f"https://jon:{PASSWORD}!$7@git.example.com/shop.git",
     ],
+    "Cerebras Key": ["csk-" + HEX[:48]],
     "Cloudflare Key": ["v1.0-" + HEX[:24] + "-" + HEX[:146]],
     "Crates.io Token": ["cio" + LETTERS[:32]],
     "Databricks Token": ["dapi" + LOWER],
@@ -89,6 +90,7 @@ KNOWN = {
     ],
     "Docker Token": ["dckr_" + "pat_" + LETTERS[:27]],
     "Doppler Token": ["dp." + "pt." + LETTERS[:43]],
+    "ElevenLabs Key": ["sk_" + HEX[:48]],
     "Figma Token": ["figd_" + LETTERS[:40]],
     "Fly.io Token": ["FlyV1 fm2_" + LETTERS],
     "GitHub Token": [
@@ -113,11 +115,13 @@ KNOWN = {
     "Linear Key": ["lin_" + "api_" + LETTERS[:40]],
     "Mailchimp Access Key": [LOWER + "-us12"],
     "Mailgun Key": ["key-" + LOWER],
+    "Mem0 Key": ["m0-" + LETTERS[:40]],
     "Netlify Token": ["nfp_" + LETTERS[:36]],
     "New Relic Key": ["NRAK-" + LETTERS[:27].upper()],
     "Notion Token": ["ntn_" + DIGITS[:11] + LETTERS[:35], "secret_" + LETTERS[:43]],
     "NPM tokens": ["npm_" + LETTERS[:36], "//registry.example.com/:_authToken=" + HEX[:36]],
     "NuGet Key": ["oy2" + HEX[:43]],
+    "NVIDIA Key": ["nvapi-" + LETTERS[:64]],
     "OpenAI Token": [
         "sk-" + LETTERS[:20] + MARK + LETTERS[:20],
         *(

@@ -112,11 +112,15 @@ SHAPES = (
     Shape("Vault Token", ("hvs.", "hvb.", "hvr."), _START + r"hv[sbr]\.[A-Za-z0-9_-]{24,}"),
     # models
     Shape("Anthropic Key", ("sk-ant-",), r"sk-ant-[a-z0-9]{3,12}-[A-Za-z0-9_-]{80}"),
+    Shape("Cerebras Key", ("csk-",), _START + r"csk-[a-z0-9]{48}" + _END),
+    Shape("ElevenLabs Key", ("sk_",), _START + r"sk_[0-9a-f]{48}" + _END),
     Shape("Groq Key", ("gsk_",), _START + r"gsk_[A-Za-z0-9]{52}"),
     Shape(
         "Hugging Face Token", ("hf_", "api_org_"), _START + r"(?:hf|api_org)_[A-Za-z0-9]{34}" + _END
     ),
     Shape("LangSmith Key", ("lsv2_",), r"lsv2_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}"),
+    Shape("Mem0 Key", ("m0-",), _START + r"m0-[A-Za-z0-9]{40}" + _END),
+    Shape("NVIDIA Key", ("nvapi-",), _START + r"nvapi-[A-Za-z0-9_-]{64}"),
     Shape(
         "OpenAI Token", ("t3blbkfj",), _START + r"sk-[A-Za-z0-9_-]{20,200}T3BlbkFJ[A-Za-z0-9_-]{20}"
     ),
