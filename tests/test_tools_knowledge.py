@@ -313,6 +313,21 @@ def test_an_entity_that_is_saved_by_a_former_name_is_told_with_its_name_of_now(
     assert warned(client, ("Anne", "Person")) == []
 
 
+def test_a_new_entity_that_is_only_written_otherwise_than_another_is_warned_of(
+    client: Client,
+) -> None:
+    known = ("Auth Service", "PostgreSQL", "Zürich", "Release 1-11")
+    assert warned(client, *((name, "Service") for name in known)) == []
+    for given, meant in zip(
+        ("auth-service", "postgresql", "Zurich", "release_1-11"), known, strict=True
+    ):
+        told = f"Entity '{given}' is nearly called '{meant}': did you mean '{meant}'?"
+        assert warned(client, (given, "Service")) == [told]
+        assert warned(client, (given, "Service")) == [], "it is there by now"
+    for other in ("Auth Services", "PostgreSQL 2", "Release 11-1"):
+        assert warned(client, (other, "Service")) == []
+
+
 def test_a_type_is_said_to_be_stored_only_where_it_is(client: Client) -> None:
     kept = ["Entity 'Ann' exists with type 'Person', which it keeps"]
     stored = ["Entity type 'person' starts with a small letter: stored as 'Person'"]

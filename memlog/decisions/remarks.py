@@ -5,18 +5,21 @@ Nothing here refuses; what is refused is told by `saving`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
-from memlog.canonical import canonical, characters
+from memlog.canonical import canonical, characters, plain
 from memlog.commands import SAVED_OBSERVATION_MAX, SaveMemory
 from memlog.decisions.graph import importance_kept
 from memlog.decisions.names import former_names
 from memlog.decisions.saving import stored_type
+from memlog.rows import Entity
 from memlog.state import State
 
 RELATIONS_FOR_FULL_MARKS = 2
-TYPES_LEARNT_FROM_MAX = 1_000
+LEARNT_FROM_MAX = 1_000
+"""Entities: enough to know the types in use, and the names of a memory of some size."""
 
 COMMON_TYPES = (
     *("Person", "Document", "File", "Code", "Task", "Knowledge"),
@@ -26,15 +29,18 @@ COMMON_TYPES = (
 )
 """The types the guide names; any other is as good."""
 
+_BETWEEN_WORDS = str.maketrans("", "", " _-")
+_NUMBER = re.compile(r"\d+")
+
 LETTERS_TELLING = 5
 """A type of fewer is a word of its own more often than another that is misspelt."""
 
 
 def warnings(command: SaveMemory, before: State) -> list[str]:
     """What is accepted but could be better. `before` is the state that the request met."""
-    some = islice(before.entities(), TYPES_LEARNT_FROM_MAX)  # enough to know the types in use
+    some = list(islice(before.entities(), LEARNT_FROM_MAX))
     known = dict.fromkeys([*COMMON_TYPES, *(stored_type(each.entity_type) for each in some)])
-    found: dict[str, None] = {}
+    found = dict.fromkeys(_nearly_called(command, before, some))
     saved: dict[str, str] = {}  # the types of those that the request itself brings
     for item in command.entities:
         entity = before.entity_named(item.name)
@@ -79,6 +85,26 @@ def _type_warnings(entity_type: str, known: Mapping[str, None]) -> Iterator[str]
         near = _nearly(kind, known)
         if near is not None:
             yield f"Entity type '{entity_type}' is nearly '{near}': did you mean '{near}'?"
+
+
+def _nearly_called(command: SaveMemory, before: State, some: Sequence[Entity]) -> Iterator[str]:
+    """That a new entity is perhaps one of `some`, or of the request, whose name is but written otherwise."""
+    first = {plain(item.name[:1]) for item in command.entities}
+    called = {_bare(each.name): each.name for each in some if plain(each.name[:1]) in first}
+    for name in (item.name for item in command.entities):
+        other = called.setdefault(_bare(name), name)
+        if _differ_as_written(name, other) and before.entity_named(name) is None:
+            yield f"Entity '{name}' is nearly called '{other}': did you mean '{other}'?"
+
+
+def _differ_as_written(name: str, other: str) -> bool:
+    """Of two that are the same bare: whether they are two, and not for their numbers, as `1-11` and `11-1`."""
+    return canonical(name) != canonical(other) and _NUMBER.findall(name) == _NUMBER.findall(other)
+
+
+def _bare(name: str) -> str:
+    """Without what one hand writes otherwise than another: case, accents, and what stands between the words."""
+    return plain(name).translate(_BETWEEN_WORDS)
 
 
 def _nearly(kind: str, known: Mapping[str, None]) -> str | None:
