@@ -47,6 +47,14 @@ def test_where_nothing_is_known_a_person_is_told_so(remembered: CommandLine) -> 
     assert remembered("recall", "xyzzy").stdout == "Nothing relevant was found.\n"
 
 
+def test_of_a_question_without_a_word_a_person_is_told_that_it_has_none(
+    remembered: CommandLine,
+) -> None:
+    told = remembered("recall", " ")
+    assert (told.code, told.stdout) == (0, "Nothing relevant was found.\n")
+    assert "The query has no word to search by." in told.stderr
+
+
 @pytest.mark.parametrize("event", ["UserPromptSubmit", "BeforeAgent"])
 def test_a_hook_is_answered_under_the_name_of_its_event(
     remembered: CommandLine, event: str

@@ -72,8 +72,8 @@ def recall_command(
     if hook == (question is not None):
         raise click.UsageError("Name a question, or give a prompt on stdin with --hook.")
     hooked = _hooked() if hook else None
-    asked = question if hooked is None else hooked.prompt[:QUERY_CHARACTERS_MAX]
-    if not asked or not asked.strip():
+    asked = (question or "") if hooked is None else hooked.prompt[:QUERY_CHARACTERS_MAX]
+    if hook and not asked.strip():
         return
     with service_to_read(settings, project) as service:
         name, opened = open_to_read(service, project)
