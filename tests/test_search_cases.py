@@ -378,6 +378,23 @@ def test_what_holds_a_query_with_its_signs_comes_before_what_has_its_words(
         assert best(opened, query, mode) == "wanted"
 
 
+def test_what_holds_a_query_comes_before_what_is_near_to_it_and_what_stands_beside_that(
+    tmp_path: Path,
+) -> None:
+    with client_on(tmp_path, embedder="minilm") as opened:
+        entities = [
+            {"name": name, "entityType": "note", "observations": [fact]}
+            for name, fact in {
+                "wanted": "--no-OPTION turns off what another option implies, for instance --no-perms or --no-times; "
+                "not every option has such a one, and the last that is given counts",
+                "near": "--perms keeps the permissions",
+                "beside": "--executability keeps whether a file can be executed when --perms is off",
+            }.items()
+        ]
+        opened("create_entities", entities=entities)
+        assert best(opened, "--no-perms", "hybrid") == "wanted"
+
+
 @pytest.mark.parametrize("mode", ["text", "hybrid"])
 def test_a_name_that_differs_by_a_stop_word_from_ever_so_many_is_found_by_it(
     tmp_path: Path, mode: Mode

@@ -25,7 +25,7 @@ FIRST_WEIGHTS = {"words": 0.40, "meaning": 0.40}
 """While nothing was looked at closely."""
 
 CLOSE_WEIGHTS = {"words": 0.20, "meaning": 0.10, "late": 0.70}
-PART_WEIGHT = 0.20
+PART_WEIGHT = 0.40
 LENT_SHARE, LENT_REACH = 0.20, 2
 """Of its score, to what was written down so many places before or after it at most. Of several, the best lends: the sum
 of all made much of what stands amid much that is a little alike."""
