@@ -396,6 +396,27 @@ def test_what_holds_a_query_comes_before_what_is_near_to_it_and_what_stands_besi
 
 
 @pytest.mark.parametrize("mode", ["text", "hybrid"])
+@pytest.mark.parametrize("told", ["retryDelay", "RETRY_DELAY", "retry-delay", "retry delay"])
+@pytest.mark.parametrize("query", ["retry_delay", "retry-delay", "retryDelay"])
+def test_an_identifier_is_found_however_its_words_are_joined(
+    tmp_path: Path, mode: Mode, told: str, query: str
+) -> None:
+    with client_on(tmp_path, embedder="minilm") as opened:
+        entities = [
+            {"name": name, "entityType": "note", "observations": [fact]}
+            for name, fact in {
+                "one": "the delay of a retry",
+                "two": "delay, then retry",
+                "three": "no retry after the delay",
+                "wanted": f"what reads the queue sleeps for {told} seconds before it looks at it once more",
+            }.items()
+        ]
+        opened("create_entities", entities=entities)
+        assert best(opened, query, mode) == "wanted"
+        assert best(opened, f"where is {query} told?", "text") == "wanted"
+
+
+@pytest.mark.parametrize("mode", ["text", "hybrid"])
 def test_a_name_that_differs_by_a_stop_word_from_ever_so_many_is_found_by_it(
     tmp_path: Path, mode: Mode
 ) -> None:

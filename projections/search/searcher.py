@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -28,7 +28,7 @@ from projections.follow import Projections
 from projections.query import Query, parse
 from projections.search.asking import Meanwhile
 from projections.search.questions import Posed, Question, Questions, Text
-from projections.text.part import needle_of
+from projections.text.part import forms, needle_of
 from projections.text.projector import TextProjector
 from projections.text.snapshot import TextSnapshot
 from projections.things import TextHit
@@ -216,12 +216,19 @@ class Searcher:
 def _found_in(text: TextProjector, query: str, parsed: Query, scope: Scope, depth: int) -> _Worded:
     with text.asked() as texts:
         words = texts.search(parsed, scope, limit=depth)
-        parts = texts.substring(needle_of(query), scope, limit=depth)
+        parts = _holding(texts, query, scope, depth)
         deeper = depth in (len(words), len(parts))
         if parsed.is_plain and len(words) == depth:
             words += _by_words_of_parts(texts, parsed, scope, words, parts)
         dated = texts.dated(parsed, scope, frozenset(hit.thing for hit in words))
     return _Worded(words, parts, deeper, text, dated)
+
+
+def _holding(texts: TextSnapshot, query: str, scope: Scope, depth: int) -> list[TextHit]:
+    """What holds the query as it was typed; where nothing does, what has an identifier in another form."""
+    needles = chain([needle_of(query)], forms(query))
+    found = (texts.substring(needle, scope, limit=depth) for needle in needles)
+    return next(filter(None, found), [])
 
 
 def _by_words_of_parts(

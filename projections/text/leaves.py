@@ -163,7 +163,10 @@ class Leaves:
         clauses: list[Clause] = []
         for stem in self._rarest(stems, lambda stem: Term("words", stem)):
             clauses += self._word(stem, stems[stem], loosely)
-        clauses += [self._phrase(list(words)) for words in self._rarest(identifiers, InOrder)]
+        clauses += [
+            self._weighed(each)
+            for each in self._rarest(map(_together, identifiers), lambda each: each)
+        ]
         clauses += [self._anywhere(symbol) for symbol in list(symbols)[:TERMS_MAX]]
         clauses += self._dated(text)
         return Joined(should=tuple(clauses)) if clauses else None
@@ -295,6 +298,12 @@ def _number(word: str) -> Clause | None:
     if not word.isdecimal() or not 3 < len(word) <= MISSPELT_LETTERS_MAX:
         return None
     return Joined(should=(Term("words", word), InOrder(tuple(analysis.grouped(word)))))
+
+
+def _together(words: tuple[str, ...]) -> Clause:
+    """The words of an identifier in order, or, of letters alone, in one: `10.50` is not `1050`."""
+    in_order, whole = InOrder(words), "".join(words)
+    return Joined(should=(in_order, Term("exact", whole))) if whole.isalpha() else in_order
 
 
 def _may_be_meant(word: str) -> bool:

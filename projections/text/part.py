@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from memlog.patience import require_time
+from projections.text import analysis
 from projections.text.clauses import Clause
 from projections.text.layers import Searching
 from projections.things import TextHit
@@ -26,6 +29,15 @@ def needle_of(query: str) -> str:
     not have there."""
     bare = query.rstrip().rstrip(SENTENCE_ENDS)
     return bare if len(bare) >= BARE_MIN else query
+
+
+def forms(query: str) -> Iterator[str]:
+    """An identifier as others join its words: `othername`, `other_name`, `other-name` and `other name` for `otherName`.
+    None of what is no identifier of several words, or has others than of letters: `10.50` is not `1050`."""
+    words = analysis.words(analysis.normalise(query))
+    if len(query.split()) == 1 and all(map(str.isalpha, words)):
+        words = next((parts for parts in analysis.humps(query) if len(words) == 1), words)
+        yield from (sign.join(words) for sign in ("", "_", "-", " ") if len(words) > 1)
 
 
 def holding(searcher: Searching, needle: str, among: Clause, limit: int) -> list[TextHit]:
