@@ -15,7 +15,7 @@ from mcp_types import Tool as ListedTool
 from mcp_types import ToolAnnotations
 
 from server.advice import descriptions
-from server.input.schemas import input_schema, output_schema
+from server.input.schemas import countable, input_schema, output_schema
 from server.refusals import Described
 from server.registry import Tool
 
@@ -40,7 +40,7 @@ def listed(tool: Tool) -> ListedTool:
         name=tool.name,
         title=tool.title,
         description=tool.description,
-        input_schema=input_schema(tool.arguments),
+        input_schema=countable(input_schema(tool.arguments)),
         output_schema=answer_schema(tool),
         annotations=ToolAnnotations(
             read_only_hint=not tool.writes,

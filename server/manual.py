@@ -1,8 +1,8 @@
 """The manual of tools and settings as Markdown, rendered from the registry and from `SETTINGS`.
 
 `python -m server.manual` writes `docs/tools.md` and `docs/settings.md`; a test compares them with
-what would be written. What is said there is what clients are told in `tools/list`, so it cannot be
-right in one place and wrong in the other.
+what would be written. What is said there is what clients are told in `tools/list`, and bounds too far for that, so it
+cannot be right in one place and wrong in the other.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import msgspec
 
 from memlog.configuration import allowed
 from memlog.settings import SETTINGS, TOOLSETS, Settings
-from server.input.schemas import Schema, referred
-from server.listing import listed, result_schema
+from server.input.schemas import Schema, input_schema, referred
+from server.listing import result_schema
 from server.registry import Tool, tools
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -55,11 +55,11 @@ def tools_page() -> str:
 
 
 def _tool(tool: Tool) -> Iterator[str]:
-    shown = listed(tool)
+    asked = input_schema(tool.arguments)
     yield f"### {tool.name}"
     yield f"**{tool.title}.** {_effects(tool)}"
     yield _escaped(tool.description)
-    arguments = list(_fields(shown.input_schema, shown.input_schema))
+    arguments = list(_fields(asked, asked))
     if arguments:
         yield _table(
             ("argument", "type", "required", "default", "limits", "meaning"),

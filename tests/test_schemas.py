@@ -14,7 +14,7 @@ from memlog import commands
 from memlog.errors import MemlogError
 from memlog.settings import TOOLSETS
 from server.input.arguments import decode
-from server.input.schemas import input_schema, output_schema
+from server.input.schemas import COUNTED_OUT_MAX, countable, input_schema, output_schema
 from server.listing import listed
 from server.registry import tools
 
@@ -102,6 +102,22 @@ def test_limits_descriptions_and_defaults_stay() -> None:
 def test_a_client_that_lets_no_unnamed_key_through_learns_that_a_record_may_have_any() -> None:
     content = listed(tools(TOOLSETS)["memory_create"]).input_schema["properties"]["content"]
     assert {"type": "object", "additionalProperties": True} in content["anyOf"]
+
+
+def test_a_server_of_local_models_is_shown_no_bound_that_its_grammar_could_not_count_out() -> None:
+    asked = [listed(tool).input_schema for tool in tools(TOOLSETS).values()]
+    told = [each for schema in asked for each in everything_in(schema) if isinstance(each, dict)]
+    bounds = [each[key] for each in told for key in ("maxLength", "maxItems") if key in each]
+    assert 150 in bounds and max(bounds) < COUNTED_OUT_MAX
+
+
+def test_a_bound_that_is_not_shown_leaves_all_else_as_it_is() -> None:
+    texts = {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": 2_000}}
+    named = {
+        "properties": {"maxItems": {"anyOf": [{**texts, "maxItems": 1_000}], "maximum": 2_000}}
+    }
+    short = {"type": "array", "items": {"type": "string", "minLength": 1}}
+    assert countable(named) == {"properties": {"maxItems": {"anyOf": [short], "maximum": 2_000}}}
 
 
 @pytest.mark.parametrize("key", ["asOf", "since"])

@@ -5,7 +5,8 @@ single-use definitions and nulls that mean "not given" are dropped: `server.inpu
 still. The docstring of a struct is for readers of the code; what a model reads is in `Meta`.
 
 Clients limit what they take: the root is always a plain object (a bare `$ref` there fails the
-whole list), there are no circles, and every enum names its type.
+whole list), there are no circles, every enum names its type, and what a list shows has no bound that is too far to be
+counted out (`countable`).
 """
 
 from __future__ import annotations
@@ -25,8 +26,14 @@ Schema = dict[str, Any]
 SHARED_CHARACTERS_MIN = 100
 """What a `$ref` has to save. Clients that rewrite schemas for a model do not all follow one."""
 
+COUNTED_OUT_MAX = 1_000
+"""Characters or items, from which on an upper bound is not shown. Servers of local models make a grammar of the tools
+that counts it out: up to version 0.4, llama.cpp refuses the whole list for one bound of 2,000, and what makes regular
+expressions runs out of memory with lists of 1,000 texts."""
+
 _DROPPED = frozenset({"examples", "discriminator"})
 _NULL = {"type": "null"}
+_UPPER_BOUNDS = frozenset({"maxLength", "maxItems"})
 
 
 def input_schema(of: type[msgspec.Struct]) -> Schema:
@@ -43,6 +50,19 @@ def output_schema(of: type) -> Schema:
     Structs with `omit_defaults` never write a null that is the default. Raises as `input_schema`.
     """
     return _Compact(of, is_input=False).root()
+
+
+def countable(node: Any) -> Any:
+    """A schema without the upper bounds that are too far to be counted out. `server.input.arguments` holds to them."""
+    if isinstance(node, list):
+        return [countable(each) for each in node]
+    if not isinstance(node, dict):
+        return node
+    return {key: countable(each) for key, each in node.items() if not _far(key, each)}
+
+
+def _far(key: str, bound: Any) -> bool:
+    return key in _UPPER_BOUNDS and isinstance(bound, int) and bound >= COUNTED_OUT_MAX
 
 
 class _Compact:
