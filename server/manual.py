@@ -40,7 +40,7 @@ def tools_page() -> str:
         _GENERATED,
         'Every key is also taken in the other case (`entity_type` for `entityType`), and null or `""` for a key that '
         "may be absent says as much as leaving it out. Where no string may stand, one that holds as JSON what may "
-        '(`"10"`, `"[…]"`) is taken for that. A failure is a result '
+        '(`"10"`, `"[…]"`, `"null"`) is taken for that. A failure is a result '
         "with `isError` and `error.code`, `error.message`, `error.suggestion` and `error.problems`, and the `project` "
         "where the call came into one. "
         "Below each tool stands what it answers: strings by their name alone, `?` after what may be absent.",

@@ -64,6 +64,12 @@ def test_null_for_an_optional_key_is_as_if_it_had_not_been_given() -> None:
     assert decode({**SAVE, "limit": None, "tags": None}, Save) == decode(SAVE, Save)
 
 
+def test_a_string_that_says_null_is_null_where_no_string_may_stand() -> None:
+    assert decode({**SAVE, "limit": "null", "tags": "null"}, Save) == decode(SAVE, Save)
+    assert decode({**SAVE, "content": "null"}, Save).content == "null"
+    assert problem({"entities": "null"}, Create).problem.startswith("expected a list of objects")
+
+
 def test_an_empty_string_for_an_optional_key_is_as_if_it_had_not_been_given() -> None:
     sent = {"entities": [PERSON], "ifExists": "", "threadId": ""}
     assert decode(sent, Create) == decode({"entities": [PERSON]}, Create)

@@ -367,7 +367,10 @@ _FAULTS = (
 
 
 def _says_nothing(value: Any, kind: mi.Type) -> bool:
-    """Models and the forms of clients write null and "" for "not given": of an optional key they can mean no more."""
+    """Models and the forms of clients write null and "" for "not given": of an optional key they can mean no more.
+    Some write "null" for the one, which is a text where that may stand."""
+    if value == "null" and not kinds.suits(kind, value):
+        value = None
     return value == "" or (value is None and not kinds.nullable(kind))
 
 
