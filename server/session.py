@@ -89,11 +89,23 @@ class Session:
             found = find(name)
         except ProjectNotFound:
             self.ensure_default(name)
-            with self._discreet(name):
+            with self._or_the_active(asked), self._discreet(name):
                 found = find(name)
         if self._is_usual(name):
             self.service.usual_met = True
         return name, found
+
+    @contextmanager
+    def _or_the_active(self, asked: str | None) -> Iterator[None]:
+        """Around a call that may name a project: small models fill in what they could leave out."""
+        try:
+            yield
+        except ProjectNotFound as error:
+            elsewhere = asked and self.active and canonical(asked) != canonical(self.active)
+            if elsewhere and self.grant.reaches(self.active):
+                instead = f"Leave `project` out: '{self.active}' is the active one."
+                error.suggestion = f"{error.suggestion or ''} {instead}".lstrip()
+            raise
 
     def find(self, name: str) -> ProjectRow:
         """The catalogue's row of a project within reach."""

@@ -100,6 +100,19 @@ def test_who_names_no_project_that_there_is_is_told_where_the_names_are(
     assert ("create_project" in told) is not read_only
 
 
+def test_who_names_no_project_that_there_is_and_can_list_none_is_told_of_the_active_one(
+    tmp_path: Path,
+) -> None:
+    with (
+        client_on(tmp_path, toolsets=("facts",)) as client,
+        pytest.raises(Refused, match="Project 'shop' not found") as refused,
+    ):
+        client("store_memory", content="Likes tea", project="shop")
+    assert refused.value.error["suggestion"] == (
+        "Leave `project` out: 'default' is the active one."
+    )
+
+
 @pytest.mark.parametrize("toolset", TOOLSETS)
 def test_a_tool_is_not_described_by_others_that_are_not_listed_with_it(
     tmp_path: Path, toolset: str
