@@ -240,7 +240,11 @@ class SavedRelation(Command, frozen=True):
         EntityName, Meta(description="In this request or in memory", examples=["Acme"])
     ] = field(name="targetEntity")
     relation_type: Annotated[
-        str, Meta(extra_json_schema={"maxLength": SAVED_RELATION_TYPE_MAX}, examples=["works at"])
+        str,
+        Meta(
+            extra_json_schema={"minLength": 1, "maxLength": SAVED_RELATION_TYPE_MAX},
+            examples=["works at"],
+        ),
     ] = field(name="relationType")
     importance: RelationImportance = UNSET
 

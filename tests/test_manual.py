@@ -35,9 +35,7 @@ def test_every_tool_has_its_part_with_every_argument() -> None:
 
 def test_arguments_within_lists_are_listed_with_their_limits() -> None:
     page = tools_page()
-    assert (
-        "| `entities[].relations[].relationType` | string | yes |  | up to 50 characters |" in page
-    )
+    assert "| `entities[].relations[].relationType` | string | yes |  | 1–50 characters |" in page
     assert "| `observations[].contents[].confidence` | number |  | `1.0` | 0–1 |" in page
     assert "`^[a-z0-9:_-]{1,100}$`" in page
 

@@ -120,6 +120,13 @@ def test_a_bound_that_is_not_shown_leaves_all_else_as_it_is() -> None:
     assert countable(named) == {"properties": {"maxItems": {"anyOf": [short], "maximum": 2_000}}}
 
 
+def test_a_model_that_is_held_to_the_schema_can_leave_no_text_of_save_memory_empty() -> None:
+    entity = listed(tools(TOOLSETS)["save_memory"]).input_schema["properties"]["entities"]["items"]
+    relation = entity["properties"]["relations"]["items"]["properties"]
+    texts = [relation["targetEntity"], relation["relationType"], entity["properties"]["name"]]
+    assert [text["minLength"] for text in texts] == [1, 1, 1]
+
+
 @pytest.mark.parametrize("key", ["asOf", "since"])
 def test_a_client_that_shows_a_model_the_first_choice_alone_shows_that_a_moment_is_a_text(
     key: str,
