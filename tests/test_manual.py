@@ -40,6 +40,12 @@ def test_arguments_within_lists_are_listed_with_their_limits() -> None:
     assert "`^[a-z0-9:_-]{1,100}$`" in page
 
 
+def test_limits_that_are_too_far_for_a_list_to_show_are_listed() -> None:
+    page = tools_page()
+    assert "| `content` | string | yes |  | 1–10,000 characters |" in page
+    assert "| `entities[].observations` | list of strings |  | `[]` | up to 1,000 items," in page
+
+
 def test_what_a_tool_answers_is_sketched_with_what_may_be_absent() -> None:
     part = tools_page().partition("\n### save_memory\n")[2].partition("\n### ")[0]
     assert "Writes: takes nothing away" in part
