@@ -77,6 +77,8 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
     "cut": on_files(cut),
     "overwritten": on_files(scribble),
 }
+FORM_AT = 20
+"""Where an LMDB file says which form it has."""
 INDEXES = {
     "text": "projects/*/text-v*",
     "analytics": "projects/*/analytics-v*",
@@ -107,6 +109,29 @@ def test_whatever_happened_to_an_index_it_is_there_again_by_itself(
     DAMAGES[damage](path)
     with client_on(data_dir, embedder="minilm") as client:
         require_well(client)
+
+
+@pytest.mark.parametrize("form", [2, 3, 5])  # LMDB never released, LMDB 1.0, none
+@pytest.mark.parametrize("index", ["analytics", "embeddings", "catalog", "usage"])
+def test_a_file_that_says_of_itself_that_it_has_another_form_is_there_again_by_itself(
+    data_dir: Path, index: str, form: int
+) -> None:
+    (path,) = data_dir.glob(INDEXES[index])
+    for file in path.glob("*.mdb") if path.is_dir() else [path]:
+        with file.open("r+b") as damaged:
+            damaged.seek(FORM_AT)
+            damaged.write(bytes([form]))
+    with client_on(data_dir, embedder="minilm") as client:
+        require_well(client)
+
+
+def test_files_have_the_form_that_is_known_whichever_lmdb_is_told_to_prefer(tmp_path: Path) -> None:
+    file = tmp_path / "memory.jsonl"
+    file.write_text(json.dumps({"type": "entity", "name": "Jon", "entityType": "person"}))
+    for command in (["import", file], ["verify"]):
+        done = run_memlog(*command, data_dir=tmp_path / "data", LMDB_DEFAULT_LIB_VERSION="1")
+        assert done.returncode == 0, done.stderr
+    assert "whole" in done.stdout
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

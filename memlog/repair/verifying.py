@@ -10,7 +10,7 @@ import lmdb
 
 from memlog.log import Damage
 from memlog.repair.damage import examine
-from memlog.storage.files import MODE, make_room_for_lock
+from memlog.storage.files import MODE, OF_09, make_room_for_lock
 from memlog.storage.gates import Turn
 from memlog.storage.pages import Pages
 from memlog.storage.proving import newest, unsound_metas
@@ -48,4 +48,4 @@ def _opened(path: Path) -> Iterator[Pages]:
 
 def _snapshots(path: Path) -> lmdb.Environment:
     make_room_for_lock(path)
-    return lmdb.open(str(path), subdir=False, readonly=True, max_dbs=1, mode=MODE)
+    return lmdb.open(str(path), subdir=False, readonly=True, max_dbs=1, mode=MODE, **OF_09)

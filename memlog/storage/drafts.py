@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 import lmdb
 
 from memlog.storage.errors import storage_error
+from memlog.storage.files import OF_09
 from memlog.storage.resident import give_back_mapped
 from memlog.storage.tables import LmdbRows, Timeline
 
@@ -34,6 +35,7 @@ class Draft:
             lock=False,
             sync=False,
             readahead=False,
+            **OF_09,
         )
         self._databases = [self._env.open_db(name) for name in (b"now", b"past")]
         self._file = path.stat()

@@ -12,6 +12,7 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import lmdb
 
@@ -26,6 +27,10 @@ MODE = 0o666
 READERS_MAX = 1024
 LOCK_BYTES = 192 + 64 * (READERS_MAX - 1)
 """Of LMDB's lock file: what it begins with, and a line of the processor's cache for each reader but the first."""
+
+OF_09: dict[str, Any] = {"lib_version": 0} if int(lmdb.__version__.split(".")[0]) >= 3 else {}
+"""Has py-lmdb open a file as LMDB 0.9 has it, the one form that `pages` knows. From 3.0 on it has two of LMDB: it takes
+for a new file what LMDB_DEFAULT_LIB_VERSION names, else what the file says of itself, damaged as that may be."""
 
 CLOSING_SECONDS_MAX, CLOSING_POLL_SECONDS = 5.0, 0.02
 """How long a file that this process has let go of may take to be closed."""
@@ -107,6 +112,7 @@ def opened_alone(path: Path, map_bytes: int, databases: int) -> lmdb.Environment
                 max_readers=READERS_MAX,
                 readahead=False,
                 mode=MODE,
+                **OF_09,
             )
         except lmdb.Error as error:
             if "already open in this process" not in str(error):
