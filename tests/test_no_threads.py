@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -28,7 +29,7 @@ from tests.asgi import MODERN, Answer, Client, app_over
 from tests.connected import run
 from tests.embedder_by_hash import opened_by_hash
 from tests.http_served import HttpClient, served_http
-from tests.served import FOLLOWED_S, REPOSITORY, Era, served
+from tests.served import DEADLINE_S, FOLLOWED_S, REPOSITORY, Era, environment, served
 from tests.service import client_on
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the system grants such a stack")
@@ -65,6 +66,19 @@ def test_a_write_that_no_thread_can_follow_is_acknowledged_and_the_next_is_follo
         while projections.positions().get("text") != projections.head():
             assert time.monotonic() < until
             time.sleep(0.02)
+
+
+def test_numpy_begins_no_threads_when_it_is_imported() -> None:
+    """Where the system refused one, the server would be told to stop (SIGINT)."""
+    begun = "import os, projections.vectors.index; print(len(os.listdir('/proc/self/task')))"
+    done = subprocess.run(
+        [sys.executable, "-c", begun],
+        capture_output=True,
+        env=environment(OPENBLAS_NUM_THREADS="2"),
+        timeout=DEADLINE_S,
+        check=True,
+    )
+    assert done.stdout == b"1\n"
 
 
 def test_a_text_index_whose_merges_got_no_thread_is_written_again(tmp_path: Path) -> None:

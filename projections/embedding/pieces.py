@@ -33,10 +33,6 @@ DIRECTIONS = Path(__file__).with_name("pieces.float16")
 ZERO, LEVEL_MAX = 8, 7
 SMALLEST = 1e-12
 
-ONE_THREAD_MAX = 262_144
-"""From so many multiplications on, OpenBLAS takes all threads for a product and waits for each: where another
-process has a core, ten times as long as the product takes."""
-
 
 class Asked(msgspec.Struct, frozen=True):
     """The pieces of a question: float32 (pieces, DIMENSIONS) of unit length, and of each the word it is
@@ -64,12 +60,8 @@ class Packed(msgspec.Struct, frozen=True):
         import numpy as np
 
         half = DIMENSIONS // 2
-        cosines = np.empty((len(self.scales), len(asked)), np.float32)
-        step = max(1, ONE_THREAD_MAX // (half * len(asked)))
-        for start in range(0, len(cosines), step):
-            some = slice(start, start + step)
-            np.matmul(self.lower[some], asked[:, :half].T, out=cosines[some])
-            cosines[some] += self.upper[some] @ asked[:, half:].T
+        cosines: Vectors = self.lower @ asked[:, :half].T
+        cosines += self.upper @ asked[:, half:].T
         cosines -= ZERO * asked.sum(axis=1)
         cosines *= self.scales[:, np.newaxis]
         return cosines
