@@ -19,6 +19,7 @@ from memlog.errors import EmbeddingError
 from memlog.settings import Settings
 from projections import embeddings
 from projections.embeddings import Embeddings
+from projections.text import analysis
 from server.http import pace
 from server.stdio.direct import Direct
 from server.stdio.leaving import give_up_after
@@ -30,7 +31,7 @@ from tests.connected import run
 from tests.embedder_by_hash import opened_by_hash
 from tests.http_served import HttpClient, served_http
 from tests.served import DEADLINE_S, FOLLOWED_S, REPOSITORY, Era, environment, served
-from tests.service import client_on
+from tests.service import Refused, client_on
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the system grants such a stack")
 
@@ -89,6 +90,31 @@ def test_a_text_index_whose_merges_got_no_thread_is_written_again(tmp_path: Path
             projections.rebuild("text")
         projections.rebuild("text")
         assert projections.positions()["text"] == projections.head()
+
+
+def test_a_text_index_that_no_thread_can_watch_is_told_and_not_begun_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class PanicException(BaseException):
+        """As tantivy has it."""
+
+    def refused(*_: Any) -> None:
+        raise PanicException(
+            "Failed to spawn meta file watcher thread: "
+            'Os { code: 11, kind: WouldBlock, message: "Resource temporarily unavailable" }'
+        )
+
+    with client_on(tmp_path) as client:
+        client("create_entities", entities=[entity("Jon")])
+        client.service.open("default").projections.caught_up("text")
+    (index,) = tmp_path.glob("projects/*/text-v*")
+    before = {each.name: each.stat().st_ino for each in index.glob("*.store")}
+    with monkeypatch.context() as limited, client_on(tmp_path) as client:
+        limited.setattr(analysis, "register", refused)
+        with pytest.raises(Refused) as told:
+            client("search_nodes", query="Jon", mode="text")
+        assert "ulimit -u" in told.value.error["suggestion"]
+    assert before == {each.name: each.stat().st_ino for each in index.glob("*.store")}
 
 
 def test_a_model_that_no_thread_can_load_is_told_and_loaded_later(

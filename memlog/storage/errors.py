@@ -25,15 +25,17 @@ _COPIED = "copy the data directory (cp -r DIR COPY && chmod -R u+w COPY) and nam
 """What to do with one that cannot be written to: whoever reads a log makes a lock file beside it."""
 _NUMBER_TAKEN = "Resource temporarily unavailable"
 """How LMDB tells that another process has this one's number among those who read: they are of two containers."""
+MORE_THREADS = "Give the process more threads (ulimit -u) or more memory, then call again."
 _SHORTAGES = {
     "Too many open files": "Raise the limit of open files (ulimit -n), or use fewer projects and connections at a "
     "time, then call again.",
     "Cannot allocate memory": "Give the process more memory, or more addresses where they are limited (ulimit -v), "
     "then call again.",
+    "Failed to spawn": MORE_THREADS,
     "No locks available": "Keep the data directory on a local disk, as one of the network may give no locks, "
     "or end programs that hold many, then call again.",
 }
-"""What a process, and not the disk, may have too little of: how it is told, and what to do."""
+"""What a process, and not the disk, may have too little of: how it is told, of threads by tantivy, and what to do."""
 _TOO_LARGE = "File too large"
 _NOT_ABLE = (
     "No such device",
@@ -138,7 +140,7 @@ def advice(path: Path, error: BaseException, *, derived: bool = False) -> str | 
             f"Give this user (number {os.getuid()}) the right to read and write the file and its "
             f"folder, then call again. To read what is someone else's, {_COPIED}."
         )
-    if _NUMBER_TAKEN in str(error):
+    if isinstance(error, lmdb.Error) and _NUMBER_TAKEN in str(error):
         return (
             f"A process of another container has the same number, {os.getpid()}, and LMDB tells readers "
             "apart by it: two containers cannot serve one volume. Commands go into the one that "
