@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from memlog.crew import MORE_THREADS
 from memlog.errors import EmbeddingError
 from memlog.patience import require_patience
 from projections.embedding import CachedEmbedder, Embedder
@@ -107,10 +108,7 @@ class Loader:
         except RuntimeError as error:
             self._failed(
                 attempt,
-                EmbeddingError(
-                    f"The embedder cannot be loaded: {error}",
-                    suggestion="Give the process more threads (ulimit -u) or more memory, then call again.",
-                ),
+                EmbeddingError(f"The embedder cannot be loaded: {error}", suggestion=MORE_THREADS),
             )
         return attempt
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import anyio
@@ -16,6 +15,7 @@ import anyio.to_thread
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR
 
+from memlog import crew
 from memlog.patience import Impatient
 
 Result = TypeVar("Result")
@@ -40,17 +40,13 @@ class Panic(Exception):
     """Of a library. What arrives of it is no Exception, and would end the event loop instead of one call."""
 
 
-class Crew(ThreadPoolExecutor):
-    """Up to so many threads, with as many as are granted. `submit` raises NoThread where there is none."""
+class Crew(crew.Crew):
+    """One whose `submit` raises NoThread where there is none."""
 
     def _adjust_thread_count(self) -> None:
         try:
             super()._adjust_thread_count()
         except RuntimeError as error:
-            if self._threads:
-                return
-            # It waits alone, and would be run by the next thread that is granted, when nobody knows of it any more.
-            self._work_queue.get_nowait()
             raise _refused(error) from error
 
 

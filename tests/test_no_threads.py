@@ -13,12 +13,19 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import numpy as np
 import pytest
 
+from memlog import crew
 from memlog.errors import EmbeddingError
+from memlog.patience import require_patience
 from memlog.settings import Settings
 from projections import embeddings
+from projections.embedding import EmbedderSpec, open_embedder
+from projections.embedding.minilm import THREADS_MAX
 from projections.embeddings import Embeddings
+from projections.search import asking
+from projections.search.asking import Meanwhile
 from projections.text import analysis
 from server.http import pace
 from server.stdio.direct import Direct
@@ -128,6 +135,39 @@ def test_a_model_that_no_thread_can_load_is_told_and_loaded_later(
         assert opened.get().key == "by-hash"
     finally:
         opened.close()
+
+
+def test_a_model_computes_the_same_without_threads_that_help_it(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    cache_dir = tmp_path_factory.mktemp("embeddings")
+    texts = [f"Jon opened {number} dance studios" for number in range(40)]
+    with no_threads():
+        alone = open_embedder(EmbedderSpec(backend="minilm", cache_dir=cache_dir)).embed(texts)
+    helped = open_embedder(EmbedderSpec(backend="minilm", cache_dir=cache_dir))
+    before = len(os.listdir("/proc/self/task"))
+    assert np.allclose(alone, helped.embed(texts), atol=1e-5)
+    begun = len(os.listdir("/proc/self/task")) - before
+    assert begun < min(THREADS_MAX, os.cpu_count() or 1)  # the tokenizer has none of its own
+
+
+def test_a_question_that_no_thread_can_take_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "MEANWHILE", crew.Crew(1))
+    questions = asking.Asking(lambda: None)
+    with no_threads():
+        begun = questions.begin(require_patience, "semantic")
+    with pytest.raises(EmbeddingError, match="can't start new thread"):
+        questions.answer(begun, "semantic")
+    questions.answer(questions.begin(require_patience, "semantic"), "semantic")
+
+
+def test_what_no_other_thread_can_do_is_done_by_who_asks_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(asking, "MEANWHILE", crew.Crew(1))
+    with no_threads():
+        begun = Meanwhile(threading.current_thread).begin()
+    assert begun.result() == threading.current_thread()
 
 
 def test_a_model_that_no_thread_can_load_ahead_is_loaded_when_it_is_asked(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import lmdb
 
+from memlog.crew import MORE_THREADS
 from memlog.errors import MemlogError, StorageError
 
 DAMAGES = (
@@ -25,7 +26,6 @@ _COPIED = "copy the data directory (cp -r DIR COPY && chmod -R u+w COPY) and nam
 """What to do with one that cannot be written to: whoever reads a log makes a lock file beside it."""
 _NUMBER_TAKEN = "Resource temporarily unavailable"
 """How LMDB tells that another process has this one's number among those who read: they are of two containers."""
-MORE_THREADS = "Give the process more threads (ulimit -u) or more memory, then call again."
 _SHORTAGES = {
     "Too many open files": "Raise the limit of open files (ulimit -n), or use fewer projects and connections at a "
     "time, then call again.",

@@ -17,3 +17,6 @@ __all__ = ["CachedEmbedder", "Embedder", "EmbedderSpec", "VectorCache", "open_em
 
 # Since 1.29 onnxruntime reports to its maker over the network, unless this is set before it is first imported.
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+
+# Its own threads are as many as there are processors, or it panics for good, and are never nice: `minilm` has others.
+os.environ["TOKENIZERS_PARALLELISM"] = "false"

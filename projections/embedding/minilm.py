@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from memlog.crew import Crew
 from memlog.errors import EmbeddingError
 from memlog.niceness import be_nice, is_nice
 from memlog.storage.resident import give_back_freed
@@ -42,6 +44,8 @@ BATCH_TEXTS_MAX = 16  # more are hardly quicker, a text
 BATCH_PIECES_MAX = 1024  # of one batch, padding included: bounds what a run takes to 15 MB
 PADDING_SMALL = 8  # pieces: less than this is cheaper to pad than to run the model once more
 THREADS_MAX = 4
+
+Item = TypeVar("Item")
 
 Batch = tuple[list[int], list[list[int]]]
 """The numbers of its texts among all, and the pieces of each."""
@@ -81,8 +85,8 @@ class MiniLM:
         # Who helps has the priority of whom it helps: a search that waits for a few texts must not wait for a thread
         # that lets everybody go first, nor searches for those who help with an import.
         helpers = max(1, self._threads - 1)
-        self._helpers = ThreadPoolExecutor(helpers, "embedding")
-        self._nice_helpers = ThreadPoolExecutor(helpers, "nice-embedding", initializer=be_nice)
+        self._helpers = Crew(helpers, "embedding")
+        self._nice_helpers = Crew(helpers, "nice-embedding", initializer=be_nice)
         tensors = weights.encoder
         shapes = {name: tensor.shape for name, tensor in tensors.items()}
         if float32:
@@ -195,18 +199,25 @@ class MiniLM:
         return sorted(numbers, key=numbers.__getitem__)
 
     def _each(self, work: Callable[[Batch], None], texts: Sequence[str]) -> None:
-        """Does `work` with each batch of `texts`, this thread and those that help it a share each."""
-        found = self._batches(texts)
-        shares = [found[start :: self._threads] for start in range(min(self._threads, len(found)))]
+        """Does `work` with each batch of `texts`."""
 
-        def do(share: list[Batch]) -> None:
+        def do(share: Sequence[Batch]) -> None:
             for batch in share:
                 work(batch)
 
+        self._together(do, self._batches(texts))
+
+    def _together(self, do: Callable[[Sequence[Item]], None], items: Sequence[Item]) -> None:
+        """Has this thread and those that help it `do` a share of the items each; this one all where none is to be
+        had."""
+        shares = [items[start :: self._threads] for start in range(min(self._threads, len(items)))]
         helpers = self._nice_helpers if is_nice() else self._helpers
-        helping = [helpers.submit(do, share) for share in shares[1:]]
+        helping: list[Future[None]] = []
         try:
-            for share in shares[:1]:
+            with suppress(RuntimeError):
+                for share in shares[1:]:
+                    helping.append(helpers.submit(do, share))
+            for share in [*shares[:1], *shares[1 + len(helping) :]]:
                 do(share)
         finally:
             wait(helping)
@@ -222,10 +233,18 @@ class MiniLM:
         ]
 
     def _pieces(self, texts: list[str]) -> list[list[int]]:
-        """A few texts here: it takes longer to wake the tokenizer's own threads, where the processors are busy."""
-        if len(texts) > BATCH_TEXTS_MAX:
-            return [each.ids for each in self._tokenizer.encode_batch_fast(texts)]
-        return [self._tokenizer.encode(text).ids for text in texts]
+        """A few texts here: it takes longer to wake other threads, where the processors are busy."""
+        if len(texts) <= BATCH_TEXTS_MAX:
+            return [self._tokenizer.encode(text).ids for text in texts]
+        pieces: list[list[int]] = [[] for _ in texts]
+
+        def cut(rows: Sequence[int]) -> None:
+            encoded = self._tokenizer.encode_batch_fast([texts[row] for row in rows])
+            for row, each in zip(rows, encoded, strict=True):
+                pieces[row] = each.ids
+
+        self._together(cut, range(len(texts)))
+        return pieces
 
     def _run(self, wanted: list[str], pieces: list[list[int]]) -> list[Vectors]:
         given = feeds(pieces)

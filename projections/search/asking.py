@@ -10,12 +10,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from typing import Any, Generic, Self, TypeVar
 
+from memlog.crew import MORE_THREADS, Crew
 from memlog.errors import EmbeddingError
 from memlog.patience import Impatient, as_hasty_as_this, in_haste, waiting_for_nobody
 from memlog.settings import Mode
@@ -37,7 +38,7 @@ threads that serve calls, and so keep out writes and searches by words."""
 
 IN_A_WHILE = "Ask again in a while; `memlog doctor` says whether it is there."
 
-MEANWHILE: Executor = ThreadPoolExecutor(32, "meanwhile")
+MEANWHILE: Executor = Crew(32, "meanwhile")
 """Where words are looked for while a question is turned into a vector, by an endpoint there, too; and where the vectors
 catch up."""
 
@@ -46,7 +47,7 @@ Answer = TypeVar("Answer")
 
 class Meanwhile(Generic[Answer]):
     """What `work` returns, done by another thread once it is begun, as hastily as by this one; by this one when it asks
-    for that, where it was not begun or all others are busy."""
+    for that, where it was not begun, no other is to be had, or all others are busy."""
 
     def __init__(self, work: Callable[..., Answer], *given: Any) -> None:
         self._work = partial(work, *given)
@@ -58,7 +59,8 @@ class Meanwhile(Generic[Answer]):
     def begin(self) -> Self:
         """Once; what comes after changes nothing."""
         if not self._begun:
-            self._begun.append(MEANWHILE.submit(self._there))
+            with suppress(RuntimeError):  # where no thread is to be had
+                self._begun.append(MEANWHILE.submit(self._there))
         return self
 
     @property
@@ -115,7 +117,14 @@ class Asking:
             if now > min(self._until.values(), default=now):
                 return _refused(_not_asked())
             computes = threading.Event()
-            asked = MEANWHILE.submit(copy_context().run, _telling, ask, computes)
+            try:
+                asked = MEANWHILE.submit(copy_context().run, _telling, ask, computes)
+            except RuntimeError as error:
+                return _refused(
+                    EmbeddingError(
+                        f"The question is not embedded: {error}", suggestion=MORE_THREADS
+                    )
+                )
             self._until[asked] = now + self._seconds(mode)
         asked.add_done_callback(self._end)
         computes.wait(BEGUN_SECONDS)
