@@ -1,0 +1,5 @@
+"""How a client reaches it: tools, schemas, transport, command line."""
+
+from server.inherited import forget_what_is_for_others
+
+forget_what_is_for_others()

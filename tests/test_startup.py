@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import gc
+import os
 import shutil
 import signal
 import subprocess
@@ -15,8 +16,10 @@ from pathlib import Path
 import pytest
 
 from memlog.projects.store import Store
+from server.inherited import forget_what_is_for_others
 from server.starting.startup import collector_at_rest
-from tests.served import DEADLINE_S, environment
+from tests.http_served import served_http
+from tests.served import DEADLINE_S, environment, run_memlog, served
 
 
 @pytest.fixture(autouse=True)
@@ -176,3 +179,42 @@ def imported(program: str, *modules: str) -> list[str]:
     )
     found: list[str] = ast.literal_eval(ended.stderr.decode())
     return found
+
+
+@pytest.mark.parametrize(
+    ("variable", "named"),
+    [
+        ("OTEL_PROPAGATORS", "b3"),
+        ("OTEL_PROPAGATORS", "tracecontext, b3"),
+        ("OTEL_PYTHON_TRACER_PROVIDER", "of_another_program"),
+    ],
+)
+def test_a_server_begins_though_what_is_named_to_opentelemetry_is_not_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, named: str
+) -> None:
+    monkeypatch.setenv(variable, named)
+    with served(tmp_path) as server:
+        assert server("read_graph")["entities"] == []
+        server.close_stdin()
+        assert server.end()[0] == 0
+    assert run_memlog("doctor", data_dir=tmp_path).returncode == 0
+
+
+def test_what_is_named_to_opentelemetry_and_installed_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for named, left in (("baggage,b3", "baggage"), ("none", "none")):
+        monkeypatch.setenv("OTEL_PROPAGATORS", named)
+        forget_what_is_for_others()
+        assert os.environ["OTEL_PROPAGATORS"] == left
+
+
+def test_metrics_are_of_this_process_whatever_others_share(tmp_path: Path) -> None:
+    shared = tmp_path / "of another program"
+    shared.mkdir()
+    for folder in (shared, tmp_path / "nowhere"):
+        variables = {"PROMETHEUS_MULTIPROC_DIR": str(folder), "WEB_CONCURRENCY": "auto"}
+        with served_http(tmp_path / "data", **variables) as server:
+            assert server.get("/metrics").status == 200
+            assert server.end() == 0
+    assert not [*shared.iterdir()]
