@@ -18,6 +18,7 @@ import pytest
 from memlog.projects import rebuilding
 from memlog.projects.project import Project
 from memlog.projects.store import Store
+from memlog.storage.gates import excluding_processes
 from projections.follow import Projections
 from tests.command_line import CommandLine
 from tests.connected import ERAS, Mode, joined, run
@@ -435,3 +436,11 @@ def test_calls_under_way_while_a_project_ends_are_answered_or_told_why(
             codes = {error["code"] for error in errors if error}
             assert codes <= {told, "PROJECT_NOT_FOUND"}, errors  # "put away a moment ago"
         assert code_of(other, "read_graph", project=name) == told
+
+
+def test_a_lock_that_was_let_go_is_there_for_who_waits_for_it(tmp_path: Path) -> None:
+    """Who had opened it would have it beside another process that finds none and makes one."""
+    lock = tmp_path / "any.lock"
+    with excluding_processes(lock):
+        held = lock.stat().st_ino
+    assert lock.stat().st_ino == held
