@@ -762,6 +762,12 @@ def test_allowed_hosts_and_origins_are_answered_on_every_address(tmp_path: Path)
         assert allowed.status == 200
         assert allowed.headers["access-control-allow-origin"] == "https://app.example"
         assert "mcp-session-id" in allowed.headers["access-control-allow-headers"]
+        from_outside = {"Access-Control-Request-Private-Network": "true", **asks}
+        allowed = server.ask(
+            "OPTIONS", "/mcp", b"", {"Origin": "https://app.example", **from_outside}
+        )
+        assert allowed.status == 200
+        assert allowed.headers["access-control-allow-private-network"] == "true"
         for origin, status in (("http://localhost:3000", 400), ("https://evil.example", 403)):
             refused = server.ask("OPTIONS", "/mcp", b"", {"Origin": origin, **asks})
             assert refused.status == status

@@ -109,6 +109,7 @@ def answering_pages(app: ASGIApp, settings: Settings) -> ASGIApp:
         allow_origin_regex="|".join(map(_as_regex, settings.allowed_origins)),
         allow_methods=METHODS,
         allow_headers=["*"],
+        allow_private_network=True,  # older Chromium asks for it, for pages that are not of this machine
         expose_headers=[MCP_SESSION_ID_HEADER, "WWW-Authenticate", "Retry-After"],
     )
 
