@@ -4,7 +4,6 @@ imported, or do what only others want."""
 from __future__ import annotations
 
 import os
-from importlib.metadata import entry_points
 
 _FOR_SEVERAL_PROCESSES = (
     "PROMETHEUS_MULTIPROC_DIR",  # where those of one program add up what they count
@@ -26,6 +25,8 @@ def forget_what_is_for_others() -> None:
         os.environ.pop(variable, None)
     for variable, group in _NAMING.items():
         if variable in os.environ:
+            from importlib.metadata import entry_points
+
             there = {*entry_points(group=group).names, _NO_PROPAGATOR}
             named = [name.strip() for name in os.environ.pop(variable).split(",")]
             if kept := [name for name in named if name in there]:
