@@ -417,6 +417,18 @@ def test_an_identifier_is_found_however_its_words_are_joined(
 
 
 @pytest.mark.parametrize("mode", ["text", "hybrid"])
+@pytest.mark.parametrize("phrase", ['"retry_delay"', '"retry delay"'])
+def test_a_phrase_is_found_in_its_own_form_only(tmp_path: Path, mode: Mode, phrase: str) -> None:
+    with client_on(tmp_path, embedder="minilm") as opened:
+        fact = "sleeps for retryDelay seconds"
+        opened(
+            "create_entities",
+            entities=[{"name": "one", "entityType": "note", "observations": [fact]}],
+        )
+        assert best(opened, phrase, mode) is None
+
+
+@pytest.mark.parametrize("mode", ["text", "hybrid"])
 def test_a_name_that_differs_by_a_stop_word_from_ever_so_many_is_found_by_it(
     tmp_path: Path, mode: Mode
 ) -> None:

@@ -216,7 +216,7 @@ class Searcher:
 def _found_in(text: TextProjector, query: str, parsed: Query, scope: Scope, depth: int) -> _Worded:
     with text.asked() as texts:
         words = texts.search(parsed, scope, limit=depth)
-        parts = _holding(texts, query, scope, depth)
+        parts = _holding(texts, query, parsed, scope, depth)
         deeper = depth in (len(words), len(parts))
         if parsed.is_plain and len(words) == depth:
             words += _by_words_of_parts(texts, parsed, scope, words, parts)
@@ -224,9 +224,12 @@ def _found_in(text: TextProjector, query: str, parsed: Query, scope: Scope, dept
     return _Worded(words, parts, deeper, text, dated)
 
 
-def _holding(texts: TextSnapshot, query: str, scope: Scope, depth: int) -> list[TextHit]:
-    """What holds the query as it was typed; where nothing does, what has an identifier in another form."""
-    needles = chain([needle_of(query)], forms(query))
+def _holding(
+    texts: TextSnapshot, query: str, parsed: Query, scope: Scope, depth: int
+) -> list[TextHit]:
+    """What holds the query as it was typed; where nothing does, what has an identifier in another form, which a phrase
+    is not."""
+    needles = chain([needle_of(query)], forms(query) if parsed.is_plain else ())
     found = (texts.substring(needle, scope, limit=depth) for needle in needles)
     return next(filter(None, found), [])
 
