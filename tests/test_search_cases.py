@@ -416,6 +416,16 @@ def test_an_identifier_is_found_however_its_words_are_joined(
         assert best(opened, f"where is {query} told?", "text") == "wanted"
 
 
+def test_another_form_of_an_identifier_is_no_part_of_other_words(tmp_path: Path) -> None:
+    with client_on(tmp_path) as opened:
+        fact = "a person called twice"
+        opened(
+            "create_entities",
+            entities=[{"name": "one", "entityType": "note", "observations": [fact]}],
+        )
+        assert best(opened, "onCall", "text") is None
+
+
 @pytest.mark.parametrize("mode", ["text", "hybrid"])
 @pytest.mark.parametrize("phrase", ['"retry_delay"', '"retry delay"'])
 def test_a_phrase_is_found_in_its_own_form_only(tmp_path: Path, mode: Mode, phrase: str) -> None:

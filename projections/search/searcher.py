@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -28,7 +28,7 @@ from projections.follow import Projections
 from projections.query import Query, parse
 from projections.search.asking import Meanwhile
 from projections.search.questions import Posed, Question, Questions, Text
-from projections.text.part import forms, needle_of
+from projections.text.part import APART_MIN, forms, needle_of
 from projections.text.projector import TextProjector
 from projections.text.snapshot import TextSnapshot
 from projections.things import TextHit
@@ -227,11 +227,14 @@ def _found_in(text: TextProjector, query: str, parsed: Query, scope: Scope, dept
 def _holding(
     texts: TextSnapshot, query: str, parsed: Query, scope: Scope, depth: int
 ) -> list[TextHit]:
-    """What holds the query as it was typed; where nothing does, what has an identifier in another form, which a phrase
-    is not."""
-    needles = chain([needle_of(query)], forms(query) if parsed.is_plain else ())
-    found = (texts.substring(needle, scope, limit=depth) for needle in needles)
-    return next(filter(None, found), [])
+    """What holds the query as it was typed; where nothing does, what has an identifier in another form, apart from
+    other letters: `onCall` is not in `person called`. A phrase has no other form."""
+    holding = texts.substring(needle_of(query), scope, limit=depth)
+    if holding or not parsed.is_plain:
+        return holding
+    found = (texts.substring(form, scope, limit=depth) for form in forms(query))
+    apart = ([hit for hit in hits if hit.score >= APART_MIN] for hits in found)
+    return next(filter(None, apart), [])
 
 
 def _by_words_of_parts(

@@ -24,6 +24,11 @@ BARE_MIN = 4
 it nearly every text has them."""
 
 
+BEGINS, ENDS = 0.3, 0.15
+APART_MIN = BEGINS + ENDS
+"""The least score of a needle that stands apart from the letters around it, as `bay` does not in `ebay`."""
+
+
 def needle_of(query: str) -> str:
     """The part that is asked for: what was typed, but for what ends a sentence, which a text that holds the rest need
     not have there."""
@@ -63,8 +68,8 @@ def holding(searcher: Searching, needle: str, among: Clause, limit: int) -> list
 def part_score(needle: str, text: str) -> float:
     """How well a normalised needle names a normalised text, 0..1; 0 where it is no part of it.
 
-    1 where it is the whole; otherwise 0.5 · (length of needle / length of text), plus 0.3 where it
-    begins with a word and 0.15 where it ends with one, for the occurrence that does best of the first
+    1 where it is the whole; otherwise 0.5 · (length of needle / length of text), plus `BEGINS` where it
+    begins with a word and `ENDS` where it ends with one, for the occurrence that does best of the first
     eight.
     """
     if needle == text:
@@ -77,6 +82,6 @@ def part_score(needle: str, text: str) -> float:
         end = at + len(needle)
         begins = at == 0 or not text[at - 1].isalnum()
         ends = end == len(text) or not text[end].isalnum()
-        edges = max(edges, 0.3 * begins + 0.15 * ends)
+        edges = max(edges, BEGINS * begins + ENDS * ends)
         at = text.find(needle, at + 1)
     return 0.0 if edges < 0 else 0.5 * len(needle) / len(text) + edges
