@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -64,6 +64,17 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
         ]
         opened("create_entities", entities=entities)
         yield opened
+
+
+def note(client: Client, facts: Mapping[str, str]) -> None:
+    """Each as the fact of an entity of that name."""
+    client(
+        "create_entities",
+        entities=[
+            {"name": name, "entityType": "note", "observations": [fact]}
+            for name, fact in facts.items()
+        ],
+    )
 
 
 def best(client: Client, query: str, mode: Mode) -> str | None:
@@ -364,17 +375,14 @@ def test_what_holds_a_query_with_its_signs_comes_before_what_has_its_words(
 ) -> None:
     rest = "and this is how the script of the release calls it on Fridays, twice where it failed"
     with client_on(tmp_path, embedder="minilm") as opened:
-        entities = [
-            {"name": name, "entityType": "note", "observations": [fact]}
-            for name, fact in {
-                "one": "index size index files",
-                "two": "ignore the index of files",
-                "three": "size of the index",
-                "four": "files to index",
-                "wanted": f"diff takes {query} {rest}",
-            }.items()
-        ]
-        opened("create_entities", entities=entities)
+        facts = {
+            "one": "index size index files",
+            "two": "ignore the index of files",
+            "three": "size of the index",
+            "four": "files to index",
+            "wanted": f"diff takes {query} {rest}",
+        }
+        note(opened, facts)
         assert best(opened, query, mode) == "wanted"
 
 
@@ -382,16 +390,13 @@ def test_what_holds_a_query_comes_before_what_is_near_to_it_and_what_stands_besi
     tmp_path: Path,
 ) -> None:
     with client_on(tmp_path, embedder="minilm") as opened:
-        entities = [
-            {"name": name, "entityType": "note", "observations": [fact]}
-            for name, fact in {
-                "wanted": "--no-OPTION turns off what another option implies, for instance --no-perms or --no-times; "
-                "not every option has such a one, and the last that is given counts",
-                "near": "--perms keeps the permissions",
-                "beside": "--executability keeps whether a file can be executed when --perms is off",
-            }.items()
-        ]
-        opened("create_entities", entities=entities)
+        facts = {
+            "wanted": "--no-OPTION turns off what another option implies, for instance --no-perms or --no-times; "
+            "not every option has such a one, and the last that is given counts",
+            "near": "--perms keeps the permissions",
+            "beside": "--executability keeps whether a file can be executed when --perms is off",
+        }
+        note(opened, facts)
         assert best(opened, "--no-perms", "hybrid") == "wanted"
 
 
@@ -402,27 +407,20 @@ def test_an_identifier_is_found_however_its_words_are_joined(
     tmp_path: Path, mode: Mode, told: str, query: str
 ) -> None:
     with client_on(tmp_path, embedder="minilm") as opened:
-        entities = [
-            {"name": name, "entityType": "note", "observations": [fact]}
-            for name, fact in {
-                "one": "the delay of a retry",
-                "two": "delay, then retry",
-                "three": "no retry after the delay",
-                "wanted": f"what reads the queue sleeps for {told} seconds before it looks at it once more",
-            }.items()
-        ]
-        opened("create_entities", entities=entities)
+        facts = {
+            "one": "the delay of a retry",
+            "two": "delay, then retry",
+            "three": "no retry after the delay",
+            "wanted": f"what reads the queue sleeps for {told} seconds before it looks at it once more",
+        }
+        note(opened, facts)
         assert best(opened, query, mode) == "wanted"
         assert best(opened, f"where is {query} told?", "text") == "wanted"
 
 
 def test_another_form_of_an_identifier_is_no_part_of_other_words(tmp_path: Path) -> None:
     with client_on(tmp_path) as opened:
-        fact = "a person called twice"
-        opened(
-            "create_entities",
-            entities=[{"name": "one", "entityType": "note", "observations": [fact]}],
-        )
+        note(opened, {"one": "a person called twice"})
         assert best(opened, "onCall", "text") is None
 
 
@@ -430,11 +428,7 @@ def test_another_form_of_an_identifier_is_no_part_of_other_words(tmp_path: Path)
 @pytest.mark.parametrize("phrase", ['"retry_delay"', '"retry delay"'])
 def test_a_phrase_is_found_in_its_own_form_only(tmp_path: Path, mode: Mode, phrase: str) -> None:
     with client_on(tmp_path, embedder="minilm") as opened:
-        fact = "sleeps for retryDelay seconds"
-        opened(
-            "create_entities",
-            entities=[{"name": "one", "entityType": "note", "observations": [fact]}],
-        )
+        note(opened, {"one": "sleeps for retryDelay seconds"})
         assert best(opened, phrase, mode) is None
 
 
