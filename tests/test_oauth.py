@@ -108,7 +108,9 @@ class Authority:
             "/keys": {"keys": [{**key, "kid": "one", "alg": "ES256", "use": "sig"}]},
         }
 
-    def token(self, key: Any = None, kid: str | None = "one", **changed: Any) -> str:
+    def token(
+        self, key: Any = None, kid: str | None = "one", critical: str | None = None, **changed: Any
+    ) -> str:
         claims: Changed = {
             "iss": self.url,
             "aud": RESOURCE,
@@ -119,7 +121,10 @@ class Authority:
         }
         claims = {name: value for name, value in claims.items() if value is not None}
         payload = json.dumps(claims).encode()  # as it is: jwt.encode makes no odd ones
-        return jwt.PyJWS().encode(payload, key or self._key, "ES256", {"kid": kid} if kid else {})
+        header: Changed = {"kid": kid} if kid else {}
+        if critical:
+            header |= {critical: True, "crit": [critical]}
+        return jwt.PyJWS().encode(payload, key or self._key, "ES256", header)
 
 
 def require_no_keys(issuer: Issuer, authority: Authority) -> None:
@@ -292,6 +297,14 @@ def test_a_token_without_the_issuers_signature_is_refused(
     claims = jwt.decode(authority.token(), options={"verify_signature": False})
     secret = "" if signed_by == "none" else "s" * 64
     token = jwt.encode(claims, secret, signed_by, {"kid": "one"})
+    assert HttpClient(server, token=token).request("tools/list").status == 401
+
+
+def test_a_token_whose_header_has_to_be_understood_and_is_not_is_refused(
+    server: HttpServer, authority: Authority
+) -> None:
+    """RFC 7515, 4.1.11."""
+    token = authority.token(critical="confirmed")
     assert HttpClient(server, token=token).request("tools/list").status == 401
 
 
