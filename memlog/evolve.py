@@ -345,6 +345,8 @@ class _Evolution:
     # -- taking back
 
     def _command_undone(self, event: CommandUndone) -> None:
+        before = 0 < event.first <= event.last < self._entry.position
+        assert before, "decide undoes what has happened"
         rows, blocked = restore(event.first, event.last, self._state)
         assert not blocked, "decide saw to it that nothing stands in the way"
         for key, value in rows.items():

@@ -258,17 +258,24 @@ def test_an_entry_whose_bytes_are_deeper_than_can_be_read_is_refused() -> None:
         read(b"\n".join(lines))
 
 
-def test_events_that_cannot_have_happened_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "event",
+    [
+        ["entity_deleted.v1", "ent_none"],
+        ["observation_added.v1", "obs_1", "ent_none", "Likes dancing"],
+        ["command_undone.v1", -1, 1],
+        ["command_undone.v1", 1, 2],
+    ],
+)
+def test_events_that_cannot_have_happened_are_refused(tmp_path: Path, event: list[Any]) -> None:
     store = Store(tmp_path)
     project_id = "prj_" + "0" * 26
     before, entries = codec.GENESIS, []
-    for position, event in enumerate(
-        (["project_created.v1", project_id, "default", ""], ["entity_deleted.v1", "ent_none"]), 1
-    ):
-        body = msgspec.msgpack.encode([1, "cmd_1", None, None, event])
+    for position, each in enumerate((["project_created.v1", project_id, "default", ""], event), 1):
+        body = msgspec.msgpack.encode([1, "cmd_1", None, None, each])
         before = codec.chain(before, position, sha256(body).digest())
         entries.append((position, bytes([codec.WRITTEN]) + before + body))
-    with pytest.raises(InvalidParameter):
+    with pytest.raises(InvalidParameter, match="cannot have happened one after another"):
         take_in(store, project_id, 0, entries)
     assert store.projects("all") == []
     assert not list(tmp_path.rglob("prj_*"))

@@ -18,6 +18,7 @@ import msgspec
 from memlog.codec import MENDED, WRITTEN
 from memlog.copies.backup import Copy
 from memlog.copies.inventory import Held, inventory, pick
+from memlog.decisions.fitting import fits
 from memlog.each import of_project, raise_first
 from memlog.errors import (
     Conflict,
@@ -27,6 +28,7 @@ from memlog.errors import (
     ProjectNotFound,
     StorageError,
 )
+from memlog.events import Erased
 from memlog.log import Damage
 from memlog.projects.project import LOG_FILE, Project
 from memlog.projects.store import Store
@@ -114,6 +116,7 @@ def take_in(
     with made(store, project_id, generation, entries) as staged:
         try:
             described = _described(staged)
+            _require_fitting(staged)
         except (LookupError, ValueError, TypeError, AttributeError, AssertionError) as error:
             raise InvalidParameter(
                 "These events cannot have happened one after another",
@@ -170,6 +173,18 @@ def _described(folder: Path) -> tuple[str, int, bytes]:
             raise InvalidParameter(f"{folder.name} holds no project")
         with project.stored() as (found, _):
             return row.name, found.position(), found.chain_at(found.position())
+
+
+def _require_fitting(folder: Path) -> None:
+    """Raises ValueError where an event speaks of what was not there: the state holds it all the same, and whoever
+    looks for what it speaks of fails."""
+    gone: set[int] = set()
+    with closing(Project(folder)) as project, project.snapshot() as (found, state_at):
+        for entry in found.read():
+            if isinstance(entry.event, Erased):
+                gone.add(entry.position)
+            elif not fits(entry.event, state_at(entry.position - 1), gone):
+                raise ValueError(f"the event at position {entry.position} does not fit")
 
 
 def _restored(
