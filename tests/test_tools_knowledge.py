@@ -373,3 +373,15 @@ def test_an_entity_that_has_the_very_type_that_is_asked_for_is_not_said_to_keep_
     client("create_entities", entities=made)
     apart = [("Procope", CAFE_APART.capitalize()), ("Flore", CAFE_APART)]
     assert warned(client, ("Bob", "person"), *apart) == []
+
+
+def test_a_save_for_a_project_with_half_a_character_in_its_name_is_refused(client: Client) -> None:
+    relations = [{"targetEntity": "Ann", "relationType": "is"}]
+    ann = {"name": "Ann", "entityType": "Person", "observations": ["likes tea"]}
+    with pytest.raises(Refused, match="project: contains a lone surrogate"):
+        client(
+            "save_memory",
+            threadId="t",
+            project="\ud800",
+            entities=[{**ann, "relations": relations}],
+        )

@@ -62,7 +62,7 @@ def _unsaved(call: Call, arguments: Mapping[str, Any] | None, error: MemlogError
     """The fields that clients of save_memory look for, where it was refused; which is counted, where it is known for
     which project it was meant."""
     named = arguments.get("project") if isinstance(arguments, Mapping) else None
-    with suppress(MemlogError):
+    with suppress(MemlogError, UnicodeEncodeError):  # half of a character is in no name
         name = call.session.project_name(named if isinstance(named, str) else None)
         call.service.usage.count(saves_key(call.service.store.find(name).id, refused=True))
     return {
