@@ -425,6 +425,22 @@ def without_its_undo(history: History) -> Mended:
     return mended
 
 
+def test_what_the_chain_proved_and_can_no_longer_happen_leaves_its_link_to_what_follows(
+    tmp_path: Path,
+) -> None:
+    names = ("Jon", "Gina")
+    both = [NewEntity(name=each, entity_type="person", observations=["one fact"]) for each in names]
+    history = made_of(tmp_path, jon("another"), Undo(), CreateEntities(entities=both))
+    (undo,) = (e.position for e in history.entries if isinstance(e.event, CommandUndone))
+    of_jon, fact, gina = range(undo + 1, undo + 4)
+    mended = mend(with_holes(history, {undo, fact, gina}), history.tables, CREATED)
+    assert mended.changed == Changed(lost=(undo,), unfit=(of_jon, fact))
+    with project_of(mended) as project:
+        require_whole(project)
+        with project.read() as state:
+            assert [each.name for each in state.entities()] == list(names)
+
+
 def test_what_one_memory_superseded_and_after_a_lost_undo_the_other_is_no_circle(
     tmp_path: Path,
 ) -> None:

@@ -17,7 +17,7 @@ import msgspec
 from sortedcontainers import SortedList
 
 from memlog import codec, events
-from memlog.codec import ERASED, GENESIS, MENDED, WRITTEN, Entry
+from memlog.codec import CHAIN_END, ERASED, GENESIS, MENDED, WRITTEN, Entry
 from memlog.decisions.fitting import by_present_names, fits, may_precede, missing_before
 from memlog.evolve import evolve
 from memlog.projects.meta import VERSION, VERSION_KEY
@@ -217,6 +217,7 @@ class _Mending:
             if link == self._links[gap.stop - 1]:
                 for position, value in zip(gap, values, strict=True):
                     self._put(position, value)
+                    self._links[position] = value[1:CHAIN_END]
                 return True
         return False
 
