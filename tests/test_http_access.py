@@ -733,6 +733,22 @@ def test_an_origin_of_which_more_than_the_port_is_open_is_refused_at_the_start(
     assert (done.returncode, "say an origin such as" in done.stderr) == (1, True), done.stderr
 
 
+@pytest.mark.parametrize(
+    ("header", "foreign", "shown"),
+    [
+        ("Host", "Memory.Example.com.:443", "memory.example.com:443"),
+        ("Host", "x" * 20_000, "x" * 80 + "…"),
+        ("Origin", "https://app.example", "https://app.example"),
+    ],
+)
+def test_a_foreign_host_or_origin_is_named_to_who_sent_it(
+    guarded: Guarded, header: str, foreign: str, shown: str
+) -> None:
+    """Behind a tunnel that changes it nobody could tell otherwise what to allow."""
+    refusal = guarded.server.get("/mcp", **{header: foreign}).json["error"]
+    assert refusal["message"] == f"This {header} is not one that the server answers to: {shown!r}"
+
+
 def test_a_foreign_host_or_origin_is_not_repeated_in_the_log(tmp_path: Path) -> None:
     with served_http(tmp_path) as server:
         assert server.get("/mcp", Host="x" * 20_000).status == 421

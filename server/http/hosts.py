@@ -16,11 +16,12 @@ from urllib.parse import unquote
 
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
+from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from memlog.errors import InvalidParameter
+from memlog.errors import InvalidParameter, shorten
 from memlog.settings import Settings
 from server.http.errors import refused
 
@@ -142,9 +143,11 @@ class KnownHosts:
             if status is HTTPStatus.FORBIDDEN
             else ("Host", "MEMLOG_ALLOWED_HOSTS")
         )
+        # As it came: a tunnel or proxy may have put another in the place of its client's.
+        came = ", ".join(Headers(scope=scope).getlist(header))
         answer = refused(
             status,
-            f"This {header} is not one that the server answers to",
+            f"This {header} is not one that the server answers to: {shorten(came)!r}",
             f"If it is right, add it to {setting}.",
         )
         await answer(scope, receive, send)
