@@ -249,6 +249,16 @@ def test_the_doctor_tells_that_nobody_has_a_token_where_one_is_asked_for(
     assert "shut" not in remembered("doctor", "--json", **named).json["tokens"]
 
 
+def test_the_doctor_tells_that_no_token_is_asked_for_where_others_are_to_come(
+    remembered: CommandLine,
+) -> None:
+    hosts = {"MEMLOG_ALLOWED_HOSTS": "memory.example"}
+    told = "Whoever reaches memory.example may do everything, for no token is asked for"
+    assert told in remembered("doctor", **hosts).stdout.replace("\n", " ")
+    remembered("token", "new", "phone")
+    assert "open" not in remembered("doctor", "--json", **hosts).json["tokens"]
+
+
 @pytest.mark.parametrize("transport", [("stdio",), ("http", "--port", "0")])
 def test_a_data_directory_that_is_a_file_is_refused_as_such_by_every_server(
     transport: tuple[str, ...], tmp_path: Path

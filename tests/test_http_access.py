@@ -201,6 +201,18 @@ def test_a_file_of_tokens_that_is_named_and_not_there_lets_nobody_in(tmp_path: P
         assert f"Nobody is let in over HTTP, for there is no token in {named}" in told[0]
 
 
+def test_of_hosts_that_anybody_may_come_by_the_log_warns_until_there_is_a_token(
+    tmp_path: Path,
+) -> None:
+    """A tunnel brings in whoever knows its name."""
+    told = "Whoever reaches memory.example, box:* may do everything"
+    for token in ("", SECRET):
+        hosts = {"MEMLOG_ALLOWED_HOSTS": "memory.example,box:*", "MEMLOG_TOKEN": token}
+        with served_http(tmp_path, **hosts) as server:
+            warned = [each["message"] for each in server.log() if each["level"] == "warning"]
+        assert [each[: len(told)] for each in warned] == ([] if token else [told])
+
+
 def test_an_address_of_the_loopback_that_is_served_is_answered_under_its_own_name(
     tmp_path: Path,
 ) -> None:

@@ -59,8 +59,8 @@ def doctor_command(ctx: click.Context, settings: Settings, as_json: bool) -> Non
         "unknown": unknown(),
     }
     report["data_dir"] = _data_dir(settings.data_dir)
-    report["http"], shut = _http(settings)
-    report["tokens"] = _tokens(settings) | ({} if shut is None else {"shut": here(shut)})
+    report["http"], doors = _http(settings)
+    report["tokens"] = _tokens(settings) | {name: here(said) for name, said in doors.items()}
     report |= {"embedder": {}, "projects": {}, "left_out": {}, "deletions": {}}
     not_opened: MemlogError | None = None
     try:
@@ -147,15 +147,17 @@ def _tokens(settings: Settings) -> dict[str, str]:
     return {"path": str(tokens.path)} | ({} if hint is None else {"hint": hint})
 
 
-def _http(settings: Settings) -> tuple[dict[str, str], str | None]:
-    """Why `memlog serve --transport http` would not begin; empty where it would, and then why nobody could come in."""
+def _http(settings: Settings) -> tuple[dict[str, str], dict[str, str]]:
+    """Why `memlog serve --transport http` would not begin; empty where it would, and then why nobody could come in, or
+    anybody."""
     from server.http.serving import access_and_certificate
 
     try:
         access, _ = access_and_certificate(settings)
     except MemlogError as error:
-        return _told(error), None
-    return {}, access.shut
+        return _told(error), {}
+    doors = {"shut": access.shut, "open": access.open}
+    return {}, {name: said for name, said in doors.items() if said is not None}
 
 
 def _embedder(service: Service) -> dict[str, str]:
@@ -272,8 +274,9 @@ def _print(report: dict[str, Any]) -> None:
         tell(f"data directory of mode {report['data_dir']['mode']}. {report['data_dir']['hint']}")
     if "hint" in report["tokens"]:
         tell(report["tokens"]["hint"])
-    if "shut" in report["tokens"]:
-        tell(f"{report['tokens']['shut']}.")
+    for door in ("shut", "open"):
+        if door in report["tokens"]:
+            tell(f"{report['tokens'][door]}.")
     if told := report["http"]:
         tell(f"no server over HTTP: {told['error']}. {told['hint']}")
     if told := report["embedder"]:

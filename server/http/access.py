@@ -70,6 +70,7 @@ class Access(AuthenticationBackend):
         filed = settings.tokens_file is not None  # which is to hold tokens, be it there or not yet
         self._required = bool(self._given or self.issuer or filed)
         self._required = self.required  # one that goes away before the first request counts
+        self._hosts = settings.allowed_hosts
         self.usable = bool(self._given or self.issuer or self._tokens.all())
         """Whether anybody at all could be let in with a token."""
 
@@ -81,6 +82,16 @@ class Access(AuthenticationBackend):
         return (
             f"Nobody is let in over HTTP, for there is no token in {self._tokens.path}: make one with "
             "`memlog token new NAME`, or name another file by MEMLOG_TOKENS_FILE"
+        )
+
+    @property
+    def open(self) -> str | None:
+        """What to tell who runs this where others are to come, and no token is asked for; else None."""
+        if not self._hosts or self.required:
+            return None
+        return (
+            f"Whoever reaches {', '.join(self._hosts)} may do everything, for no token is asked for: make one with "
+            "`memlog token new NAME`, unless what stands in front asks who comes"
         )
 
     @property

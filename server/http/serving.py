@@ -44,8 +44,8 @@ def run_http(settings: Settings) -> NoReturn:
     Raises a MemlogError where it may not or cannot begin.
     """
     access, tls = access_and_certificate(settings)
-    if access.shut is not None:
-        logger.warning("%s", access.shut)
+    for told in filter(None, (access.shut, access.open)):
+        logger.warning("%s", told)
     with listening(settings) as listener:
         config = _config(tls)
         service = Service(settings)
