@@ -39,7 +39,7 @@ from tests.http_served import (
     served_http,
     until_told,
 )
-from tests.served import DEADLINE_S
+from tests.served import DEADLINE_S, Era
 from tests.service import client_on
 from tests.simulated_faults import Fault, Faults, installed
 
@@ -214,6 +214,21 @@ def test_what_changed_while_the_server_was_down_is_told_to_who_had_subscribed(se
                 if change:
                     client("store_memory", content=change)
                 assert b"knowledge-graph" not in heard_until(stream, b"mem://recent")
+
+
+@pytest.mark.parametrize(("era", "heeds"), [("2025-06-18", False), ("2025-11-25", True)])
+def test_a_stream_that_ends_with_its_server_says_when_to_open_it_again(
+    serve: Serve, era: Era, heeds: bool
+) -> None:
+    """Clients that find no server at once give up, and would never hear what the next one has to tell."""
+    with serve() as server:
+        client = HttpClient(server, era)
+        with server.connect() as stream:
+            stream.sendall(get_stream(client))
+            heard_until(stream, b"200 OK")
+            server.end()
+            rest = b"".join(iter(partial(stream.recv, 1_000), b""))
+    assert (b"\r\nretry: 10000\r\n\r\n" in rest, rest[-5:]) == (heeds, b"0\r\n\r\n")
 
 
 def test_a_client_of_the_sdk_goes_on_over_a_restart(serve: Serve) -> None:

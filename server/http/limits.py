@@ -24,6 +24,8 @@ from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 
 import anyio
+from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
+from mcp_types.version import LATEST_HANDSHAKE_VERSION
 from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -37,6 +39,8 @@ from server.http.weight import PARTS_MAX, more_requests, parts
 CLIENTS_MAX = 10_000
 SHARE = 9
 """So many times the places that it leaves to others may a client have of the requests worked on."""
+RETRY = b"retry: 10000\r\n\r\n"
+"""In how many milliseconds to open a stream again (MCP of 2025-11-25). Whoever finds no server then tries once more."""
 WAIT_S_MAX = 86_400.0
 """That a client is told of: as few a second as may be set would be more than any number."""
 
@@ -244,7 +248,7 @@ class Limits:
             if late is not None:
                 await late
         if stream.cancelled_caught:
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            await send({"type": "http.response.body", "body": _farewell(scope), "more_body": False})
 
     def _too_late(self) -> ASGIApp:
         return refused(
@@ -258,6 +262,15 @@ def _head_bytes(scope: Scope) -> int:
     """Of what a client chooses: the address and the headers."""
     address = len(scope["raw_path"]) + len(scope["query_string"])
     return address + sum(len(name) + len(value) for name, value in scope["headers"])
+
+
+def _farewell(scope: Scope) -> bytes:
+    """The end of a stream that ends with its server. By themselves the SDKs open it again within three seconds, or
+    never, and few servers are started again as soon. Before 2025-11-25 clients were not told to heed it, and since
+    2026-07-28 there is no such stream."""
+    version = Headers(scope=scope).get(MCP_PROTOCOL_VERSION_HEADER)
+    heeded = scope["method"] == "GET" and version == LATEST_HANDSHAKE_VERSION
+    return RETRY if heeded else b""
 
 
 def _lasting(start: Message) -> bool:
