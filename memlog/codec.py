@@ -30,6 +30,7 @@ import msgspec
 from memlog.errors import DamagedLog, StorageError
 from memlog.events import Erased, Event, Happened
 from memlog.storage.tables import place
+from memlog.times import LATEST_US
 
 GENESIS = bytes(32)
 """The chain before the first entry."""
@@ -155,8 +156,7 @@ def _decode_erased(position: int, value: bytes) -> Entry:
     if len(value) != ERASED_BYTES or value[0] != ERASED:
         kind = value[:1].hex() or "none"
         raise unreadable(position, ValueError(f"kind {kind} of {len(value)} bytes is unknown"))
-    time_us = int.from_bytes(value[DIGEST_END:], "big")
-    return Entry(position, time_us, "", None, None, Erased(), value[1:CHAIN_END])
+    return Entry(position, _time_of(value), "", None, None, Erased(), value[1:CHAIN_END])
 
 
 def digest(value: bytes) -> bytes:
@@ -166,12 +166,23 @@ def digest(value: bytes) -> bytes:
     return sha256(value[CHAIN_END:]).digest()
 
 
+def tells_time(value: bytes) -> bool:
+    """Whether an entry that was erased ends with a time that there is: the chain proves none of it."""
+    return len(value) == ERASED_BYTES and _time_of(value) <= LATEST_US
+
+
+def _time_of(erased: bytes) -> int:
+    return int.from_bytes(erased[DIGEST_END:], "big")
+
+
 def follows(before: bytes, position: int, value: bytes) -> bool:
     """Whether the entry stored as `value` is the one that was written after the chain `before`, or was put
     in the place of one that was lost."""
     if is_mended(value):
         body = value[DIGEST_END:]
         return value[CHAIN_END:DIGEST_END] == _seal(position, value[1:CHAIN_END], body)
+    if value[:1] == _ERASED and not tells_time(value):
+        return False
     return chain(before, position, digest(value)) == value[1:CHAIN_END]
 
 

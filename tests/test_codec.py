@@ -154,6 +154,14 @@ def test_an_entry_of_an_unknown_kind_or_length_is_refused_by_position() -> None:
             decode(3, damaged)
 
 
+@pytest.mark.parametrize("end", [b"", b"\0" * 7, b"\0" * 40, b"\xff" * 8])
+def test_what_was_erased_follows_only_with_a_time_behind_what_the_chain_proves(end: bytes) -> None:
+    _, value = encode(GENESIS, 1, 77, "cmd_1", None, None, ObservationAdded("o", "e", "c"))
+    erased = codec.erase(1, value, 77)
+    assert codec.follows(GENESIS, 1, erased)
+    assert not codec.follows(GENESIS, 1, erased[: codec.DIGEST_END] + end)
+
+
 def test_an_entry_of_a_newer_memlog_is_refused_by_position() -> None:
     body = msgspec.msgpack.encode([0, "cmd_1", None, None, ["entity_teleported.v9", "ent_1"]])
     with pytest.raises(StorageError, match="position 12"):

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memlog import codec
-from memlog.codec import CHAIN_END, ERASED, GENESIS, MENDED, WRITTEN, Entry
+from memlog.codec import CHAIN_END, DIGEST_END, ERASED, GENESIS, MENDED, WRITTEN, Entry
 from memlog.commands import (
     AddObservations,
     AnyCommand,
@@ -579,6 +579,19 @@ def test_an_entry_that_says_it_is_of_another_kind_is_what_the_chain_proves(
             found = pieces(standing(history) | {position: {bytes([kind]) + each[1:]}})
             assert len(found) == len(history.stored)
             assert found[position - 1].value == each
+
+
+@pytest.mark.parametrize("end", [b"", b"\0" * 7, b"\0" * 40, b"\xff" * 8])
+def test_what_was_erased_is_whole_with_a_time_that_fits_where_it_has_none(
+    history: History, end: bytes
+) -> None:
+    for (position, value), entry in zip(history.stored, history.entries, strict=True):
+        erased = codec.erase(position, value, entry.time_us)
+        there = {position: {erased[:DIGEST_END] + end}}
+        mended = mend(pieces(standing(history) | there), None, CREATED)
+        before = history.entries[position - 2].time_us if position > 1 else 0
+        assert mended.entries[position - 1] == (position, codec.erase(position, value, before))
+        assert mended.changed == Changed()
 
 
 @given(data=st.data())

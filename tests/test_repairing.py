@@ -372,6 +372,26 @@ def test_what_the_chain_does_not_cover_is_mended_and_costs_nothing(
     assert_goes_on(folder, sound, done)
 
 
+@pytest.mark.parametrize("wrong", [1, 8, 32])
+def test_one_wrong_bit_in_the_length_of_what_was_erased_costs_nothing(
+    sound: Sound, folder: Path, wrong: int
+) -> None:
+    position = next(at for at, value in sound.stored.items() if value[0] == codec.ERASED)
+    value = sound.stored[position]
+    said, other = (each.to_bytes(2, "little") for each in (len(value), len(value) ^ wrong))
+    behind = b"\0\0\0\0\x08\0" + place(position) + value
+    assert said + behind in sound.bytes
+    sound.damaged(sound.bytes.replace(said + behind, other + behind), folder)
+    store = Store(folder)
+    with store.project("default").snapshot() as (log, _):  # meanwhile what is whole is served
+        assert [each.event for each in log.read()] == sound.events
+    done = repair(store, "default")
+    store.close()
+    assert (done.position, done.lost.position, done.lost.all) == (sound.head, sound.head, True)
+    assert done.changed == Changed()
+    assert_goes_on(folder, sound, done)
+
+
 @pytest.mark.parametrize("wiped", [b"\0", b"\xff"])
 def test_what_stands_behind_the_pages_that_say_where_all_is_costs_nothing_with_both_gone(
     sound: Sound, folder: Path, wiped: bytes

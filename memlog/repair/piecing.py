@@ -3,9 +3,10 @@
 They are looked for in every page that stands in the file, in use or not, for LMDB leaves old pages as they were, and
 in a backup where there is one. The tree is not needed, whose root is the first thing that goes with the end of a file.
 
-One wrong byte in an entry is made right: of all bytes that could stand there, one fits the chain. Behind a hole the
-log goes on from the first entry that another follows: its chain, by which the other is proved, is stored with it. That
-entry itself is lost too, for what came before it is not there to prove its content.
+One wrong byte in an entry is made right: of all bytes that could stand there, one fits the chain. So is the end of one
+that was erased, of which nothing but the time stands there. Behind a hole the log goes on from the first entry that
+another follows: its chain, by which the other is proved, is stored with it. That entry itself is lost too, for what
+came before it is not there to prove its content.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from memlog import codec
-from memlog.codec import CHAIN_END, ERASED, GENESIS, MENDED, WRITTEN
+from memlog.codec import CHAIN_END, DIGEST_END, ERASED, ERASED_BYTES, GENESIS, MENDED, WRITTEN
 from memlog.storage.tables import place
 
 Standing = dict[int, set[bytes]]
@@ -119,8 +120,9 @@ class _Assembly:
     # -- what is wrong by little
 
     def _corrected(self, link: bytes, position: int) -> Iterator[bytes]:
-        for value in self._at(position):
-            yield from _other_kind(link, position, value)
+        for found in self._at(position):
+            yield from _other_kind(link, position, found)
+            value = _telling_time(found)
             computed = codec.chain(link, position, codec.digest(value))
             wrong = int.from_bytes(computed) ^ int.from_bytes(value[1:CHAIN_END])
             if wrong.bit_count() <= WRONG_BITS_MAX:
@@ -151,6 +153,13 @@ def _other_kind(link: bytes, position: int, value: bytes) -> Iterator[bytes]:
         other = bytes([kind]) + value[1:]
         if codec.follows(link, position, other):
             yield other
+
+
+def _telling_time(value: bytes) -> bytes:
+    """What was erased with a time, be it none, where it has no right one: it is made to fit then."""
+    if value[0] != ERASED or codec.tells_time(value):
+        return value
+    return value[:DIGEST_END].ljust(ERASED_BYTES, b"\0")
 
 
 def _cost(body: bytes, others: tuple[int, ...]) -> int:
