@@ -38,6 +38,7 @@ from memlog.repair.damage import noted
 from memlog.repair.mending import Changed
 from memlog.repair.repairing import Repair, repair
 from memlog.repair.verifying import verify_file
+from memlog.storage.pages import HEADER, Pages
 from memlog.storage.tables import place
 from tests.command_line import LINES, ODD, CommandLine, holding_lines, written
 from tests.damaged import overwrite
@@ -389,6 +390,23 @@ def test_one_wrong_bit_in_the_length_of_what_was_erased_costs_nothing(
     store.close()
     assert (done.position, done.lost.position, done.lost.all) == (sound.head, sound.head, True)
     assert done.changed == Changed()
+    assert_goes_on(folder, sound, done)
+
+
+@pytest.mark.parametrize("bit", [0, 4, 15])
+def test_one_wrong_bit_in_the_size_of_a_page_costs_nothing(
+    sound: Sound, folder: Path, bit: int
+) -> None:
+    pages = Pages(sound.file)
+    newest = pages.transaction % 2 * PAGE + HEADER.size + 24
+    pages.close()
+    size, wrong = (each.to_bytes(4, "little") for each in (PAGE, PAGE ^ 1 << bit))
+    assert sound.bytes.startswith(size, newest)
+    sound.damaged(sound.bytes[:newest] + wrong + sound.bytes[newest + len(wrong) :], folder)
+    store = Store(folder)
+    done = repair(store, "default")
+    store.close()
+    assert (done.position, done.lost.all) == (sound.head, False)
     assert_goes_on(folder, sound, done)
 
 

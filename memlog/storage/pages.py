@@ -29,7 +29,6 @@ BRANCH, LEAF, OVERFLOW, DUPLICATES = 0x01, 0x02, 0x04, 0x20
 BIG, TABLE = 0x01, 0x02
 NOWHERE = 2**64 - 1
 DEPTH_MAX = 32
-PAGE_BYTES_MIN, PAGE_BYTES_MAX = 256, 65_536
 PAGE_SIZES = tuple(1 << bits for bits in range(8, 17))
 
 
@@ -80,7 +79,7 @@ class Pages:
             if meta is not None and fits and meta.transaction > self.transaction:
                 self.transaction, self.main, self.free = meta[:3]
                 self._told_bytes, self.last_page = meta.page_bytes, meta.last_page
-        self.readable = PAGE_BYTES_MIN <= self._told_bytes <= PAGE_BYTES_MAX
+        self.readable = self._told_bytes in PAGE_SIZES
         """Whether there is a meta page that can be believed."""
 
     @cached_property

@@ -77,9 +77,7 @@ def _require(holds: bool, said: str) -> None:
 
 
 def _require_metas(pages: Pages) -> None:
-    _require(
-        pages.readable and pages.page_bytes.bit_count() == 1, "it has no page that says what it is"
-    )
+    _require(pages.readable, "it has no page that says what it is")
     _require(
         pages.newest_is_known, "a page that says where the newest commit is cannot be believed"
     )
