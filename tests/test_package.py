@@ -76,6 +76,26 @@ def test_an_installed_memlog_runs_its_demo_from_an_empty_folder(
     assert "the same questions have the same answers" in ran(str(site / "bin" / "memlog"), "demo")
 
 
+@pytest.mark.parametrize("theirs", ["server.py", "server/__init__.py", "projections.py"])
+def test_modules_of_the_caller_do_not_stand_in_for_packages_that_are_called_the_same(
+    tmp_path: Path, theirs: str
+) -> None:
+    (tmp_path / theirs).parent.mkdir(exist_ok=True)
+    (tmp_path / theirs).write_text("raise SystemExit('not of memlog')")
+    run = "from memlog.__main__ import main; main('stats', '--help')"
+    done = subprocess.run(
+        [sys.executable, "-c", run],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS_MAX,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "memlog stats" in done.stdout
+
+
 def test_a_python_that_is_named_and_does_not_start_says_why(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
     broken = tmp_path / "python"
