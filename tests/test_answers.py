@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from memlog.settings import Settings
+from server.starting import answers
 from server.starting.answers import BYTES_MAX, ENTRIES_MAX, FILES_MAX, Answers, fingerprint
 from tests.served import REPOSITORY
 
@@ -32,25 +34,25 @@ def test_what_is_kept_is_found_by_the_next_to_look(tmp_path: Path) -> None:
 
 
 def test_the_newest_entries_stay(tmp_path: Path) -> None:
-    answers = Answers(tmp_path / "answers")
+    kept = Answers(tmp_path / "answers")
     for number in range(ENTRIES_MAX + 3):
-        answers.keep(numbered(number), b"1")
-    there = [answers.get(numbered(number)) is not None for number in range(ENTRIES_MAX + 3)]
+        kept.keep(numbered(number), b"1")
+    there = [kept.get(numbered(number)) is not None for number in range(ENTRIES_MAX + 3)]
     assert there == [False] * 3 + [True] * ENTRIES_MAX
 
 
 def test_large_answers_make_room_for_newer_ones(tmp_path: Path) -> None:
-    answers = Answers(tmp_path / "answers")
+    kept = Answers(tmp_path / "answers")
     for number in range(4):
-        answers.keep(numbered(number), b"x" * (BYTES_MAX // 2))
-    assert [answers.get(numbered(number)) is not None for number in range(4)] == [
+        kept.keep(numbered(number), b"x" * (BYTES_MAX // 2))
+    assert [kept.get(numbered(number)) is not None for number in range(4)] == [
         False,
         False,
         True,
         True,
     ]
-    answers.keep(b"huge", b"x" * (BYTES_MAX + 1))
-    assert answers.get(b"huge") is None
+    kept.keep(b"huge", b"x" * (BYTES_MAX + 1))
+    assert kept.get(b"huge") is None
 
 
 def test_servers_of_the_past_do_not_fill_the_folder(tmp_path: Path) -> None:
@@ -103,3 +105,33 @@ def test_a_changed_source_file_makes_another_server(tmp_path: Path) -> None:
     with (tmp_path / "server" / "tools" / "graph.py").open("a") as source:
         source.write("\n")
     assert told() != before
+
+
+def test_a_server_within_one_program_says_once_that_its_answers_are_not_kept_and_keeps_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for package in ("memlog", "projections", "server"):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "py.typed").touch()
+    monkeypatch.setattr(answers, "__file__", str(tmp_path / "server" / "starting" / "answers.py"))
+    with caplog.at_level(logging.INFO):
+        unkept = Answers.of(Settings(data_dir=tmp_path / "data"))
+        unkept.keep(b"a", b"1")
+        unkept.discard()
+    assert unkept.get(b"a") is None
+    assert [record.getMessage() for record in caplog.records] == [
+        "cannot tell this server from another, its answers are not kept: the source is not there"
+    ]
+    assert not (tmp_path / "data").exists()
+
+
+def test_compiled_files_tell_a_server_from_another_where_they_stand_in_for_the_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for package in ("memlog", "projections", "server"):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.pyc").write_bytes(b"1")
+    monkeypatch.setattr(answers, "__file__", str(tmp_path / "server" / "starting" / "answers.pyc"))
+    before = fingerprint(Settings(data_dir=tmp_path))
+    (tmp_path / "server" / "__init__.pyc").write_bytes(b"12")
+    assert fingerprint(Settings(data_dir=tmp_path)) != before

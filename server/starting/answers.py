@@ -52,7 +52,7 @@ class Answers:
             logger.warning(
                 "cannot tell this server from another, its answers are not kept: %s", error
             )
-            return cls(Path(os.devnull, "none"))
+            return _Unkept()
         return cls(settings.data_dir / FOLDER / name)
 
     def get(self, key: bytes) -> bytes | None:
@@ -107,14 +107,29 @@ class Answers:
             old.unlink(missing_ok=True)
 
 
+class _Unkept(Answers):
+    """None: what is noted is noted nowhere."""
+
+    def __init__(self) -> None:
+        self._results = {}
+
+    def keep(self, key: bytes, result: bytes) -> None:
+        pass
+
+    def discard(self) -> None:
+        pass
+
+
 def fingerprint(settings: Settings) -> str:
     """What the answers of a server depend on, hashed: its source, its libraries, its settings.
 
     The libraries by the folders that installers leave beside `mcp`, named by version, which takes
-    a hundredth of the time of asking `importlib.metadata`. Raises OSError where there are none.
+    a hundredth of the time of asking `importlib.metadata`. Raises OSError where there are none, or no source.
     """
     root = Path(__file__).parents[2]
     sources = [each for package in _PACKAGES for each in _sources(root / package)]
+    if not sources:  # within one program, beside which are only the files that memlog reads
+        raise FileNotFoundError("the source is not there")
     secrets = {setting.field: "" for setting in SETTINGS if setting.secret}
     shaping = msgspec.structs.replace(settings, **secrets)
     parts = [sys.version, *sorted(sources), *sorted(_libraries()), repr(shaping)]
@@ -127,7 +142,7 @@ def _sources(folder: str | Path) -> Iterator[str]:
             if entry.is_dir():
                 if entry.name != "__pycache__":
                     yield from _sources(entry.path)
-            elif entry.name.endswith(".py"):
+            elif entry.name.endswith((".py", ".pyc")):
                 status = entry.stat()
                 yield f"{entry.path} {status.st_size} {status.st_mtime_ns}"
 
