@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.served import DEADLINE_S, environment
+from tests.served import DEADLINE_S, REPOSITORY, environment
 
 SAME = "the same questions have the same answers"
 NAMES = ("click", "memlog", "random", "server")
@@ -16,8 +17,14 @@ NAMES = ("click", "memlog", "random", "server")
 
 def demo(folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """As a checkout runs it, but for the embedder."""
+    return ran(sys.executable, folder, "-I", "-m", "memlog", "demo", **variables)
+
+
+def ran(
+    python: str | Path, folder: Path, *arguments: str, **variables: str
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-I", "-m", "memlog", "demo"],
+        [python, *arguments],
         cwd=folder,
         env=environment(**variables),
         capture_output=True,
@@ -63,6 +70,28 @@ def test_a_demo_goes_by_the_embedder_that_is_set_as_it_advises_where_there_is_no
     assert done.returncode == 1
     assert "MEMLOG_EMBEDDER=none" in done.stderr
     assert demo(tmp_path, MEMLOG_MODEL_DIR=nowhere, MEMLOG_EMBEDDER="none").returncode == 0
+
+
+def test_a_demo_finds_its_libraries_where_only_the_program_that_runs_it_has_them(
+    tmp_path: Path,
+) -> None:
+    without_them = Path(sys.executable).resolve()
+    path = [str(REPOSITORY), *(folder for folder in sys.path if folder)]
+    run = f"import sys; sys.path[:] = {path!r}; from memlog.__main__ import main; main('demo')"
+    done = ran(without_them, tmp_path, "-I", "-c", run)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert SAME in done.stdout
+
+
+def test_a_demo_of_a_frozen_program_starts_that_program(tmp_path: Path) -> None:
+    program = tmp_path / "memlog"
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -I -m memlog "$@"\n')
+    program.chmod(0o755)
+    frozen = f"import sys; sys.frozen, sys.executable = True, {str(program)!r}"
+    run = f"{frozen}; from memlog.__main__ import main; main('demo')"
+    done = ran(sys.executable, tmp_path, "-I", "-c", run)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert SAME in done.stdout
 
 
 def test_a_demo_refuses_a_setting_that_is_none_in_words(tmp_path: Path) -> None:

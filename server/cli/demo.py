@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
 console = open_console()
 
-ROOT = Path(__file__).parents[2]
-"""Of the packages, in a checkout or where they are installed."""
-
 EMBEDDING = frozenset(
     {"embedder", "embedder_model", "embedder_url", "embedder_key", "embedder_retries", "model_dir"}
 )
@@ -163,8 +160,11 @@ async def _client(folder: Path) -> AsyncIterator[ClientSession]:
     environment |= {"MEMLOG_DATA_DIR": str(folder), "MEMLOG_LOG_LEVEL": "warn"}
     # `-m` would take a module of the folder that the demo is called from for one of memlog's.
     alone = "-I" if sys.flags.isolated else "-P"
-    run = f"import sys; sys.path.append({str(ROOT)!r}); from memlog.__main__ import serve; serve()"
-    server = StdioServerParameters(command=sys.executable, args=[alone, "-c", run], env=environment)
+    found_as_here = f"import sys; sys.path[:] = {sys.path!r}"
+    run = f"{found_as_here}; from memlog.__main__ import serve; serve()"
+    frozen = getattr(sys, "frozen", False)  # into one program, which takes no arguments of Python's
+    arguments = ["serve"] if frozen else [alone, "-c", run]
+    server = StdioServerParameters(command=sys.executable, args=arguments, env=environment)
     async with stdio_client(server) as streams, ClientSession(*streams) as client:
         await client.initialize()
         yield client
