@@ -76,6 +76,23 @@ def test_an_installed_memlog_runs_its_demo_from_an_empty_folder(
     assert "the same questions have the same answers" in ran(str(site / "bin" / "memlog"), "demo")
 
 
+def test_a_wheel_runs_its_demo_as_it_lies_on_the_path(wheel: Path, tmp_path: Path) -> None:
+    """As others read their modules within an archive: no file of memlog's is one of the system's then."""
+    path = [str(wheel), *sys.path]
+    run = f"import sys; sys.path[:] = {path!r}; from memlog.__main__ import main; main('demo')"
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", run],
+        cwd=tmp_path,
+        env={name: value for name, value in os.environ.items() if not name.startswith("MEMLOG_")},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS_MAX,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "the same questions have the same answers" in done.stdout
+
+
 @pytest.mark.parametrize("theirs", ["server.py", "server/__init__.py", "projections.py"])
 def test_modules_of_the_caller_do_not_stand_in_for_packages_that_are_called_the_same(
     tmp_path: Path, theirs: str

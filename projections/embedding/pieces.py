@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -115,5 +116,7 @@ def directions() -> Vectors:
     """float32 (width, DIMENSIONS), orthonormal to within the rounding of float16."""
     import numpy as np
 
-    stored = np.frombuffer(DIRECTIONS.read_bytes(), "<f2").astype(np.float32)
+    stored = np.frombuffer(files(__package__).joinpath(DIRECTIONS.name).read_bytes(), "<f2").astype(
+        np.float32
+    )
     return np.ascontiguousarray(stored.reshape(DIMENSIONS, -1).T)

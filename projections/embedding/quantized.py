@@ -15,6 +15,7 @@ is divided by a factor first, and the weights that meet it are multiplied by it 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,7 +64,9 @@ def limits(tensors: Mapping[str, Vectors]) -> Limits:
     """Those of the model with these tensors, as `ranges` found them."""
     import numpy as np
 
-    stored = np.frombuffer(LIMITS.read_bytes(), "<f2").astype(np.float32)
+    stored = np.frombuffer(files(__package__).joinpath(LIMITS.name).read_bytes(), "<f2").astype(
+        np.float32
+    )
     found, start = {}, 0
     for name, matrix in matrices(tensors):
         width = matrix.shape[1]
