@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 from memlog.settings import VARIABLES, Settings
@@ -15,6 +16,7 @@ from tests.served import environment
 
 REPOSITORY = Path(__file__).parents[1]
 DEPLOY = REPOSITORY / "docs" / "deploy"
+GUIDE = (REPOSITORY / "docs" / "guide.md").read_text()
 SECURITY = (REPOSITORY / "docs" / "security.md").read_text()
 
 
@@ -130,3 +132,20 @@ def test_the_limits_that_are_told_are_those_that_hold() -> None:
         f"the time: {settings.http_request_seconds:g} seconds",
     ):
         assert said in told, said
+
+
+def test_a_bundle_is_of_this_version_and_starts_what_its_files_offer() -> None:
+    manifest = json.loads((DEPLOY / "manifest.json").read_text())
+    pyproject = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
+    project, server = pyproject["project"], manifest["server"]
+    assert (manifest["version"], manifest["license"]) == (project["version"], project["license"])
+    assert server["mcp_config"]["args"][-1] in project["scripts"]
+    assert set(server["mcp_config"]["env"].values()) == {
+        f"${{user_config.{name}}}" for name in manifest["user_config"]
+    }
+    found = re.search(r"git archive --add-file=(\S+) HEAD (.+) \|", GUIDE)
+    assert found and (REPOSITORY / found[1]) == DEPLOY / "manifest.json"
+    files = found[2].split()
+    assert server["entry_point"].partition("/")[0] in files
+    assert {*pyproject["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]} < {*files}
+    assert {"pyproject.toml", project["readme"], *project["license-files"]} < {*files}
