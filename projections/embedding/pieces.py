@@ -16,11 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+
+from projections.embedding.shipped import shipped
 
 if TYPE_CHECKING:
     import numpy as np
@@ -116,7 +117,4 @@ def directions() -> Vectors:
     """float32 (width, DIMENSIONS), orthonormal to within the rounding of float16."""
     import numpy as np
 
-    stored = np.frombuffer(files(__package__).joinpath(DIRECTIONS.name).read_bytes(), "<f2").astype(
-        np.float32
-    )
-    return np.ascontiguousarray(stored.reshape(DIMENSIONS, -1).T)
+    return np.ascontiguousarray(shipped(DIRECTIONS).reshape(DIMENSIONS, -1).T)

@@ -15,11 +15,11 @@ is divided by a factor first, and the weights that meet it are multiplied by it 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from projections.embedding.graph import CONTRIBUTED, FLOAT, INT8, INT32, UINT8, Encoder, layers_of
+from projections.embedding.shipped import shipped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,11 +62,7 @@ def matrices(tensors: Mapping[str, Vectors]) -> Iterator[tuple[str, Vectors]]:
 
 def limits(tensors: Mapping[str, Vectors]) -> Limits:
     """Those of the model with these tensors, as `ranges` found them."""
-    import numpy as np
-
-    stored = np.frombuffer(files(__package__).joinpath(LIMITS.name).read_bytes(), "<f2").astype(
-        np.float32
-    )
+    stored = shipped(LIMITS)
     found, start = {}, 0
     for name, matrix in matrices(tensors):
         width = matrix.shape[1]
