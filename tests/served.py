@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -23,6 +23,9 @@ from memlog.settings import VARIABLES
 from tests.service import Refused
 
 REPOSITORY = Path(__file__).parents[1]
+MEMLOG = ("-m", "memlog")
+"""What Python runs, to be the command line."""
+
 DEADLINE_S = 60.0
 FOLLOWED_S = 5 * DEADLINE_S
 """For what is done in the background, which gets next to nothing of a processor while others are busy."""
@@ -182,19 +185,27 @@ class Pipe:
 
 
 def start(
-    data_dir: Path, *flags: str, era: Era = "2026-07-28", variables: dict[str, str] | None = None
+    data_dir: Path,
+    *flags: str,
+    era: Era = "2026-07-28",
+    program: Sequence[str] = MEMLOG,
+    variables: dict[str, str] | None = None,
 ) -> Pipe:
     """`memlog serve` over `data_dir`. The caller releases it."""
-    command = [sys.executable, "-m", "memlog", "serve", "--data-dir", str(data_dir), *flags]
+    command = [sys.executable, *program, "serve", "--data-dir", str(data_dir), *flags]
     return Pipe(command, environment(**(variables or {})), era)
 
 
 @contextmanager
 def served(
-    data_dir: Path, *flags: str, era: Era = "2026-07-28", **variables: str
+    data_dir: Path,
+    *flags: str,
+    era: Era = "2026-07-28",
+    program: Sequence[str] = MEMLOG,
+    **variables: str,
 ) -> Iterator[Pipe]:
     """`memlog serve` over `data_dir`, killed at the end unless it has ended."""
-    server = start(data_dir, *flags, era=era, variables=variables)
+    server = start(data_dir, *flags, era=era, program=program, variables=variables)
     try:
         yield server
     finally:

@@ -14,6 +14,23 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("memlog", "projections", "server")
 SECONDS_MAX = 240
+SAME = "the same questions have the same answers"
+
+
+def ran(folder: Path, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """To a good end, in a folder, without anyone's settings of memlog."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("MEMLOG_")}
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=kept | variables,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS_MAX,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done
 
 
 @pytest.fixture(scope="module")
@@ -52,45 +69,21 @@ def test_an_installed_memlog_runs_its_demo_from_an_empty_folder(
     empty.mkdir()
     install = ["-m", "pip", "install", "-q", "--no-deps", "--no-index", "--target", str(site)]
     subprocess.run([sys.executable, *install, str(wheel)], check=True, timeout=SECONDS_MAX)
-    environment = {
-        **{name: value for name, value in os.environ.items() if not name.startswith("MEMLOG_")},
+    variables = {
         "PYTHONPATH": str(site),  # before the checkout, which the test's own environment names
         "HOME": str(empty),
     }
-
-    def ran(*command: str) -> str:
-        done = subprocess.run(
-            command,
-            cwd=empty,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=SECONDS_MAX,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
     whose = f"import {', '.join(PACKAGES)}; print({', '.join(f'{p}.__file__' for p in PACKAGES)})"
-    assert all(file.startswith(f"{site}/") for file in ran(sys.executable, "-c", whose).split())
-    assert "the same questions have the same answers" in ran(str(site / "bin" / "memlog"), "demo")
+    found = ran(empty, sys.executable, "-c", whose, **variables).stdout
+    assert all(file.startswith(f"{site}/") for file in found.split())
+    assert SAME in ran(empty, str(site / "bin" / "memlog"), "demo", **variables).stdout
 
 
 def test_a_wheel_runs_its_demo_as_it_lies_on_the_path(wheel: Path, tmp_path: Path) -> None:
     """As others read their modules within an archive: no file of memlog's is one of the system's then."""
     path = [str(wheel), *sys.path]
     run = f"import sys; sys.path[:] = {path!r}; from memlog.__main__ import main; main('demo')"
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", run],
-        cwd=tmp_path,
-        env={name: value for name, value in os.environ.items() if not name.startswith("MEMLOG_")},
-        capture_output=True,
-        text=True,
-        timeout=SECONDS_MAX,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "the same questions have the same answers" in done.stdout
+    assert SAME in ran(tmp_path, sys.executable, "-I", "-c", run).stdout
 
 
 @pytest.mark.parametrize("theirs", ["server.py", "server/__init__.py", "projections.py"])
@@ -100,17 +93,9 @@ def test_modules_of_the_caller_do_not_stand_in_for_packages_that_are_called_the_
     (tmp_path / theirs).parent.mkdir(exist_ok=True)
     (tmp_path / theirs).write_text("raise SystemExit('not of memlog')")
     run = "from memlog.__main__ import main; main('stats', '--help')"
-    done = subprocess.run(
-        [sys.executable, "-c", run],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"},
-        capture_output=True,
-        text=True,
-        timeout=SECONDS_MAX,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
+    done = ran(tmp_path, sys.executable, "-c", run, PYTHONPATH=f"{tmp_path}:{ROOT}")
     assert "memlog stats" in done.stdout
+    assert done.stderr == ""
 
 
 def test_a_python_that_is_named_and_does_not_start_says_why(tmp_path: Path) -> None:

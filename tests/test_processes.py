@@ -27,8 +27,8 @@ from tests.service import Refused, client_on
 
 Serve = Callable[..., Pipe]
 
-SMALL = REPOSITORY / "tests" / "servers" / "small_serve.py"
-SMALL_BYTES = 256 * 1024
+MAP_BYTES = 256 * 1024
+SMALL_MAPS = (str(REPOSITORY / "tests" / "servers" / "small_maps.py"), str(MAP_BYTES))
 
 
 @pytest.fixture
@@ -182,23 +182,19 @@ def test_writers_of_four_processes_lose_nothing_and_leave_no_gap(
 
 
 def test_a_file_that_one_process_grows_beyond_the_map_of_the_other_is_read_and_written_by_both(
-    tmp_path: Path,
+    serve: Serve, tmp_path: Path
 ) -> None:
-    command = [sys.executable, str(SMALL), str(SMALL_BYTES), "--data-dir", str(tmp_path)]
-    with ExitStack() as stack:
-        one, other = (Pipe(command, environment(), "2026-07-28") for _ in range(2))
-        for server in (one, other):
-            stack.callback(server.release)
-        for number in range(3):
-            texts = [f"{number}-{n:03} " + "x" * 9_900 for n in range(100)]
-            one("create_entities", entities=[entity(f"big{number}", *texts)])
-            assert all_facts(other, f"big{number}") == texts
-            other("create_entities", entities=[entity(f"small{number}")])
-        assert len(names(one("open_nodes", names=[f"small{n}" for n in range(3)]))) == 3
-        end(one, other)
-    store = Store(tmp_path)
+    one, other = serve(program=SMALL_MAPS), serve(program=SMALL_MAPS)
+    for number in range(3):
+        texts = [f"{number}-{n:03} " + "x" * 9_900 for n in range(100)]
+        one("create_entities", entities=[entity(f"big{number}", *texts)])
+        assert all_facts(other, f"big{number}") == texts
+        other("create_entities", entities=[entity(f"small{number}")])
+    assert len(names(one("open_nodes", names=[f"small{n}" for n in range(3)]))) == 3
+    end(one, other)
+    store = Store(tmp_path / "data")
     project = store.project("default")
-    assert (project.folder / "log.mdb").stat().st_size > 8 * SMALL_BYTES
+    assert (project.folder / "log.mdb").stat().st_size > 8 * MAP_BYTES
     require_sound(project)
     store.close()
 

@@ -1,6 +1,6 @@
-"""`memlog serve` whose files begin with small maps, and grow from there.
+"""memlog with files that begin with small maps, and grow from there.
 
-`python small_serve.py BYTES ARGUMENTS…`: everything else is the real command line.
+`python small_maps.py BYTES ARGUMENTS…`: everything else is the real command line.
 """
 
 from __future__ import annotations
@@ -17,4 +17,4 @@ environment.MAP_BYTES_START = int(sys.argv[1])  # before those are imported whos
 if __name__ == "__main__":
     from server.cli import main
 
-    main(["serve", *sys.argv[2:]])
+    main(sys.argv[2:])
