@@ -4,3 +4,5 @@
 and `plot` how it is shown.
 Nothing of memlog imports this.
 """
+
+import projections  # noqa: F401 - before numpy, which begins as many threads as that says

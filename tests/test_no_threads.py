@@ -76,9 +76,11 @@ def test_a_write_that_no_thread_can_follow_is_acknowledged_and_the_next_is_follo
             time.sleep(0.02)
 
 
-def test_numpy_begins_no_threads_when_it_is_imported() -> None:
-    """Where the system refused one, the server would be told to stop (SIGINT)."""
-    begun = "import os, projections.vectors.index; print(len(os.listdir('/proc/self/task')))"
+@pytest.mark.parametrize("module", ["projections.vectors.index", "bench.quality"])
+def test_numpy_begins_no_threads_when_it_is_imported(module: str) -> None:
+    """Where the system refused one, the server would be told to stop (SIGINT), and what is measured is to be what
+    serves."""
+    begun = f"import os, {module}; print(len(os.listdir('/proc/self/task')))"
     done = subprocess.run(
         [sys.executable, "-c", begun],
         capture_output=True,
