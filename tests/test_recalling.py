@@ -25,6 +25,7 @@ from memlog.commands import (
 from memlog.context import Context
 from memlog.projects.store import Store
 from memlog.times import parse_iso
+from projections.search.searcher import Found, Searcher
 from server.listing import listed
 from tests.service import Client, Refused, client_on
 
@@ -314,6 +315,41 @@ def test_the_past_is_recalled_as_it_was(client: Client) -> None:
     assert "1. is a banker no more" in client("recall", query="banker")["text"]
     assert "was a banker" not in client("recall", query="banker")["text"]
     assert client("recall", query="banker", asOf=before["position"]) == before
+
+
+def test_what_is_written_while_it_searches_is_told_by_the_changes_since_its_position(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searched = Searcher.search
+
+    def search_then_write(self: Searcher, *query: Any, **scope: Any) -> Found:
+        found = searched(self, *query, **scope)
+        add(client, "Jon", "is a banker again")
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Searcher, "search", search_then_write)
+        answer = client("recall", query="banker")
+    assert "is a banker again" not in answer["text"]
+    since = client("changes_since", since=answer["position"])
+    assert says(since) == ["'Jon': 'is a banker again' was added"]
+
+
+def test_what_is_superseded_while_it_searches_is_told_as_it_was_before(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = client("recall", query="banker")
+    searched = Searcher.search
+
+    def search_then_write(self: Searcher, *query: Any, **scope: Any) -> Found:
+        found = searched(self, *query, **scope)
+        observations = ["owns a studio"]
+        client("create_entities", entities=[{**JON, "observations": observations}])
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Searcher, "search", search_then_write)
+        assert client("recall", query="banker") == before
 
 
 def test_what_begins_alike_and_is_cut_is_told_or_counted_each(client: Client) -> None:

@@ -67,6 +67,8 @@ def recall(call: Call, arguments: Recall) -> RecallResult:
     """
     project, opened = call.open(arguments)
     at = position_of(arguments.as_of, opened.project)
+    # What is written while it searches is not all found, and so counts as later: changes_since tells it.
+    position = opened.project.head() if at is None else at
     mode = call.service.settings.search_mode
     budget = arguments.budget_tokens
     thread, since = arguments.thread_id, beyond(arguments.since, opened.project, at)
@@ -78,11 +80,10 @@ def recall(call: Call, arguments: Recall) -> RecallResult:
         since=since,
         depth=budget // TOKENS_OF_FACT,
     )
-    with opened.project.snapshot() as (log, state_at):
-        state = state_at(log.position() if at is None else at)
+    with opened.project.snapshot() as (_, state_at):
+        state = state_at(position)
         recollection = Recollection(state, arguments.query, budget, thread, since)
         packed = pack(recollection.items(found.hits), budget, more=found.deeper)
-        position = state.position
         rows = [row for group in packed.groups if (row := state.entity(group)) is not None]
     return RecallResult(
         project=project,
