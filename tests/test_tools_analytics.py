@@ -13,9 +13,13 @@ from click.testing import CliRunner
 from memlog.commands import CreateProject, StoreMemory
 from memlog.projects.project import Project
 from memlog.times import parse_iso
+from projections.analytics.projector import AnalyticsProjector
+from projections.follow import Projections
+from server import service
 from server.cli import cli
 from server.cli.stats import events_by_day, sparkline
 from tests.counted import do
+from tests.idle_follower import Idle
 from tests.service import Client, Refused, client_on
 
 PORTFOLIO: dict[str, Any] = {
@@ -227,6 +231,37 @@ def test_the_past_is_told_by_position_and_by_time(client: Client) -> None:
         assert names(answer["orphaned_entities"]) == ["Gina", "Jon"]
     assert client("get_analytics", asOf=4)["most_connected"][0]["connectedTo"] == ["Jon"]
     assert names(client("get_analytics")["recent_changes"]) == ["Tom", "Jon"]
+
+
+@pytest.mark.parametrize("counted", [False, True])
+def test_what_is_written_while_it_reads_is_counted_and_named_or_neither(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counted: bool
+) -> None:
+    """Where the counts are of before the write and the state is not, and the other way round."""
+    monkeypatch.setattr(service, "Follower", Idle)
+    catch_up, read = Projections.analytics, AnalyticsProjector.read
+
+    def catch_up_then_write(self: Projections) -> AnalyticsProjector:
+        monkeypatch.setattr(Projections, "analytics", catch_up)
+        analytics = self.analytics()
+        relate(opened, "Jon", "Tom")
+        return analytics
+
+    def write_then_read(self: AnalyticsProjector, at: int | None = None) -> Any:
+        monkeypatch.setattr(AnalyticsProjector, "read", read)
+        relate(opened, "Jon", "Tom")
+        opened.service.open("default").projections.analytics()
+        return self.read(at)
+
+    with client_on(tmp_path) as opened:
+        create(opened, "Jon", "Gina", "Ann", "Tom")
+        relate(opened, "Jon", "Gina", "Ann")
+        if counted:
+            monkeypatch.setattr(AnalyticsProjector, "read", write_then_read)
+        else:
+            monkeypatch.setattr(Projections, "analytics", catch_up_then_write)
+        jon = opened("get_analytics", limit=1)["most_connected"][0]
+    assert jon["relationCount"] == len(jon["connectedTo"])
 
 
 def test_what_was_renamed_merged_or_undone_is_told_by_the_name_it_has(client: Client) -> None:

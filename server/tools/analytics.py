@@ -87,9 +87,10 @@ def get_analytics(call: Call, arguments: GetAnalytics) -> AnalyticsResult:
     project, opened = call.open(arguments)
     at = position_of(arguments.as_of, opened.project)
     analytics = opened.projections.analytics()
-    # The project first: see AnalyticsProjector. A write in between may be in one and not yet in the
-    # other; then the state has the last word, and what it does not know is left out.
-    with opened.project.read(at) as state, analytics.read(at) as counted:
+    # The project first: see AnalyticsProjector. What is written meanwhile is in one and not yet in the other: both
+    # are read as of the earlier.
+    with opened.project.read(at) as now, analytics.read(now.position) as counted:
+        state = now if counted.position == now.position else now.at(counted.position)
         top = partial(_top, arguments=arguments, counted=counted, state=state)
         recent = [_recent(row, counts.updated_us) for row, counts in top("recent")]
         important = [_important(*each) for each in top("important")]
