@@ -6,6 +6,7 @@ Left to others: which projector goes how far, and under which lock (`follow`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import accumulate, islice, takewhile
 
 from memlog.errors import DamagedLog
@@ -58,7 +59,18 @@ def _advance_to(
             return
     # In snapshots that are over: a log whose file must grow waits for those that are read, and an embedder
     # may take its time.
-    projector.apply(Batch(position, changes_between(project, after, position, taken)))
+    between = partial(changes_between, project, after, position, taken)
+    projector.apply(Batch(position, _Read(between)))
+
+
+class _Read:
+    """Changes that are read each time somebody goes through them."""
+
+    def __init__(self, read: Callable[[], Iterator[Change]]) -> None:
+        self._read = read
+
+    def __iter__(self) -> Iterator[Change]:
+        return self._read()
 
 
 def changes_between(

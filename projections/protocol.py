@@ -20,7 +20,7 @@ memory is a few times that."""
 
 class Batch(NamedTuple):
     """What a stretch of the log changes, and the `position` it ends at. The changes may be read from the log as they
-    are taken, and so are taken once."""
+    are taken, anew each time: who fails amid them may begin again."""
 
     position: int
     changes: Iterable[Change]

@@ -38,6 +38,7 @@ from memlog.errors import PutAway, StorageError
 from memlog.projects.project import Project
 from memlog.rows import Observation
 from memlog.state import State
+from projections.batches import advance
 from projections.documents import Born, Change, Died, Document, Scope, changes
 from projections.protocol import Batch
 from projections.query import parse
@@ -441,6 +442,27 @@ def test_a_batch_whose_folder_was_moved_is_indexed_once_that_is_back(
         elsewhere.rename(project)
     projector.apply(changes)
     assert set(found(projector, "alpha")) == {"d1", "d2"}
+
+
+def test_a_batch_that_is_begun_again_is_indexed_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a disk is full for a moment, and the log was read by then."""
+    project = Project(tmp_path / "prj_1")
+    do(project, CreateProject(name="one"))
+    do(project, CreateEntities(entities=[NewEntity(name="Ann", entity_type="person")]))
+    projector = TextProjector(tmp_path / "text")
+    fill, fails = text_filling.fill, iter([True])
+
+    def killed_once(*arguments: Any) -> None:
+        fill(*arguments)
+        if next(fails, False):
+            raise ValueError("An index writer was killed..")
+
+    monkeypatch.setattr(text, "fill", killed_once)
+    advance(project, projector, project.head())
+    assert projector.position == project.head()
+    assert found(projector, "Ann")
 
 
 APPLY_FOR_EVER = """

@@ -41,7 +41,7 @@ from projections.text.snapshot import TextSnapshot
 
 log = logging.getLogger("memlog.text")
 
-TEXT_VERSION = 11
+TEXT_VERSION = 12
 """Of the schema and of everything that decides what is in the index. The folder's name carries it."""
 
 AHEAD_DOCUMENTS_MAX = 2_000
