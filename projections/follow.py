@@ -54,11 +54,13 @@ class Projections:
 
     def __init__(self, project: Project, embeddings: Embeddings) -> None:
         self._project = project
+        self.folder = project.folder
+        """Where its indexes stand, also once the project is elsewhere."""
         self._embeddings = embeddings
         self._opening = threading.Lock()
         self._followed: dict[str, Followed] = {}
         self._closed = False
-        self._folders = VectorFolders(project.folder, project.generation)
+        self._folders = VectorFolders(self.folder, project.generation)
         self._own: Use | None = None
         self._vectors_complete = False
         self._previous = Previous(self._folders, embeddings, partial(advance, project))
@@ -320,11 +322,11 @@ class Projections:
             self._own = Use(folder)
             return self._of_this_log(name, folder, None)
         of = f".{self._project.generation}" if self._project.generation else ""
-        lock = lock_among_processes(self._project.folder / f"{name}.lock")
+        lock = lock_among_processes(self.folder / f"{name}.lock")
         version, _ = ON_DISK[name]
-        folder = self._project.folder / f"{name}-v{version}{of}"
+        folder = self.folder / f"{name}-v{version}{of}"
         with held_among_processes(lock, patience_seconds):
-            for other in self._project.folder.glob(f"{name}-v*"):
+            for other in self.folder.glob(f"{name}-v*"):
                 if other != folder:
                     shutil.rmtree(other, ignore_errors=True)
             return self._of_this_log(name, folder, lock)

@@ -26,8 +26,6 @@ class Opened:
                 behind(opened)
 
         self.project = project
-        self.folder = project.folder
-        """Where its indexes stand, also once the project is elsewhere."""
         self.project_id = project.folder.name
         self.projections = Projections(project, embeddings)
         self.searcher = Searcher(self.projections, embeddings, lagging)

@@ -83,7 +83,11 @@ class Service:
             raise
         with held(self._opening):
             opened = self._opened.get(key)
-            if opened is None or opened.project is not project or opened.folder != project.folder:
+            if (
+                opened is None
+                or opened.project is not project
+                or opened.projections.folder != project.folder
+            ):
                 opened = self._opened.put(
                     key, Opened(project, self.embeddings, self._follower.behind)
                 )

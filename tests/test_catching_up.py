@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
@@ -67,6 +68,22 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(TextProjector, "apply", applied)
     return found
+
+
+@pytest.mark.parametrize("name", ["text", "analytics"])
+def test_an_index_that_is_asked_for_while_the_project_is_away_is_where_it_belongs_once_that_is_back(
+    project: Project, projections: Projections, tmp_path: Path, name: str
+) -> None:
+    """As where others archive it and restore it, and a thread that began before comes to the index in between."""
+    home, away = project.folder, tmp_path / "away"
+    home.rename(away)
+    project.folder = away
+    with suppress(StorageError):
+        projections.caught_up(name)
+    away.rename(home)
+    project.folder = home
+    project.execute(DeleteEntities(entity_names=["n1"]), Context(), lambda _: None)
+    assert projections.caught_up(name).position == project.head()
 
 
 def test_text_is_told_how_far_it_is_while_a_batch_lasts(
