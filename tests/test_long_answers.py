@@ -438,6 +438,15 @@ def test_an_id_of_any_length_that_is_not_found_is_told_in_part(client: Client) -
     assert len(str(refused.value.error)) < 1_000
 
 
+def test_a_name_of_any_length_is_given_as_an_example_in_part(empty: Client) -> None:
+    others = {"entityType": "Thing", "observations": ["is one fact"]}
+    alone = {"name": "S", "relations": [], **others}
+    beside = {"name": "n" * 100_000, "relations": [{"targetEntity": "S", "relationType": "r"}]}
+    with pytest.raises(Refused) as caught:
+        empty("save_memory", entities=[alone, beside | others], threadId="t")
+    assert len(str(caught.value.error)) < 3_000
+
+
 def test_a_text_of_thousands_of_clauses_is_not_given_back_in_pieces(empty: Client) -> None:
     item = {
         "name": "S",

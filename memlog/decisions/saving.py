@@ -112,7 +112,7 @@ def _by_itself(
         yield from _observation_problems(text, f"{prefix}observations[{place}]", item)
     if not item.relations:
         other = next((each.name for each in entities if each.name != item.name), "…")
-        example = f"{{ targetEntity: '{other}', relationType: 'relates to' }}"
+        example = f"{{ targetEntity: '{shorten(other)}', relationType: 'relates to' }}"
         suggestion = f"Add relations to show connections: e.g., {example}"
         yield _said(item, f"{prefix}relations", "must have at least 1 relation", suggestion)
     for place, relation in enumerate(item.relations):
