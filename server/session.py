@@ -143,9 +143,8 @@ class Session:
         only = self.grant.projects is not None and len(self.grant.projects) == 1
         if self.lasting and not only and canonical(self.active) == canonical(name):
             self.active = ""
-            with suppress(
-                StorageError
-            ):  # the next server would be told of one that is put away, and says so
+            # The next server would be told of one that is put away, and says so.
+            with suppress(StorageError):
                 self.switched()
 
     def ensure_default(self, name: str) -> None:

@@ -44,9 +44,8 @@ def kind_of(folder: Path) -> str | None:
     kinds: dict[str, str] = {}
     for line in mounted:
         place, _, source = line.partition(" - ")
-        kinds[_unescaped(place.split(" ")[4])] = source.split(" ")[
-            0
-        ]  # a later one hides one before
+        # A later one hides one before.
+        kinds[_unescaped(place.split(" ")[4])] = source.split(" ")[0]
     real = led_to(folder)
     above = (str(each) for each in (real, *real.parents))
     return next((kinds[each] for each in above if each in kinds), None)

@@ -101,9 +101,9 @@ def stats_command(settings: Settings, project: str | None, as_json: bool) -> Non
 
 def _report(service: Service, wanted: str | None) -> Report:
     name, opened = open_to_read(service, wanted)
-    with opened.projections.analytics().read() as counted:
-        position, totals = counted.position, counted.totals()
-        counts, threads = list(counted.counts()), list(counted.threads())
+    with opened.projections.analytics().read() as snapshot:
+        position, totals = snapshot.position, snapshot.totals()
+        counts, threads = list(snapshot.counts()), list(snapshot.threads())
     memories = _memory_types(counts)
     shown = msgspec.structs.asdict(totals)
     del shown["time_us"]

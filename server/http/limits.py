@@ -134,9 +134,8 @@ class Limits:
                 f"The head is larger than {HEAD_BYTES_MAX} bytes",
                 connection="close",
             )
-        if (
-            len(scope["headers"]) > HEADERS_MAX
-        ):  # `sockets` lets pass those of a request that came early
+        # `sockets` lets pass those of a request that came early.
+        if len(scope["headers"]) > HEADERS_MAX:
             return refused(HTTPStatus.BAD_REQUEST, TOO_MANY_HEADERS, connection="close")
         headers = Headers(scope=scope)
         if "content-length" in headers and "transfer-encoding" in headers:  # RFC 9112, 6.1
