@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from memlog.errors import EmbeddingError, StorageError
 from memlog.patience import require_patience
 from projections.embedding.computing import computes
-from projections.embedding.embedder import PieceEmbedder
+from projections.embedding.embedder import REQUEST_TEXTS_MAX, PieceEmbedder
 from projections.embedding.store import VectorCache, halved, key_of, normal
 
 if TYPE_CHECKING:
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from projections.embedding.pieces import Asked
 
 BATCH_TEXTS_MAX = 64
-FAR_TEXTS_MAX = 32
-"""Of an endpoint, as many as one request has: what it returned is kept though it refuses the next, as where requests
-are counted by the minute."""
 QUERIES_MAX, QUERY_PIECES_MAX = 1024, 16_384
 """How many questions are remembered, and how many pieces they may have in all: some 20 MB."""
 SOON_CHARACTERS_MAX = 250
@@ -43,7 +40,8 @@ class CachedEmbedder:
         self._embedder = embedder
         self._asked = embedder if isinstance(embedder, PieceEmbedder) else None
         self._with_pieces = self._asked if pieces else None
-        self._batch_texts_max = FAR_TEXTS_MAX if self._asked is None else BATCH_TEXTS_MAX
+        # What an endpoint returned is kept though it refuses the next request, as where they are counted by the minute.
+        self._batch_texts_max = BATCH_TEXTS_MAX if self._asked else REQUEST_TEXTS_MAX
         self.cache = cache
         self.key = embedder.key
         self.dimensions = embedder.dimensions

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     Vectors: TypeAlias = NDArray[np.float32]
 
 SLUG_CHARACTERS_MAX = 48
+REQUEST_TEXTS_MAX = 32
+"""So many has a request to an endpoint."""
 
 
 def installing(package: str) -> str:

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 
 from memlog.errors import EmbeddingError
 from memlog.patience import require_patience
-from projections.embedding.embedder import file_name
+from projections.embedding.embedder import REQUEST_TEXTS_MAX, file_name
 from projections.embedding.endpoint import (
     ANY_TEXT,
     START_AGAIN,
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 
 BASE_URL_DEFAULT = "https://api.openai.com/v1"
 MODEL_DEFAULT = "text-embedding-3-small"
-REQUEST_TEXTS_MAX = 32
 TEXT_BYTES_MAX = 8000  # a byte-level tokenizer makes at most one token a byte; 8,191 are taken
 PAUSE_SECONDS_FIRST = 0.5
 PAUSE_SECONDS_MAX = 20.0
