@@ -52,6 +52,8 @@ def test_what_is_not_acknowledged_in_time_ends_the_connection() -> None:
 def test_a_patience_longer_than_the_system_knows_is_as_long_as_it_can_be(seconds: float) -> None:
     with socket.socket() as connection:
         expect_acknowledgement(connection, seconds)
+        told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+    assert told == 2**31 - 1
 
 
 def test_what_a_client_sends_is_taken_in_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
