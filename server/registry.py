@@ -193,10 +193,10 @@ def tool(
         _, arguments = signature.parameters.values()
         name = handler.__name__
         added: list[tuple[str, Any, Any]] = []
-        if in_project:
-            added.append(("project", ProjectArgument, None))
         if writes:
             added.append(_THREAD_REQUIRED if thread_required else _THREAD)
+        if in_project:
+            added.append(("project", ProjectArgument, None))
         _tools[name] = Tool(
             name=name,
             toolset=toolset,

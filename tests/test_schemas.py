@@ -136,6 +136,13 @@ def test_a_client_that_shows_a_model_the_first_choice_alone_shows_that_a_moment_
     assert choices and {each[0]["type"] for each in choices} == {"string"}
 
 
+def test_a_client_that_makes_functions_of_tools_is_shown_what_must_be_given_first() -> None:
+    for tool in tools(TOOLSETS).values():
+        asked = listed(tool).input_schema
+        needed = asked.get("required", [])
+        assert set(list(asked["properties"])[: len(needed)]) == set(needed), tool.name
+
+
 def test_an_optional_argument_is_shown_without_its_null() -> None:
     properties = input_schema(Ask)["properties"]
     assert properties["mode"] == {
