@@ -99,6 +99,22 @@ def test_a_fact_that_was_stored_while_similar_ones_were_looked_for_is_offered(
         assert told["notice"] == facts.OVERTAKEN
 
 
+def test_a_similar_fact_that_is_forgotten_before_the_new_one_is_stored_is_not_offered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with remembering(tmp_path, ["User lives in Seattle"]) as client:
+        (old,) = client("list_recent_memories")["memories"]
+
+        def forgotten(*arguments: Any) -> Similar:
+            found = similar_facts(*arguments)
+            client("forget_memory", id=old["id"])
+            return found
+
+        monkeypatch.setattr(facts, "similar_facts", forgotten)
+        told = client("store_memory", content="User moved from Seattle to Austin last month")
+    assert (told["similar"], told["action_required"]) == ([], None)
+
+
 def test_where_nothing_similar_can_be_looked_for_a_fact_is_stored_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

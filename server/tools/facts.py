@@ -108,7 +108,7 @@ def _store(
     """Looks for similar facts, and stores this one. Raises _Overtaken, with nothing written, where one of those stored
     meanwhile may be similar; `whatever` stores it all the same, and says so."""
     head = opened.project.head()
-    near, notice, looked = similar_facts(
+    found, notice, looked = similar_facts(
         opened, arguments.content, call.service.settings.similar_min
     )
 
@@ -117,6 +117,8 @@ def _store(
         overtaken = looked and _newest_but(row, outcome.after) > head
         if overtaken and not whatever:
             raise _Overtaken
+        rows = ((outcome.after.memory(old.id), cosine) for old, cosine in found)
+        near = [(old, cosine) for old, cosine in rows if old is not None and old.active]
         action = None
         if near:
             action = (
