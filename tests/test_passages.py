@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memlog.commands import CONTENT_CHARACTERS_MAX
-from projections.passages import OTHER_WEIGHT, PASSAGES_MAX, WHOLE_WEIGHT_MAX, passages
+from projections.passages import (
+    OTHER_WEIGHT,
+    PASSAGE_WEIGHT_MAX,
+    PASSAGES_MAX,
+    WHOLE_WEIGHT_MAX,
+    passages,
+)
 
 WORD_CHARACTERS = 100
 texts = st.lists(
@@ -52,7 +58,15 @@ def test_a_passage_ends_with_a_sentence_where_one_ends_thereabouts() -> None:
 
 def test_a_passage_ends_with_a_line_where_nothing_ends_in_a_full_stop() -> None:
     lines = [f"- entry number {number} of a long list of things" for number in range(60)]
-    assert all(each.startswith("- entry") for each in passages("\n".join(lines)))
+    cut = passages("\n".join(lines))
+    assert len(cut) > 3
+    assert all(each.startswith("- entry") for each in cut)
+
+
+def test_a_passage_ends_with_a_word_where_nothing_else_ends() -> None:
+    cut = passages("tea " * 1_000)
+    assert " ".join(cut) == " ".join(["tea"] * 1_000)
+    assert max(map(len, cut)) <= PASSAGE_WEIGHT_MAX + len("tea ")
 
 
 @pytest.mark.parametrize(
@@ -77,8 +91,16 @@ def test_every_passage_says_whom_it_is_about() -> None:
     assert all(other.startswith("Ada: likes") for other in others)
 
 
+def test_a_text_that_does_not_say_whom_it_is_about_is_cut_as_it_stands() -> None:
+    told = "likes tea and rain. " * 100
+    assert passages(told, "Ada") == passages(told)
+
+
 def test_a_very_long_text_has_no_more_passages_than_are_kept() -> None:
-    assert len(passages("likes tea and rain. " * 5_000)) == PASSAGES_MAX
+    told = "likes tea and rain. " * 5_000
+    cut = passages(told)
+    assert len(cut) == PASSAGES_MAX
+    assert bare(told).startswith(bare("".join(cut)))
 
 
 def test_blanks_behind_the_last_word_cost_no_more_than_a_look_at_each() -> None:

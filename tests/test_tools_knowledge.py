@@ -217,6 +217,17 @@ def saved(client: Client, **rating: float) -> tuple[float, float]:
     return row["importance"], row["confidence"]
 
 
+def test_what_is_as_long_or_as_short_as_it_may_be_is_saved(client: Client) -> None:
+    entity = {
+        "name": "n" * 100,
+        "entityType": "T" * 50,
+        "observations": ["o" * 150, "five.", "Is one. Is two."],
+        "relations": [{"targetEntity": "n" * 100, "relationType": "r" * 50}],
+    }
+    answer = client("save_memory", entities=[entity], threadId="t")
+    assert answer["created"] == {"entities": 1, "relations": 1}
+
+
 def test_saving_again_without_a_rating_leaves_the_one_that_is_there(client: Client) -> None:
     assert saved(client) == (0.5, 1.0)
     assert saved(client, importance=0.9) == (0.9, 1.0)
