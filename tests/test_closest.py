@@ -185,6 +185,11 @@ def test_where_a_name_was_lost_is_looked_for_once_however_often_it_was_missed(
     assert len(read) == 1
 
 
+def test_a_short_name_goes_before_a_long_text_that_holds_what_was_typed_within_a_word() -> None:
+    long = "a long text about jonathan and his friends"
+    assert Names([long, "john"]).closest("jon") == ["john", long]
+
+
 def test_a_text_that_says_nearly_the_same_goes_before_long_ones_with_a_word_in_common() -> None:
     long = "Woah, that picture is from when I danced with my crew last year, it was amazing with all of them!"
     place = "Visited place number 201 with Ben in Oslo"
