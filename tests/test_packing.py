@@ -96,6 +96,20 @@ def test_lines_stand_under_the_heading_of_their_best_fact_in_the_order_of_rank()
     assert packed.groups == ("ent_2", "ent_1")
 
 
+def test_a_text_is_told_once_under_its_heading_whatever_its_id() -> None:
+    items = [fact(1, "same"), fact(2, "same"), fact(3, "same", "ent_2")]
+    packed = pack(items, 100)
+    assert packed.text == "ent_1 (person)\n1. same\nent_2 (person)\n2. same"
+    assert packed.refs == ("obs_1", "obs_3")
+
+
+def test_what_fits_to_the_last_character_is_told_whole() -> None:
+    text = f"ent_1 (person)\n1. {'x' * 10}"
+    assert len(text) == 7 * CHARACTERS_PER_TOKEN
+    assert pack([fact(1, "x" * 10)], 7).text == text
+    assert not pack([fact(1, "x" * 11)], 7).refs
+
+
 def test_what_does_not_fit_gives_way_to_what_does_and_is_counted() -> None:
     items = [fact(1, "short"), fact(2, "long " * 40), fact(3, "also short")]
     packed = pack(items, 20)
@@ -141,4 +155,5 @@ def test_a_clipped_text_is_one_line_that_fits_even_the_smallest_budget(
 
 def test_a_long_text_is_cut_at_a_word_and_says_how_much_is_missing() -> None:
     assert shortened("some words\nin lines", 40) == "some words in lines"
+    assert shortened("five " * 8, 39) == "five five five five five five five five"
     assert shortened("word " * 20, 40) == "word word word word … (+80 characters)"
