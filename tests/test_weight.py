@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.http.weight import parts
+from server.http.weight import more_requests, parts
 
 _TEXTS = st.text('\\"[]{}:, ab\n\u00e9')
 _JSON = st.recursive(
@@ -33,3 +33,9 @@ def test_every_part_is_counted_and_nothing_within_a_text(
 ) -> None:
     body = json.dumps(value, ensure_ascii=in_ascii, indent=indent).encode()
     assert parts(body) == counted(value)
+
+
+def test_a_body_counts_as_a_request_more_for_every_32_kb_and_for_every_100_parts() -> None:
+    assert more_requests(32 * 1024 - 1, 99) == 0
+    assert more_requests(32 * 1024, 100) == 2
+    assert more_requests(4 * 1024 * 1024, 50_000) == 128 + 500
