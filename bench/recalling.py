@@ -18,7 +18,7 @@ from rich.table import Table
 
 from bench.console import open_console
 from bench.locomo import Conversation, conversations, empty_service, store
-from server.answering.packing import CHARACTERS_PER_TOKEN
+from server.answering.packing import BYTES_PER_TOKEN
 from server.performing import perform
 from server.registry import Call, tools
 from server.service import Service
@@ -55,7 +55,7 @@ def measured(
         for budget in budgets:
             recalled = client.answer("recall", {"query": question.text, "budgetTokens": budget})
             lines = {line.partition(". ")[2] for line in json.loads(recalled)["text"].split("\n")}
-            cut = searched[: budget * CHARACTERS_PER_TOKEN]
+            cut = searched.encode()[: budget * BYTES_PER_TOKEN].decode(errors="ignore")
             shares.setdefault(("recall", budget), Share()).count([text in lines for text in texts])
             shares.setdefault(("search_nodes, cut", budget), Share()).count(
                 [_quoted(text) in cut for text in texts]

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from server.answering.packing import (
-    CHARACTERS_PER_TOKEN,
-    HEADING_CHARACTERS_MAX,
+    BYTES_PER_TOKEN,
+    HEADING_BYTES_MAX,
     Item,
     ItemKind,
     clipped,
@@ -17,7 +17,9 @@ from server.answering.packing import (
 )
 
 ENTITIES = ["ent_1", "ent_2", "ent_3"]
-WORDS = st.text("ab c…1.", min_size=1, max_size=60).map(lambda text: " ".join(text.split()) or "x")
+WORDS = st.text("ab c…1.茶ж", min_size=1, max_size=60).map(
+    lambda text: " ".join(text.split()) or "x"
+)
 
 
 @st.composite
@@ -40,7 +42,7 @@ def test_the_text_never_exceeds_the_budget_and_every_line_is_whole(
     items: list[Item], budget_tokens: int, more: bool
 ) -> None:
     packed = pack(items, budget_tokens, more=more)
-    assert len(packed.text) <= budget_tokens * CHARACTERS_PER_TOKEN
+    assert len(packed.text.encode()) <= budget_tokens * BYTES_PER_TOKEN
     assert tokens(packed.text) <= budget_tokens
     lines = packed.text.split("\n") if packed.text else []
     footer = lines.pop() if lines and lines[-1].startswith("… ") else None
@@ -105,7 +107,7 @@ def test_a_text_is_told_once_under_its_heading_whatever_its_id() -> None:
 
 def test_what_fits_to_the_last_character_is_told_whole() -> None:
     text = f"ent_1 (person)\n1. {'x' * 10}"
-    assert len(text) == 7 * CHARACTERS_PER_TOKEN
+    assert len(text) == 7 * BYTES_PER_TOKEN
     assert pack([fact(1, "x" * 10)], 7).text == text
     assert not pack([fact(1, "x" * 11)], 7).refs
 
@@ -149,11 +151,24 @@ def test_a_clipped_text_is_one_line_that_fits_even_the_smallest_budget(
 ) -> None:
     line = clipped(text * 50, budget_tokens) or "x"
     assert "\n" not in line
-    items = [fact(1, line, "e" * (HEADING_CHARACTERS_MAX - 9)), fact(2, "y" * 5_000)]
+    items = [fact(1, line, "e" * (HEADING_BYTES_MAX - 9)), fact(2, "y" * 5_000)]
     assert "obs_1" in pack(items, budget_tokens).refs
 
 
 def test_a_long_text_is_cut_at_a_word_and_says_how_much_is_missing() -> None:
     assert shortened("some words\nin lines", 40) == "some words in lines"
     assert shortened("five " * 8, 39) == "five five five five five five five five"
-    assert shortened("word " * 20, 40) == "word word word word … (+80 characters)"
+    assert shortened("word " * 20, 42) == "word word word word … (+80 characters)"
+
+
+def test_a_chinese_character_takes_as_much_of_the_budget_as_three_letters() -> None:
+    assert pack([fact(1, "茶" * 10)], 12).refs == ("obs_1",)
+    assert not pack([fact(1, "茶" * 11)], 12).refs
+
+
+@given(st.text("茶ж a😀"), st.integers(32, 400))
+def test_a_long_text_is_cut_between_two_characters(text: str, bytes_max: int) -> None:
+    line = shortened(text * 20, bytes_max)
+    assert len(line.encode()) <= bytes_max
+    kept = line.partition(" … (+")[0]
+    assert " ".join((text * 20).split()).startswith(kept)

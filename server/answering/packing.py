@@ -1,8 +1,9 @@
 """What was found, as plain text of a bounded size: the best lines that fit, under headings, each once.
 
-Pure: ranked items in, a text out, the same for the same items. A token is counted as four characters
-of the text. Lines are numbered, so that ids, which cost a model more than most facts, and days, which many lines have
-in common, can stand beside the text instead of in it. What the items are and how they rank is left to who calls.
+Pure: ranked items in, a text out, the same for the same items. A token is counted as four bytes of the text in UTF-8:
+that is four letters of English, two of Arabic or Ukrainian, and a Chinese character and a third. Lines are numbered,
+so that ids, which cost a model more than most facts, and days, which many lines have in common, can stand beside the
+text instead of in it. What the items are and how they rank is left to who calls.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ import msgspec
 
 from memlog.canonical import canonical
 
-CHARACTERS_PER_TOKEN = 4
-LINE_CHARACTERS_MIN = 600
+BYTES_PER_TOKEN = 4
+LINE_BYTES_MIN = 600
 LINE_SHARE = 3
-OVERHEAD_CHARACTERS = 160
-HEADING_CHARACTERS_MAX = 80
+OVERHEAD_BYTES = 160
+HEADING_BYTES_MAX = 80
 
 ItemKind = Literal["entity", "observation", "relation", "memory"]
 _WORDS: Mapping[ItemKind, tuple[str, str]] = {
@@ -66,7 +67,12 @@ class Packed(msgspec.Struct, frozen=True):
 
 
 def tokens(text: str) -> int:
-    return -(-len(text) // CHARACTERS_PER_TOKEN)
+    return -(-size(text) // BYTES_PER_TOKEN)
+
+
+def size(text: str) -> int:
+    """In bytes."""
+    return len(text) if text.isascii() else len(text.encode())
 
 
 def one_line(text: str) -> str:
@@ -78,23 +84,23 @@ def clipped(text: str, budget_tokens: int) -> str:
 
     Without this the best answer could be too long to be given at all.
     """
-    return shortened(text, line_characters_max(budget_tokens))
+    return shortened(text, line_bytes_max(budget_tokens))
 
 
-def line_characters_max(budget_tokens: int) -> int:
-    """A line may have a third of the budget, and `LINE_CHARACTERS_MIN` characters where the budget has that many."""
-    room = budget_tokens * CHARACTERS_PER_TOKEN
-    least = min(LINE_CHARACTERS_MIN, room - OVERHEAD_CHARACTERS)
+def line_bytes_max(budget_tokens: int) -> int:
+    """A line may have a third of the budget, and `LINE_BYTES_MIN` bytes where the budget has that many."""
+    room = budget_tokens * BYTES_PER_TOKEN
+    least = min(LINE_BYTES_MIN, room - OVERHEAD_BYTES)
     return max(room // LINE_SHARE, least)
 
 
-def shortened(text: str, characters_max: int) -> str:
-    """`text` in one line of at most so many characters (30 or more), saying how many were cut."""
+def shortened(text: str, bytes_max: int) -> str:
+    """`text` in one line of at most so many bytes (32 or more), saying how many characters were cut."""
     line = one_line(text)
-    if len(line) <= characters_max:
+    if size(line) <= bytes_max:
         return line
     said = f" … (+{len(line)} characters)"
-    kept = line[: characters_max - len(said)]
+    kept = line.encode()[: bytes_max - size(said)].decode(errors="ignore")
     start, _, rest = kept.rpartition(" ")
     kept = start if start and len(rest) < len(start) else kept
     return f"{kept} … (+{len(line) - len(kept)} characters)"
@@ -108,16 +114,16 @@ def pack(items: Sequence[Item], budget_tokens: int, *, more: bool = False) -> Pa
     than the items.
     """
     told = list(_distinct(items))
-    room = budget_tokens * CHARACTERS_PER_TOKEN
+    room = budget_tokens * BYTES_PER_TOKEN
     chosen = _fitting(told, room)
     if more or any(_left_out(told, chosen).values()):
-        chosen = _fitting(told, room - len(_footer(_left_out(told, []), more)) - 1)
+        chosen = _fitting(told, room - size(_footer(_left_out(told, []), more)) - 1)
     left_out = _left_out(told, chosen)
     text, numbered = _text(chosen)
     footer = _footer(left_out, more)
     whole = "\n".join(part for part in (text, footer) if part)
     return Packed(
-        whole if len(whole) <= room else text,
+        whole if size(whole) <= room else text,
         tuple(dict.fromkeys(item.group for item in chosen)),
         tuple(numbered),
         left_out,
@@ -142,9 +148,9 @@ def _fitting(items: Sequence[Item], room: int) -> list[Item]:
     numbered = 0
     spent = -1  # the first line has no line break before it
     for item in items:
-        cost = 0 if item.group in groups else len(item.heading) + 1
+        cost = 0 if item.group in groups else size(item.heading) + 1
         if item.line:
-            cost += len(f"{numbered + 1}. {item.line}") + 1
+            cost += size(f"{numbered + 1}. {item.line}") + 1
         if spent + cost > room:
             continue
         spent += cost

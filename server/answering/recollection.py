@@ -24,12 +24,13 @@ from memlog.rows import Entity, Memory, Observation, Relation
 from memlog.state import State
 from projections.search.searcher import Hit
 from server.answering.packing import (
-    CHARACTERS_PER_TOKEN,
-    HEADING_CHARACTERS_MAX,
+    BYTES_PER_TOKEN,
+    HEADING_BYTES_MAX,
     Item,
     clipped,
     one_line,
     shortened,
+    size,
 )
 
 MEMORIES = "Memories"
@@ -61,7 +62,7 @@ class Recollection:
         self._budget_tokens = budget_tokens
         self._thread = thread
         self._since = since
-        self._room = budget_tokens * CHARACTERS_PER_TOKEN
+        self._room = budget_tokens * BYTES_PER_TOKEN
         self._entities: dict[str, Entity | None] = {}
         self._entries: dict[int, Entry | None] = {}
 
@@ -87,7 +88,7 @@ class Recollection:
                 ranked.append((share, extra))
         ranked.sort(key=lambda each: (-each[0], each[1].ref))
         items = [item for _, item in ranked]
-        return [*items, *self._far(sources, self._room - sum(len(item.line) for item in items))]
+        return [*items, *self._far(sources, self._room - sum(size(item.line) for item in items))]
 
     def _sources(self, found: Sequence[tuple[float, int, Item]]) -> Iterator[tuple[int, float]]:
         """When the hits that may be told came into being, and their scores; not those far behind."""
@@ -95,7 +96,7 @@ class Recollection:
         for score, born, item in found:
             if spent > READ_AHEAD * self._room:
                 return
-            spent += len(item.line)
+            spent += size(item.line)
             yield born, score
 
     def _thing(self, ref: str, kind: str) -> tuple[Item, int] | None:
@@ -153,7 +154,7 @@ class Recollection:
                         return
                     item = self._extra(position)
                     if item is not None:
-                        room -= len(item.line)
+                        room -= size(item.line)
                         yield item
 
     def _beside(self, born: int, distance: int) -> Iterator[int]:
@@ -233,7 +234,7 @@ class Recollection:
 
 
 def _heading(entity: Entity) -> str:
-    return shortened(f"{entity.name} ({entity.entity_type})", HEADING_CHARACTERS_MAX)
+    return shortened(f"{entity.name} ({entity.entity_type})", HEADING_BYTES_MAX)
 
 
 def _together(one: Entry | None, other: Entry | None) -> bool:

@@ -39,7 +39,7 @@ class _Hooked(msgspec.Struct):
     type=click.IntRange(BUDGET_MIN, BUDGET_MAX),
     default=BUDGET,
     show_default=True,
-    help="Tokens that it may take, of four characters.",
+    help="Tokens that it may take, of four bytes (UTF-8).",
 )
 @click.option("--thread", "-t", help="Only what this thread wrote.")
 @click.option("--since", metavar="WHEN", help="Only what is newer than a position or ISO time.")

@@ -17,7 +17,7 @@ from memlog.sentences import CUT, sentence
 from memlog.state import State
 from memlog.times import iso
 from server.answering.moments import Since, in_the_future, lies_ahead, parse_moment
-from server.answering.packing import CHARACTERS_PER_TOKEN, clipped, line_characters_max, one_line
+from server.answering.packing import BYTES_PER_TOKEN, clipped, line_bytes_max, one_line, size
 from server.registry import Arguments, Call, Result, tool
 from server.tools.recalling import BUDGET, Budget
 
@@ -27,7 +27,7 @@ READ_AHEAD = 2
 UNDONE_TOLD_MAX, UNDONE_DEEP_MAX = 5, 3
 """How much is told of what an undo took back, and how far where that was an undo, too."""
 
-TEXT_SHARES = (0.85, 0.45, 0.3, 0.2)
+TEXT_SHARES = (0.85, 0.45, 0.3, 0.2, 0.1)
 """Of a line that is too long, each name and text gets such a part, the largest with which it fits."""
 
 _encode = msgspec.json.Encoder().encode
@@ -119,11 +119,11 @@ def _changes(
     log: Log, state_at: Callable[[int], State], since: int, budget_tokens: int
 ) -> tuple[list[_Change], int]:
     """What a first stretch of the log says, nothing twice, and the position it reaches."""
-    room = budget_tokens * CHARACTERS_PER_TOKEN * READ_AHEAD
+    room = budget_tokens * BYTES_PER_TOKEN * READ_AHEAD
     read: list[tuple[Entry, str]] = []
     for entry in log.read(since):
         read.append((entry, _says(entry, log, state_at)))
-        room -= len(clipped(read[-1][1], budget_tokens)) + 1
+        room -= size(clipped(read[-1][1], budget_tokens)) + 1
         if room < 0:
             break
     later: set[str] = set()
@@ -141,9 +141,9 @@ def _line(
     entry: Entry, says: str, log: Log, state_at: Callable[[int], State], budget_tokens: int
 ) -> str:
     """What an entry says as a line. Where it is too long its texts are cut, and what happened to them is told still."""
-    most = line_characters_max(budget_tokens)
+    most = line_bytes_max(budget_tokens)
     for share in TEXT_SHARES:
-        if len(one_line(says)) <= most:
+        if size(one_line(says)) <= most:
             break
         says = _says(entry, log, state_at, shown=int(most * share))
     return clipped(says, budget_tokens)
@@ -226,10 +226,10 @@ def _changed_by(entry: Entry) -> ChangedBy:
 def _fitting(changes: Sequence[_Change], head: int, budget_tokens: int) -> Iterator[_Change]:
     """The first of them that fit together with their commands, with room for saying that there are more; at least
     one."""
-    room = budget_tokens * CHARACTERS_PER_TOKEN - len(_footer(head, head))
+    room = budget_tokens * BYTES_PER_TOKEN - size(_footer(head, head))
     command = None
     for change in changes:
-        room -= len(change.line) + 1
+        room -= size(change.line) + 1
         if change.entry.command_id != command:
             room -= len(_encode(_changed_by(change.entry))) + 1
         if room < 0 and command is not None:
