@@ -15,7 +15,8 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,10 @@ from memlog.commands import CreateEntities, NewEntity, StoreMemory
 from memlog.context import Context
 from memlog.errors import StorageError
 from memlog.events import ProjectCreated
+from memlog.ids import new_id
 from memlog.log import Damage
 from memlog.projects.contents import DATABASES
+from memlog.projects.folders import Folders
 from memlog.projects.meta import STATE_VERSION, VERSION_KEY
 from memlog.projects.project import LOG_FILE, clock_us
 from memlog.projects.store import Store
@@ -640,6 +643,31 @@ def test_a_server_on_a_cut_log_says_so_and_serves_the_other_projects(tmp_path: P
         server("store_memory", project="default", content="a new fact")
     assert memlog("doctor").code == 0
     assert not list((tmp_path / "data").glob("salvaged/*"))
+
+
+def test_what_was_salvaged_goes_also_where_an_index_is_written_into_it(tmp_path: Path) -> None:
+    """As of a server that goes on with what it had begun when the log was restored."""
+    folders = Folders(tmp_path, new_id)
+    index = folders.salvaged / "1-2-3" / "prj_1" / "text"
+    index.mkdir(parents=True)
+    over = threading.Event()
+
+    def write() -> None:
+        for number in count():
+            if over.is_set() or not index.exists():
+                return
+            with suppress(FileNotFoundError):
+                (index / f"{number}.store").touch()
+
+    writers = [threading.Thread(target=write) for _ in range(4)]
+    for writer in writers:
+        writer.start()
+    folders.forget_salvaged("prj_1")
+    left = list(folders.salvaged.iterdir())
+    over.set()
+    for writer in writers:
+        writer.join()
+    assert not left
 
 
 @pytest.mark.parametrize("left", [1 / 3, 0], ids=["cut", "empty"])

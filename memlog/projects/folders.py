@@ -18,7 +18,7 @@ import logging
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from memlog.errors import StorageError
@@ -250,6 +250,12 @@ class Folders:
         folder.rename(self.trash / self._new_id("prj"))
         sync_folder(folder.parent)
         self.empty_trash()
+
+    def forget_salvaged(self, project_id: str) -> None:
+        """Removes what was salvaged of a log that is there again, or else leaves it to the next time."""
+        for folder in self.salvaged.glob(f"*/{project_id}"):
+            with suppress(OSError):
+                self.throw_away(folder.parent)
 
     def empty_trash(self) -> None:
         """Removes what was thrown away, also by a process that was killed before it was done."""

@@ -20,7 +20,7 @@ from memlog.projects.folders import Folders, copies_in
 from memlog.projects.project import LOG_FILE, Project
 from memlog.projects.recent import Recent
 from memlog.repair.damage import noted
-from memlog.repair.salvaging import forget, salvage
+from memlog.repair.salvaging import salvage
 from memlog.rows import text_key
 from memlog.storage.disk import stands, sync_folder
 from memlog.storage.errors import is_damage, storage_error
@@ -191,7 +191,7 @@ class OpenProjects:
             with suppress(StorageError):
                 whole = Project(folder, clock=self._clock)
                 part.close()
-                forget(folder.name, self._folders.salvaged)
+                self._folders.forget_salvaged(folder.name)
                 return whole
         return part
 

@@ -19,7 +19,6 @@ from memlog.projects.folders import Folders
 from memlog.projects.opening import OpenProjects
 from memlog.projects.project import LOG_FILE
 from memlog.repair.damage import mark
-from memlog.repair.salvaging import forget
 from memlog.rows import Project as ProjectRow
 from memlog.rows import Status
 from memlog.storage.disk import stands
@@ -101,7 +100,7 @@ class Settling:
             if folder != right:
                 self._folders.move(folder, right)
             project.folder = right
-            forget(project_id, self._folders.salvaged)
+            self._folders.forget_salvaged(project_id)
             self._catalog.write(project_id, None if self._has_namesake(row) else row)
 
     def _brought_back(self, project_id: str) -> Path | None:

@@ -34,7 +34,6 @@ from memlog.projects.listing import Listing
 from memlog.projects.project import LOG_FILE, Origin, Outcome, Project
 from memlog.projects.purging import Plan, Target, plan
 from memlog.projects.settling import cause
-from memlog.repair.salvaging import forget
 from memlog.rows import Project as ProjectRow
 from memlog.state import State
 from memlog.storage.disk import stands
@@ -153,7 +152,7 @@ class Store(Listing):
         self._open.forget(project_id)
         self._catalog.write(project_id, None)  # else it would be taken for one that lost its log
         self._folders.throw_away(folder)
-        forget(project_id, self._folders.salvaged)
+        self._folders.forget_salvaged(project_id)
 
     def purge(
         self,
@@ -192,7 +191,7 @@ class Store(Listing):
         return sorted(log.parent for log in self._folders.replaced.glob(f"*/{LOG_FILE}"))
 
     def _forget_derived(self, folder: Path) -> None:
-        forget(folder.name, self._folders.salvaged)
+        self._folders.forget_salvaged(folder.name)
         for beside in [each for each in folder.iterdir() if each.is_dir()]:
             self._folders.throw_away(beside)
 

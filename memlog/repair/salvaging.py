@@ -98,12 +98,6 @@ def salvage(
     return Salvaged(source, seen, folder, damage, clock)
 
 
-def forget(project_id: str, home: Path) -> None:
-    """Removes what was salvaged of a log that is there again."""
-    for folder in home.glob(f"*/{project_id}"):
-        shutil.rmtree(folder.parent, ignore_errors=True)
-
-
 def _copy(entries: Sequence[tuple[int, bytes]], folder: Path) -> None:
     made = folder.with_name(f"{folder.name}.new")
     shutil.rmtree(made, ignore_errors=True)
