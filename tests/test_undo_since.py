@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlog.commands import AnyCommand, CreateProject, RenameEntity, Undo
+from memlog.commands import AnyCommand, CreateProject, DeleteEntities, RenameEntity, Undo
 from memlog.context import Context
 from memlog.decisions.undoing import undone
 from memlog.errors import Conflict, InvalidParameter, MemlogError
 from memlog.projects.project import Project
-from tests.test_history import COMMANDS, add, create, do, entity, meant, rows
+from tests.test_history import COMMANDS, add, create, do, entity, meant, rows, rows_read
 
 
 @pytest.fixture
@@ -131,6 +131,45 @@ def test_an_undo_of_all_since_amid_a_command_that_is_made_again_writes_nothing(
     with pytest.raises(InvalidParameter):
         do(project, Undo(since=since))
     assert project.head() == head
+
+
+def test_what_a_refused_undo_since_names_is_there_and_leads_on(project: Project) -> None:
+    """Not an undo that the refused one had made on its way."""
+    since = project.head()
+    do(project, create(entity("Jon", "a banker")), actor="phone")
+    do(project, Undo(position=since + 1), actor="phone")
+    do(project, create(entity("Jon")))
+    do(project, Undo(position=since + 3, cascade=True), actor="phone")
+    do(project, DeleteEntities(entity_names=["Jon"]))
+    deleted = project.head() - 1
+    command = Undo(since=since, actor="phone", cascade=True)
+    for suggestion, named, advised in ((f"{deleted}}}", [], deleted), ("by position", [7], 7)):
+        with pytest.raises(Conflict, match="cannot be undone alone") as refused:
+            do(project, command)
+        assert suggestion in str(refused.value.suggestion)
+        assert [each.path for each in refused.value.problems] == [f"position {x}" for x in named]
+        do(project, Undo(position=advised))
+    with pytest.raises(InvalidParameter, match="no command by 'phone' after position"):
+        do(project, command)
+
+
+def test_an_undo_of_all_since_whose_undo_is_undone_reads_each_entry_a_few_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = []
+    for times in (20, 80):
+        project = Project(tmp_path / f"prj_{times}")
+        do(project, CreateProject(name="one"))
+        do(project, create(entity("Jon")))
+        since, before = project.head(), rows(project)
+        for number in range(times):
+            do(project, add("Jon", f"is {number}"))
+        do(project, Undo(since=since))
+        do(project, Undo(position=project.head()))
+        read.append(rows_read(project, Undo(since=since), monkeypatch))
+        assert rows(project) == before
+        project.close()
+    assert read[1] < 5 * read[0]
 
 
 def by_phone(project: Project, since: int) -> tuple[set[int], set[str]]:

@@ -52,15 +52,16 @@ def _undo_since(since: int, command: Undo, state: State, context: Context) -> It
     undos = Undos(state, context)
     meant = Since(since, command, undos)
     left = meant.left(state)
+    undos.look_back(since + 1)
     if all(undos.undone(existing(position, context)) for position in left):
         raise no_more(0, command, context.head())
     for position in reversed(left):
         entry = existing(position, context)
+        undos.look_back(position + 1)
         if undos.undone(entry) or meant.stays_undone(entry, undos):
             continue
         yield from _undo_command(entry, command.cascade, undos)
-        if isinstance(entry.event, CommandUndone):  # what is known of undos holds no more
-            undos = Undos(state, context, undos.brought_back.union(undos.taken_back_by(position)))
+        undos.brought_back.update(undos.taken_back_by(position))
 
 
 def undone(entries: Iterable[Entry]) -> list[int]:

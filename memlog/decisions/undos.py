@@ -22,11 +22,9 @@ SEARCHED_BACK_MAX = 100_000
 class Undos:
     """The log as an undo sees it, which reads each entry once, however often it goes back over them."""
 
-    def __init__(
-        self, state: State, context: Context, brought_back: frozenset[int] = frozenset()
-    ) -> None:
+    def __init__(self, state: State, context: Context) -> None:
         self.context = context
-        self.brought_back = brought_back
+        self.brought_back: set[int] = set()
         """What was undone until the undo that is being made came to it: it may be undone again."""
         self.later = Later(state)
         self._head = context.head()
@@ -56,7 +54,7 @@ class Undos:
     def taken_back_by(self, position: int) -> Iterator[int]:
         """What the undo at `position` took back; of an undo of an undo, what that had taken back, too."""
         while (span := self.span(position)) is not None:
-            yield from range(span[0], span[1] + 1)
+            yield from _reach(span)
             position = span[0]
 
     def undone(self, entry: Entry) -> bool:
@@ -80,6 +78,8 @@ class Undos:
         return (position, position) if undo else self._command(entry)
 
     def _command(self, entry: Entry) -> tuple[int, int]:
+        if entry.position > self._head:  # of the one that is under way
+            return self._head + 1, self.context.head()
         if entry.position not in self._commands:
             first, last = span_of(entry, self.context)
             self._commands.update(dict.fromkeys(range(first, last + 1), (first, last)))
@@ -88,7 +88,7 @@ class Undos:
     def _latest_undo(self, span: tuple[int, int]) -> int:
         """The latest undo of just this span; 0 where there is none. Where the log was not gone over that far, it is
         found by the rows that it gave back."""
-        if self._seen_from <= span[1] + 1:
+        if span in self._undos_seen or self._seen_from <= span[1] + 1:
             return self._undos_seen.get(span, 0)
         if span not in self._latest_undos:
             touched = map(self.later.state.touched, range(span[0], span[1] + 1))
@@ -109,13 +109,13 @@ class Undos:
     def commands(self, positions: set[int], last: int) -> set[int]:
         """Those of `positions`, beyond `last`, at which a command did something that is not undone."""
         if positions:
-            self._look_back(last + 1)
+            self.look_back(last + 1)
         return {each for each in positions if each not in self._undone} - self._standing
 
     def undos(self, positions: set[int], last: int) -> set[int]:
         """Those at which stands an undo that is in the way. One that took back what is beyond `last` itself is not: the
         advice to undo it would lead back to where it was made, and so on in circles."""
-        self._look_back(last + 1)
+        self.look_back(last + 1)
         undos = {each for each in self._standing & positions if self._goes_back_to(last, each)}
         undos = set(filter(self.leaves_some, undos))
         undos = undos or set(filter(self.leaves_some, self._that_left_some(positions)))
@@ -150,12 +150,17 @@ class Undos:
         return {self._undone[each] for each in commands} - positions
 
     def note(self) -> None:
-        """The undo at the head was made a moment ago. If it took back one that stood it was the last: a cascade
-        takes back none."""
+        """The undo at the head was made a moment ago."""
         position = self.context.head()
+        span = self.span(position)
+        assert span is not None, "what was made is an undo"
         self.later.note(position)
         self._left_some.clear()
-        self._see(position)
+        if not self._standing.isdisjoint(_reach(span)):
+            self._look_again(span[1])
+        self._undos_seen[span] = position
+        self._undone.update(dict.fromkeys(_reach(span), position))
+        self._standing.add(position)
 
     def commands_back(self, command: Undo) -> Iterator[Entry]:
         """An entry of each command that an undo means, that changed something and was not undone, the newest first.
@@ -176,22 +181,36 @@ class Undos:
 
     def _stands(self, position: int) -> bool:
         """Whether it is not undone, be it an undo or not."""
-        self._look_back(position)
+        self.look_back(position)
         return position not in self._undone
 
-    def _look_back(self, position: int) -> None:
+    def look_back(self, position: int) -> None:
+        """Goes over the log back to there, the newest first: the later undos tell which of the earlier ones stand."""
         while self._seen_from > position:
             self._seen_from -= 1
-            self._see(self._seen_from)
+            if (span := self.span(self._seen_from)) is None:
+                continue
+            self._undos_seen.setdefault(span, self._seen_from)
+            if self._seen_from not in self._undone:
+                self._standing.add(self._seen_from)
+                for each in _reach(span):
+                    self._undone.setdefault(each, self._seen_from)
 
-    def _see(self, position: int) -> None:
-        span = self.span(position)
-        if span is None:
-            return
-        self._undos_seen[span] = max(position, self._undos_seen.get(span, 0))
-        if position not in self._undone:
-            self._undone.update(dict.fromkeys(range(span[0], span[1] + 1), position))
-            self._standing.add(position)
+    def _look_again(self, last: int) -> None:
+        """Forgets which undos up to `last` stand, as one of them does no more. What later ones took back stays so."""
+        for undo in self._standing.intersection(range(self._seen_from, last + 1)):
+            self._standing.remove(undo)
+            taken_back = (
+                each for each in _reach(self.span(undo)) if self._undone.get(each) == undo
+            )
+            for each in list(taken_back):
+                del self._undone[each]
+        self._seen_from = max(self._seen_from, last + 1)
+
+
+def _reach(span: tuple[int, int] | None) -> range:
+    """The positions of what was undone."""
+    return range(0) if span is None else range(span[0], span[1] + 1)
 
 
 def is_meant(entry: Entry, command: Undo) -> bool:
