@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from memlog.errors import EmbeddingError
-from projections.documents import Born, Died, Document, Kind, Scope
+from projections.documents import Born, Died, Document, Kind, Scope, Written
 from projections.vectors.index import VectorIndex, Vectors
 from projections.vectors.projector import VectorProjector
+from projections.vectors.talks import Talks
 from tests.vectors_by_hash import (
     DIMENSIONS,
     ROUNDING,
@@ -298,6 +299,28 @@ def test_a_batch_that_broke_off_in_the_index_is_made_good_by_the_next(
     assert len(nearest(projector, query("x"), limit=99)) == 14
     projector.apply(numbered(15, 61))
     rebuilt.apply(numbered(1, 61))
+    assert nearest(projector, query("x"), limit=99) == nearest(rebuilt, query("x"), limit=99)
+
+
+def test_a_batch_that_broke_off_among_the_rows_is_made_good_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    projector, rebuilt = opened(tmp_path / "vectors"), opened(tmp_path / "rebuilt")
+    projector.apply(numbered(1, 11))
+    add, room = Talks.add, iter([True, True, False])
+
+    def exhausted(talks: Talks, previous: int, written: Written | None) -> None:
+        if not next(room):
+            raise MemoryError
+        add(talks, previous, written)
+
+    with monkeypatch.context() as patched, pytest.raises(MemoryError):
+        patched.setattr(Talks, "add", exhausted)
+        projector.apply(numbered(11, 61))
+
+    projector.apply(numbered(projector.position + 1, 61))
+    rebuilt.apply(numbered(1, 61))
+    assert projector.digest() == rebuilt.digest()
     assert nearest(projector, query("x"), limit=99) == nearest(rebuilt, query("x"), limit=99)
 
 

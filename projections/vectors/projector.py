@@ -112,8 +112,12 @@ class VectorProjector:
             if documents:
                 self._add(self._embedded(documents), rows, index)
             with self._turns.writing():
-                for change in changes:
-                    _change(rows, change)
+                try:
+                    for change in changes:
+                        _change(rows, change)
+                except BaseException:
+                    self._state = self._empty()  # a row may have broken off amid: all are read anew
+                    raise
                 self._state = _State(max(position, batch.position), rows, index)
 
     def refresh(self) -> None:
