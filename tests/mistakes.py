@@ -111,7 +111,7 @@ KEYS = [
     Mistake("get_current_project", {"verbose": True}, BAD, "verbose", "unknown key 'verbose'",
         "No keys are known here; leave it out.", {}),
     Mistake("supersede_memory", {"old_memory_id": "$austin", "new_memory_id": "$boise", "why": "x"}, BAD,
-        "why", "unknown key 'why'", "Known keys: 'old_memory_id', 'new_memory_id', 'project', 'threadId'.",
+        "why", "unknown key 'why'", "Known keys: 'old_memory_id', 'new_memory_id', 'threadId', 'project'.",
         {"old_memory_id": "$austin", "new_memory_id": "$boise"}),
     Mistake("store_memory", {"memory": "User likes tea"}, BAD, "memory", "unknown key",
         "Did you mean 'content'?", {"content": "User likes tea"}),
