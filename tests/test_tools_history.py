@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import tracemalloc
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +76,24 @@ def test_history_is_kept_of_what_was_deleted_and_renamed(client: Client) -> None
         told = says(client("get_history", entityName=name))
         assert told[0] == "'Jonathan' was deleted"
         assert told[-1] == "'Jon' (person) was created"
+
+
+def test_the_names_that_an_entity_ever_had_are_not_held_once_for_each_that_came_later(
+    client: Client,
+) -> None:
+    names = [f"{number} " + "x" * 490 for number in range(150)]
+    client("create_entities", entities=[JON | {"name": names[0]}])
+    for name, new_name in pairwise(names):
+        client("rename_entity", name=name, newName=new_name)
+    client("get_history", entityName=names[0], limit=1)
+    tracemalloc.start()
+    try:
+        told = client("get_history", entityName=names[0], limit=1)["events"]
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert [event["position"] for event in told] == [len(names) + 2]
+    assert most < 2_000_000
 
 
 def test_history_follows_what_was_merged_until_it_is_split_again(client: Client) -> None:

@@ -6,10 +6,19 @@ the log's length does.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
-from memlog.rows import Entity, decode_entity, entity_key, memory_key, name_key, touching_key
+from memlog.rows import (
+    Entity,
+    decode_entity,
+    decode_named,
+    entity_key,
+    memory_key,
+    name_key,
+    touching_key,
+)
 from memlog.state import State
 from memlog.storage.tables import Version
 
@@ -20,9 +29,16 @@ def entity_ids(name: str, state: State) -> list[str]:
     return list(dict.fromkeys(named))
 
 
-def entity_rows(entity_id: str, state: State) -> list[Entity]:
-    """The entity as it ever was, its last form last."""
-    return [decode_entity(each.value) for each in state.versions(entity_key(entity_id))]
+def entity_rows(entity_id: str, state: State) -> Iterator[Entity]:
+    """The entity as it ever was, its last form last; read as they are asked for, as each has all names before it."""
+    return (decode_entity(each.value) for each in state.versions(entity_key(entity_id)))
+
+
+def names_at_last(entity_id: str, state: State) -> tuple[str, ...]:
+    """The name of the entity in its last form, and those it had before."""
+    last = deque(state.versions(entity_key(entity_id)), 1)
+    rows = (decode_entity(each.value) for each in last)
+    return tuple(name for row in rows for name in (row.name, *row.aliases))
 
 
 def gone_at(name: str, state: State) -> int | None:
@@ -54,9 +70,8 @@ def _merged_into(entity_id: str, state: State) -> set[str]:
 
     A name passes from one entity straight to another only where the two were merged, or split.
     """
-    rows = entity_rows(entity_id, state)
     found: set[str] = set()
-    for name in rows[-1].aliases if rows else ():
+    for name in names_at_last(entity_id, state)[1:]:
         bearers = list(state.versions(name_key(name)))[::-1]
         for later, before in pairwise(bearers):
             bearer = later.value.decode()
@@ -71,7 +86,8 @@ def entity_positions(entity_id: str, state: State) -> set[int]:
     for table in (b"E", b"O", b"H"):
         found |= row_positions(table + entity_id.encode(), state)
     first = min(found, default=0)
-    for name in {row.name for row in entity_rows(entity_id, state)}:
+    versions = state.versions(entity_key(entity_id))
+    for name in {decode_named(each.value).name for each in versions}:
         touched = row_positions(touching_key(name), state)
         found.update(each for each in touched if each >= first)
     return found

@@ -200,11 +200,9 @@ class Undos:
         """Forgets which undos up to `last` stand, as one of them does no more. What later ones took back stays so."""
         for undo in self._standing.intersection(range(self._seen_from, last + 1)):
             self._standing.remove(undo)
-            taken_back = (
-                each for each in _reach(self.span(undo)) if self._undone.get(each) == undo
-            )
-            for each in list(taken_back):
-                del self._undone[each]
+            for each in _reach(self.span(undo)):
+                if self._undone.get(each) == undo:
+                    del self._undone[each]
         self._seen_from = max(self._seen_from, last + 1)
 
 

@@ -27,7 +27,7 @@ from memlog.codec import Entry
 from memlog.decisions.fitting import fits
 from memlog.decisions.memories import FACT, missing_memory
 from memlog.decisions.names import missing_entity
-from memlog.decisions.touching import entity_ids, entity_rows, memory_positions
+from memlog.decisions.touching import entity_ids, entity_rows, memory_positions, names_at_last
 from memlog.errors import InvalidParameter, Refusal, refuse
 from memlog.evolve import evolve
 from memlog.log import Log
@@ -100,10 +100,9 @@ def _entities(target: Target, state: State) -> frozenset[str]:
         entity_id = wanted.pop()
         if entity_id not in found_ids:
             found_ids.add(entity_id)
-            for row in entity_rows(entity_id, state)[-1:]:
-                for name in (row.name, *row.aliases):
-                    bore = entity_ids(name, state)
-                    wanted += [each for each in bore if state.entity(each) is None]
+            for name in names_at_last(entity_id, state):
+                bore = entity_ids(name, state)
+                wanted += [each for each in bore if state.entity(each) is None]
     return frozenset(found_ids)
 
 
