@@ -45,6 +45,10 @@ from server.usage import Usage
 
 logger = logging.getLogger("memlog.service")
 
+UNUSED_SECONDS = 3_600.0
+"""Whose indexes nobody asked for in so long, they are closed until somebody does: open, they cost memory, and each
+text index wakes its process twice a second. To open them again takes milliseconds, of 100,000 facts some hundred."""
+
 Answer = TypeVar("Answer")
 
 
@@ -68,7 +72,7 @@ class Service:
         self._opening = threading.Lock()
         self._follower = Follower(self.embeddings, self.busy)
         self._sweeper = Sweeper(self.store, self.embeddings)
-        self._quiet = Quiet(self.usage.flush, self.forget_gone)
+        self._quiet = Quiet(self.usage.flush, self.let_go)
         self._has_warmed_up = False
         self._listeners: tuple[Callable[[], None], ...] = ()
 
@@ -111,6 +115,12 @@ class Service:
                 for opened in self._opened.all():
                     if opened.project in gone:
                         self._opened.drop(opened)
+
+    def let_go(self) -> None:
+        """Lets go of what is gone, and of the indexes that nobody uses."""
+        self.forget_gone()
+        with self._opening:
+            self._opened.let_go_unused(UNUSED_SECONDS)
 
     def busy(self) -> None:
         """Something is done here, after which nothing may be for long."""

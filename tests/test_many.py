@@ -64,6 +64,39 @@ def test_what_was_asked_for_last_is_kept() -> None:
     assert (first() is None, second() is None) == (False, True)
 
 
+def test_what_was_left_unused_for_long_is_kept_no_longer() -> None:
+    recent: Recent[Thing] = Recent(3)
+    held = recent.put("a", Thing())
+    first, second = (weakref.ref(recent.put(name, Thing())) for name in "bc")
+    recent.let_go_unused(DEADLINE_S)
+    gc.collect()
+    assert None not in (first(), second())
+    recent.let_go_unused(-1.0)
+    gc.collect()
+    assert (first(), second()) == (None, None)
+    assert recent.get("a") is held
+
+
+def test_indexes_that_nobody_asked_for_in_long_are_closed_until_somebody_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An open text index wakes its process twice a second."""
+    monkeypatch.setattr(embeddings, "open_embedder", opened_by_hash)
+    with client_on(tmp_path, embedder="minilm") as client:
+        client("create_entities", entities=[entity("n", 3)])
+        before = client("search_nodes", query="fact of n")
+        assert before["entities"]
+        service = client.service
+        service._follower.stop()  # which may be at work on it
+        held = weakref.ref(service.open("default").projections)
+        service.let_go()
+        assert held() is not None
+        monkeypatch.setattr("server.service.UNUSED_SECONDS", -1.0)
+        service.let_go()
+        assert held() is None
+        assert client("search_nodes", query="fact of n") == before
+
+
 def test_a_project_that_nobody_uses_is_closed_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

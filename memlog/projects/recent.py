@@ -1,13 +1,14 @@
 """Keeps what was used last, so that what is opened in turn does not stay open for ever.
 
-The last few things are kept. Any other is known for as long as somebody uses it, and is closed when the
-last user lets it go: nothing is closed under a call that is under way, and nothing is opened twice, which
-LMDB forbids.
+The last few things are kept, and those no longer that were left unused for a time that is given. Any other is known for
+as long as somebody uses it, and is closed when the last user lets it go: nothing is closed under a call that is under
+way, and nothing is opened twice, which LMDB forbids.
 """
 
 from __future__ import annotations
 
 import resource
+import time
 from collections import OrderedDict
 from typing import Generic, TypeVar
 from weakref import WeakValueDictionary
@@ -30,7 +31,8 @@ class Recent(Generic[Thing]):
 
     def __init__(self, most: int | None = None) -> None:
         self._kept_max = kept_max() if most is None else most
-        self._kept: OrderedDict[str, Thing] = OrderedDict()
+        self._kept: OrderedDict[str, tuple[Thing, float]] = OrderedDict()
+        """Each with when it was used last, on the monotonic clock; in that order."""
         self._known: WeakValueDictionary[str, Thing] = WeakValueDictionary()
 
     def get(self, key: str) -> Thing | None:
@@ -54,6 +56,13 @@ class Recent(Generic[Thing]):
         for key in [key for key, known in self._known.items() if known is thing]:
             self.pop(key)
 
+    def let_go_unused(self, seconds: float) -> None:
+        """Keeps no longer what was not used for so long."""
+        latest = time.monotonic() - seconds
+        unused = [key for key, (_, used) in self._kept.items() if used < latest]
+        for key in unused:
+            del self._kept[key]
+
     def all(self) -> list[Thing]:
         return list(self._known.values())
 
@@ -62,7 +71,7 @@ class Recent(Generic[Thing]):
         self._known.clear()
 
     def _keep(self, key: str, thing: Thing) -> None:
-        self._kept[key] = thing
+        self._kept[key] = thing, time.monotonic()
         self._kept.move_to_end(key)
         if len(self._kept) > self._kept_max:
             self._kept.popitem(last=False)
