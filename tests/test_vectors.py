@@ -346,6 +346,24 @@ def test_reset_throws_away_what_is_in_memory_and_on_disk(tmp_path: Path) -> None
     assert opened(tmp_path / "vectors").position == 0
 
 
+def test_a_snapshot_that_cannot_be_removed_is_none_after_a_reset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    projector = opened(tmp_path / "vectors")
+    projector.apply(numbered(1, 4))
+    projector.save()
+
+    def refused(self: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", refused)
+        projector.reset()
+
+        assert opened(tmp_path / "vectors").position == 0
+    assert opened(tmp_path / "vectors").position == 0
+
+
 # -- threads
 
 

@@ -131,6 +131,7 @@ class SnapshotFolder:
         self._unlink(self._file(position))
 
     def clear(self) -> None:
+        """What cannot be removed is emptied, and so is no snapshot any more: it may be of another log."""
         for position in self.positions():
             self._unlink(self._file(position))
 
@@ -149,6 +150,8 @@ class SnapshotFolder:
             file.unlink(missing_ok=True)
         except OSError as error:
             log.warning("snapshot %s cannot be removed: %s", file, error)
+            with suppress(OSError):
+                os.truncate(file, 0)
 
     def _cannot_write(self, error: OSError) -> StorageError | PutAway:
         if not self.path.parent.exists():
