@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from memlog.projects.project import LOG_FILE
-from memlog.projects.recent import Recent
+from memlog.projects.recent import HANDLES, Recent
 from memlog.projects.store import Store
 from memlog.storage.files import FileIdentity
 from memlog.storage.structure import is_sealed
@@ -95,6 +95,30 @@ def test_indexes_that_nobody_asked_for_in_long_are_closed_until_somebody_does(
         service.let_go()
         assert held() is None
         assert client("search_nodes", query="fact of n") == before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux tells what is open")
+def test_a_project_takes_as_many_handles_as_are_reckoned_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embeddings, "open_embedder", opened_by_hash)
+    with client_on(tmp_path, embedder="minilm") as client:
+        client("store_memory", content="Jon dances")
+        client("get_analytics")
+        client("search_memories", query="who dances?")
+        client.service._follower.stop()  # an index that is written to has more open
+        opened = client.service.open("default")
+        opened.projections.text()._wait_for_merges()
+        assert sum(opened.project.folder in file.parents for file in open_paths()) == HANDLES
+
+
+def open_paths() -> list[Path]:
+    """Of the files that this process has open, each as often as it is."""
+    found: list[Path] = []
+    for handle in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # the folder's own
+            found.append(Path(os.readlink(handle)))
+    return found
 
 
 def test_a_project_that_nobody_uses_is_closed_at_once(
@@ -226,9 +250,7 @@ def test_projects_searched_by_meaning_in_turn_leave_no_folder_of_vectors_open(
             client("create_entities", project=name, entities=[entity("n")])
             client("search_nodes", project=name, query="fact", mode="semantic")
         client.service.close()
-    links = [Path("/proc/self/fd") / each for each in os.listdir("/proc/self/fd")]
-    folders = [os.readlink(each) for each in links if each.exists() and each.is_dir()]
-    assert [each for each in folders if each.startswith(str(tmp_path))] == []
+    assert [each for each in open_paths() if tmp_path in each.parents and each.is_dir()] == []
 
 
 def mixed(dice: random.Random, who: int, number: int) -> tuple[str, dict[str, Any]]:

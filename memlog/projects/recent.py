@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 
 Thing = TypeVar("Thing")
 
-KEPT_MAX, HANDLES = 32, 8
+KEPT_MAX, HANDLES = 32, 9
 """Of projects: each takes so many file handles, and the memory of its vectors."""
 
 
