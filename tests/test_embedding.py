@@ -595,6 +595,20 @@ def test_a_session_reads_what_it_is_given_where_it_is_and_copies_nothing() -> No
     assert np.abs(running.run(["pooled"], feeds(TEXTS))[0] - before).max() > 1e-3
 
 
+def test_a_model_that_finds_no_memory_is_not_told_to_be_of_another_version(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refused(*_: object) -> None:
+        raise RuntimeError(
+            "[ONNXRuntimeError] : 6 : Exception during initialization: std::bad_alloc"
+        )
+
+    monkeypatch.setattr("onnxruntime.InferenceSession", refused)
+    with pytest.raises(EmbeddingError) as told:
+        session(b"", {})
+    assert "ulimit -v" in (told.value.suggestion or "")
+
+
 def test_what_lies_beyond_256_pieces_is_not_seen(minilm: Embedder) -> None:
     seen = "word " * 254
     vectors = minilm.embed([seen, seen + "and then something else", "word " * 253 + "else"])

@@ -101,17 +101,26 @@ def test_a_text_index_whose_merges_got_no_thread_is_written_again(tmp_path: Path
         assert projections.positions()["text"] == projections.head()
 
 
-def test_a_text_index_that_no_thread_can_watch_is_told_and_not_begun_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class PanicException(BaseException):
-        """As tantivy has it."""
+class PanicException(BaseException):
+    """As tantivy has it."""
 
-    def refused(*_: Any) -> None:
-        raise PanicException(
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        PanicException(
             "Failed to spawn meta file watcher thread: "
             'Os { code: 11, kind: WouldBlock, message: "Resource temporarily unavailable" }'
-        )
+        ),
+        ValueError("An IO error occurred: 'Resource temporarily unavailable (os error 11)'"),
+    ],
+    ids=["a panic", "an error"],
+)
+def test_a_text_index_that_no_thread_can_serve_is_told_and_not_begun_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: BaseException
+) -> None:
+    def refused(*_: Any) -> None:
+        raise said
 
     with client_on(tmp_path) as client:
         client("create_entities", entities=[entity("Jon")])

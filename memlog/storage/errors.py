@@ -26,16 +26,19 @@ _COPIED = "copy the data directory (cp -r DIR COPY && chmod -R u+w COPY) and nam
 """What to do with one that cannot be written to: whoever reads a log makes a lock file beside it."""
 _NUMBER_TAKEN = "Resource temporarily unavailable"
 """How LMDB tells that another process has this one's number among those who read: they are of two containers."""
+_MORE_MEMORY = "Give the process more memory, or more addresses where they are limited (ulimit -v), then call again."
 _SHORTAGES = {
     "Too many open files": "Raise the limit of open files (ulimit -n), or use fewer projects and connections at a "
     "time, then call again.",
-    "Cannot allocate memory": "Give the process more memory, or more addresses where they are limited (ulimit -v), "
-    "then call again.",
+    "Cannot allocate memory": _MORE_MEMORY,
+    "std::bad_alloc": _MORE_MEMORY,
     "Failed to spawn": MORE_THREADS,
+    "temporarily unavailable (os error": MORE_THREADS,
     "No locks available": "Keep the data directory on a local disk, as one of the network may give no locks, "
     "or end programs that hold many, then call again.",
 }
-"""What a process, and not the disk, may have too little of: how it is told, of threads by tantivy, and what to do."""
+"""What a process, and not the disk, may have too little of: how it is told, by onnxruntime and tantivy in their own
+words, and what to do."""
 _TOO_LARGE = "File too large"
 _NOT_ABLE = (
     "No such device",

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from memlog.crew import Crew
 from memlog.errors import EmbeddingError
 from memlog.niceness import be_nice, is_nice
+from memlog.storage.errors import for_shortage
 from memlog.storage.resident import give_back_freed
 from projections.embedding.computing import computes
 from projections.embedding.graph import GRAPH_VERSION, Encoder, graph
@@ -314,5 +315,5 @@ def session(serialized: bytes, given: Mapping[str, Any]) -> Any:
     except Exception as error:  # onnxruntime's own classes derive from nothing narrower
         raise EmbeddingError(
             f"onnxruntime {onnxruntime.__version__} cannot load the model: {error}",
-            suggestion="Install onnxruntime 1.22 or newer.",
+            suggestion=for_shortage(error) or "Install onnxruntime 1.22 or newer.",
         ) from error
