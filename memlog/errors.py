@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Any, ClassVar
 
 import msgspec
@@ -34,6 +35,9 @@ import msgspec
 VALUE_CHARACTERS_MAX = 80
 PROBLEMS_MAX = 50
 """So many of a request are told."""
+
+COUNTED_MAX = 10_000
+"""So many are counted, and nothing more is looked at: a thousand lists of a thousand would take seconds."""
 
 MEND_ALL = "Mend every item under `problems`, then send the whole request again."
 
@@ -254,9 +258,14 @@ Refusal = tuple[type[MemlogError], Problem]
 
 
 def refuse(found: Iterable[Refusal]) -> None:
-    """Raises the `refusal` of all that was found, if there is any."""
-    if all_found := list(found):
-        raise refusal(all_found)
+    """Raises the `refusal` of what is found first, if anything is."""
+    if first := list(islice(found, COUNTED_MAX)):
+        raise refusal(first)
+
+
+def least(problems: int) -> str:
+    """What is said before the number of problems that were counted: beyond the last there may be more."""
+    return "at least " if problems >= COUNTED_MAX else ""
 
 
 def refusal(found: Sequence[Refusal]) -> MemlogError:
@@ -267,7 +276,7 @@ def refusal(found: Sequence[Refusal]) -> MemlogError:
     if len(found) == 1:
         return kind(first.problem, suggestion=first.suggestion, problems=(first,))
     return kind(
-        f"{len(found)} problems, nothing was done. First: {first.problem} (at {first.path})",
+        f"{least(len(found))}{len(found)} problems, nothing was done. First: {first.problem} (at {first.path})",
         suggestion=MEND_ALL,
         problems=(problem for _, problem in found),
     )

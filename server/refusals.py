@@ -28,6 +28,7 @@ from memlog.errors import (
     ProjectNotFound,
     StorageError,
     counted,
+    least,
     shorten,
 )
 from memlog.shell import of_project
@@ -86,7 +87,7 @@ def _told(problems: Sequence[Problem]) -> list[Problem]:
         return told
     told = told[: PROBLEMS_MAX - 1]
     more = counted(len(problems) - len(told), "more problems")
-    return [*told, Problem("arguments", more, "Mend these first.")]
+    return [*told, Problem("arguments", f"{least(len(problems))}{more}", "Mend these first.")]
 
 
 def not_found_code(protocol_version: str) -> int:

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from memlog import errors
 from memlog.errors import PROBLEMS_MAX, InvalidParameter, LimitExceeded
 from server.input import diagnosis
 from tests.asked import PERSON, SAVE, Create, Meeting, Save, problem, refusal
@@ -143,7 +144,8 @@ def test_a_request_that_is_too_large_and_wrong_is_invalid() -> None:
 
 def test_behind_so_many_problems_nothing_more_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thousand lists of a thousand wrong ones would take seconds, though each is short enough."""
-    monkeypatch.setattr(diagnosis, "COUNTED_MAX", 4)
+    for module in (diagnosis, errors):
+        monkeypatch.setattr(module, "COUNTED_MAX", 4)
     wrong = {**PERSON, "observations": [1, 2, 3]}
     error = refusal({"entities": [wrong, wrong, wrong]}, Create)
     assert [each.path for each in error.problems] == [

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from memlog import errors
+from memlog.decisions import saving
 from server.answering import paths
 from server.tools import querying
 from tests.service import Client, Refused, client_on
@@ -396,3 +398,24 @@ def test_a_save_for_a_project_with_half_a_character_in_its_name_is_refused(clien
             project="\ud800",
             entities=[{**ann, "relations": relations}],
         )
+
+
+def test_behind_so_many_problems_of_a_save_nothing_more_is_looked_at(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It holds the project's only transaction that writes: all others wait while a million of them are told."""
+    looked_at = 0
+
+    def counted(text: str) -> int:
+        nonlocal looked_at
+        looked_at += 1
+        return 1
+
+    monkeypatch.setattr(errors, "COUNTED_MAX", 60)
+    monkeypatch.setattr(saving, "sentence_count", counted)
+    ann = {"name": "Ann", "entityType": "Person", "observations": ["tea"] * 1_000}
+    relations = [{"targetEntity": "Ann", "relationType": "is"}]
+    with pytest.raises(Refused, match="at least 60 problems, nothing was done") as refused:
+        client("save_memory", threadId="t", entities=[{**ann, "relations": relations}])
+    assert looked_at == 60
+    assert refused.value.error["problems"][-1]["problem"] == "at least 11 more problems"

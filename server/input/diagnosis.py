@@ -28,20 +28,19 @@ from memlog.commands import SavedEntity, only_finds
 from memlog.controls import CONTROL, control_character
 from memlog.decisions.saving import unsound
 from memlog.errors import (
+    COUNTED_MAX,
     MEND_ALL,
     PROBLEMS_MAX,
     InvalidParameter,
     LimitExceeded,
     MemlogError,
     Problem,
+    least,
     shorten,
 )
 from server.input import kinds, wording
 from server.input.kinds import bare
 from server.input.wording import Words
-
-COUNTED_MAX = 10_000
-"""Problems, after which nothing more is looked at: a thousand lists of a thousand would take seconds."""
 
 LEVELS_MAX = 64
 PLACE_CHARACTERS_MAX = 300
@@ -159,12 +158,11 @@ class Diagnosis:
         told = f"{first.path}: {first.problem}"
         if count == 1:
             return kind(told, suggestion=first.suggestion, problems=problems)
-        least = "at least " if count >= COUNTED_MAX else ""
         if count > PROBLEMS_MAX:
             more = count - PROBLEMS_MAX + 1
-            rest = Problem("arguments", f"{least}{more} more problems", "Mend these first.")
+            rest = Problem("arguments", f"{least(count)}{more} more problems", "Mend these first.")
             problems = [*problems[: PROBLEMS_MAX - 1], rest]
-        told = f"{least}{count} problems: first {told}"
+        told = f"{least(count)}{count} problems: first {told}"
         return kind(told, suggestion=MEND_ALL, problems=problems)
 
     def _judged(self) -> Iterator[Problem]:
