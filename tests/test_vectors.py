@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from memlog.errors import EmbeddingError
+from memlog.errors import EmbeddingError, StorageError
 from projections.documents import Born, Died, Document, Kind, Scope, Written
 from projections.vectors.index import VectorIndex, Vectors
 from projections.vectors.projector import VectorProjector
@@ -361,6 +361,45 @@ def test_a_snapshot_that_cannot_be_removed_is_none_after_a_reset(
         projector.reset()
 
         assert opened(tmp_path / "vectors").position == 0
+    assert opened(tmp_path / "vectors").position == 0
+
+
+@pytest.fixture
+def unlisted(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """No folder can be looked into, until this is undone."""
+
+    def refused(path: Path) -> list[str]:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("projections.vectors.snapshot.os.listdir", refused)
+        yield patched
+
+
+def test_a_folder_that_cannot_be_looked_into_keeps_no_text_from_being_found(
+    tmp_path: Path, unlisted: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    projector = opened(tmp_path / "vectors")
+    projector.refresh()
+    projector.apply(numbered(1, 4))
+
+    assert found(projector, "text 1")[0] == "obs_000001"
+    assert "vectors cannot be looked for: [Errno 13] Permission denied" in caplog.text
+
+
+def test_a_reset_is_refused_where_it_is_not_known_what_would_stay(
+    tmp_path: Path, unlisted: pytest.MonkeyPatch
+) -> None:
+    projector = opened(tmp_path / "vectors")
+    projector.apply(numbered(1, 4))
+    projector.save()
+
+    with pytest.raises(StorageError, match="Permission denied") as caught:
+        projector.reset()
+    unlisted.undo()
+    projector.reset()
+
+    assert (caught.value.suggestion or "").startswith("Give this user")
     assert opened(tmp_path / "vectors").position == 0
 
 

@@ -34,6 +34,7 @@ import msgspec
 
 from memlog.errors import PutAway, StorageError
 from memlog.storage.disk import sync, sync_folder
+from memlog.storage.errors import storage_error
 
 SUFFIX = ".snapshot"
 KEPT = 2
@@ -63,7 +64,15 @@ class SnapshotFolder:
         self.path = path
 
     def positions(self) -> list[int]:
-        """Of the snapshots there are, the newest first."""
+        """Of the snapshots there are, the newest first; none where the system does not tell."""
+        try:
+            return self._positions()
+        except OSError as error:
+            log.warning("snapshots in %s cannot be looked for: %s", self.path, error)
+            return []
+
+    def _positions(self) -> list[int]:
+        """Raises OSError."""
         try:
             names = os.listdir(self.path)
         except (FileNotFoundError, NotADirectoryError):
@@ -131,9 +140,13 @@ class SnapshotFolder:
         self._unlink(self._file(position))
 
     def clear(self) -> None:
-        """What cannot be removed is emptied, and so is no snapshot any more: it may be of another log."""
-        for position in self.positions():
-            self._unlink(self._file(position))
+        """What cannot be removed is emptied, and so is none any more. Raises StorageError where one stays, which may be
+        of another log."""
+        try:
+            for position in self._positions():
+                _remove_or_empty(self._file(position))
+        except OSError as error:
+            raise storage_error(self.path, error) from error
 
     def _file(self, position: int) -> Path:
         return self.path / f"{position}{SUFFIX}"
@@ -150,8 +163,6 @@ class SnapshotFolder:
             file.unlink(missing_ok=True)
         except OSError as error:
             log.warning("snapshot %s cannot be removed: %s", file, error)
-            with suppress(OSError):
-                os.truncate(file, 0)
 
     def _cannot_write(self, error: OSError) -> StorageError | PutAway:
         if not self.path.parent.exists():
@@ -160,6 +171,14 @@ class SnapshotFolder:
             f"A snapshot of the vectors cannot be written to {self.path}: {error}",
             suggestion="Search goes on without it; see that the disk has room and may be written.",
         )
+
+
+def _remove_or_empty(file: Path) -> None:
+    """The latter needs no right on the folder. Raises OSError."""
+    try:
+        file.unlink(missing_ok=True)
+    except OSError:
+        os.truncate(file, 0)
 
 
 def _header(snapshot: Snapshot) -> bytes:
