@@ -48,9 +48,9 @@ class Session:
         """The URIs that its client subscribed to; set by who tells it of changes."""
         self.goes_on = False
         """Whether it is one of a server before that is being opened again: what it subscribes to may have changed."""
-        self.switched: Callable[[], None] = lambda: None
-        """Called when another project is the active one, before the client hears of it. Raises StorageError where it
-        may not be that."""
+        self.changed: Callable[[], None] = lambda: None
+        """Called when another project is the active one, or something more is subscribed to, before the client hears of
+        it. Raises StorageError where a server that goes on with it would not know."""
 
     def project_name(self, asked: str | None) -> str:
         """The project a call works in. Raises NoActiveProject where none was named nor is active."""
@@ -132,7 +132,7 @@ class Session:
             )
         before, self.active = self.active, name
         try:
-            self.switched()
+            self.changed()
         except BaseException:
             self.active = before
             raise
@@ -145,7 +145,7 @@ class Session:
             self.active = ""
             # The next server would be told of one that is put away, and says so.
             with suppress(StorageError):
-                self.switched()
+                self.changed()
 
     def ensure_default(self, name: str) -> None:
         """Makes the project the server was started with, if it was never made.

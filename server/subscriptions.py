@@ -38,7 +38,7 @@ from mcp_types import (
     UnsubscribeRequestParams,
 )
 
-from memlog.errors import MemlogError
+from memlog.errors import MemlogError, StorageError
 from server.addresses import ITEM, Address, UnknownResource
 from server.changes import Asked, Changes, Head, changes_between, head_of
 from server.resources import Resources
@@ -132,6 +132,8 @@ class Subscriptions:
         if self._session.goes_on:  # by a stream that may have brought it before
             self._told.add(uri)
         await self._note_heads({address.project})
+        with suppress(StorageError):  # it is told of for as long as this server is there
+            await in_thread(self._session.changed)
         return EmptyResult()
 
     async def _on_unsubscribe(

@@ -84,6 +84,13 @@ def kept(folder: Path) -> int:
         return int(transaction.stat(sessions)["entries"])
 
 
+def until_kept(folder: Path) -> None:
+    until = time.monotonic() + DEADLINE_S
+    while not kept(folder):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_session_goes_on_in_its_project_however_the_server_ended(
     serve: Serve, number: signal.Signals
@@ -111,10 +118,7 @@ def test_a_session_that_was_only_opened_goes_on_though_the_server_died_soon_afte
 ) -> None:
     with serve() as server:
         client = HttpClient(server, "2025-11-25")
-        until = time.monotonic() + DEADLINE_S
-        while not kept(tmp_path):
-            assert time.monotonic() < until
-            time.sleep(0.02)
+        until_kept(tmp_path)
         server.end(signal.SIGKILL)
     with serve() as server:
         assert goes_on(client, server)
@@ -214,6 +218,24 @@ def test_what_changed_while_the_server_was_down_is_told_to_who_had_subscribed(se
                 if change:
                     client("store_memory", content=change)
                 assert b"knowledge-graph" not in heard_until(stream, b"mem://recent")
+
+
+def test_what_was_subscribed_to_is_told_though_the_server_died_right_after(
+    serve: Serve, tmp_path: Path
+) -> None:
+    with serve() as server:
+        client = session_in(server, "watched")
+        until_kept(tmp_path)
+        client.request("resources/subscribe", uri="mem://recent")
+        server.end(signal.SIGKILL)
+    with serve() as server:
+        client.server = server
+        with server.connect() as stream:
+            stream.sendall(get_stream(client))
+            heard_until(stream, b"200 OK")
+            client.request("resources/subscribe", uri="memory://knowledge-graph")
+            client("create_entities", entities=[{"name": "Ann", "entityType": "person"}])
+            assert b"mem://recent" in heard_until(stream, b"knowledge-graph")
 
 
 @pytest.mark.parametrize(("era", "heeds"), [("2025-06-18", False), ("2025-11-25", True)])
@@ -330,7 +352,7 @@ def test_a_project_is_not_switched_where_the_next_server_would_be_told_of_the_on
         closing(Outliving(settings, dict)) as outliving,
     ):
         session = Session(client.service, "before")
-        session.switched = lambda: outliving.note("one", kept_in(session.active))
+        session.changed = lambda: outliving.note("one", kept_in(session.active))
         faults.plan(fault)
         session.switch("never kept")
         assert (session.active, len(faults.struck)) == ("never kept", 1)

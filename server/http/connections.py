@@ -165,11 +165,11 @@ class Connections:
         self._make_room(connection.client)
         self._sessions[session_id] = connection
 
-        def switched() -> None:
+        def changed() -> None:
             if connection.opening:
                 self._outliving.note(session_id, self._kept(connection))
 
-        connection.session.switched = switched
+        connection.session.changed = changed
         assert self._tasks is not None, "sessions are opened while `running`"
         if not self._keeping_soon:
             self._keeping_soon = True

@@ -2,8 +2,8 @@
 
 Few clients open a new session when theirs is gone, as the protocol wants it, so a restart would cost each of them its
 connection. What a session was opened with is kept, and what it came to be: its active project, the resources that it
-subscribed to. A project is switched only once that is on disk, for what the client writes next must not go elsewhere;
-all else is written soon, and at the end.
+subscribed to. Both are on disk before the client hears of it: what it writes next must not go elsewhere, and it must
+not wait for news that never come. All else is written soon, and at the end.
 
 An id is kept as its hash: who reads the file can go on with nobody's session. Rows are those of the address served at,
 which only one server can have; several may share the file. Nothing of it is memory: lost, sessions end.
