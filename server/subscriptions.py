@@ -222,6 +222,8 @@ class Subscriptions:
         loop = asyncio.get_running_loop()
 
         def wrote() -> None:
+            if not self._heads:  # as of most sessions, of which a server may have hundreds
+                return
             with suppress(RuntimeError):  # the loop has just ended
                 loop.call_soon_threadsafe(self._wake)
 

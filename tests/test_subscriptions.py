@@ -366,6 +366,32 @@ def test_who_listens_to_the_service_hears_of_each_write_until_it_stops(tmp_path:
     assert heard == ["one", "other", "other"]
 
 
+def test_a_write_wakes_no_session_but_those_that_listen_to_something(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server may have hundreds of others, of clients that went without a word."""
+    woken: list[subscriptions.Subscriptions] = []
+    wake = subscriptions.Subscriptions._wake
+
+    def counted(watching: subscriptions.Subscriptions) -> None:
+        woken.append(watching)
+        wake(watching)
+
+    async def scenario() -> None:
+        monkeypatch.setattr(subscriptions.Subscriptions, "_wake", counted)
+        async with joined(tmp_path, "legacy") as server, beside(server), beside(server):
+            await server.call("create_entities", entities=[JON])
+            await anyio.wait_all_tasks_blocked()
+            assert not woken
+            async with listening(server, "legacy", GRAPH) as told:
+                woken.clear()  # by itself, for what was written meanwhile
+                await server.call("delete_entities", entityNames=["Jon"])
+                assert await told() == GRAPH
+            assert len(woken) == 1
+
+    run(scenario)
+
+
 def test_a_session_that_ended_listens_to_the_service_no_more(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with joined(tmp_path) as server:
