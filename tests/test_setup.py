@@ -88,6 +88,15 @@ def test_where_newer_packages_cannot_be_had_the_environment_of_before_stays(chec
     assert (again.returncode, again.stderr) == (0, "")
 
 
+def test_who_has_a_small_folder_for_what_is_temporary_is_told_that_it_takes_room(
+    checkout: Path, tmp_path: Path
+) -> None:
+    """Python's own words for a full one name no folder, or no cause."""
+    change(checkout)
+    assert f"200 MB in {tmp_path} (" in set_up(checkout, TMPDIR=str(tmp_path)).stderr
+    assert "200 MB in /tmp (" in set_up(checkout, TMPDIR="").stderr
+
+
 def test_an_environment_that_was_put_aside_by_a_setup_that_was_killed_comes_back(
     checkout: Path,
 ) -> None:
