@@ -70,6 +70,18 @@ def test_a_staged_file_is_swept_when_it_is_too_old_to_be_at_work(tmp_path: Path)
     assert names(folder) == sorted([at_work.name, "3.snapshot"])
 
 
+def test_a_snapshot_is_kept_where_nobody_can_look_for_staged_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(self: Path, pattern: str) -> list[Path]:
+        raise OSError(24, "Too many open files", str(self))
+
+    monkeypatch.setattr(Path, "glob", refused)
+    SnapshotFolder(tmp_path).write(snapshot(5))
+
+    assert names(SnapshotFolder(tmp_path)) == ["5.snapshot"]
+
+
 def test_of_two_for_one_position_the_last_renamed_stays(tmp_path: Path) -> None:
     folder = SnapshotFolder(tmp_path)
     first, second = folder.stage(snapshot(4, b"first")), folder.stage(snapshot(4, b"second"))

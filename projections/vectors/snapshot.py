@@ -153,8 +153,8 @@ class SnapshotFolder:
 
     def _drop_abandoned(self) -> None:
         """Removes what a killed process left; what is younger may be another's that is writing."""
-        for staged in self.path.glob("*.tmp"):
-            with suppress(OSError):
+        with suppress(OSError):  # the next time
+            for staged in self.path.glob("*.tmp"):
                 if time.time() - staged.stat().st_mtime > ABANDONED_SECONDS:
                     staged.unlink()
 
