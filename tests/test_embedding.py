@@ -609,6 +609,21 @@ def test_a_model_that_finds_no_memory_is_not_told_to_be_of_another_version(
     assert "ulimit -v" in (told.value.suggestion or "")
 
 
+def test_weights_that_the_process_is_too_short_of_something_to_read_are_not_to_be_installed_anew(
+    cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = find_folder(None, cache_dir)
+
+    def refused(self: Path, mode: str) -> None:
+        raise OSError(24, "Too many open files", str(self))
+
+    monkeypatch.setattr(Path, "open", refused)
+    with pytest.raises(EmbeddingError, match="Too many open files") as caught:
+        Weights(folder)
+
+    assert (caught.value.suggestion or "").startswith("Raise the limit of open files")
+
+
 def test_what_lies_beyond_256_pieces_is_not_seen(minilm: Embedder) -> None:
     seen = "word " * 254
     vectors = minilm.embed([seen, seen + "and then something else", "word " * 253 + "else"])

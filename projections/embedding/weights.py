@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memlog.errors import EmbeddingError
+from memlog.storage.errors import for_shortage
 from projections.embedding.embedder import installing
 
 if TYPE_CHECKING:
@@ -84,7 +85,8 @@ def verified(path: Path, sha256: str) -> mmap.mmap:
             content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as error:  # ValueError: an empty file cannot be mapped
         raise EmbeddingError(
-            f"The model's file {path} cannot be read: {error}", suggestion=HOW_TO_GET_THEM
+            f"The model's file {path} cannot be read: {error}",
+            suggestion=for_shortage(error) or HOW_TO_GET_THEM,
         ) from error
     found = hashlib.sha256(content).hexdigest()
     if found != sha256:
