@@ -137,7 +137,7 @@ class Prompts:
         wanted = labels_of(asked.type, asked.tags)
         first = Deep(None, limit)
         ranking = ranked(opened.searcher, first, asked.query, kinds=MEMORY_KINDS, labels=wanted)
-        with opened.project.read() as state:
+        with opened.project.read(ranking.position) as state:
             rows = [found.row for found in found_memories(ranking, limit, state)]
             lacking = None if rows else lacking_labels(wanted, state)
         groups: list[Group] = []

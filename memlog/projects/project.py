@@ -208,7 +208,7 @@ class Project:
             timeline, log = contents.timeline(), contents.log()
             require_active(State(timeline).project())
             head, entry_at = log.position(), self._noting(log, contents.transaction)
-            if at is None:
+            if at is None or at == head:
                 yield State(timeline, head, entry_at)
             elif 0 <= at <= head:
                 yield State(timeline.at(at), at, entry_at)

@@ -72,21 +72,25 @@ class Hit(msgspec.Struct, frozen=True, gc=False):
 
 class Found(msgspec.Struct, frozen=True):
     """Hits, best first; a notice where the search was poorer than asked for; whether a deeper one may
-    find more."""
+    find more; as of which position words were looked for, if they were. Who tells what was found reads the state as
+    of then."""
 
     hits: list[Hit]
     notice: str | None = None
     deeper: bool = False
+    position: int | None = None
 
 
 class _Worded(NamedTuple):
     """What has the words, and what has the query as a part, each best first; whether there may be more further
-    down; where they were looked for; and which of those that have words have a date that the query names."""
+    down; where they were looked for, and as of which position; and which of those that have words have a date that the
+    query names."""
 
     words: list[TextHit]
     parts: list[TextHit]
     deeper: bool
     text: TextProjector | None = None
+    position: int | None = None
     dated: frozenset[str] = frozenset()
 
 
@@ -153,7 +157,7 @@ class Searcher:
             worded = by_words()
             hits = _hits_by_words(worded)
             poor = _WORDLESS if wordless else None if parsed.is_plain else _STRICT
-            return Found(hits, None if hits else poor, worded.deeper)
+            return Found(hits, None if hits else poor, worded.deeper, worded.position)
         words = Meanwhile(by_words)
         looked = _NOTHING if mode == "semantic" else None
         questions = self._questions
@@ -180,7 +184,7 @@ class Searcher:
         else:
             return _by_meaning(query, looked or words.result(), near, scope, depth)
         worded = looked or words.result()
-        return Found(_hits_by_words(worded), notice, worded.deeper)
+        return Found(_hits_by_words(worded), notice, worded.deeper, worded.position)
 
     def nearest(
         self,
@@ -221,7 +225,7 @@ def _found_in(text: TextProjector, query: str, parsed: Query, scope: Scope, dept
         if parsed.is_plain and len(words) == depth:
             words += _by_words_of_parts(texts, parsed, scope, words, parts)
         dated = texts.dated(parsed, scope, frozenset(hit.thing for hit in words))
-    return _Worded(words, parts, deeper, text, dated)
+    return _Worded(words, parts, deeper, text, texts.position, dated)
 
 
 def _holding(
@@ -271,7 +275,7 @@ def _by_meaning(query: str, worded: _Worded, near: _Near, scope: Scope, depth: i
     deeper = _add_near(near, candidates, depth) or worded.deeper
     asked = near.asked
     if not candidates.refs:
-        return Found([], asked.notice)
+        return Found([], asked.notice, position=worded.position)
     if worded.text is None:
         return Found(_hits(candidates, ordered(candidates)), asked.notice, deeper)
     if asked.counted is None and asked.pieces is not None:  # no text was at hand
@@ -282,7 +286,7 @@ def _by_meaning(query: str, worded: _Worded, near: _Near, scope: Scope, depth: i
         asked = asked._replace(counted=counted)
     known = _known(asked, worded, scope)
     closely = ordered_closely(query, candidates, near.look, asked, known)
-    return Found(_hits(candidates, closely), asked.notice, deeper)
+    return Found(_hits(candidates, closely), asked.notice, deeper, worded.position)
 
 
 def _known(asked: Posed, worded: _Worded, scope: Scope) -> list[Known]:

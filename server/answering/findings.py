@@ -67,7 +67,7 @@ def findings(
     for hit in found.hits:
         grouped.setdefault(hit.entity or hit.ref, []).append(hit)
     groups: list[Group] = []
-    with opened.project.read() as state:
+    with opened.project.read(found.position) as state:
         for thing_id, hits in grouped.items():
             group = _group(thing_id, hits, state) or _alone(hits[0], state)
             if group is not None:

@@ -56,6 +56,11 @@ class Ranking(NamedTuple):
     rest: Scope
     finds_any: Callable[[Scope], bool]
 
+    @property
+    def position(self) -> int | None:
+        """As of which it is told."""
+        return self.found.position if self.start.position is None else self.start.position
+
     def following(self, position: int, last: int | None) -> Deep | None:
         """The cursor of the page behind the one whose last thing has this rank (None: it has none), if there is
         more."""

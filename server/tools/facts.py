@@ -224,7 +224,7 @@ def search_memories(call: Call, arguments: SearchMemories) -> FactsResult:
         since=since,
     )
     usage = call.service.usage
-    with opened.project.read(start.position) as state:
+    with opened.project.read(ranking.position) as state:
         blamed = state if arguments.provenance else None
         found = found_memories(ranking, arguments.limit, state)
         views = [_view(each.row, usage, each.relevance, blamed) for each in found]

@@ -167,7 +167,7 @@ def search_nodes(call: Call, arguments: SearchNodes) -> SearchNodesResult:
     ranking = ranked(
         opened.searcher, cursor, arguments.query, kinds=GRAPH_KINDS, labels=wrote, mode=mode
     )
-    with held(SMALL_CALLS), opened.project.read(cursor.position) as state:
+    with held(SMALL_CALLS), opened.project.read(ranking.position) as state:
         most = arguments.limit or SEARCH_LIMIT
         blamed = state if arguments.provenance else None
         page = list(_page(_bundles(ranking, most, state, blamed), arguments.limit))

@@ -157,7 +157,7 @@ def memory_search(call: Call, arguments: MemorySearch) -> RecordsResult:
         labels=(*wanted, *thread_labels(arguments.thread_id)),
         since=since,
     )
-    with opened.project.read(start.position) as state:
+    with opened.project.read(ranking.position) as state:
         blamed = state if arguments.provenance else None
         found = found_memories(ranking, limit, state)
         views = [_view(each.row, call, each.relevance, blamed) for each in found]
