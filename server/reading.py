@@ -21,6 +21,7 @@ from mcp.shared.exceptions import MCPError
 from memlog.errors import Closed, LogReplaced, MemlogError, PutAway
 from memlog.patience import Impatient, Leave, require_time, taking
 from memlog.storage.errors import is_elsewhere
+from projections.text.failing import may_have_moved
 from server.threads import in_thread
 
 Result = TypeVar("Result")
@@ -91,7 +92,8 @@ def settled(read: Callable[[], Result]) -> Result:
 
 def _may_be_had(error: MemlogError) -> bool:
     """Whether what was open may be had where it is by now."""
-    return isinstance(error, (LogReplaced, PutAway, Closed)) or is_elsewhere(error)
+    gone = isinstance(error, (LogReplaced, PutAway, Closed)) or is_elsewhere(error)
+    return gone or may_have_moved(error)  # a purge throws away what others derive meanwhile
 
 
 async def read_in_thread(kind: str, read: Callable[[], Result]) -> Result:

@@ -1,7 +1,8 @@
-"""A search beside a write: what it tells is as of the moment at which it looked."""
+"""A search beside a write or a purge: it does look, and what it tells is as of the moment at which it looked."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,10 @@ from typing import Any
 import pytest
 
 from memlog.settings import Mode
+from projections.protocol import Batch
 from projections.search.searcher import Found, Searcher
+from projections.text.projector import TextProjector
+from server.following import Follower
 from tests.service import client_on
 
 
@@ -59,3 +63,24 @@ def test_what_is_deleted_while_it_searches_is_told_as_it_was_before(
             patched.setattr(Searcher, "search", search_then_write)
             assert told(client(tool, query="tea")) == expected
         assert told(client(tool, query="tea")) == []
+
+
+def test_a_search_whose_index_goes_while_it_catches_up_as_by_a_purge_elsewhere_looks_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Follower, "_catch_up_indexes", lambda *_: None)
+    monkeypatch.setattr("projections.follow.AHEAD_ENTRIES_MAX", -1)
+    applied, gone = TextProjector.apply, list[Path]()
+
+    def apply_amid_a_purge(self: TextProjector, batch: Batch) -> None:
+        if self.position and not gone:
+            gone.extend(tmp_path.glob("projects/*/text-v*"))
+            shutil.rmtree(gone[0])
+        applied(self, batch)
+
+    monkeypatch.setattr(TextProjector, "apply", apply_amid_a_purge)
+    with client_on(tmp_path) as client:
+        for name in ("Ann Lee", "Bob Lee"):
+            client("create_entities", entities=[{"name": name, "entityType": "person"}])
+            found = client("search_nodes", query="Lee")["entities"]
+    assert len(gone) == 1 and {each["name"] for each in found} == {"Ann Lee", "Bob Lee"}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from memlog.errors import PutAway, StorageError
+from memlog.errors import MemlogError, PutAway, StorageError
 from memlog.storage.errors import advice, for_shortage, reason
 
 _LIKE_MOVED = ("No such file", "FileDoesNotExist", "was killed")
@@ -24,7 +24,7 @@ def is_broken(error: BaseException) -> bool:
     return _is_of_the_index(error) and for_shortage(error) is None
 
 
-def may_have_moved(error: StorageError) -> bool:
+def may_have_moved(error: MemlogError) -> bool:
     return any(said in str(error.__cause__) for said in _LIKE_MOVED)
 
 
