@@ -5,19 +5,28 @@ Left to others: which projector goes how far, and under which lock (`follow`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import accumulate, islice, takewhile
 
+from memlog.codec import Entry
 from memlog.errors import DamagedLog
 from memlog.log import Log
 from memlog.projects.project import Project
+from memlog.state import State
 from projections.analytics.projector import AnalyticsProjector
 from projections.documents import WORDED_ONLY, Born, Change, changes
 from projections.protocol import Batch, DocumentProjector
 
 TAKEN_ENTRIES = 10_000
 """Changes are read of so many entries at a time, each lot in a snapshot of its own that ends before the next."""
+
+TAKEN_CHARACTERS = 16 * 1024**2
+"""No entry more is read of a lot whose documents have so many: a short one may give another name to all facts of an
+entity."""
+
+CHANGE_CHARACTERS = 500
+"""As so many a change counts, beside its text."""
 
 TEXTS_MAX = 10_000
 """As many vectors are 15 MB or more; the passages of as many entries may be a hundred times that."""
@@ -85,11 +94,31 @@ def changes_between(
 def lots(project: Project, after: int, last: int) -> Iterator[tuple[int, list[Change]]]:
     """The same, lot by lot, each with the position of its last entry."""
     while after < last:
-        with project.snapshot() as (entries_of, state_at):
-            entries = list(islice(entries_of.read(after), min(TAKEN_ENTRIES, last - after)))
-            found = list(changes(entries, state_at))
-        after = entries[-1].position
+        with project.snapshot() as (log, state_at):
+            entries = islice(log.read(after), min(TAKEN_ENTRIES, last - after))
+            after, found = _lot(entries, state_at)
         yield after, found
+
+
+def _lot(entries: Iterable[Entry], state_at: Callable[[int], State]) -> tuple[int, list[Change]]:
+    """What the first entries change, and the position of the last of these."""
+    found: list[Change] = []
+    room, position = TAKEN_CHARACTERS, 0
+
+    def while_there_is_room() -> Iterator[Entry]:
+        nonlocal position
+        for entry in entries:
+            position = entry.position
+            yield entry
+            if room < 0:
+                return
+
+    for change in changes(while_there_is_room(), state_at):
+        found.append(change)
+        room -= CHANGE_CHARACTERS
+        if isinstance(change, Born):
+            room -= len(change.document.text)
+    return position, found
 
 
 def texts(project: Project) -> Iterator[list[str]]:

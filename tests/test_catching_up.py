@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from memlog.commands import CreateEntities, DeleteEntities, NewEntity
+from memlog.commands import CreateEntities, DeleteEntities, NewEntity, RenameEntity
 from memlog.context import Context
 from memlog.errors import ProjectNotFound, StorageError
 from memlog.projects.project import Project
@@ -188,6 +188,28 @@ def test_the_texts_of_a_log_are_told_some_at_a_time_however_many_an_entry_has(
     some = list(batches.texts(project))
     assert [text for each in some for text in each] == every
     assert max(map(len, some)) == 7
+
+
+def test_of_entries_that_change_much_few_are_held_at_a_time(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each new name of an entity of thousands of facts is one short entry, and in the text of every fact."""
+    facts = [f"fact {number}" for number in range(30)]
+    hub = NewEntity(name="hub", entity_type="thing", observations=facts)
+    project.execute(CreateEntities(entities=[hub]), Context(), lambda _: None)
+    for number in range(20):
+        renaming = RenameEntity(
+            name=f"hub{number - 1}" if number else "hub", new_name=f"hub{number}"
+        )
+        project.execute(renaming, Context(), lambda _: None)
+    ((_, whole),) = batches.lots(project, 0, project.head())
+    most = 100 * batches.CHANGE_CHARACTERS
+    monkeypatch.setattr(batches, "TAKEN_CHARACTERS", most)
+    lots = list(batches.lots(project, 0, project.head()))
+    assert [change for _, found in lots for change in found] == whole
+    assert [found[-1].position for _, found in lots] == [position for position, _ in lots]
+    one = 2 * len([*facts, "hub"])  # all die and are born anew
+    assert max(len(found) for _, found in lots) <= 100 + one
 
 
 def test_whoever_closes_does_not_wait_for_the_end_of_a_long_batch(
