@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import socket
 import time
@@ -11,6 +12,7 @@ from contextlib import AbstractContextManager, closing, suppress
 from functools import partial
 from pathlib import Path
 from random import randrange
+from unittest.mock import Mock
 
 import lmdb
 import pytest
@@ -19,6 +21,7 @@ from mcp.client.client import Client
 from memlog.errors import StorageError
 from memlog.settings import Settings
 from server.http.connection import Door
+from server.http.connections import Connections
 from server.http.outliving import (
     OPENING_BYTES_MAX,
     URIS_CHARACTERS_MAX,
@@ -379,6 +382,43 @@ def test_of_sessions_of_before_as_many_go_on_as_there_is_room_for_those_used_las
     with closing(Outliving(settings, dict)) as outliving:
         found = [each for each in ("new", "0", "1", "2") if outliving.find(each, Door(Grant()))]
     assert found == ["new", "0", "1"]
+
+
+def test_a_session_that_opens_while_those_open_are_found_ends_no_server(tmp_path: Path) -> None:
+    """Python may collect garbage as it makes a list of items, and let another thread in."""
+    settings = Settings(data_dir=tmp_path, http_port=1)
+    connections = Connections(settings, Mock(), Mock())
+    open_now = connections._sessions
+    open_now |= {str(number): Mock(opening=None) for number in range(1_000)}
+
+    def opens(*_: object) -> None:
+        open_now[f"one of {len(open_now)}"] = open_now["0"]
+
+    often = gc.get_threshold()
+    gc.callbacks.append(opens)
+    gc.set_threshold(1)
+    try:
+        assert connections._all_kept() == {}
+    finally:
+        gc.set_threshold(*often)
+        gc.callbacks.remove(opens)
+        connections._outliving.close()
+
+
+def test_a_session_of_before_that_goes_on_while_those_are_written_down_ends_no_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings(data_dir=tmp_path, http_port=1)
+    with closing(Outliving(settings, lambda: {"one": kept_in("mine"), "two": kept_in("mine")})):
+        pass
+    with closing(Outliving(settings, dict)) as outliving:
+
+        def goes_on(_: Kept) -> bool:
+            outliving.drop("one")
+            return True
+
+        monkeypatch.setattr(outliving, "_is_timely", goes_on)
+        outliving.write()
 
 
 def test_of_what_a_session_subscribed_to_first_so_much_goes_on_as_fits() -> None:

@@ -199,8 +199,9 @@ class Connections:
             return connection
 
     def _all_kept(self) -> dict[str, Kept]:
-        sessions = list(self._sessions.items())
-        return {name: self._kept(each) for name, each in sessions if each.opening}
+        """From any thread: a copy is made in one step, but a list of items may let the loop in, which adds others."""
+        sessions = self._sessions.copy()
+        return {name: self._kept(each) for name, each in sessions.items() if each.opening}
 
     def _kept(self, connection: Connection) -> Kept:
         unused_s = 0 if connection.requests else time.monotonic() - connection.used_s

@@ -104,7 +104,8 @@ class Outliving:
         """Makes the rows say what there is; those of before that there is no room for go."""
         with self._writing:
             now = {self._row(each): kept for each, kept in self._found().items()}
-            timely = [each for each in self._before.items() if self._is_timely(each[1])]
+            before = self._before.copy()  # in one step: `drop` may come meanwhile
+            timely = [each for each in before.items() if self._is_timely(each[1])]
             timely.sort(key=lambda each: -each[1].used_s)
             now |= timely[: max(0, self._most - len(now))]
             gone = dict.fromkeys(self._written.keys() - now.keys())
