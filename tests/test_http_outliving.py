@@ -33,6 +33,7 @@ from server.http.outliving import (
 from server.rights.grants import Grant
 from server.rights.tokens import Tokens, tokens_path
 from server.session import Session
+from server.subscriptions import URIS_MAX
 from tests.connected import run
 from tests.http_served import (
     HttpClient,
@@ -425,6 +426,11 @@ def test_of_what_a_session_subscribed_to_first_so_much_goes_on_as_fits() -> None
     uris = ["u" * 100, "v" * (URIS_CHARACTERS_MAX - 100), "w"]
     assert fitting(uris) == (*uris[:2],)
     assert fitting(uris[:1]) == (*uris[:1],)
+
+
+def test_all_records_that_a_session_may_subscribe_to_go_on() -> None:
+    uris = [f"mem://item/mem_{number:026}" for number in range(URIS_MAX)]
+    assert fitting(uris) == tuple(uris)
 
 
 @pytest.fixture(params=[("--port", "0"), ("--stateless",)])

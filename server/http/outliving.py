@@ -31,7 +31,7 @@ from server.http.connection import Door
 
 OPENING_BYTES_MAX = 4 * 1024
 """A session that was opened with a longer request ends with its server."""
-URIS_CHARACTERS_MAX = 16 * 1024
+URIS_CHARACTERS_MAX = 64 * 1024
 """Of those that a session subscribed to first so many go on; of any sensible length all."""
 USED_PARTS = 24
 """How exactly it is kept when a session was last used: to a part of the time after which an unused one ends. The more
