@@ -6,16 +6,20 @@ pleases an endpoint that is asked for the first time. What failed to load is lef
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 import time
 from collections.abc import Callable
 
 from memlog.crew import MORE_THREADS
-from memlog.errors import EmbeddingError
+from memlog.errors import EmbeddingError, MemlogError
 from memlog.patience import require_patience
+from memlog.storage.errors import for_shortage
 from projections.embedding import CachedEmbedder, Embedder
 from projections.embedding.rest import Rest
+
+logger = logging.getLogger("memlog.loading")
 
 AGAIN_SECONDS = 1.0
 """How long somebody waits who can do without it, where it failed before."""
@@ -118,9 +122,12 @@ class Loader:
             with self._lock:
                 attempt.loaded = self.loaded = self._keep(opened)
             self._rest.end()
-        except BaseException as error:  # it is raised where somebody waits
-            if isinstance(error, EmbeddingError):
-                self._rest.begin(error)
+        except Exception as error:
+            failure = error if isinstance(error, MemlogError) else _told(error)
+            if isinstance(failure, EmbeddingError):
+                self._rest.begin(failure)
+            self._failed(attempt, failure)
+        except BaseException as error:
             self._failed(attempt, error)
         attempt.over.set()
 
@@ -129,3 +136,13 @@ class Loader:
         with self._lock:
             self._last = None  # or it would keep whatever the failure goes through
         attempt.over.set()
+
+
+def _told(error: Exception) -> EmbeddingError:
+    """Of a library that fails. Where it was read in part only, as for lack of file handles, it fails for as long as the
+    process lives."""
+    logger.error("the embedder cannot be loaded", exc_info=error)
+    return EmbeddingError(
+        f"The embedder cannot be loaded: {type(error).__name__}: {error}",
+        suggestion=for_shortage(error) or "Where this goes on, start the server again.",
+    )

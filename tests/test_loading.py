@@ -17,7 +17,7 @@ from memlog.errors import EmbeddingError
 from memlog.patience import require_patience
 from memlog.settings import Settings
 from projections import embeddings
-from projections.embedding import Embedder, EmbedderSpec
+from projections.embedding import Embedder, EmbedderSpec, rest
 from projections.embedding.rest import Rest
 from projections.embeddings import Embeddings
 from projections.search import asking, questions
@@ -150,6 +150,31 @@ def test_an_embedder_that_fails_is_loaded_again_when_its_rest_is_over(
     assert known.soon(WAITING_SECONDS_MAX) is known.get()
     assert len(opened) == 2
     known.close()
+
+
+def test_words_answer_where_a_library_of_the_embedder_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was read in part only, as for lack of file handles, fails until the process ends."""
+    failures = [OSError(24, "Too many open files"), AttributeError("no attribute 'matrix'")]
+
+    def fails(_: EmbedderSpec) -> Embedder:
+        raise failures.pop(0)
+
+    monkeypatch.setattr(embeddings, "open_embedder", fails)
+    monkeypatch.setattr(rest, "RETRY_SECONDS", 0.0)
+    with client_on(tmp_path, embedder="minilm") as client:
+        client.service._follower.stop()
+        tell(client)
+        for said in ("Too many open files", "no attribute 'matrix'"):
+            names, notice = asked(client, "sings")
+            assert (names, notice.startswith("Searched by words only")) == (["Ada"], True)
+            assert said in notice
+        failures += [OSError(24, "Too many open files"), AttributeError("no attribute 'matrix'")]
+        for advice in ("ulimit -n", "start the server again"):
+            with pytest.raises(Refused) as refused:
+                asked(client, "sings", "semantic")
+            assert advice in refused.value.error["suggestion"]
 
 
 def test_what_keeps_a_projection_behind_is_logged_once_for_as_long_as_it_lasts(
