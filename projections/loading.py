@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -125,7 +126,7 @@ class Loader:
         except Exception as error:
             failure = error if isinstance(error, MemlogError) else _told(error)
             if isinstance(failure, EmbeddingError):
-                self._rest.begin(failure)
+                self._rest.begin(failure, lasting=_is_half_imported("numpy"))
             self._failed(attempt, failure)
         except BaseException as error:
             self._failed(attempt, error)
@@ -139,10 +140,16 @@ class Loader:
 
 
 def _told(error: Exception) -> EmbeddingError:
-    """Of a library that fails. Where it was read in part only, as for lack of file handles, it fails for as long as the
-    process lives."""
+    """Of a library that fails."""
     logger.error("the embedder cannot be loaded", exc_info=error)
     return EmbeddingError(
         f"The embedder cannot be loaded: {type(error).__name__}: {error}",
-        suggestion=for_shortage(error) or "Where this goes on, start the server again.",
+        suggestion=f"{for_shortage(error) or ''} Where this goes on, start the server again.".lstrip(),
     )
+
+
+def _is_half_imported(package: str) -> bool:
+    """Whether its import was broken off, as for lack of file handles: its parts stay, are not read again, and know
+    nothing of what comes after. Then it fails at one thing or another for as long as the process lives."""
+    parts = f"{package}."
+    return package not in sys.modules and any(name.startswith(parts) for name in sys.modules)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ import pytest
 from memlog.errors import EmbeddingError
 from memlog.patience import require_patience
 from memlog.settings import Settings
-from projections import embeddings
+from projections import embeddings, loading
 from projections.embedding import Embedder, EmbedderSpec, rest
 from projections.embedding.rest import Rest
 from projections.embeddings import Embeddings
@@ -175,6 +177,45 @@ def test_words_answer_where_a_library_of_the_embedder_fails(
             with pytest.raises(Refused) as refused:
                 asked(client, "sings", "semantic")
             assert advice in refused.value.error["suggestion"]
+
+
+def test_an_embedder_whose_numpy_was_imported_in_part_is_left_alone_for_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is imported again lacks the rest of it, and fails here and there."""
+    tries: list[str] = []
+
+    def fails(_: EmbedderSpec) -> Embedder:
+        tries.append("numpy")
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(embeddings, "open_embedder", fails)
+    monkeypatch.setattr(loading, "_is_half_imported", lambda package: package == "numpy")
+    monkeypatch.setattr(rest, "RETRY_SECONDS", 0.0)
+    with client_on(tmp_path, embedder="minilm") as client:
+        client.service._follower.stop()
+        tell(client)
+        for _ in range(2):
+            assert asked(client, "sings")[0] == ["Ada"]
+        with pytest.raises(Refused) as refused:
+            asked(client, "sings", "semantic")
+        assert "start the server again" in refused.value.error["suggestion"]
+    assert tries == ["numpy"]
+
+
+def test_a_package_is_half_imported_where_parts_of_it_are_there_and_it_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "halfway").mkdir()
+    (tmp_path / "halfway" / "part.py").touch()
+    (tmp_path / "halfway" / "__init__.py").write_text("from halfway import part, missing")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert not loading._is_half_imported("halfway")
+    with pytest.raises(ImportError):
+        import_module("halfway")
+    assert loading._is_half_imported("halfway")
+    assert not loading._is_half_imported("numpy")
+    del sys.modules["halfway.part"]
 
 
 def test_what_keeps_a_projection_behind_is_logged_once_for_as_long_as_it_lasts(

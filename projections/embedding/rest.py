@@ -48,19 +48,22 @@ class Rest:
             if now >= self._until_seconds:
                 self._until_seconds = now + RETRY_SECONDS
                 return
-            again = LeftAlone(
-                f"{self._failure.message.rstrip('.')}. It is left alone for another "
-                f"{math.ceil(self._until_seconds - now)} seconds",
-                suggestion=self._failure.suggestion,
-            )
+            message, left_seconds = self._failure.message, self._until_seconds - now
+            if left_seconds < math.inf:
+                message = (
+                    f"{message.rstrip('.')}. It is left alone for another "
+                    f"{math.ceil(left_seconds)} seconds"
+                )
+            again = LeftAlone(message, suggestion=self._failure.suggestion)
             again.failure = self._failure.message
             raise again
 
-    def begin(self, failure: EmbeddingError) -> None:
-        """Keeps its words alone: an exception keeps everything that it went through, a closed project too."""
+    def begin(self, failure: EmbeddingError, *, lasting: bool = False) -> None:
+        """Keeps its words alone: an exception keeps everything that it went through, a closed project too. A `lasting`
+        one is never tried again."""
         with self._changing:
             self._failure = _Words(failure.message, failure.suggestion)
-            self._until_seconds = self._clock_seconds() + RETRY_SECONDS
+            self._until_seconds = math.inf if lasting else self._clock_seconds() + RETRY_SECONDS
 
     def end(self) -> None:
         with self._changing:
