@@ -8,7 +8,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, closing, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from random import randrange
@@ -385,25 +385,54 @@ def test_of_sessions_of_before_as_many_go_on_as_there_is_room_for_those_used_las
     assert found == ["new", "0", "1"]
 
 
+@contextmanager
+def at_each_collection(do: Callable[[], object]) -> Iterator[None]:
+    """Python collects garbage as often as it can, and lets another thread in, which does this."""
+
+    def collecting(*_: object) -> None:
+        do()
+
+    often = gc.get_threshold()
+    gc.callbacks.append(collecting)
+    gc.set_threshold(1)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*often)
+        gc.callbacks.remove(collecting)
+
+
 def test_a_session_that_opens_while_those_open_are_found_ends_no_server(tmp_path: Path) -> None:
-    """Python may collect garbage as it makes a list of items, and let another thread in."""
-    settings = Settings(data_dir=tmp_path, http_port=1)
-    connections = Connections(settings, Mock(), Mock())
+    """Python may collect garbage as it makes a list of items."""
+    connections = Connections(Settings(data_dir=tmp_path, http_port=1), Mock(), Mock())
     open_now = connections._sessions
     open_now |= {str(number): Mock(opening=None) for number in range(1_000)}
 
-    def opens(*_: object) -> None:
+    def opens() -> None:
         open_now[f"one of {len(open_now)}"] = open_now["0"]
 
-    often = gc.get_threshold()
-    gc.callbacks.append(opens)
-    gc.set_threshold(1)
-    try:
+    with closing(connections._outliving), at_each_collection(opens):
         assert connections._all_kept() == {}
-    finally:
-        gc.set_threshold(*often)
-        gc.callbacks.remove(opens)
-        connections._outliving.close()
+
+
+def test_what_is_subscribed_to_while_a_session_is_written_down_ends_no_server(
+    tmp_path: Path,
+) -> None:
+    connections = Connections(Settings(data_dir=tmp_path, http_port=1), Mock(), Mock())
+    subscribed = {f"mem://item/{number}": None for number in range(1_000)}
+    before = tuple(subscribed)
+    connection = Mock(door=Door(Grant()), opening=b"", requests=1, session=Mock(active="mine"))
+    connection.session.subscribed = subscribed
+
+    def subscribes() -> None:
+        subscribed[f"one of {len(subscribed)}"] = None
+
+    with closing(connections._outliving), at_each_collection(subscribes):
+        # Which of the things that are made begins a collection depends on how many were made before.
+        made: list[object] = []
+        for number in range(20):
+            made += [[] for _ in range(number)]
+            assert connections._kept(connection).uris[: len(before)] == before
 
 
 def test_a_session_of_before_that_goes_on_while_those_are_written_down_ends_no_server(

@@ -204,6 +204,7 @@ class Connections:
         return {name: self._kept(each) for name, each in sessions.items() if each.opening}
 
     def _kept(self, connection: Connection) -> Kept:
+        """From any thread: of what it subscribed to a list is made in one step, but a tuple is not."""
         unused_s = 0 if connection.requests else time.monotonic() - connection.used_s
         session = connection.session
         return Kept(
@@ -211,7 +212,7 @@ class Connections:
             connection.opening,
             self._outliving.used_s(unused_s),
             session.active,
-            fitting(tuple(session.subscribed)),
+            fitting(list(session.subscribed)),
         )
 
     async def _keep_soon(self) -> None:
